@@ -1,0 +1,90 @@
+# Needs GNU make and Python 3.11 or later; everything else is installed into .venv, from the lock files, by hash.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := .venv-lock
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+CODE := src tests $(if $(wildcard bench/*.py),bench)
+
+HOST ?= 127.0.0.1
+PORT ?= 8788
+DATA ?= data
+PYTEST ?=
+UPGRADE ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+.PHONY: help
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: $(VENV)/.package ## start the server on http://127.0.0.1:8788, data in ./data (HOST=, PORT=, DATA=)
+	@exec $(BIN)/semel serve --host $(HOST) --port $(PORT) --data $(DATA)
+
+.PHONY: test
+test: check ## check, then run every test (PYTEST= adds options)
+	@$(BIN)/python -m pytest $(PYTEST)
+
+.PHONY: check
+check: $(VENV)/.dev ## lint, formatting, types and import layers
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { echo "make format would mend this:"; $(BIN)/ruff format --check .; }
+	@$(BIN)/mypy --no-error-summary $(CODE)
+	@$(BIN)/lint-imports
+
+.PHONY: format
+format: $(VENV)/.dev ## format the code and apply the safe fixes
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format --quiet .
+
+.PHONY: official
+official: $(VENV)/.dev ## run only the official Durable Streams suite
+	@$(BIN)/python -m pytest tests/official $(PYTEST)
+
+.PHONY: lock
+lock: $(UV)/.stamp ## renew the lock files from pyproject.toml (UPGRADE=1 takes the newest versions)
+	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --output-file requirements.lock
+	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --group dev --constraint requirements.lock \
+		--output-file requirements-dev.lock
+
+.PHONY: clean
+clean: ## remove everything that make and the tools have made, but not ./data
+	@rm -rf $(VENV) $(UV) build dist tests/official/node_modules
+	@rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One lock for every platform and every Python from 3.11 on; it names packages and hashes, and no index.
+LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
+
+# Stamps inside the virtual environment: what is installed is as new as the file that asked for it.
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Semel needs Python 3.11 or later, and $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
+		echo "Name another one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.runtime: requirements.lock | $(VENV)/.python
+	@echo "installing $<"
+	@$(PIP) install --require-hashes --requirement $<
+	@touch $@
+
+$(VENV)/.package: pyproject.toml $(VENV)/.runtime
+	@$(PIP) install --no-deps --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.lock $(VENV)/.package
+	@echo "installing $<"
+	@$(PIP) install --require-hashes --requirement $<
+	@touch $@
+
+$(UV)/.stamp:
+	@$(PYTHON) -m venv $(UV)
+	@$(UV)/bin/python -m pip --disable-pip-version-check -qq install uv
+	@touch $@

@@ -1,0 +1,1 @@
+"""Durable streams over HTTP, with idempotent producers and `Idempotency-Key`."""

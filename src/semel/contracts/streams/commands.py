@@ -1,0 +1,107 @@
+"""What can be asked of streams, and what is answered. Ids and times of the request are in the command, never looked up."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from semel.kernel.errors import Problem
+from semel.store.table import Key
+
+
+class Content(NamedTuple):
+    """A body, ready to be stored; a flaw is told only when nothing else stands in the way."""
+
+    data: bytes
+    messages: int
+    flaw: Problem | None = None
+
+
+NO_CONTENT = Content(b"", 0)
+
+
+class ProducerClaim(NamedTuple):
+    """The producer headers of a request."""
+
+    id: bytes
+    packed: bytes
+    epoch: int
+    seq: int
+
+
+class Create(NamedTuple):
+    """Make a stream, or confirm an equal one."""
+
+    scope: bytes
+    path: bytes
+    id: bytes
+    content_type: bytes
+    ttl_seconds: int | None
+    expires_at: int | None
+    expires_text: bytes | None
+    closed: bool
+    content: Content
+
+
+class Append(NamedTuple):
+    """Append, append and close, or close."""
+
+    scope: bytes
+    key: bytes | None
+    fingerprint: bytes
+    content_type: bytes | None
+    content: Content
+    closes: bool
+    seq: bytes | None
+    producer: ProducerClaim | None
+    flaw: Problem | None
+
+
+class Delete(NamedTuple):
+    """Remove a stream."""
+
+    scope: bytes
+
+
+class Expire(NamedTuple):
+    """Remove a stream whose life has ended; a chore."""
+
+    scope: bytes
+
+
+class Bury(NamedTuple):
+    """Free rows of a life that has ended; a chore."""
+
+    id: bytes
+    chunks: tuple[Key, ...]
+    producers: tuple[Key, ...]
+    is_last: bool
+
+
+Command = Create | Append | Delete | Expire | Bury
+
+
+class Created(NamedTuple):
+    """The stream is there: made now, or found equal."""
+
+    is_new: bool
+    content_type: bytes
+    tail: int
+    closed: bool
+
+
+class Appended(NamedTuple):
+    """The append took effect, now or before."""
+
+    status: int
+    tail: int
+    closed: bool
+    epoch: int | None = None
+    seq: int | None = None
+    replayed: bool = False
+
+
+class Deleted(NamedTuple):
+    """The stream is gone."""
+
+
+Answer = Created | Appended | Deleted | Problem | None

@@ -1,0 +1,27 @@
+"""Media types: two are the same when type and subtype are, whatever the case and the parameters."""
+
+from __future__ import annotations
+
+DEFAULT = b"application/octet-stream"
+_JSON = b"application/json"
+
+
+def essence(content_type: bytes) -> bytes:
+    """Type and subtype in lower case."""
+    return content_type.partition(b";")[0].strip().lower()
+
+
+def same_media_type(one: bytes, other: bytes) -> bool:
+    """Whether parameters and case are all that differs."""
+    return one == other or essence(one) == essence(other)
+
+
+def is_json(content_type: bytes) -> bool:
+    """Whether messages are kept apart."""
+    return content_type == _JSON or essence(content_type) == _JSON
+
+
+def is_text(content_type: bytes) -> bool:
+    """Whether the content can travel in an event stream as it is."""
+    kind = essence(content_type)
+    return kind.startswith(b"text/") or kind == _JSON

@@ -1,0 +1,243 @@
+"""POST: the steps of an append, in the order in which they are judged.
+
+| step | looks at | says |
+|---|---|---|
+| 1 | the stream | not there |
+| 2 | the request's shape | empty, no content type, too large |
+| 3 | the receipt of its key | replay, mismatch |
+| 4 | whether the stream is closed | the closer's own retry, a second close, closed |
+| 5 | the content type | another one |
+| 6 | the producer's state | fenced, refused, gap, duplicate |
+| 7 | `Stream-Seq` | not greater than the last |
+| 8 | the content | not JSON, nothing in it |
+
+Only what passes all of them changes anything: data, tail, closure, sequence, producer and receipt in one commit. Every
+refusal leaves key, sequence and producer as they were, so the same request can be sent again once the cause is mended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from semel.contracts.streams.commands import Append, Appended
+from semel.contracts.streams.media_type import same_media_type
+from semel.contracts.streams.offsets import format_offset
+from semel.contracts.streams.rules.life import living, use
+from semel.contracts.streams.tables import (
+    CHUNK,
+    PRODUCER,
+    RECEIPT,
+    STREAM,
+    ChunkRow,
+    ProducerRow,
+    ReceiptRow,
+    StreamRow,
+)
+from semel.engine.contract import Order, Outcome, View
+from semel.kernel import producers
+from semel.kernel.clock import Now
+from semel.kernel.errors import Problem
+from semel.kernel.retention import Window
+from semel.kernel.verdict import Verdict, judge
+
+
+class _Case(NamedTuple):
+    """One append under judgement."""
+
+    command: Append
+    stream: StreamRow
+    receipt: ReceiptRow | None
+    producer: producers.ProducerState | None
+    now: Now
+
+
+NOT_FOUND = Problem("STREAM_NOT_FOUND", "There is no stream of this name; create it with PUT first.")
+
+
+def append(view: View, command: Append, now: Now, keep: Window) -> Outcome:
+    """Judge an append step by step; the first step that has something to say decides."""
+    stream = living(view.get(STREAM, (command.scope,)), now)
+    if stream is None:
+        return Outcome(NOT_FOUND)
+    case = _Case(command, stream, _receipt(view, command, stream), _producer(view, command, stream), now)
+    for step in _STEPS:
+        said = step(case)
+        if said is not None:
+            if _waits_for_predecessor(view, said, command):
+                return Outcome(None, later=True)
+            return Outcome(said, touches=() if isinstance(said, Problem) else use(stream, now))
+    return _commit(view, case, keep)
+
+
+def sequence_of(command: Append) -> Order | None:
+    """The appends of one producer epoch are a sequence."""
+    claim = command.producer
+    if claim is None:
+        return None
+    return Order(b"%s\x00%s\x00%d" % (command.scope, claim.packed, claim.epoch), claim.seq)
+
+
+def _waits_for_predecessor(view: View, said: Appended | Problem, command: Append) -> bool:
+    """A producer may have several appends under way, and they may arrive out of order."""
+    order = sequence_of(command) if isinstance(said, Problem) and said.code == "PRODUCER_GAP" else None
+    return order is not None and view.is_admitted(order._replace(number=order.number - 1))
+
+
+def _receipt(view: View, command: Append, stream: StreamRow) -> ReceiptRow | None:
+    if command.key is None:
+        return None
+    row = view.get(RECEIPT, (command.scope, command.key))
+    return row if row is not None and row.id == stream.id else None
+
+
+def _producer(view: View, command: Append, stream: StreamRow) -> producers.ProducerState | None:
+    if command.producer is None:
+        return None
+    row = view.get(PRODUCER, (command.scope, command.producer.packed))
+    return producers.ProducerState(row.epoch, row.seq) if row is not None and row.id == stream.id else None
+
+
+def _shape(case: _Case) -> Problem | None:
+    return case.command.flaw
+
+
+def _known_key(case: _Case) -> Appended | Problem | None:
+    if case.receipt is None:
+        return None
+    verdict = judge(case.receipt, case.command.fingerprint, case.now.expiry_ms)
+    if verdict is Verdict.MISMATCH:
+        return Problem("IDEMPOTENCY_MISMATCH", "This key was used for another request on this stream; use a new key.")
+    if verdict is Verdict.FRESH:
+        return None
+    kept = case.receipt
+    return Appended(kept.status, kept.tail, bool(kept.closed), kept.epoch, kept.seq, replayed=True)
+
+
+def _closed(case: _Case) -> Appended | Problem | None:
+    command, stream = case.command, case.stream
+    if not stream.closed:
+        return None
+    claim = command.producer
+    if claim is not None and (claim.id, claim.epoch, claim.seq) == (
+        stream.closer_id,
+        stream.closer_epoch,
+        stream.closer_seq,
+    ):
+        return Appended(204, stream.tail, True, claim.epoch, claim.seq)
+    if claim is None and command.closes and not command.content.data and command.content.flaw is None:
+        return Appended(204, stream.tail, True)
+    facts = ((b"stream-closed", b"true"), (b"stream-next-offset", format_offset(stream.tail)))
+    return Problem("STREAM_CLOSED", "The stream is closed and takes no more content.", facts)
+
+
+def _content_type(case: _Case) -> Problem | None:
+    sent = case.command.content_type
+    if sent is None or same_media_type(sent, case.stream.content_type):
+        return None
+    kind = case.stream.content_type.decode("latin-1")
+    return Problem("CONTENT_TYPE_MISMATCH", f"The stream holds {kind}; send that content type.")
+
+
+def _producer_state(case: _Case) -> Appended | Problem | None:
+    claim = case.command.producer
+    if claim is None:
+        return None
+    verdict = producers.judge(case.producer, claim.epoch, claim.seq)
+    if verdict is Verdict.FRESH:
+        return None
+    if verdict is Verdict.REPLAY:
+        assert case.producer is not None
+        return Appended(204, case.stream.tail, bool(case.stream.closed), *case.producer)
+    return _producer_refusal(verdict, case)
+
+
+def _producer_refusal(verdict: Verdict, case: _Case) -> Problem:
+    claim = case.command.producer
+    assert claim is not None
+    if verdict is Verdict.FENCED:
+        assert case.producer is not None
+        known = str(case.producer.epoch).encode()
+        detail = "A newer epoch of this producer has taken over; stop, or open a newer epoch with sequence 0."
+        return Problem("PRODUCER_FENCED", detail, ((b"producer-epoch", known),))
+    if verdict is Verdict.REFUSED:
+        return Problem("INVALID_PRODUCER", "A new epoch must begin with sequence 0.")
+    expected = producers.expected_seq(case.producer)
+    facts = (
+        (b"producer-expected-seq", str(expected).encode()),
+        (b"producer-received-seq", str(claim.seq).encode()),
+    )
+    return Problem("PRODUCER_GAP", f"Sequence {expected} is expected next, and {claim.seq} was sent.", facts)
+
+
+def _stream_seq(case: _Case) -> Problem | None:
+    seq, last = case.command.seq, case.stream.last_seq
+    if seq is None or last is None or seq > last:
+        return None
+    return Problem("SEQUENCE_CONFLICT", "Stream-Seq must be greater than the last one accepted on this stream.")
+
+
+def _content(case: _Case) -> Problem | None:
+    return case.command.content.flaw
+
+
+_STEPS: tuple[Callable[[_Case], Appended | Problem | None], ...] = (
+    _shape,
+    _known_key,
+    _closed,
+    _content_type,
+    _producer_state,
+    _stream_seq,
+    _content,
+)
+
+
+def _commit(view: View, case: _Case, keep: Window) -> Outcome:
+    command, stream, now = case.command, case.stream, case.now
+    content, claim = command.content, command.producer
+    tail = stream.tail + len(content.data)
+    if content.data:
+        view.insert(CHUNK, ChunkRow(stream.id, tail, content.data, content.messages, now.ms))
+    view.put(STREAM, _after(stream, command, tail, now))
+    epoch = seq = None
+    if claim is not None:
+        epoch, seq = claim.epoch, claim.seq
+        view.put(PRODUCER, ProducerRow(command.scope, claim.packed, stream.id, epoch, seq))
+    status = 200 if claim is not None and content.data else 204
+    if command.key is not None:
+        end = keep.expires_at(now.ms)
+        view.put(
+            RECEIPT,
+            ReceiptRow(
+                command.scope,
+                command.key,
+                stream.id,
+                command.fingerprint,
+                end,
+                status,
+                tail,
+                int(command.closes),
+                epoch,
+                seq,
+            ),
+        )
+    answer = Appended(status, tail, command.closes, epoch, seq)
+    return Outcome(answer, signals=(stream.id,), touches=use(stream, now))
+
+
+def _after(stream: StreamRow, command: Append, tail: int, now: Now) -> StreamRow:
+    last_seq = stream.last_seq if command.seq is None else command.seq
+    updated_at = max(stream.updated_at, now.ms)
+    if not command.closes:
+        return stream._replace(tail=tail, last_seq=last_seq, updated_at=updated_at)
+    claim = command.producer
+    closer = (None, None, None) if claim is None else (claim.id, claim.epoch, claim.seq)
+    return stream._replace(
+        tail=tail,
+        last_seq=last_seq,
+        updated_at=updated_at,
+        closed=1,
+        closer_id=closer[0],
+        closer_epoch=closer[1],
+        closer_seq=closer[2],
+    )

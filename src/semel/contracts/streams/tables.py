@@ -1,0 +1,87 @@
+"""The rows behind streams.
+
+A stream's name is its scope, packed; each life of that name has an id of its own, so that a stream made anew sees nothing
+of the old one: chunks are found by the id, and receipts and producers carry it and count only for the life that wrote
+them. Deleting a stream removes one row and leaves a grave, which the sweeper empties in small writes.
+
+Look-ups: a stream by its name (STREAM), the content of a life by position (CHUNK), a key by stream and key (RECEIPT), a
+producer by stream and producer id (PRODUCER), streams by end of life (STREAM, index `deadline`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from semel.store.table import Table
+
+
+class StreamRow(NamedTuple):
+    """One living stream: what it is, and where it stands."""
+
+    scope: bytes
+    path: bytes
+    id: bytes
+    content_type: bytes
+    ttl_seconds: int | None
+    expires_at: int | None
+    expires_text: bytes | None
+    deadline: int
+    created_at: int
+    updated_at: int
+    tail: int
+    closed: int
+    last_seq: bytes | None
+    closer_id: bytes | None
+    closer_epoch: int | None
+    closer_seq: int | None
+
+
+class ChunkRow(NamedTuple):
+    """What one append brought; `end_at` is the position after it. JSON messages are joined by commas."""
+
+    id: bytes
+    end_at: int
+    data: bytes
+    messages: int
+    committed_at: int
+
+
+class ProducerRow(NamedTuple):
+    """The state of one producer on one stream."""
+
+    scope: bytes
+    producer: bytes
+    id: bytes
+    epoch: int
+    seq: int
+
+
+class ReceiptRow(NamedTuple):
+    """The facts of a keyed append that took effect; the wire renders its answer from them."""
+
+    scope: bytes
+    key: bytes
+    id: bytes
+    fingerprint: bytes
+    expires_at: int
+    status: int
+    tail: int
+    closed: int
+    epoch: int | None
+    seq: int | None
+
+
+class GraveRow(NamedTuple):
+    """A life that has ended and whose chunks and producers are still to be freed."""
+
+    id: bytes
+    ended_at: int
+
+
+STREAM = Table("stream", StreamRow, key=1, indexes={"deadline": ("deadline",)})
+CHUNK = Table("chunk", ChunkRow, key=2, bulky=True)
+PRODUCER = Table("producer", ProducerRow, key=2, indexes={"life": ("id",)})
+RECEIPT = Table("receipt", ReceiptRow, key=2, generational=True)
+GRAVE = Table("grave", GraveRow, key=1)
+
+TABLES = (STREAM, CHUNK, PRODUCER, RECEIPT, GRAVE)

@@ -1,0 +1,1 @@
+"""Bytes and headers in, answers out: values to values, no sockets."""

@@ -1,0 +1,102 @@
+"""Requests that write: from headers and body to commands."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from semel.contracts.streams.commands import NO_CONTENT, Append, Content, Create, ProducerClaim
+from semel.contracts.streams.media_type import DEFAULT, is_json
+from semel.contracts.streams.wire.expiry import parse_expiry
+from semel.contracts.streams.wire.fields import Fields
+from semel.contracts.streams.wire.producer import parse_producer
+from semel.kernel.errors import Problem, Refused
+from semel.kernel.idempotency_key import InvalidKeyError, parse_idempotency_key
+from semel.kernel.json_error import JsonError
+from semel.kernel.json_text import split_messages
+from semel.kernel.keys import pack
+
+MAX_STREAM_SEQ_BYTES = 1_024
+MAX_CONTENT_TYPE_BYTES = 256
+
+EMPTY_BODY = Problem("EMPTY_BODY", "Send content, or Stream-Closed: true to close the stream.")
+MISSING_CONTENT_TYPE = Problem("MISSING_CONTENT_TYPE", "Send the Content-Type of the content.")
+EMPTY_ARRAY = Problem("INVALID_JSON", "The array is empty: there is nothing to append.")
+TOO_LARGE = Problem("PAYLOAD_TOO_LARGE", "The body is larger than this server takes; split it.")
+
+
+def parse_create(name: bytes, life: bytes, fields: Fields, body: bytes) -> Create:
+    """A PUT."""
+    ttl_seconds, expires_at, expires_text = parse_expiry(fields)
+    content_type = _content_type(fields) or DEFAULT
+    content = NO_CONTENT if not body else _content(content_type, body, allow_empty_array=True)
+    closed = fields.is_true(b"stream-closed")
+    return Create(pack(name), name, life, content_type, ttl_seconds, expires_at, expires_text, closed, content)
+
+
+def parse_append(name: bytes, fields: Fields, body: bytes | None) -> Append:
+    """A POST; the body is None when it was larger than the limit and was not read to its end."""
+    producer = parse_producer(fields)
+    key = _idempotency_key(fields)
+    seq = fields.single(b"stream-seq", "INVALID_REQUEST")
+    if seq is not None and len(seq) > MAX_STREAM_SEQ_BYTES:
+        raise Refused("INVALID_REQUEST", f"Stream-Seq has at most {MAX_STREAM_SEQ_BYTES} bytes.")
+    closes = fields.is_true(b"stream-closed")
+    content_type = _content_type(fields) if body else None
+    return Append(
+        scope=pack(name),
+        key=None if key is None else pack(key),
+        fingerprint=b"" if key is None or body is None else fingerprint(body, closes, producer),
+        content_type=content_type,
+        content=_content(content_type, body) if body and content_type is not None else NO_CONTENT,
+        closes=closes,
+        seq=seq,
+        producer=producer,
+        flaw=_shape_flaw(body, closes, content_type),
+    )
+
+
+def fingerprint(body: bytes, closes: bool, producer: ProducerClaim | None) -> bytes:
+    """What makes two keyed appends the same request: the bytes, the close flag and the producer tuple."""
+    head = b"\x01" if closes else b"\x00"
+    if producer is not None:
+        head += b"%d:%s:%d:%d:" % (len(producer.id), producer.id, producer.epoch, producer.seq)
+    return sha256(b"%d:%s%s" % (len(head), head, body)).digest()
+
+
+def _idempotency_key(fields: Fields) -> bytes | None:
+    if b"idempotency-key" not in fields.one:
+        return None
+    try:
+        return parse_idempotency_key(fields.all(b"idempotency-key"))
+    except InvalidKeyError as error:
+        raise Refused("INVALID_IDEMPOTENCY_KEY", str(error)) from None
+
+
+def _content_type(fields: Fields) -> bytes | None:
+    """The content type as it was sent; an unusable one counts as absent."""
+    sent = fields.get(b"content-type")
+    if sent is None or not sent.strip():
+        return None
+    if len(sent) > MAX_CONTENT_TYPE_BYTES:
+        raise Refused("INVALID_REQUEST", f"Content-Type has at most {MAX_CONTENT_TYPE_BYTES} bytes.")
+    return sent
+
+
+def _content(content_type: bytes, body: bytes, *, allow_empty_array: bool = False) -> Content:
+    if not is_json(content_type):
+        return Content(body, 1)
+    try:
+        messages = split_messages(body)
+    except JsonError as error:
+        return Content(b"", 0, Problem("INVALID_JSON", str(error)))
+    if not messages and not allow_empty_array:
+        return Content(b"", 0, EMPTY_ARRAY)
+    return Content(b",".join(messages), len(messages))
+
+
+def _shape_flaw(body: bytes | None, closes: bool, content_type: bytes | None) -> Problem | None:
+    if body is None:
+        return TOO_LARGE
+    if not body:
+        return None if closes else EMPTY_BODY
+    return MISSING_CONTENT_TYPE if content_type is None else None

@@ -1,0 +1,116 @@
+"""Answers as HTTP: status, headers, body."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from semel.contracts.streams.commands import Appended, Created
+from semel.contracts.streams.media_type import is_json
+from semel.contracts.streams.offsets import format_offset
+from semel.contracts.streams.reading import Page
+from semel.contracts.streams.tables import StreamRow
+
+Header = tuple[bytes, bytes]
+
+CLOSED: Header = (b"stream-closed", b"true")
+REPLAYED: Header = (b"idempotency-replayed", b"true")
+UP_TO_DATE: Header = (b"stream-up-to-date", b"true")
+NO_STORE: Header = (b"cache-control", b"no-store")
+NO_CACHE: Header = (b"cache-control", b"no-cache")
+SETTLED: Header = (b"cache-control", b"public, max-age=60, stale-while-revalidate=300")
+SETTLED_PRIVATE: Header = (b"cache-control", b"private, max-age=60, stale-while-revalidate=300")
+
+
+class Response(NamedTuple):
+    """One whole answer."""
+
+    status: int
+    headers: list[Header]
+    body: bytes = b""
+
+
+def created(answer: Created, location: bytes) -> Response:
+    """201 for a new stream, 200 for one that was there."""
+    headers = [(b"content-type", answer.content_type), _next(answer.tail)]
+    if answer.is_new:
+        headers.append((b"location", location))
+    if answer.closed:
+        headers.append(CLOSED)
+    return Response(201 if answer.is_new else 200, headers)
+
+
+def appended(answer: Appended) -> Response:
+    """The outcome of an append, first or replayed."""
+    headers = [_next(answer.tail)]
+    if answer.closed:
+        headers.append(CLOSED)
+    if answer.epoch is not None:
+        headers.append((b"producer-epoch", b"%d" % answer.epoch))
+        headers.append((b"producer-seq", b"%d" % (answer.seq or 0)))
+    if answer.replayed:
+        headers.append(REPLAYED)
+    return Response(answer.status, headers)
+
+
+def described(stream: StreamRow) -> Response:
+    """HEAD: what the stream is, and where it stands."""
+    headers = [(b"content-type", stream.content_type), _next(stream.tail), NO_STORE]
+    if stream.ttl_seconds is not None:
+        headers.append((b"stream-ttl", b"%d" % stream.ttl_seconds))
+    if stream.expires_text is not None:
+        headers.append((b"stream-expires-at", stream.expires_text))
+    if stream.closed:
+        headers.append(CLOSED)
+    return Response(200, headers)
+
+
+def caught_up(page: Page, *, at_now: bool, if_none_match: bytes | None, private: bool) -> Response:
+    """A catch-up read. Only what can never change may be kept by caches; the tail must be asked for again."""
+    headers = _page_headers(page)
+    if at_now:
+        return Response(200, [*headers, NO_STORE], _body(page))
+    etag = etag_of(page)
+    settled = SETTLED_PRIVATE if private else SETTLED
+    headers += [(b"etag", etag), NO_CACHE if page.at_tail else settled]
+    if if_none_match is not None and matches(if_none_match, etag):
+        return Response(304, [header for header in headers if header[0] != b"content-type"])
+    return Response(200, headers, _body(page))
+
+
+def polled(page: Page, cursor: int) -> Response:
+    """A long poll that ended with content, with closure or without anything."""
+    headers = [*_page_headers(page), (b"stream-cursor", b"%d" % cursor), NO_STORE]
+    if page.pieces:
+        return Response(200, headers, _body(page))
+    return Response(204, [header for header in headers if header[0] != b"content-type"])
+
+
+def etag_of(page: Page) -> bytes:
+    """Names the life, both ends and closure, so that it changes with each of them."""
+    state = b"-c" if page.is_final else b""
+    return b'"%s-%d-%d%s"' % (page.stream.id.hex().encode(), page.start, page.end, state)
+
+
+def matches(if_none_match: bytes, etag: bytes) -> bool:
+    """Whether the client has this already: lists, weak forms and `*` count."""
+    tags = [tag.strip().removeprefix(b"W/") for tag in if_none_match.split(b",")]
+    return etag in tags or b"*" in tags
+
+
+def _page_headers(page: Page) -> list[Header]:
+    headers = [(b"content-type", page.stream.content_type), _next(page.end)]
+    if page.at_tail:
+        headers.append(UP_TO_DATE)
+    if page.is_final:
+        headers.append(CLOSED)
+    return headers
+
+
+def _body(page: Page) -> bytes:
+    if is_json(page.stream.content_type):
+        return b"[" + b",".join(page.pieces) + b"]"
+    return b"".join(page.pieces)
+
+
+def _next(position: int) -> Header:
+    return b"stream-next-offset", format_offset(position)

@@ -1,0 +1,257 @@
+"""One batch, one transaction: lock, load, decide, flush, commit.
+
+The promise: verdict, effect and receipt of every write in the batch are one transaction, and `run` returns only when it
+is on disk. A decision that raises is undone alone. A failure before the commit leaves nothing stored and is raised as
+`StoreError`; a failure of the commit itself is raised as `CommitUnknownError`, and nobody may be told more than that.
+A crash anywhere in here leaves all of the batch or nothing of it, and no caller has heard of it yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from semel.engine.contract import (
+    EngineError,
+    FaultError,
+    MissingLocksError,
+    MissingRowsError,
+    Order,
+    Outcome,
+    Stage,
+    Write,
+)
+from semel.engine.observer import Commit, Observer
+from semel.engine.soft import SoftChanges
+from semel.engine.timekeeper import Timekeeper
+from semel.engine.view import BatchView
+from semel.kernel.clock import Now
+from semel.store.protocol import AnyTable, Lock, Range, Store, Touch, Tx
+from semel.store.table import Key
+
+MAX_RERUNS = 16
+MAX_TOUCHES = 1_024
+
+
+class Submission:
+    """A write on its way through the engine, with whatever its sender needs to recognise it."""
+
+    __slots__ = ("deferrals", "locks", "order", "sender", "write")
+
+    def __init__(self, write: Write, sender: Any = None) -> None:
+        self.write = write
+        self.sender = sender
+        self.locks: Sequence[Lock] = write.contract.locks(write.command)
+        self.order: Order | None = write.contract.order(write.command)
+        self.deferrals = 0
+
+
+@dataclass(slots=True)
+class BatchResult:
+    """What became of each write; those in neither list go to the next batch."""
+
+    commit: Commit
+    decided: list[tuple[Submission, Outcome]] = field(default_factory=list)
+    failed: list[tuple[Submission, EngineError]] = field(default_factory=list)
+    deferred: list[Submission] = field(default_factory=list)
+    reruns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a batch needs besides its writes."""
+
+    store: Store
+    soft: SoftChanges
+    timekeeper: Timekeeper
+    observer: Observer
+    error_id: Callable[[], str]
+    is_admitted: Callable[[Order], bool]
+    reach: Callable[[str], None]
+    """Told the name of each point passed; a crash test ends the process there."""
+
+
+def run(around: Surroundings, submissions: Sequence[Submission]) -> BatchResult:
+    """Carry out one batch."""
+    tx = around.store.begin(_all_locks(submissions))
+    try:
+        around.reach("locked")
+        batch = _Batch(around, tx)
+        batch.load_stages(submissions)
+        around.reach("loaded")
+        for submission in in_order(submissions):
+            batch.decide(submission)
+        around.reach("decided")
+        batch.commit()
+        return batch.result
+    finally:
+        tx.rollback()
+
+
+def store_soft(around: Surroundings) -> Commit:
+    """Store waiting soft changes in a transaction of their own, which does not wait for the disk."""
+    touches = around.soft.waiting(MAX_TOUCHES)
+    if not touches:
+        return Commit.NOTHING
+    tx = around.store.begin((), durable=False)
+    try:
+        view = BatchView(around.is_admitted, around.soft.over)
+        tx.flush(view.changes(touches))
+        tx.commit()
+    finally:
+        tx.rollback()
+    around.soft.stored(touches)
+    return Commit.SOFT
+
+
+def in_order(submissions: Sequence[Submission]) -> list[Submission]:
+    """Arrival order, except that writes of one sequence change places until their numbers rise."""
+    places: dict[bytes, list[int]] = {}
+    for place, submission in enumerate(submissions):
+        if submission.order is not None:
+            places.setdefault(submission.order.sequence, []).append(place)
+    ordered = list(submissions)
+    for taken in places.values():
+        if len(taken) > 1:
+            members = sorted((submissions[place] for place in taken), key=_number)
+            for place, member in zip(taken, members, strict=True):
+                ordered[place] = member
+    return ordered
+
+
+def _number(submission: Submission) -> int:
+    assert submission.order is not None
+    return submission.order.number
+
+
+def _all_locks(submissions: Iterable[Submission]) -> list[Lock]:
+    held: dict[bytes, bool] = {}
+    for submission in submissions:
+        for name, shared in submission.locks:
+            held[name] = held.get(name, True) and shared
+    return [Lock(name, held[name]) for name in sorted(held)]
+
+
+class _Batch:
+    def __init__(self, around: Surroundings, tx: Tx) -> None:
+        self._around = around
+        self._tx = tx
+        self._now: Now = around.timekeeper.now(tx.now_ms)
+        self._view = BatchView(self._is_admitted, around.soft.over)
+        self._settled: set[Order] = set()
+        self._patient = True
+        self.result = BatchResult(Commit.NOTHING)
+
+    def load_stages(self, submissions: Sequence[Submission]) -> None:
+        """Load what every write needs, stage by stage, each stage for the whole batch at once."""
+        waiting = []
+        stages = []
+        for submission in submissions:
+            needs = submission.write.contract.needs(submission.write.command)
+            stage = next(needs, None)
+            if stage is not None:
+                stages.append(stage)
+                waiting.append(needs)
+        while stages:
+            self._load(stages)
+            stages = []
+            going = []
+            for needs in waiting:
+                try:
+                    stages.append(needs.send(self._view))
+                    going.append(needs)
+                except StopIteration:
+                    continue
+            waiting = going
+
+    def decide(self, submission: Submission) -> None:
+        """Judge one write; whatever it does wrong stays its own."""
+        mark = self._view.mark()
+        self._patient = submission.deferrals < MAX_RERUNS * 4
+        try:
+            outcome = self._decide_with_reruns(submission.write, mark)
+        except MissingLocksError as missing:
+            self._view.undo(mark)
+            submission.locks = (*submission.locks, *missing.locks)
+            self._defer(submission)
+        except Exception as error:  # noqa: BLE001 - a fault in one decision must not fail its neighbours
+            self._view.undo(mark)
+            error_id = self._around.error_id()
+            self._around.observer.fault(error_id, error)
+            self.result.failed.append((submission, FaultError(error_id)))
+            self._settle(submission)
+        else:
+            if outcome.later:
+                self._view.undo(mark)
+                self._defer(submission)
+            else:
+                self.result.decided.append((submission, outcome))
+                self._settle(submission)
+
+    def commit(self) -> None:
+        """Write the difference and make it durable; a batch of hits has none, and costs no sync."""
+        soft = self._around.soft
+        for _, outcome in self.result.decided:
+            if outcome.touches:
+                soft.touch(outcome.touches)
+        if not self._view.is_changed():
+            return
+        touches: Sequence[Touch] = soft.waiting(MAX_TOUCHES) if len(soft) else ()
+        self._tx.flush(self._view.changes(touches))
+        for table in self._view.rotations:
+            self._tx.rotate(table)
+        self._around.reach("flushed")
+        self._tx.commit()
+        self._around.reach("committed")
+        soft.stored(touches)
+        self.result.commit = Commit.DURABLE
+
+    def _decide_with_reruns(self, write: Write, mark: tuple[int, int]) -> Outcome:
+        for attempt in range(MAX_RERUNS):
+            try:
+                return write.contract.decide(self._view, write.command, self._now)
+            except MissingRowsError as missing:
+                self._view.undo(mark)
+                self.result.reruns += 1
+                self._load([_wider(missing.stage, attempt)])
+        raise RuntimeError("a decision asked for rows without end")
+
+    def _load(self, stages: Iterable[Stage]) -> None:
+        """Load what is not known yet; equal ranges become one, their limits summed."""
+        view = self._view
+        keys: dict[AnyTable, dict[Key, None]] = {}
+        limits: dict[Range, int] = {}
+        for stage in stages:
+            for table, key in stage.keys:
+                if not view.has(table, key):
+                    keys.setdefault(table, {})[key] = None
+            for wanted in stage.ranges:
+                nameless = wanted._replace(limit=0)
+                limits[nameless] = limits.get(nameless, 0) + wanted.limit
+        if not keys and not limits:
+            return
+        ranges = [nameless._replace(limit=limit) for nameless, limit in limits.items()]
+        loaded = self._tx.load(keys, ranges)
+        for table, wanted_keys in keys.items():
+            rows = loaded.rows[table]
+            for key in wanted_keys:
+                view.add_row(table, key, rows.get(key))
+        for wanted, found in zip(ranges, loaded.ranges, strict=True):
+            view.add_range(wanted, found)
+
+    def _is_admitted(self, order: Order) -> bool:
+        return self._patient and order not in self._settled and self._around.is_admitted(order)
+
+    def _settle(self, submission: Submission) -> None:
+        if submission.order is not None:
+            self._settled.add(submission.order)
+
+    def _defer(self, submission: Submission) -> None:
+        submission.deferrals += 1
+        self.result.deferred.append(submission)
+
+
+def _wider(stage: Stage, attempt: int) -> Stage:
+    # A range that came back too short is asked for again with a larger limit: the batch's own changes used it up.
+    return Stage(stage.keys, [wanted._replace(limit=wanted.limit << (attempt + 1)) for wanted in stage.ranges])

@@ -1,0 +1,207 @@
+"""The one commit path: gather, lock, load, decide, flush, sync, answer, wake readers.
+
+`submit` returns an answer only after the commit that holds it is on disk. The queue is bounded by count and bytes; when
+it is full the caller is refused at once and nothing was stored. Every durable change of every surface comes this way,
+sweeps included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Lock as Mutex
+from typing import Any, TypeVar
+from zlib import crc32
+
+from semel.engine.batch import BatchResult, Submission, Surroundings
+from semel.engine.contract import EngineError, NotStoredError, Order, OverloadedError, Write
+from semel.engine.lane import BatchLimits, Lane
+from semel.engine.observer import Observer, SilentObserver
+from semel.engine.reading import Reading
+from semel.engine.signals import Signals
+from semel.engine.soft import SoftChanges
+from semel.engine.timekeeper import Timekeeper
+from semel.kernel.world import World
+from semel.store.protocol import Lock, Store, Touch
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """How much may wait, and how much goes into one batch."""
+
+    waiting_writes: int = 4_096
+    waiting_bytes: int = 256 * 1024 * 1024
+    batch: BatchLimits = BatchLimits()
+    readers: int = 4
+
+
+class Caller:
+    """Who waits for an answer; its host sets `gone` when nobody will hear it."""
+
+    __slots__ = ("future", "gone")
+
+    def __init__(self) -> None:
+        self.gone = False
+        self.future: asyncio.Future[Any] | None = None
+
+    def leave(self) -> None:
+        """Nobody will hear the answer."""
+        self.gone = True
+
+
+def _nowhere(point: str) -> None:
+    """No crash test is running."""
+
+
+class Engine:
+    """Lives on one event loop; lanes and readers work in threads of their own."""
+
+    def __init__(
+        self,
+        store: Store,
+        world: World,
+        limits: EngineLimits | None = None,
+        observer: Observer | None = None,
+        reach: Callable[[str], None] = _nowhere,
+    ) -> None:
+        self.limits = limits or EngineLimits()
+        self.signals = Signals()
+        self.soft = SoftChanges()
+        self.failure: BaseException | None = None
+        self.failed = asyncio.Event()
+        self.waiting_writes = 0
+        self.waiting_bytes = 0
+        self._store = store
+        self._stopped = False
+        self._observer = observer or SilentObserver()
+        self._timekeeper = Timekeeper(world, self._observer)
+        self._admitted: Counter[Order] = Counter()
+        self._admitted_guard = Mutex()
+        self._readers = ThreadPoolExecutor(self.limits.readers, thread_name_prefix="semel-reader")
+        self._loop = asyncio.get_running_loop()
+        around = Surroundings(
+            store=store,
+            soft=self.soft,
+            timekeeper=self._timekeeper,
+            observer=self._observer,
+            error_id=lambda: world.random_bytes(8).hex(),
+            is_admitted=lambda order: order in self._admitted,
+            reach=reach,
+        )
+        self._lanes = [Lane(around, self.limits.batch, _is_gone, self._deliver, self._fail) for _ in range(store.lanes)]
+        for lane in self._lanes:
+            lane.start()
+
+    async def submit(self, write: Write, caller: Caller | None = None) -> Any:
+        """Carry out a write; the answer comes after its commit is on disk."""
+        if self._stopped or self.failure is not None:
+            raise NotStoredError("The server is stopping; nothing was stored.")
+        limits = self.limits
+        if self.waiting_writes >= limits.waiting_writes or (
+            self.waiting_bytes + write.size > limits.waiting_bytes and self.waiting_writes
+        ):
+            raise OverloadedError("Too many writes are waiting; nothing was stored.")
+        caller = caller or Caller()
+        caller.future = self._loop.create_future()
+        submission = Submission(write, caller)
+        self.waiting_writes += 1
+        self.waiting_bytes += write.size
+        if submission.order is not None:
+            with self._admitted_guard:
+                self._admitted[submission.order] += 1
+        self._lane_of(submission.locks).put(submission)
+        return await caller.future
+
+    def touch(self, touches: Iterable[Touch]) -> None:
+        """Soft changes of a reader: kept soon, never waited for."""
+        self.soft.touch(touches)
+
+    async def read(self, look: Callable[[Reading], T]) -> T:
+        """Look at the rows of one instant, in a reader's thread."""
+        return await self._loop.run_in_executor(self._readers, self._look, look)
+
+    def look(self, look: Callable[[Reading], T]) -> T:
+        """Look at the rows of one instant, in this thread."""
+        return self._look(look)
+
+    def _look(self, look: Callable[[Reading], T]) -> T:
+        with self._store.read() as snapshot:
+            return look(Reading(snapshot, self.soft, self._timekeeper.now(snapshot.now_ms)))
+
+    async def stop(self) -> None:
+        """Finish what was admitted, then let go of the store."""
+        self._stopped = True
+        for lane in self._lanes:
+            await self._loop.run_in_executor(None, lane.stop)
+        await asyncio.sleep(0)
+        self._readers.shutdown(wait=True)
+        self._store.close()
+
+    def _lane_of(self, locks: Iterable[Lock]) -> Lane:
+        if len(self._lanes) == 1:
+            return self._lanes[0]
+        first = min((lock.name for lock in locks if not lock.shared), default=b"")
+        return self._lanes[crc32(first) % len(self._lanes)]
+
+    def _deliver(self, result: BatchResult) -> None:
+        """From a lane's thread: settle sequences at once, then hand the answers to the loop."""
+        settled = [pair[0].order for pair in (*result.decided, *result.failed)]
+        for order in settled:
+            if order is not None:
+                self._forget_order(order)
+        self._call(self._resolve, result)
+
+    def _forget_order(self, order: Order) -> None:
+        with self._admitted_guard:
+            self._admitted[order] -= 1
+            if not self._admitted[order]:
+                del self._admitted[order]
+
+    def _resolve(self, result: BatchResult) -> None:
+        for submission, outcome in result.decided:
+            self._settle(submission)
+            future = submission.sender.future
+            if not future.done():
+                future.set_result(outcome.answer)
+            if outcome.signals:
+                self.signals.send(outcome.signals)
+            for write in outcome.follow_ups:
+                self._follow(write)
+        for submission, error in result.failed:
+            self._settle(submission)
+            if not submission.sender.future.done():
+                submission.sender.future.set_exception(error)
+
+    def _settle(self, submission: Submission) -> None:
+        self.waiting_writes -= 1
+        self.waiting_bytes -= submission.write.size
+
+    def _follow(self, write: Write) -> None:
+        task = self._loop.create_task(self.submit(write))
+        task.add_done_callback(_ignore_refusal)
+
+    def _fail(self, error: BaseException) -> None:
+        self._call(self._stop_for_good, error)
+
+    def _stop_for_good(self, error: BaseException) -> None:
+        self.failure = error
+        self.failed.set()
+
+    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _is_gone(caller: Caller) -> bool:
+    return caller.gone or (caller.future is not None and caller.future.cancelled())
+
+
+def _ignore_refusal(task: asyncio.Task[Any]) -> None:
+    # A follow-up that could not be stored now is found again by the sweeper's scan.
+    if not task.cancelled() and task.exception() is not None and not isinstance(task.exception(), EngineError):
+        raise RuntimeError("a follow-up write failed") from task.exception()

@@ -1,0 +1,184 @@
+"""A lane: one queue, one thread, one transaction after another.
+
+The thread takes whatever is waiting, bounded by count, bytes and cost, and runs it as one batch; while the disk syncs,
+the next batch gathers. Results are handed over only after the commit. When a batch breaks before its commit, its writes
+are tried one by one, so that one poisonous write fails alone. When a commit fails the lane stops for good: the callers of
+that batch hear "unknown", those still waiting "not stored".
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from semel.engine.batch import BatchResult, Submission, Surroundings, run, store_soft
+from semel.engine.contract import NotStoredError, OutcomeUnknownError
+from semel.engine.observer import BatchReport, Commit
+from semel.store.protocol import CommitUnknownError, StoreError
+
+IDLE_SECONDS = 0.5
+"""How often an idle lane looks for soft changes to store: at most a second after they were made."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """How much goes into one transaction."""
+
+    writes: int = 512
+    bytes: int = 32 * 1024 * 1024
+    cost: int = 20_000
+
+
+class Lane:
+    """Runs from `start` until `stop`, or until a commit fails."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        limits: BatchLimits,
+        is_gone: Callable[[Any], bool],
+        deliver: Callable[[BatchResult], None],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self._around = around
+        self._limits = limits
+        self._is_gone = is_gone
+        self._deliver = deliver
+        self._fail = fail
+        self._queue: queue.SimpleQueue[Submission | None] = queue.SimpleQueue()
+        self._held: Submission | None = None
+        self._deferred: list[Submission] = []
+        self._stopping = False
+        self._soft_at = time.monotonic()
+        self._thread = threading.Thread(target=self._work, name="semel-lane", daemon=True)
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def put(self, submission: Submission) -> None:
+        """Queue a write; bounding the queue is the engine's business."""
+        self._queue.put(submission)
+
+    def stop(self) -> None:
+        """Finish what is queued, then end; waits for it."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        try:
+            while not self._stopping or self._held or self._deferred:
+                batch = self._gather()
+                self._around.reach("gathered")
+                if batch:
+                    self._run(batch)
+                self._store_soft_when_due()
+                self._around.store.tidy()
+            store_soft(self._around)
+        except BaseException as error:  # noqa: BLE001 - whatever ends this thread must be told to the engine
+            self._around.observer.store_failure(error)
+            self._abandon_queue()
+            self._fail(error)
+
+    def _gather(self) -> list[Submission]:
+        """The deferred ones, then what waits; a write that no longer fits is held for the next batch."""
+        batch, self._deferred = self._deferred, []
+        size = cost = 0
+        while len(batch) < self._limits.writes:
+            submission = self._next(wait=not batch)
+            if submission is None:
+                break
+            size += submission.write.size
+            cost += submission.write.cost
+            if batch and (size > self._limits.bytes or cost > self._limits.cost):
+                self._held = submission
+                break
+            batch.append(submission)
+        return batch
+
+    def _next(self, *, wait: bool) -> Submission | None:
+        held, self._held = self._held, None
+        if held is not None:
+            return held
+        try:
+            taken = self._queue.get(wait and not self._stopping, IDLE_SECONDS)
+        except queue.Empty:
+            return None
+        if taken is None:
+            self._stopping = True
+        return taken
+
+    def _run(self, batch: list[Submission]) -> None:
+        gone = [submission for submission in batch if self._is_gone(submission.sender)]
+        if gone:
+            batch = [submission for submission in batch if submission not in gone]
+            self._refuse(gone, NotStoredError("The caller went away before its turn; nothing was stored."))
+        if not batch:
+            return
+        try:
+            self._run_whole(batch, len(gone))
+        except StoreError as error:
+            self._around.observer.store_failure(error)
+            for submission in batch:
+                self._run_alone(submission)
+
+    def _run_alone(self, submission: Submission) -> None:
+        try:
+            self._run_whole([submission], 0)
+        except StoreError as error:
+            self._around.observer.store_failure(error)
+            self._refuse([submission], NotStoredError("The store failed before the commit; nothing was stored."))
+
+    def _run_whole(self, batch: Sequence[Submission], dropped: int) -> None:
+        began = time.perf_counter()
+        try:
+            result = run(self._around, batch)
+        except CommitUnknownError:
+            self._report(BatchResult(Commit.UNKNOWN), len(batch), dropped, began)
+            self._refuse(batch, OutcomeUnknownError("The commit failed; the write may or may not be stored."))
+            raise
+        except StoreError:
+            self._report(BatchResult(Commit.ROLLED_BACK), len(batch), dropped, began)
+            raise
+        self._deferred.extend(result.deferred)
+        self._deliver(result)
+        self._around.reach("answered")
+        self._report(result, len(batch), dropped, began)
+
+    def _refuse(self, batch: Sequence[Submission], error: NotStoredError | OutcomeUnknownError) -> None:
+        self._deliver(BatchResult(Commit.NOTHING, failed=[(submission, error) for submission in batch]))
+
+    def _report(self, result: BatchResult, writes: int, dropped: int, began: float) -> None:
+        report = BatchReport(
+            result.commit,
+            writes,
+            len(result.failed),
+            result.reruns,
+            len(result.deferred),
+            dropped,
+            time.perf_counter() - began,
+        )
+        self._around.observer.batch(report)
+
+    def _store_soft_when_due(self) -> None:
+        now = time.monotonic()
+        if not len(self._around.soft):
+            self._soft_at = now
+        elif now - self._soft_at >= IDLE_SECONDS:
+            self._soft_at = now
+            store_soft(self._around)
+
+    def _abandon_queue(self) -> None:
+        left = [*self._deferred, *([self._held] if self._held else [])]
+        while True:
+            try:
+                taken = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if taken is not None:
+                left.append(taken)
+        self._refuse(left, NotStoredError("The server stopped before this write's turn; nothing was stored."))

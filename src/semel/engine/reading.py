@@ -1,0 +1,35 @@
+"""What a reader sees: the rows of one instant, under the soft changes that are not stored yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from semel.engine.soft import SoftChanges
+from semel.kernel.clock import Now
+from semel.store.protocol import Range, Row, Snapshot
+from semel.store.table import Key, Table
+
+R = TypeVar("R", bound=tuple[Any, ...])
+
+
+class Reading:
+    """One look at the store."""
+
+    def __init__(self, snapshot: Snapshot, soft: SoftChanges, now: Now) -> None:
+        self._snapshot = snapshot
+        self._soft = soft
+        self.now = now
+
+    def get(self, table: Table[R], key: Key) -> R | None:
+        """One row by its key."""
+        row = self._snapshot.get(table, key)
+        return None if row is None else self._soft.over(table, row)
+
+    def range(self, wanted: Range) -> Sequence[Row]:
+        """The rows of a range."""
+        return [self._soft.over(wanted.table, row) for row in self._snapshot.range(wanted)]
+
+    def keys(self, wanted: Range) -> Sequence[Key]:
+        """The keys of the rows of a range, without their payloads."""
+        return self._snapshot.keys(wanted)

@@ -1,0 +1,75 @@
+"""Wakes live readers after a commit.
+
+A signal carries no data: a woken reader looks at the log again from its own cursor. So a signal may come twice or for
+nothing, but never before the commit it speaks of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+
+class Signals:
+    """Waiting readers by topic; used on the event loop only."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[bytes, set[asyncio.Future[None]]] = {}
+        self.turn = 0
+        """Rises with every signal: two looks in one turn see the same commits."""
+
+    def watch(self, topic: bytes) -> Watch:
+        """Begin to listen: signals sent from now on are not missed."""
+        return Watch(self, topic)
+
+    def send(self, topics: Iterable[bytes]) -> None:
+        """Wake whoever listens to these topics."""
+        self.turn += 1
+        for topic in topics:
+            for waiting in self._waiting.pop(topic, ()):
+                if not waiting.done():
+                    waiting.set_result(None)
+
+    def send_all(self) -> None:
+        """Wake everyone: the server is stopping."""
+        self.send(list(self._waiting))
+
+    def __len__(self) -> int:
+        return sum(len(waiting) for waiting in self._waiting.values())
+
+
+class Watch:
+    """One reader's ear."""
+
+    __slots__ = ("_future", "_signals", "_topic")
+
+    def __init__(self, signals: Signals, topic: bytes) -> None:
+        self._signals = signals
+        self._topic = topic
+        self._future: asyncio.Future[None] | None = None
+        self.arm()
+
+    def arm(self) -> None:
+        """Listen (again), before looking at the log."""
+        if self._future is None or self._future.done():
+            self._future = asyncio.get_running_loop().create_future()
+            self._signals._waiting.setdefault(self._topic, set()).add(self._future)
+
+    async def wait(self, seconds: float) -> bool:
+        """Whether a signal came in time."""
+        assert self._future is not None
+        await asyncio.wait((self._future,), timeout=max(0.0, seconds))
+        return self._future.done()
+
+    def wake(self) -> None:
+        """Wake this reader alone."""
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    def close(self) -> None:
+        """Stop listening."""
+        waiting = self._signals._waiting.get(self._topic)
+        if waiting is not None and self._future is not None:
+            waiting.discard(self._future)
+            if not waiting:
+                del self._signals._waiting[self._topic]

@@ -1,0 +1,68 @@
+"""Soft changes: last use, sliding expiry, lease extension.
+
+They are merged by key, carried by the next durable commit or by one of their own within a second, and are never the
+cause of a sync. A crash may forget them, so no promise rests on one. Until they are stored, everyone in this process sees
+them laid over the stored row.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from semel.store.protocol import AnyTable, Row, Touch
+from semel.store.table import Key
+
+MAX_WAITING = 65_536
+"""Beyond this many rows further touches are dropped until the next flush: they are soft."""
+
+_Place = tuple[AnyTable, Key, str]
+
+
+class SoftChanges:
+    """The waiting ones; used from every thread."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._waiting: dict[_Place, int] = {}
+        self._columns: dict[AnyTable, set[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def touch(self, touches: Iterable[Touch]) -> None:
+        """Take in soft changes; only ever upwards."""
+        with self._guard:
+            for table, key, column, value in touches:
+                place = (table, key, column)
+                known = self._waiting.get(place)
+                if known is None and len(self._waiting) >= MAX_WAITING:
+                    continue
+                self._columns.setdefault(table, set()).add(column)
+                self._waiting[place] = value if known is None else max(known, value)
+
+    def over(self, table: AnyTable, row: Row) -> Row:
+        """The row as it would be with its soft changes stored."""
+        if not self._waiting or table not in self._columns:
+            return row
+        key = table.key_of(row)
+        newer = {
+            column: value
+            for column in self._columns[table]
+            if (value := self._waiting.get((table, key, column))) is not None and value > getattr(row, column)
+        }
+        return row._replace(**newer) if newer else row
+
+    def waiting(self, limit: int) -> Sequence[Touch]:
+        """Some of the waiting ones, to be stored now."""
+        with self._guard:
+            some = list(islice(self._waiting.items(), limit))
+        return [Touch(table, key, column, value) for (table, key, column), value in some]
+
+    def stored(self, touches: Iterable[Touch]) -> None:
+        """These are on disk or in the log now; forget them unless they have grown meanwhile."""
+        with self._guard:
+            for table, key, column, value in touches:
+                if self._waiting.get((table, key, column), value + 1) <= value:
+                    del self._waiting[(table, key, column)]

@@ -1,0 +1,28 @@
+"""The one clock of a process: the store's time, kept from falling and from jumping into expiry."""
+
+from __future__ import annotations
+
+import threading
+
+from semel.engine.observer import Observer
+from semel.kernel.clock import Now, advance, now_of, start
+from semel.kernel.world import World
+
+
+class Timekeeper:
+    """Used from every thread."""
+
+    def __init__(self, world: World, observer: Observer) -> None:
+        self._guard = threading.Lock()
+        self._world = world
+        self._observer = observer
+        self._pace = start(world.wall_ms(), world.monotonic_ms())
+
+    def now(self, store_ms: int) -> Now:
+        """The time of a decision, from the store's clock."""
+        with self._guard:
+            before = self._pace
+            self._pace = advance(before, store_ms, self._world.monotonic_ms())
+            if self._pace.jumped_at is not None and before.jumped_at is None:
+                self._observer.clock_jump(self._pace.ms - self._pace.expiry_ms)
+            return now_of(self._pace)

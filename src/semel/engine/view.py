@@ -1,0 +1,159 @@
+"""The rows of one batch: what was loaded, under what the batch has changed so far.
+
+Every change is written to a journal, so that one decision can be undone without the others. Loaded ranges are kept in
+order under the batch's own changes: a claim sees the jobs that an earlier claim has left. Nothing here reaches the store;
+`changes` says at the end what differs from what was loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from semel.engine.contract import MissingRowsError, Order, Stage
+from semel.engine.ranges import LoadedRange, same_rows
+from semel.store.protocol import AnyTable, Changes, Range, Row, Touch
+from semel.store.table import Key, Table
+
+R = TypeVar("R", bound=tuple[Any, ...])
+
+
+_UNSEEN: Any = ()
+"""Stands for a row that is deleted without having been loaded."""
+
+
+class InsertMetRowError(Exception):
+    """A row that was to be new is there already: a fault of the contract."""
+
+
+class BatchView:
+    """Implements `contract.View` for one batch."""
+
+    def __init__(self, is_admitted: Callable[[Order], bool], soften: Callable[[AnyTable, Row], Row]) -> None:
+        self.is_admitted = is_admitted
+        self._soften = soften
+        self._base: dict[AnyTable, dict[Key, Row | None]] = {}
+        self._rows: dict[AnyTable, dict[Key, Row | None]] = {}
+        self._ranges: dict[AnyTable, dict[Range, LoadedRange]] = {}
+        self._journal: list[tuple[AnyTable, Key, Row | None]] = []
+        self._rotations: list[AnyTable] = []
+
+    def add_row(self, table: AnyTable, key: Key, row: Row | None) -> None:
+        """Take in a loaded row, or the fact that there is none, unless the batch knows better."""
+        base = self._base.setdefault(table, {})
+        if key not in base:
+            if row is not None:
+                row = self._soften(table, row)
+            base[key] = row
+            self._rows.setdefault(table, {})[key] = row
+
+    def add_range(self, wanted: Range, rows: Sequence[Row]) -> None:
+        """Take in a loaded range; rows that the batch has changed since are seen as changed."""
+        table = wanted.table
+        for row in rows:
+            self.add_row(table, table.key_of(row), row)
+        known = (self._base[table][table.key_of(row)] for row in rows)
+        loaded = LoadedRange(wanted, [row for row in known if row is not None], complete=len(rows) < wanted.limit)
+        for key in {entry[1] for entry in self._journal if entry[0] is table}:
+            loaded.change(key, self._base[table].get(key), self._rows[table][key])
+        self._ranges.setdefault(table, {})[same_rows(wanted)] = loaded
+
+    def has(self, table: AnyTable, key: Key) -> bool:
+        """Whether the batch knows this key."""
+        return key in self._rows.get(table, ())
+
+    def get(self, table: Table[R], key: Key) -> R | None:
+        """One row by its key."""
+        try:
+            return self._rows[table][key]
+        except KeyError:
+            raise MissingRowsError(Stage(keys=((table, key),))) from None
+
+    def range(self, wanted: Range) -> list[Row]:
+        """The first rows of a range."""
+        loaded = self._ranges.get(wanted.table, {}).get(same_rows(wanted))
+        keys = None if loaded is None else loaded.first(wanted.limit)
+        if keys is None:
+            raise MissingRowsError(Stage(ranges=(wanted,)))
+        rows = self._rows[wanted.table]
+        return [rows[key] for key in keys]
+
+    def insert(self, table: Table[R], row: R) -> None:
+        """A row that is new by construction."""
+        key = table.key_of(row)
+        rows = self._rows.setdefault(table, {})
+        if rows.get(key) is not None:
+            raise InsertMetRowError(f"{table.name} has a row under this key")
+        self._base.setdefault(table, {}).setdefault(key, None)
+        self._set(table, key, rows.get(key), row)
+
+    def put(self, table: Table[R], row: R) -> None:
+        """A row that may be there already."""
+        key = table.key_of(row)
+        self._set(table, key, self.get(table, key), row)
+
+    def delete(self, table: AnyTable, key: Key) -> None:
+        """Remove a row."""
+        self._set(table, key, self.get(table, key), None)
+
+    def forget(self, table: AnyTable, key: Key) -> None:
+        """Remove a row unseen."""
+        if not self.has(table, key):
+            self._base.setdefault(table, {})[key] = _UNSEEN
+            self._rows.setdefault(table, {})[key] = _UNSEEN
+        self.delete(table, key)
+
+    def rotate(self, table: AnyTable) -> None:
+        """Drop the older generation of a generational table."""
+        self._rotations.append(table)
+
+    def mark(self) -> tuple[int, int]:
+        """A point to come back to."""
+        return len(self._journal), len(self._rotations)
+
+    def undo(self, mark: tuple[int, int]) -> None:
+        """Take back everything since a mark."""
+        while len(self._journal) > mark[0]:
+            table, key, before = self._journal.pop()
+            self._put_back(table, key, before)
+        del self._rotations[mark[1] :]
+
+    def is_changed(self) -> bool:
+        """Whether there is anything to commit."""
+        return bool(self._journal or self._rotations)
+
+    @property
+    def rotations(self) -> Sequence[AnyTable]:
+        """The tables to rotate."""
+        return self._rotations
+
+    def changes(self, touches: Iterable[Touch]) -> Changes:
+        """What differs from what was loaded; soft changes of rows that are written anyway are in them already."""
+        inserts: dict[AnyTable, list[Row]] = {}
+        updates: dict[AnyTable, list[Row]] = {}
+        deletes: dict[AnyTable, list[Key]] = {}
+        changed = dict.fromkeys((table, key) for table, key, _ in self._journal)
+        for table, key in changed:
+            before, after = self._base[table][key], self._rows[table][key]
+            if after is None:
+                if before is not None:
+                    deletes.setdefault(table, []).append(key)
+            elif before is None:
+                inserts.setdefault(table, []).append(after)
+            elif before != after:
+                updates.setdefault(table, []).append(after)
+        return Changes(inserts, updates, deletes, [t for t in touches if (t.table, t.key) not in changed])
+
+    def _set(self, table: AnyTable, key: Key, before: Row | None, after: Row | None) -> None:
+        self._journal.append((table, key, before))
+        self._rows[table][key] = after
+        if before is not _UNSEEN:
+            for loaded in self._ranges.get(table, {}).values():
+                loaded.change(key, before, after)
+
+    def _put_back(self, table: AnyTable, key: Key, before: Row | None) -> None:
+        after = self._rows[table][key]
+        self._rows[table][key] = before
+        if before is not _UNSEEN:
+            for loaded in self._ranges.get(table, {}).values():
+                loaded.change(key, after, before)

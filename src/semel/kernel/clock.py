@@ -1,0 +1,53 @@
+"""Time that decisions can trust.
+
+Decision time never falls. A wall clock that jumps ahead of the monotonic clock by more than a minute (a wrong date, a
+resumed virtual machine) must not expire what people still rely on, so expiry goes on at the monotonic pace and
+accepts the jump only when the clock has kept to it for ten minutes. A wall clock that falls back holds time still
+until it has caught up.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+JUMP_MS = 60_000
+HOLD_MS = 600_000
+
+
+class Now(NamedTuple):
+    """The time of one decision, in milliseconds since 1970."""
+
+    ms: int
+    expiry_ms: int
+    """What is compared with stored ends of life: at most `ms`, behind it while a jump is on trial."""
+
+
+class Pace(NamedTuple):
+    """What is kept between two readings."""
+
+    ms: int
+    expiry_ms: int
+    monotonic_ms: int
+    jumped_at: int | None
+    """Monotonic time at which a jump was seen that is still on trial."""
+
+
+def start(wall_ms: int, monotonic_ms: int) -> Pace:
+    """The first reading is taken as it is."""
+    return Pace(wall_ms, wall_ms, monotonic_ms, None)
+
+
+def advance(pace: Pace, wall_ms: int, monotonic_ms: int) -> Pace:
+    """The pace after one more reading of both clocks."""
+    elapsed = max(0, monotonic_ms - pace.monotonic_ms)
+    ms = max(pace.ms, wall_ms)
+    jumped = ms - pace.ms - elapsed > JUMP_MS
+    jumped_at = monotonic_ms if jumped else pace.jumped_at
+    if jumped_at is None or monotonic_ms - jumped_at >= HOLD_MS:
+        return Pace(ms, ms, monotonic_ms, None)
+    return Pace(ms, min(ms, pace.expiry_ms + elapsed), monotonic_ms, jumped_at)
+
+
+def now_of(pace: Pace) -> Now:
+    """What a decision is told."""
+    return Now(pace.ms, pace.expiry_ms)

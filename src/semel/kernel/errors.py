@@ -1,0 +1,112 @@
+"""The one registry of everything that can be answered to a caller besides success.
+
+A code is part of the interface: it never changes its meaning. Each has a status for HTTP, a close code for WebSocket, a
+status for gRPC, and advice that a client library can follow without reading prose.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class Retry(Enum):
+    """What the caller should do with the same request."""
+
+    SAME_KEY = "same_key"
+    """Send it again unchanged, with the same identity: it may or may not have happened."""
+    LATER = "later"
+    """Nothing happened; send it again after a while."""
+    NEVER = "never"
+    """Sending it again unchanged gives the same answer."""
+
+
+class Grpc(Enum):
+    """The gRPC statuses in use."""
+
+    INVALID_ARGUMENT = 3
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    UNAUTHENTICATED = 16
+
+
+class ErrorKind(NamedTuple):
+    """One row of the registry."""
+
+    code: str
+    status: int
+    title: str
+    grpc: Grpc
+    retry: Retry
+    websocket: int
+
+    @property
+    def type(self) -> str:
+        """The relative reference that names this kind in a problem document."""
+        return "/errors/" + self.code.lower().replace("_", "-")
+
+
+_TABLE: tuple[tuple[str, int, str, Grpc, Retry, int], ...] = (
+    ("IDEMPOTENCY_MISMATCH", 409, "Idempotency Key Mismatch", Grpc.ABORTED, Retry.NEVER, 1008),
+    ("INVALID_IDEMPOTENCY_KEY", 400, "Invalid Idempotency Key", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
+    ("STREAM_NOT_FOUND", 404, "Stream Not Found", Grpc.NOT_FOUND, Retry.NEVER, 1008),
+    ("STREAM_GONE", 410, "Stream Gone", Grpc.NOT_FOUND, Retry.NEVER, 1008),
+    ("STREAM_CLOSED", 409, "Stream Closed", Grpc.FAILED_PRECONDITION, Retry.NEVER, 1008),
+    ("STREAM_EXISTS", 409, "Stream Exists With Other Configuration", Grpc.ALREADY_EXISTS, Retry.NEVER, 1008),
+    ("CONTENT_TYPE_MISMATCH", 409, "Content Type Mismatch", Grpc.FAILED_PRECONDITION, Retry.NEVER, 1008),
+    ("SEQUENCE_CONFLICT", 409, "Sequence Conflict", Grpc.ABORTED, Retry.NEVER, 1008),
+    ("PRODUCER_GAP", 409, "Producer Sequence Gap", Grpc.ABORTED, Retry.NEVER, 1008),
+    ("PRODUCER_FENCED", 403, "Producer Epoch Is Stale", Grpc.PERMISSION_DENIED, Retry.NEVER, 1008),
+    ("INVALID_PRODUCER", 400, "Invalid Producer Headers", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
+    ("INVALID_OFFSET", 400, "Invalid Offset", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
+    ("INVALID_EXPIRY", 400, "Invalid Expiry", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
+    ("INVALID_JSON", 400, "Invalid JSON", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
+    ("EMPTY_BODY", 400, "Empty Body", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
+    ("MISSING_CONTENT_TYPE", 400, "Missing Content Type", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
+    ("INVALID_REQUEST", 400, "Invalid Request", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
+    ("UNAUTHORIZED", 401, "Unauthorized", Grpc.UNAUTHENTICATED, Retry.NEVER, 1008),
+    ("FORBIDDEN", 403, "Forbidden", Grpc.PERMISSION_DENIED, Retry.NEVER, 1008),
+    ("NOT_FOUND", 404, "Not Found", Grpc.NOT_FOUND, Retry.NEVER, 1008),
+    ("METHOD_NOT_ALLOWED", 405, "Method Not Allowed", Grpc.UNIMPLEMENTED, Retry.NEVER, 1008),
+    ("REQUEST_TIMEOUT", 408, "Request Timeout", Grpc.UNAVAILABLE, Retry.SAME_KEY, 1008),
+    ("PAYLOAD_TOO_LARGE", 413, "Payload Too Large", Grpc.OUT_OF_RANGE, Retry.NEVER, 1009),
+    ("RATE_LIMITED", 429, "Rate Limited", Grpc.RESOURCE_EXHAUSTED, Retry.LATER, 1013),
+    ("HEADERS_TOO_LARGE", 431, "Headers Too Large", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1009),
+    ("INTERNAL_ERROR", 500, "Internal Error", Grpc.INTERNAL, Retry.SAME_KEY, 1011),
+    ("NOT_IMPLEMENTED", 501, "Not Implemented", Grpc.UNIMPLEMENTED, Retry.NEVER, 1008),
+    ("OVERLOADED", 503, "Overloaded", Grpc.UNAVAILABLE, Retry.LATER, 1013),
+    ("NOT_STORED", 503, "Not Stored", Grpc.UNAVAILABLE, Retry.LATER, 1011),
+    ("OUTCOME_UNKNOWN", 503, "Outcome Unknown", Grpc.UNAVAILABLE, Retry.SAME_KEY, 1011),
+    ("SHUTTING_DOWN", 503, "Shutting Down", Grpc.UNAVAILABLE, Retry.LATER, 1001),
+)
+
+REGISTRY: dict[str, ErrorKind] = {row[0]: ErrorKind(*row) for row in _TABLE}
+
+
+class Problem(NamedTuple):
+    """One refusal: its kind, a sentence that a person can act on, and facts for the answer's headers."""
+
+    code: str
+    detail: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    @property
+    def kind(self) -> ErrorKind:
+        """The row of the registry."""
+        return REGISTRY[self.code]
+
+
+class Refused(Exception):  # noqa: N818 - it is an answer, not a fault
+    """Carries a problem out of a parser."""
+
+    def __init__(self, code: str, detail: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+        super().__init__(detail)
+        self.problem = Problem(code, detail, headers)

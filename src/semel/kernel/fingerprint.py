@@ -1,0 +1,13 @@
+"""The fingerprint of a write: what is compared to tell a retry from another write under the same identity.
+
+Promise: SHA-256 of the canonical bytes and of nothing else, so anyone can compute it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+
+def fingerprint(canonical_bytes: bytes) -> bytes:
+    """The 32 bytes of SHA-256."""
+    return hashlib.sha256(canonical_bytes).digest()

@@ -1,0 +1,1 @@
+"""The process, and the hosts that carry the wires."""

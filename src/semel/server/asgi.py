@@ -1,0 +1,20 @@
+"""The little of ASGI that is used here, and how an answer is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Header = tuple[bytes, bytes]
+
+
+async def respond(send: Send, status: int, headers: Sequence[Header], body: bytes | None) -> None:
+    """Send one whole answer; None for the answer to a HEAD, which has no length of its own."""
+    if body is not None and status not in (204, 304):
+        headers = [*headers, (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body or b""})

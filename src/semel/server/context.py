@@ -1,0 +1,49 @@
+"""What the hosts share: one engine, one world, one way to know a caller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from semel.contracts.streams.contract import Streams
+from semel.engine.engine import Caller, Engine
+from semel.kernel.world import World
+from semel.server.asgi import Scope
+from semel.server.body import Bodies
+from semel.server.metrics import Metrics
+from semel.server.principals import Principals
+from semel.server.protocol import CONNECTION, Connection
+from semel.server.settings import Settings
+
+
+@dataclass(slots=True)
+class Context:
+    """Made once at start."""
+
+    settings: Settings
+    engine: Engine
+    world: World
+    principals: Principals
+    metrics: Metrics
+    bodies: Bodies
+    streams: Streams
+    is_stopping: bool = False
+    _prefix: bytes = b""
+    _numbers: Any = field(default_factory=count)
+
+    def request_id(self) -> bytes:
+        """A name for one exchange: unique here, and cheap."""
+        if not self._prefix:
+            self._prefix = self.world.random_bytes(6).hex().encode()
+        return b"%s-%x" % (self._prefix, next(self._numbers))
+
+
+def caller_of(scope: Scope) -> Caller:
+    """The one who waits for the answer; marked as gone when the connection is lost."""
+    caller = Caller()
+    connection: Connection | None = scope.get(CONNECTION)
+    if connection is not None:
+        connection.on_gone = caller.leave
+        caller.gone = connection.gone
+    return caller

@@ -1,0 +1,122 @@
+"""What the process counts, for Prometheus and, with the same facts, as flat JSON.
+
+Names are `semel_<surface>_<thing>_<unit>`; labels come from closed sets. The write path adds to plain numbers once a
+batch or a request; Prometheus objects are made when somebody asks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import orjson
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from semel.engine.engine import Engine
+from semel.engine.observer import BatchReport
+
+_log = logging.getLogger("semel.engine")
+
+_BATCH_WRITES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+_BATCH_SECONDS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 4.0)
+
+
+class Metrics:
+    """Counts for one process; also the engine's observer."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests: Counter[tuple[str, str, int]] = Counter()
+        self.outcomes: Counter[str] = Counter()
+        self.commits: Counter[str] = Counter()
+        self.events: Counter[str] = Counter()
+        self._batch_writes = Histogram(
+            "semel_engine_batch_writes", "Writes in one batch", registry=self.registry, buckets=_BATCH_WRITES
+        )
+        self._batch_seconds = Histogram(
+            "semel_engine_batch_seconds", "Time of one batch", registry=self.registry, buckets=_BATCH_SECONDS
+        )
+        self.engine: Engine | None = None
+        self.registry.register(_Live(self))
+
+    def batch(self, report: BatchReport) -> None:
+        """A batch has ended."""
+        self.commits[report.commit.value] += 1
+        self._batch_writes.observe(report.writes)
+        self._batch_seconds.observe(report.seconds)
+        for name in ("writes", "faults", "reruns", "deferred", "dropped"):
+            self.events[name] += getattr(report, name)
+
+    def fault(self, error_id: str, error: BaseException) -> None:
+        """A decision raised."""
+        _log.error("fault in a decision", exc_info=error, extra={"error_id": error_id})
+
+    def store_failure(self, error: BaseException) -> None:
+        """The store failed."""
+        self.events["store_failures"] += 1
+        _log.error("the store failed", extra={"reason": str(error)}, exc_info=error)
+
+    def clock_jump(self, ahead_ms: int) -> None:
+        """The clock jumped."""
+        self.events["clock_jumps"] += 1
+        _log.warning("the clock jumped ahead; expiry waits", extra={"ahead_ms": ahead_ms})
+
+
+class _Live(Collector):
+    """Turns the plain numbers into families when they are collected."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        metrics = self._metrics
+        requests = CounterMetricFamily(
+            "semel_http_requests", "Requests answered", labels=("surface", "method", "status")
+        )
+        for (surface, method, status), count in sorted(metrics.requests.items()):
+            requests.add_metric((surface, method, str(status)), count)
+        yield requests
+        yield _labelled("semel_streams_appends", "Appends by outcome", "outcome", metrics.outcomes)
+        yield _labelled("semel_engine_commits", "Batches by how they ended", "kind", metrics.commits)
+        for name in ("writes", "faults", "reruns", "deferred", "dropped", "store_failures", "clock_jumps"):
+            family = CounterMetricFamily(f"semel_engine_{name}", f"Engine {name.replace('_', ' ')}")
+            family.add_metric((), metrics.events[name])
+            yield family
+        yield from _gauges(metrics.engine)
+
+
+def _labelled(name: str, about: str, label: str, counts: Counter[str]) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, about, labels=(label,))
+    for value, count in sorted(counts.items()):
+        family.add_metric((value,), count)
+    return family
+
+
+def _gauges(engine: Engine | None) -> Iterator[GaugeMetricFamily]:
+    if engine is None:
+        return
+    yield GaugeMetricFamily("semel_engine_queue_writes", "Writes waiting for a commit", engine.waiting_writes)
+    yield GaugeMetricFamily("semel_engine_queue_bytes", "Bytes of waiting writes", engine.waiting_bytes)
+    yield GaugeMetricFamily("semel_engine_soft_changes", "Soft changes not stored yet", len(engine.soft))
+    yield GaugeMetricFamily("semel_live_readers", "Live readers waiting", len(engine.signals))
+
+
+def render(registry: CollectorRegistry, accept: str) -> tuple[bytes, bytes]:
+    """Content type and body: JSON, unless the client names a Prometheus format."""
+    if "text/plain" in accept or "application/openmetrics-text" in accept:
+        encoder, content_type = choose_encoder(accept)
+        return content_type.encode(), encoder(registry)
+    return b"application/json", orjson.dumps(dict(_flat(registry.collect())), option=orjson.OPT_INDENT_2)
+
+
+def _flat(families: Iterable[Metric]) -> Iterator[tuple[str, float]]:
+    for family in families:
+        for sample in family.samples:
+            if sample.name.endswith(("_created", "_bucket")):
+                continue
+            labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
+            yield (f"{sample.name}{{{labels}}}" if labels else sample.name), sample.value

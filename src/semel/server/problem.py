@@ -1,0 +1,51 @@
+"""RFC 9457 problem documents: what every refusal looks like, unless a contract says otherwise."""
+
+from __future__ import annotations
+
+import orjson
+
+from semel.engine.contract import EngineError, FaultError, NotStoredError, OutcomeUnknownError, OverloadedError
+from semel.kernel.errors import Problem, Retry
+from semel.server.asgi import Header
+
+RETRY_AFTER: Header = (b"retry-after", b"1")
+
+
+def problem_body(problem: Problem) -> bytes:
+    """The document."""
+    kind = problem.kind
+    return orjson.dumps(
+        {
+            "type": kind.type,
+            "title": kind.title,
+            "status": kind.status,
+            "code": kind.code,
+            "detail": problem.detail,
+            "retry": kind.retry.value,
+        }
+    )
+
+
+def problem_headers(problem: Problem) -> list[Header]:
+    """Content type, the facts of the refusal, and when to come back."""
+    headers = [(b"content-type", b"application/problem+json"), (b"cache-control", b"no-store"), *problem.headers]
+    if problem.kind.status in (429, 503) and problem.kind.retry is not Retry.NEVER:
+        headers.append(RETRY_AFTER)
+    return headers
+
+
+def engine_problem(error: EngineError) -> Problem:
+    """What a caller is told when the engine could not carry out a write."""
+    if isinstance(error, OverloadedError):
+        return Problem("OVERLOADED", "Too many writes are waiting. Nothing was stored; try again in a moment.")
+    if isinstance(error, NotStoredError):
+        return Problem("NOT_STORED", f"{error} Send the request again.")
+    if isinstance(error, OutcomeUnknownError):
+        return Problem("OUTCOME_UNKNOWN", f"{error} Repeat it with the same Idempotency-Key or producer tuple.")
+    error_id = error.error_id if isinstance(error, FaultError) else "unknown"
+    return internal_problem(error_id)
+
+
+def internal_problem(error_id: str) -> Problem:
+    """A fault in the server; the log has the rest."""
+    return Problem("INTERNAL_ERROR", f"Something went wrong here; nothing was stored. Error id {error_id}.")

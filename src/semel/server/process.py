@@ -1,0 +1,148 @@
+"""The server process: builds the parts, listens, and stops in order.
+
+Stopping: live reads end, open requests get their time, admitted writes are committed, soft changes are stored, and the
+store is closed; exit code 0. After a failed commit the process answers what it must and exits with code 1, because only
+a fresh start can tell what the disk holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+
+from semel.contracts.schema import MIGRATIONS, TABLES
+from semel.contracts.streams.contract import Streams
+from semel.contracts.streams.tables import RECEIPT
+from semel.engine.crash import crash_at
+from semel.engine.engine import Engine, EngineLimits
+from semel.engine.generations import Generations
+from semel.engine.lane import BatchLimits
+from semel.engine.sweeper import Sweeper
+from semel.kernel.retention import Window
+from semel.server.app import App
+from semel.server.body import Bodies
+from semel.server.context import Context
+from semel.server.logs import set_up_logs
+from semel.server.metrics import Metrics
+from semel.server.principals import Principals, read_token_file
+from semel.server.protocol import SemelProtocol, close_overdue
+from semel.server.settings import Settings
+from semel.server.world import SystemWorld
+from semel.store.open import open_store
+
+_log = logging.getLogger("semel.server")
+
+
+def run_server(settings: Settings, announce: Callable[[str], None]) -> int:
+    """Run until told to stop; the exit code."""
+    set_up_logs(settings.log_format, settings.log_level)
+    config = uvicorn.Config(
+        app=_not_yet,
+        host=settings.host,
+        port=settings.port,
+        http=SemelProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=max(1, settings.shutdown_ms // 1_000),
+        backlog=4_096,
+    )
+    server = _Server(config, settings, announce)
+    server.run()
+    return 1 if server.has_failed else 0
+
+
+async def _not_yet(scope: object, receive: object, send: object) -> None:
+    """Stands where the application will be once the loop runs."""
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, settings: Settings, announce: Callable[[str], None]) -> None:
+        super().__init__(config)
+        self._settings = settings
+        self._announce = announce
+        self._tasks: list[asyncio.Task[None]] = []
+        self.has_failed = False
+
+    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        """Open the store, then listen."""
+        self._context = _build(self._settings)
+        self.config.loaded_app = App(self._context)
+        await super().startup()
+        if not self.started:
+            return
+        engine = self._context.engine
+        contracts = (Generations({RECEIPT: self._settings.streams_idempotency_ttl_ms}), self._context.streams)
+        sweeper = Sweeper(engine, contracts, self._settings.sweep_interval_ms / 1_000)
+        for work in (sweeper.run(), close_overdue(self.server_state), self._watch(engine)):
+            self._tasks.append(asyncio.create_task(work))
+        port = self.servers[0].sockets[0].getsockname()[1]
+        host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
+        self._announce(f"http://{host}:{port}")
+
+    async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        """End live reads first: they would keep the listener open."""
+        self._context.is_stopping = True
+        self._context.engine.signals.send_all()
+        for task in self._tasks:
+            task.cancel()
+        await super().shutdown()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._context.engine.stop()
+        _log.info("stopped")
+
+    async def _watch(self, engine: Engine) -> None:
+        """A store that has failed ends the process."""
+        await engine.failed.wait()
+        self.has_failed = True
+        self._context.is_stopping = True
+        _log.error("the store failed; stopping so that a fresh start can read what is on disk")
+        self.should_exit = True
+
+
+def _build(settings: Settings) -> Context:
+    world = SystemWorld()
+    metrics = Metrics()
+    store = open_store(settings.store or f"sqlite:{settings.data}", TABLES, MIGRATIONS, world.wall_ms)
+    limits = EngineLimits(settings.queue_writes, settings.queue_bytes, BatchLimits(writes=settings.batch_writes))
+    engine = Engine(store, world, limits, metrics, _test_hook(settings))
+    metrics.engine = engine
+    return Context(
+        settings=settings,
+        engine=engine,
+        world=world,
+        principals=read_token_file(Path(settings.tokens)) if settings.tokens else Principals(),
+        metrics=metrics,
+        bodies=Bodies(settings.max_body_bytes, settings.max_uploads_bytes),
+        streams=Streams(Window(settings.streams_idempotency_ttl_ms)),
+    )
+
+
+def _test_hook(settings: Settings) -> Callable[[str], None]:
+    """What happens at the named points of the commit path: nothing, unless a test asks for it."""
+    if settings.crash_point:
+        return crash_at(settings.crash_point, settings.crash_one_in)
+    if settings.commit_delay_ms:
+        delay = settings.commit_delay_ms / 1_000
+
+        def wait(point: str) -> None:
+            if point == "flushed":
+                time.sleep(delay)
+
+        return wait
+    return lambda point: None
+
+
+def stop_quietly() -> contextlib.AbstractContextManager[None]:
+    """Control-C is an orderly stop, not a fault."""
+    return contextlib.suppress(KeyboardInterrupt)

@@ -1,0 +1,96 @@
+"""Routes a streams request: credential first, then the method, then the wire.
+
+Every refusal is a problem document with the common headers. What goes wrong unexpectedly is a 500 with an id that the
+log can be searched for, and nothing more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from semel.contracts.streams.wire.fields import Fields
+from semel.contracts.streams.wire.names import parse_name
+from semel.contracts.streams.wire.responses import Response
+from semel.engine.contract import EngineError
+from semel.kernel.errors import Problem, Refused
+from semel.server.asgi import Receive, Scope, Send, respond
+from semel.server.body import ClientGoneError
+from semel.server.context import Context
+from semel.server.principals import Principal, Role
+from semel.server.problem import engine_problem, internal_problem, problem_body, problem_headers
+from semel.server.streams.headers import ALLOW, PREFLIGHT, STATIC
+from semel.server.streams.reads import Reads
+from semel.server.streams.writes import Writes
+
+PREFIX = b"/v1/stream/"
+SURFACE = "streams"
+
+_log = logging.getLogger("semel.streams")
+
+_ROLES = {"PUT": Role.WRITE, "POST": Role.WRITE, "DELETE": Role.WRITE, "GET": Role.READ, "HEAD": Role.READ}
+
+
+class StreamsHost:
+    """Everything under `/v1/stream/`."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._writes = Writes(context)
+        self._reads = Reads(context)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        method: str = scope["method"]
+        try:
+            response = await self._route(method, scope, receive, send)
+        except Refused as refused:
+            response = refusal(refused.problem)
+        except EngineError as error:
+            response = refusal(engine_problem(error))
+        except (ClientGoneError, asyncio.CancelledError):
+            return
+        except Exception:
+            error_id = self._context.world.random_bytes(8).hex()
+            _log.exception("fault in a request", extra={"error_id": error_id})
+            response = refusal(internal_problem(error_id))
+        if response is None:
+            return
+        status, headers, body = response
+        self._context.metrics.requests[SURFACE, method, status] += 1
+        headers += STATIC
+        headers.append((b"x-request-id", self._context.request_id()))
+        await respond(send, status, headers, None if method == "HEAD" else body)
+
+    async def _route(self, method: str, scope: Scope, receive: Receive, send: Send) -> Response | None:
+        if method == "OPTIONS":
+            return Response(204, [*PREFLIGHT])
+        fields = Fields(scope["headers"])
+        principal = self._context.principals.resolve(fields.get(b"authorization"))
+        name = parse_name(scope["raw_path"][len(PREFIX) :])
+        role = _ROLES.get(method)
+        if role is None:
+            raise Refused("METHOD_NOT_ALLOWED", f"{method} is not used on streams.", (ALLOW,))
+        _authorize(principal, role, name)
+        if method == "POST":
+            return await self._writes.append(name, fields, scope, receive)
+        if method == "GET":
+            return await self._reads.get(name, fields, scope, send)
+        if method == "HEAD":
+            return await self._reads.head(name)
+        if method == "PUT":
+            return await self._writes.create(name, fields, scope, receive)
+        return await self._writes.delete(name, scope)
+
+
+def refusal(problem: Problem) -> Response:
+    """A problem as an answer; one that left a body unread ends the connection."""
+    headers = problem_headers(problem)
+    if problem.kind.status == 413:
+        headers.append((b"connection", b"close"))
+    return Response(problem.kind.status, headers, problem_body(problem))
+
+
+def _authorize(principal: Principal, role: Role, name: bytes) -> None:
+    if not principal.may(role, SURFACE, name):
+        raise Refused("FORBIDDEN", f"This credential may not {role.value} this stream.")

@@ -1,0 +1,73 @@
+"""PUT, POST and DELETE: parse, submit, render."""
+
+from __future__ import annotations
+
+import re
+
+from semel.contracts.streams.commands import Appended, Created, Delete
+from semel.contracts.streams.wire.fields import Fields
+from semel.contracts.streams.wire.requests import TOO_LARGE, parse_append, parse_create
+from semel.contracts.streams.wire.responses import Response, appended, created
+from semel.engine.contract import Write
+from semel.kernel.errors import Problem, Refused
+from semel.kernel.keys import pack, time_ordered_id
+from semel.server.asgi import Receive, Scope
+from semel.server.context import Context, caller_of
+
+_HOST = re.compile(rb"[A-Za-z0-9.\-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
+
+
+class Writes:
+    """The writing half of the host."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._engine = context.engine
+        self._streams = context.streams
+        self._bodies = context.bodies
+        self._outcomes = context.metrics.outcomes
+
+    async def append(self, name: bytes, fields: Fields, scope: Scope, receive: Receive) -> Response:
+        """POST."""
+        body = await self._bodies.read(receive)
+        command = parse_append(name, fields, body)
+        write = Write(self._streams, command, len(command.content.data))
+        answer = await self._engine.submit(write, caller_of(scope))
+        if isinstance(answer, Appended):
+            self._outcomes["replay" if answer.replayed else "stored"] += 1
+            return appended(answer)
+        self._outcomes["refused"] += 1
+        raise _refused(answer)
+
+    async def create(self, name: bytes, fields: Fields, scope: Scope, receive: Receive) -> Response:
+        """PUT."""
+        body = await self._bodies.read(receive)
+        if body is None:
+            raise _refused(TOO_LARGE)
+        world = self._context.world
+        life = time_ordered_id(world.wall_ms(), world.random_bytes(10))
+        command = parse_create(name, life, fields, body)
+        answer = await self._engine.submit(Write(self._streams, command, len(body)), caller_of(scope))
+        if isinstance(answer, Created):
+            return created(answer, _location(scope, fields))
+        raise _refused(answer)
+
+    async def delete(self, name: bytes, scope: Scope) -> Response:
+        """DELETE."""
+        answer = await self._engine.submit(Write(self._streams, Delete(pack(name))), caller_of(scope))
+        if isinstance(answer, Problem):
+            raise _refused(answer)
+        return Response(204, [])
+
+
+def _refused(problem: Problem) -> Refused:
+    return Refused(problem.code, problem.detail, problem.headers)
+
+
+def _location(scope: Scope, fields: Fields) -> bytes:
+    host = fields.get(b"host") or b""
+    if _HOST.fullmatch(host) is None:
+        address = scope.get("server") or ("127.0.0.1", 0)
+        host = f"{address[0]}:{address[1]}".encode()
+    path: bytes = scope["raw_path"]
+    return b"%s://%s%s" % (scope["scheme"].encode(), host, path)

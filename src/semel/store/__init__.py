@@ -1,0 +1,1 @@
+"""Where rows live: a narrow protocol, and the stores that keep it."""

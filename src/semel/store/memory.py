@@ -1,0 +1,191 @@
+"""Rows in memory, under the same protocol: for simulation and for users' own tests.
+
+Nothing survives the process, and a commit is a step from one state to the next that no reader sees half of: an open
+snapshot keeps the rows that later commits replace.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+from semel.store.protocol import AnyTable, Changes, Loaded, Lock, Range, Row, StoreError
+from semel.store.table import Key, Table
+
+R = TypeVar("R", bound=tuple[Any, ...])
+
+
+class _Heap:
+    """The rows of one table, and for each index its places in order."""
+
+    def __init__(self, table: AnyTable) -> None:
+        self.table = table
+        self.rows: dict[Key, Row] = {}
+        self.older: set[Key] = set()
+        self.places: dict[str, list[Key]] = {index: [] for index in ("", *table.indexes)}
+
+    def set(self, key: Key, row: Row | None) -> None:
+        old = self.rows.pop(key, None)
+        if old is not None:
+            for index, places in self.places.items():
+                del places[bisect_left(places, self.table.index_key(index, old))]
+        if row is not None:
+            self.rows[key] = row
+            for index, places in self.places.items():
+                insort(places, self.table.index_key(index, row))
+
+    def rotate(self) -> None:
+        for key in self.older:
+            self.set(key, None)
+        self.older = set(self.rows)
+
+    def scan(self, wanted: Range) -> Iterator[Row]:
+        places = self.places[wanted.by]
+        low = bisect_left(places, wanted.prefix + wanted.start)
+        step = range(low, len(places))
+        if wanted.reverse:
+            high = low
+            while high < len(places) and wanted.holds(places[high]):
+                high += 1
+            step = range(high - 1, low - 1, -1)
+        names = self.table.ordering(wanted.by)
+        for at in step:
+            if not wanted.holds(places[at]):
+                return
+            yield self.rows[self._key_at(names, places[at])]
+
+    def _key_at(self, names: tuple[str, ...], place: Key) -> Key:
+        return tuple(place[names.index(name)] for name in self.table.key_columns)
+
+
+class MemoryStore:
+    """The whole store. One lane; readers are free."""
+
+    lanes = 1
+
+    def __init__(self, tables: Sequence[AnyTable], wall_ms: Callable[[], int]) -> None:
+        self._heaps = {table: _Heap(table) for table in tables}
+        self._wall_ms = wall_ms
+        self._guard = threading.RLock()
+        self._writing = threading.Lock()
+        self._snapshots: set[_MemorySnapshot] = set()
+
+    def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> _MemoryTx:
+        """One transaction at a time, so every named lock is held."""
+        self._writing.acquire()
+        return _MemoryTx(self, self._wall_ms())
+
+    def read(self) -> _MemorySnapshot:
+        """The rows of now."""
+        return _MemorySnapshot(self, self._wall_ms())
+
+    def tidy(self) -> None:
+        """There is nothing to tidy."""
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class _MemoryTx:
+    def __init__(self, store: MemoryStore, now_ms: int) -> None:
+        self._store = store
+        self._pending: list[tuple[_Heap, Key, Row | None]] = []
+        self._rotations: list[_Heap] = []
+        self._open = True
+        self.now_ms = now_ms
+
+    def load(self, keys: Mapping[AnyTable, Iterable[Key]], ranges: Sequence[Range]) -> Loaded:
+        heaps = self._store._heaps
+        rows = {
+            table: {key: row for key in wanted if (row := heaps[table].rows.get(key)) is not None}
+            for table, wanted in keys.items()
+        }
+        return Loaded(rows, [_first(heaps[wanted.table].scan(wanted), wanted.limit) for wanted in ranges])
+
+    def flush(self, changes: Changes) -> None:
+        heaps = self._store._heaps
+        for table, rows in changes.inserts.items():
+            for row in rows:
+                key = table.key_of(row)
+                if key in heaps[table].rows:
+                    raise StoreError(f"an insert into {table.name} met a row")
+                self._pending.append((heaps[table], key, row))
+        for table, rows in changes.updates.items():
+            self._pending.extend((heaps[table], table.key_of(row), row) for row in rows)
+        for table, gone in changes.deletes.items():
+            self._pending.extend((heaps[table], key, None) for key in gone)
+        for touch in changes.touches:
+            row = heaps[touch.table].rows.get(touch.key)
+            if row is not None and getattr(row, touch.column) < touch.value:
+                self._pending.append((heaps[touch.table], touch.key, row._replace(**{touch.column: touch.value})))
+
+    def rotate(self, table: AnyTable) -> None:
+        self._rotations.append(self._store._heaps[table])
+
+    def commit(self) -> None:
+        with self._store._guard:
+            for heap in self._rotations:
+                for key in heap.older:
+                    self._remember(heap, key)
+                heap.rotate()
+            for heap, key, row in self._pending:
+                self._remember(heap, key)
+                heap.set(key, row)
+                heap.older.discard(key)
+        self._end()
+
+    def rollback(self) -> None:
+        self._end()
+
+    def _remember(self, heap: _Heap, key: Key) -> None:
+        for snapshot in self._store._snapshots:
+            snapshot._kept.setdefault(heap.table, {}).setdefault(key, heap.rows.get(key))
+
+    def _end(self) -> None:
+        if self._open:
+            self._open = False
+            self._store._writing.release()
+
+
+class _MemorySnapshot:
+    def __init__(self, store: MemoryStore, now_ms: int) -> None:
+        self._store = store
+        self._kept: dict[AnyTable, dict[Key, Row | None]] = {}
+        self.now_ms = now_ms
+
+    def __enter__(self) -> _MemorySnapshot:
+        with self._store._guard:
+            self._store._snapshots.add(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._store._guard:
+            self._store._snapshots.discard(self)
+
+    def get(self, table: Table[R], key: Key) -> R | None:
+        with self._store._guard:
+            kept = self._kept.get(table, {})
+            return kept[key] if key in kept else self._store._heaps[table].rows.get(key)
+
+    def range(self, wanted: Range) -> list[Row]:
+        table = wanted.table
+        with self._store._guard:
+            kept = self._kept.get(table, {})
+            if not kept:
+                return _first(self._store._heaps[table].scan(wanted), wanted.limit)
+            rows = [row for row in self._store._heaps[table].scan(wanted) if table.key_of(row) not in kept]
+        rows += [row for row in kept.values() if row is not None and wanted.holds(table.index_key(wanted.by, row))]
+        rows.sort(key=lambda row: table.index_key(wanted.by, row), reverse=wanted.reverse)
+        return rows[: wanted.limit]
+
+    def keys(self, wanted: Range) -> list[Key]:
+        return [wanted.table.key_of(row) for row in self.range(wanted)]
+
+
+def _first(rows: Iterator[Row], limit: int) -> list[Row]:
+    return [row for row, _ in zip(rows, range(limit), strict=False)]

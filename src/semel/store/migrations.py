@@ -1,0 +1,64 @@
+"""Numbered steps from an empty store to the present shape; forward only.
+
+A step names shapes as they were when it was written, never the declarations of today, so that an old data folder is
+carried through the same steps as it always was. A store applies the missing steps in one transaction at start, and
+refuses data that a newer version has already moved on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from semel.store.protocol import StoreVersionError
+from semel.store.table import Column, Shape
+
+
+class CreateTable(NamedTuple):
+    """Make a table and its indexes."""
+
+    shape: Shape
+
+
+class AddColumn(NamedTuple):
+    """Add a column at the end of a table, with a value for the rows that are there."""
+
+    table: str
+    column: Column
+    value: int | bytes | None
+
+
+Step = CreateTable | AddColumn
+
+
+class Migration(NamedTuple):
+    """One numbered set of steps."""
+
+    number: int
+    about: str
+    steps: tuple[Step, ...]
+
+
+def pending(migrations: Sequence[Migration], version: int) -> Sequence[Migration]:
+    """The migrations that data of that version still needs."""
+    if [migration.number for migration in migrations] != list(range(1, len(migrations) + 1)):
+        raise ValueError("migrations are numbered 1, 2, 3, ... without a hole")
+    if version > len(migrations):
+        raise StoreVersionError(
+            f"The data is of schema version {version}, and this Semel knows versions up to {len(migrations)}: "
+            "start a newer Semel on it."
+        )
+    return migrations[version:]
+
+
+def shapes(migrations: Sequence[Migration]) -> dict[str, Shape]:
+    """The tables that these migrations leave behind."""
+    made: dict[str, Shape] = {}
+    for migration in migrations:
+        for step in migration.steps:
+            if isinstance(step, CreateTable):
+                made[step.shape.name] = step.shape
+            else:
+                old = made[step.table]
+                made[step.table] = old._replace(columns=(*old.columns, step.column))
+    return made

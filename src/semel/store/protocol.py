@@ -1,0 +1,164 @@
+"""What a store promises.
+
+One transaction at a time a lane: `begin` takes the named locks, then reads the clock; `load` sees everything committed
+before; `flush` writes whole sets of rows; `commit` returns only when they are on disk. A crash at any point leaves either
+all of a transaction or nothing of it. `read` gives the rows of one instant, without waiting for a writer.
+
+Two failures are told apart, because callers are told different things. `StoreError` is definite: nothing was stored.
+`CommitUnknownError` is not: the commit may or may not have reached the disk, and only a fresh look can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from semel.store.table import Key, Table
+
+R = TypeVar("R", bound=tuple[Any, ...])
+AnyTable = Table[Any]
+Row = Any
+
+
+class StoreError(Exception):
+    """The store refused before the commit: nothing was stored."""
+
+
+class CommitUnknownError(Exception):
+    """The commit failed: what was flushed may or may not be on disk."""
+
+
+class StoreBusyError(StoreError):
+    """Another process holds this data."""
+
+
+class StoreVersionError(StoreError):
+    """The data was written by a version that this one cannot read."""
+
+
+class Lock(NamedTuple):
+    """A named lock, known before anything is loaded."""
+
+    name: bytes
+    shared: bool = False
+
+
+class Range(NamedTuple):
+    """The first rows of a table by one of its indexes ("" is its key).
+
+    `prefix` fixes the first columns; `start` (included) and `stop` (left out) bound the columns after it.
+    """
+
+    table: AnyTable
+    by: str
+    prefix: Key
+    limit: int
+    start: Key = ()
+    stop: Key = ()
+    reverse: bool = False
+
+    def holds(self, place: Key) -> bool:
+        """Whether a place of the index lies inside."""
+        after = len(self.prefix)
+        if place[:after] != self.prefix:
+            return False
+        if self.start and place[after : after + len(self.start)] < self.start:
+            return False
+        return not self.stop or place[after : after + len(self.stop)] < self.stop
+
+
+class Touch(NamedTuple):
+    """A soft change: the column becomes at least this value, if the row still exists."""
+
+    table: AnyTable
+    key: Key
+    column: str
+    value: int
+
+
+class Changes(NamedTuple):
+    """What one transaction writes. An insert that meets a row is a fault, not an update."""
+
+    inserts: Mapping[AnyTable, Sequence[Row]]
+    updates: Mapping[AnyTable, Sequence[Row]]
+    deletes: Mapping[AnyTable, Sequence[Key]]
+    touches: Sequence[Touch] = ()
+
+
+class Loaded(NamedTuple):
+    """Rows by key (absent keys are left out), and one list for each range asked for."""
+
+    rows: Mapping[AnyTable, Mapping[Key, Row]]
+    ranges: Sequence[Sequence[Row]]
+
+
+class Tx(Protocol):
+    """One open transaction."""
+
+    @property
+    def now_ms(self) -> int:
+        """The store's clock, read after the locks were taken."""
+
+    def load(self, keys: Mapping[AnyTable, Iterable[Key]], ranges: Sequence[Range]) -> Loaded:
+        """Rows as of the last commit."""
+
+    def flush(self, changes: Changes) -> None:
+        """Write whole sets of rows; seen by nobody before the commit."""
+
+    def rotate(self, table: AnyTable) -> None:
+        """Drop the older generation of a generational table and begin a new one."""
+
+    def commit(self) -> None:
+        """Make it so; a durable transaction returns only when it is on disk."""
+
+    def rollback(self) -> None:
+        """Leave no trace; harmless after a commit or a failure."""
+
+
+class Snapshot(Protocol):
+    """The rows of one instant."""
+
+    @property
+    def now_ms(self) -> int:
+        """The store's clock when the snapshot was taken."""
+
+    def get(self, table: Table[R], key: Key) -> R | None:
+        """One row by its key."""
+
+    def range(self, wanted: Range) -> Sequence[Row]:
+        """The rows of a range."""
+
+    def keys(self, wanted: Range) -> Sequence[Key]:
+        """The keys of the rows of a range, without their payloads."""
+
+    def __enter__(self) -> Snapshot:
+        """Begin."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let go."""
+
+
+class Store(Protocol):
+    """A place for rows."""
+
+    @property
+    def lanes(self) -> int:
+        """How many transactions may be open at once, each from a thread of its own."""
+
+    def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> Tx:
+        """Open a transaction holding these locks, which are sorted by name.
+
+        Without `durable` the commit does not wait for the disk: for soft changes, which a crash may forget.
+        """
+
+    def read(self) -> Snapshot:
+        """A snapshot; use it in a `with` block and keep it short."""
+
+    def tidy(self) -> None:
+        """Housekeeping after a commit, on the thread that writes: a checkpoint, say."""
+
+    def close(self) -> None:
+        """Let go of everything; the data can be opened again at once."""

@@ -1,0 +1,54 @@
+"""What stands in the file besides declared tables: the schema's version and the generations in use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+
+from semel.store.migrations import CreateTable, Migration, pending
+from semel.store.protocol import StoreError
+from semel.store.sqlite.statements import migrate
+
+OLDEST_LIBRARY = (3, 51, 3)
+"""Older versions can lose committed pages when a log is reset while another connection checkpoints."""
+
+
+def check_library(version: str) -> None:
+    """Refuse a SQLite with the log-reset fault."""
+    numbers = tuple(int(part) for part in version.split("."))
+    if numbers < OLDEST_LIBRARY:
+        wanted = ".".join(map(str, OLDEST_LIBRARY))
+        raise StoreError(f"SQLite {version} can lose committed data; version {wanted} or newer is needed: update apsw.")
+
+
+def bring_up_to_date(connection: apsw.Connection, migrations: Sequence[Migration]) -> None:
+    """Apply the missing migrations, all in one transaction."""
+    connection.execute("CREATE TABLE IF NOT EXISTS semel_schema (version INTEGER NOT NULL) STRICT")
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS semel_generation (name BLOB PRIMARY KEY, number INTEGER NOT NULL) "
+        "STRICT, WITHOUT ROWID"
+    )
+    found = connection.execute("SELECT version FROM semel_schema").fetchone()
+    version = 0 if found is None else found[0]
+    missing = pending(migrations, version)
+    if not missing:
+        return
+    generational = frozenset(
+        step.shape.name
+        for migration in migrations
+        for step in migration.steps
+        if isinstance(step, CreateTable) and step.shape.generational
+    )
+    with connection:
+        for migration in missing:
+            for step in migration.steps:
+                for statement in migrate(step, generational):
+                    connection.execute(statement)
+        connection.execute("DELETE FROM semel_schema")
+        connection.execute("INSERT INTO semel_schema VALUES (?)", (len(migrations),))
+
+
+def current_generations(connection: apsw.Connection) -> dict[str, int]:
+    """Which generation of each table takes new rows; absent means the first."""
+    return {name.decode(): number for name, number in connection.execute("SELECT * FROM semel_generation")}

@@ -1,0 +1,302 @@
+"""Rows in one SQLite file, through one connection that writes and checkpoints, in one thread.
+
+Format: a write-ahead log beside the file. A commit appends its pages to the log and syncs it before it returns
+(`synchronous=FULL`), so an acknowledged transaction survives power loss; a crash before that sync leaves a torn tail that
+SQLite discards on the next start, and nobody was told of it. Readers are read-only and see the log's last commit;
+they never checkpoint. Checkpoints run on the writing thread, after callers have been answered: a crash in one is
+repaired from the log.
+
+After a failed commit or sync nothing this process believes about the file can be trusted, because the operating system
+may have dropped the pages it could not write. So the store says "unknown" and refuses to go on; a restart reads what
+the disk really holds.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import apsw
+
+from semel.store.migrations import Migration
+from semel.store.protocol import AnyTable, Changes, CommitUnknownError, Loaded, Lock, Range, Row, StoreError
+from semel.store.sqlite.lockfile import LockFile
+from semel.store.sqlite.schema import bring_up_to_date, check_library, current_generations
+from semel.store.sqlite.statements import GENERATIONS, Statements, names
+from semel.store.table import Key, Table
+
+R = TypeVar("R", bound=tuple[Any, ...])
+
+FILE_NAME = "semel.db"
+LOCK_NAME = "semel.lock"
+CHECKPOINT_PAGES = 4_000
+READERS = 4
+
+_WRITER_PRAGMAS = (
+    "PRAGMA page_size = 8192",
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA fullfsync = ON",
+    "PRAGMA checkpoint_fullfsync = ON",
+    "PRAGMA cache_size = -65536",
+    "PRAGMA journal_size_limit = 67108864",
+    "PRAGMA foreign_keys = OFF",
+)
+
+
+class SqliteStore:
+    """The embedded store. One lane."""
+
+    lanes = 1
+
+    def __init__(
+        self,
+        folder: Path,
+        tables: Sequence[AnyTable],
+        migrations: Sequence[Migration],
+        wall_ms: Callable[[], int],
+        vfs: str | None = None,
+    ) -> None:
+        check_library(apsw.sqlite_lib_version())
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock_file = LockFile(folder / LOCK_NAME)
+        self._path = str(folder / FILE_NAME)
+        self._vfs = vfs
+        self._wall_ms = wall_ms
+        self._readers: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
+        try:
+            self._open(tables, migrations)
+        except BaseException:
+            self._lock_file.release()
+            raise
+
+    def _open(self, tables: Sequence[AnyTable], migrations: Sequence[Migration]) -> None:
+        self._writer = apsw.Connection(self._path, vfs=self._vfs, statementcachesize=256)
+        self._wal_pages = 0
+        self._broken = False
+        for pragma in _WRITER_PRAGMAS:
+            self._writer.execute(pragma)
+        self._writer.set_wal_hook(self._on_commit)
+        bring_up_to_date(self._writer, migrations)
+        self._statements = {
+            table: [Statements(table, name) for name in names(table.name, table.generational)] for table in tables
+        }
+        self._current = current_generations(self._writer)
+        self._older_is_empty = {
+            table: not self._older(table) or self._writer.execute(self._older(table)[0].some).fetchone() is None
+            for table in tables
+        }
+        for _ in range(READERS):
+            self._readers.put(self._reader())
+
+    def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> _SqliteTx:
+        """One writer, so every named lock is held."""
+        if self._broken:
+            raise StoreError("The store stopped after a failed commit; restart the server.")
+        try:
+            if not durable:
+                self._writer.execute("PRAGMA synchronous = NORMAL")
+            self._writer.execute("BEGIN")
+        except apsw.Error as error:
+            raise StoreError(_sentence(error)) from error
+        return _SqliteTx(self, self._wall_ms(), durable)
+
+    def read(self) -> _SqliteSnapshot:
+        """The last committed state, on a connection of the reader's own."""
+        return _SqliteSnapshot(self)
+
+    def tidy(self) -> None:
+        """Checkpoint when the log has grown: here, so that no commit waits for it."""
+        if self._wal_pages < CHECKPOINT_PAGES or self._broken:
+            return
+        try:
+            self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.BusyError:
+            return
+        except apsw.Error as error:
+            self._broken = True
+            raise CommitUnknownError(_sentence(error)) from error
+        self._wal_pages = 0
+
+    def close(self) -> None:
+        """Close every connection; the last one folds the log into the file."""
+        while not self._readers.empty():
+            self._readers.get_nowait().close()
+        self._writer.close()
+        self._lock_file.release()
+
+    def _reader(self) -> apsw.Connection:
+        reader = apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READONLY, vfs=self._vfs)
+        reader.execute("PRAGMA query_only = ON")
+        return reader
+
+    def _on_commit(self, connection: apsw.Connection, name: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _younger(self, table: AnyTable) -> Statements:
+        return self._statements[table][self._current.get(table.name, 0)]
+
+    def _older(self, table: AnyTable) -> list[Statements]:
+        current = self._current.get(table.name, 0)
+        return [made for number, made in enumerate(self._statements[table]) if number != current]
+
+
+class _SqliteTx:
+    def __init__(self, store: SqliteStore, now_ms: int, durable: bool) -> None:
+        self._store = store
+        self._writer = store._writer
+        self._durable = durable
+        self._open = True
+        self._rotated: list[AnyTable] = []
+        self.now_ms = now_ms
+
+    def load(self, keys: Mapping[AnyTable, Iterable[Key]], ranges: Sequence[Range]) -> Loaded:
+        try:
+            rows = {table: self._find(table, wanted) for table, wanted in keys.items()}
+            return Loaded(rows, [_scan(self._writer, self._store._younger(wanted.table), wanted) for wanted in ranges])
+        except apsw.Error as error:
+            raise StoreError(_sentence(error)) from error
+
+    def _find(self, table: AnyTable, wanted: Iterable[Key]) -> dict[Key, Row]:
+        younger = self._store._younger(table)
+        found: dict[Key, Row] = {}
+        probes = [younger]
+        if table.generational and not self._store._older_is_empty[table]:
+            probes = [*self._store._older(table), younger]
+        keys = [younger.key_out(key) for key in wanted]
+        for made in probes:
+            for values in self._writer.executemany(made.find, keys):
+                row = made.row_in(values)
+                found[row[: table.key]] = row
+        return found
+
+    def flush(self, changes: Changes) -> None:
+        try:
+            for table, gone in changes.deletes.items():
+                for made in self._store._statements[table]:
+                    self._writer.executemany(made.delete, [made.key_out(key) for key in gone])
+            for table, rows in changes.updates.items():
+                self._update(table, rows)
+            for table, rows in changes.inserts.items():
+                made = self._store._younger(table)
+                self._writer.executemany(made.insert, made.rows_out(rows))
+            for touch in changes.touches:
+                self._writer.execute(*self._store._younger(touch.table).touch(touch))
+        except apsw.Error as error:
+            raise StoreError(_sentence(error)) from error
+
+    def _update(self, table: AnyTable, rows: Sequence[Row]) -> None:
+        made = self._store._younger(table)
+        if table.generational:
+            # The row may stand in the older generation; the younger one is looked at last and wins.
+            self._writer.executemany(made.upsert, made.rows_out(rows))
+        elif made.update:
+            self._writer.executemany(made.update, made.updates_out(rows))
+
+    def rotate(self, table: AnyTable) -> None:
+        oldest = self._store._older(table)[0]
+        number = (self._store._current.get(table.name, 0) + 1) % GENERATIONS
+        try:
+            self._writer.execute(oldest.clear)
+            self._writer.execute("INSERT OR REPLACE INTO semel_generation VALUES (?, ?)", (table.name.encode(), number))
+        except apsw.Error as error:
+            raise StoreError(_sentence(error)) from error
+        self._rotated.append(table)
+
+    def commit(self) -> None:
+        try:
+            self._writer.execute("COMMIT")
+        except apsw.Error as error:
+            self._open = False
+            self._store._broken = True
+            raise CommitUnknownError(_sentence(error)) from error
+        self._open = False
+        for table in self._rotated:
+            self._store._current[table.name] = (self._store._current.get(table.name, 0) + 1) % GENERATIONS
+            self._store._older_is_empty[table] = False
+        self._restore_durability()
+
+    def rollback(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        try:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+        except apsw.Error as error:
+            self._store._broken = True
+            raise StoreError(_sentence(error)) from error
+        self._restore_durability()
+
+    def _restore_durability(self) -> None:
+        if not self._durable:
+            self._writer.execute("PRAGMA synchronous = FULL")
+
+
+class _SqliteSnapshot:
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+        self.now_ms = 0
+
+    def __enter__(self) -> _SqliteSnapshot:
+        self._reader = self._store._readers.get()
+        try:
+            self._reader.execute("BEGIN")
+            # SQLite takes the snapshot at the first read, so read something before the clock.
+            self._reader.execute("SELECT 1 FROM semel_schema").fetchone()
+        except BaseException:
+            self._let_go()
+            raise
+        self.now_ms = self._store._wall_ms()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._let_go()
+
+    def _let_go(self) -> None:
+        try:
+            if self._reader.in_transaction:
+                self._reader.execute("ROLLBACK")
+        finally:
+            self._store._readers.put(self._reader)
+
+    def get(self, table: Table[R], key: Key) -> R | None:
+        for made in self._generations(table):
+            values = self._reader.execute(made.find, made.key_out(key)).fetchone()
+            if values is not None:
+                return made.row_in(values)  # type: ignore[no-any-return]
+        return None
+
+    def _generations(self, table: AnyTable) -> list[Statements]:
+        made = self._store._statements[table]
+        if not table.generational:
+            return made
+        # Which one is younger is read in the snapshot itself: the writer may have moved on.
+        found = self._reader.execute("SELECT number FROM semel_generation WHERE name = ?", (table.name.encode(),))
+        number = (found.fetchone() or (0,))[0]
+        return [made[number], *(other for place, other in enumerate(made) if place != number)]
+
+    def range(self, wanted: Range) -> list[Row]:
+        return _scan(self._reader, self._store._younger(wanted.table), wanted)
+
+    def keys(self, wanted: Range) -> list[Key]:
+        made = self._store._younger(wanted.table)
+        sql, values = made.scan(wanted, keys_only=True)
+        return [made.key_in(row) for row in self._reader.execute(sql, values)]
+
+
+def _scan(connection: apsw.Connection, made: Statements, wanted: Range) -> list[Row]:
+    if wanted.table.generational:
+        raise StoreError(f"{wanted.table.name} is found by its key alone")
+    sql, values = made.scan(wanted)
+    return [made.row_in(row) for row in connection.execute(sql, values)]
+
+
+def _sentence(error: apsw.Error) -> str:
+    return f"SQLite: {type(error).__name__}: {error}"

@@ -1,0 +1,124 @@
+"""Tables, declared once: a named tuple for the row, its first columns the key, and named indexes.
+
+A column is a signed 64-bit number, an unsigned one, or bytes; never text, so that any name a client makes survives
+unchanged and order is bytewise everywhere. Every store makes its few statements from this declaration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from operator import itemgetter
+from types import MappingProxyType, UnionType
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+Key = tuple[Any, ...]
+R = TypeVar("R", bound=tuple[Any, ...])
+
+
+class Kind(Enum):
+    """What a column holds."""
+
+    I64 = "i64"
+    U64 = "u64"
+    BYTES = "bytes"
+
+
+U64 = Annotated[int, Kind.U64]
+"""A number from 0 to 2**64 - 1; kept as eight bytes, big end first, where a store has no such number."""
+
+
+class Column(NamedTuple):
+    """One column of a table."""
+
+    name: str
+    kind: Kind
+    nullable: bool = False
+
+
+class Shape(NamedTuple):
+    """A table as a store has to make it: what migrations write down and what declarations must match."""
+
+    name: str
+    columns: tuple[Column, ...]
+    key: int
+    indexes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    generational: bool = False
+    bulky: bool = False
+
+
+class Table(Generic[R]):
+    """A declared table. `generational` rows are dropped by age, a whole generation at once; `bulky` rows hold payloads."""
+
+    def __init__(
+        self,
+        name: str,
+        row: type[R],
+        key: int,
+        indexes: Mapping[str, tuple[str, ...]] | None = None,
+        *,
+        generational: bool = False,
+        bulky: bool = False,
+    ) -> None:
+        self.name = name
+        self.row = row
+        self.key = key
+        self.indexes = MappingProxyType(dict(indexes or {}))
+        self.generational = generational
+        self.bulky = bulky
+        self.columns = tuple(_column(*hint) for hint in get_type_hints(row, include_extras=True).items())
+        self.key_columns = tuple(column.name for column in self.columns[:key])
+        if any(column.nullable for column in self.columns[:key]):
+            raise TypeError(f"table {name}: a key column cannot be empty")
+        if generational and self.indexes:
+            raise TypeError(f"table {name}: a generational table is found by its key alone")
+        self._positions = {column.name: place for place, column in enumerate(self.columns)}
+        self._index_keys = {index: self._getter(self.ordering(index)) for index in ("", *self.indexes)}
+
+    def __repr__(self) -> str:
+        return f"Table({self.name})"
+
+    @property
+    def shape(self) -> Shape:
+        """This declaration as a plain value."""
+        return Shape(self.name, self.columns, self.key, self.indexes, self.generational, self.bulky)
+
+    def key_of(self, row: R) -> Key:
+        """The key of a row."""
+        return row[: self.key]
+
+    def ordering(self, index: str) -> tuple[str, ...]:
+        """The columns that order an index, the key last so that every place is one row's; "" is the key itself."""
+        if index == "":
+            return self.key_columns
+        named = self.indexes[index]
+        return named + tuple(name for name in self.key_columns if name not in named)
+
+    def index_key(self, index: str, row: R) -> Key:
+        """The place of a row in an index."""
+        return self._index_keys[index](row)  # type: ignore[no-any-return]
+
+    def position(self, column: str) -> int:
+        """Where a column stands in the row."""
+        return self._positions[column]
+
+    def _getter(self, columns: tuple[str, ...]) -> Any:
+        places = [self._positions[name] for name in columns]
+        if len(places) == 1:
+            return lambda row, place=places[0]: (row[place],)
+        return itemgetter(*places)
+
+
+def _column(name: str, hint: Any) -> Column:
+    nullable = False
+    if get_origin(hint) in (Union, UnionType):
+        members = [member for member in get_args(hint) if member is not type(None)]
+        nullable = len(members) < len(get_args(hint))
+        hint = members[0] if len(members) == 1 else hint
+    if get_origin(hint) is Annotated:
+        return Column(name, next(mark for mark in get_args(hint) if isinstance(mark, Kind)), nullable)
+    if hint is int:
+        return Column(name, Kind.I64, nullable)
+    if hint is bytes:
+        return Column(name, Kind.BYTES, nullable)
+    raise TypeError(f"column {name}: a column is int, U64 or bytes")

@@ -1,0 +1,1 @@
+"""The tests of Semel: the promises of the contracts, the laws of the kernel, a tidy repository."""

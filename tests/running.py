@@ -1,0 +1,143 @@
+"""A real server in a process of its own, for tests that see what a client sees or kill what a crash kills.
+
+The server gets a free port of 127.0.0.1 and keeps it over restarts, so that a client may go on with the same
+URL. Its output goes to one file beside the data folder; a start that fails raises with the end of that file.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+HOST = "127.0.0.1"
+READY_SECONDS = 30.0
+STOP_SECONDS = 20.0
+TAIL_BYTES = 4_000
+
+
+class ServerFailedError(Exception):
+    """The server died, did not become ready, or did not stop, within the time it is given."""
+
+
+class RunningServer:
+    """`semel serve` on a data folder; a context manager that starts it and stops it."""
+
+    def __init__(self, data: Path, *, env: Mapping[str, str] | None = None, port: int | None = None) -> None:
+        self.data = data
+        self.port = free_port() if port is None else port
+        self.output = data.parent / f"{data.name}.stderr"
+        # Settings of the developer's own shell must not reach the server under test.
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("SEMEL_")}
+        self._env = inherited | dict(env or {})
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """The base URL, without a final slash."""
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The id of the running process."""
+        return self._running().pid
+
+    def start(self) -> None:
+        """Start the process and wait until /readyz answers 200."""
+        assert self._process is None, "the server is already running"
+        self.data.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "semel", "serve"]
+        command += ["--host", HOST, "--port", str(self.port), "--data", str(self.data)]
+        with self.output.open("ab") as output:
+            self._process = subprocess.Popen(
+                command, env=self._env, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+        try:
+            self._wait_until_ready(self._process)
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> int:
+        """Send SIGTERM, wait for the end, return the exit code; a hung one is killed and reported."""
+        process = self._running()
+        process.terminate()
+        try:
+            code = process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired as hung:
+            self.kill()
+            raise ServerFailedError(self._report(f"still running {STOP_SECONDS} s after SIGTERM")) from hung
+        self._process = None
+        return code
+
+    def kill(self) -> None:
+        """Send SIGKILL, as a crash would, and wait for the end."""
+        process = self._running()
+        process.kill()
+        process.wait(STOP_SECONDS)
+        self._process = None
+
+    def restart(self) -> None:
+        """Stop the server if it runs, and start it on the same port and data folder."""
+        if self._process is not None:
+            self.stop()
+        self.start()
+
+    def output_tail(self) -> str:
+        """The end of what the server has printed so far."""
+        if not self.output.exists():
+            return ""
+        return self.output.read_bytes()[-TAIL_BYTES:].decode(errors="replace")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self.stop()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "the server is not running"
+        return self._process
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            code = process.poll()
+            if code is not None:
+                raise ServerFailedError(self._report(f"exited with code {code} before it was ready"))
+            if self._is_ready():
+                return
+            time.sleep(0.02)
+        raise ServerFailedError(self._report(f"not ready after {READY_SECONDS} s"))
+
+    def _is_ready(self) -> bool:
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=1.0)
+        try:
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def _report(self, what: str) -> str:
+        return f"server on {self.url}: {what}; the end of {self.output}:\n{self.output_tail()}"
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port

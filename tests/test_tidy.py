@@ -1,0 +1,178 @@
+"""The repository is tidy: rules about files, lines and modules that no linter checks in the same words.
+
+To add a rule, add a row to LINES (a pattern no line may match) or a function to SYNTAX (what it yields is
+a fault). Patterns are written so that they do not match themselves.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FILE_BYTES = 1_000_000
+MODULE_LINES = 400
+FUNCTION_LINES = 60
+NAMES_THAT_SAY_NOTHING = {"manager", "managers", "helper", "helpers", "util", "utils"}
+
+
+@cache
+def files() -> tuple[Path, ...]:
+    """Every file that git tracks, or would track."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=30).stdout
+    paths = [Path(name) for name in sorted(set(listed.split("\0"))) if name]
+    return tuple(path for path in paths if (ROOT / path).is_file())
+
+
+@cache
+def text_of(path: Path) -> str:
+    """The text of a file; empty for one that is not text."""
+    content = (ROOT / path).read_bytes()
+    return "" if b"\0" in content else content.decode()
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(text_of(path), filename=str(path))
+
+
+def within(folder: str, suffix: str = "") -> list[Path]:
+    return [path for path in files() if path.is_relative_to(folder) and path.name.endswith(suffix)]
+
+
+def test_git_lists_the_repository() -> None:
+    assert Path("pyproject.toml") in files()
+    assert within("src", ".py")
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A pattern that no line of the named files may match, and the files it leaves alone."""
+
+    name: str
+    pattern: str
+    suffix: str = ""
+    folder: str = ""
+    but: tuple[str, ...] = ()
+
+
+LOCKS = ("package-lock.json", "requirements.lock", "requirements-dev.lock")
+LINES = (
+    Lines("no work left undone", r"\b(?:TO[D]O|FIX[M]E|XX[X])\b", but=LOCKS),
+    Lines("no trailing whitespace", r"[ \t]+$"),
+    Lines("no tabs", r"\t", but=("Makefile",)),
+    Lines("no carriage returns", r"\r"),
+    Lines("no paths of one machine", r"(?<![\w.}/-])/(?:wor[k]|roo[t])(?![\w-])", but=LOCKS),
+    Lines("no debugger, not even commented out", r"\b(?:pd[b]|breakpoin[t]\()", suffix=".py"),
+    Lines("a type ignore names its error", r"type:\s*ignor[e](?!\[)", suffix=".py"),
+    Lines("a noqa names its rule", r"#\s*noq[a](?!:)", suffix=".py"),
+    Lines(
+        "no test is skipped",
+        r"mark\.ski[p]|mark\.xfai[l]|pytest\.(?:ski[p]|xfai[l]|importorski[p])\b",
+        folder="tests",
+    ),
+    Lines("lock files name no index", r"://|--(?:extra-)?index|--find-links", suffix=".lock"),
+    Lines("package locks name no registry", r'"resolve[d]"', suffix="package-lock.json"),
+)
+
+
+@pytest.mark.parametrize("rule", LINES, ids=lambda rule: rule.name)
+def test_lines(rule: Lines) -> None:
+    pattern = re.compile(rule.pattern)
+    faults = [
+        f"{path}:{number}: {line.strip()[:80]}"
+        for path in within(rule.folder, rule.suffix)
+        if path.name not in rule.but
+        for number, line in enumerate(text_of(path).split("\n"), start=1)
+        if pattern.search(line)
+    ]
+    assert not faults, "\n".join(faults)
+
+
+def lacks_docstring(path: Path, tree: ast.Module) -> Iterator[str]:
+    if path.is_relative_to("src") and not ast.get_docstring(tree):
+        yield f"{path}: the module has no docstring"
+
+
+def long_module(path: Path, _: ast.Module) -> Iterator[str]:
+    lines = text_of(path).count("\n")
+    if path.is_relative_to("src") and lines > MODULE_LINES:
+        yield f"{path}: {lines} lines"
+
+
+def long_function(path: Path, tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if path.is_relative_to("src") and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > FUNCTION_LINES:
+                yield f"{path}:{node.lineno}: {node.name} has {lines} lines"
+
+
+def prints(path: Path, tree: ast.Module) -> Iterator[str]:
+    if not path.is_relative_to("src") or path.is_relative_to("src/semel/cli"):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
+            yield f"{path}:{node.lineno}: print outside the command"
+
+
+def bare_except(path: Path, tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler) and node.type is None:
+            yield f"{path}:{node.lineno}: an except that names no exception"
+
+
+def name_that_says_nothing(path: Path, _: ast.Module) -> Iterator[str]:
+    words = {word for part in path.with_suffix("").parts for word in part.lower().split("_")}
+    for word in sorted(words & NAMES_THAT_SAY_NOTHING):
+        yield f"{path}: {word} does not say what the module is"
+
+
+SYNTAX: tuple[Callable[[Path, ast.Module], Iterator[str]], ...] = (
+    lacks_docstring,
+    long_module,
+    long_function,
+    prints,
+    bare_except,
+    name_that_says_nothing,
+)
+
+
+@pytest.mark.parametrize("rule", SYNTAX, ids=lambda rule: rule.__name__)
+def test_syntax(rule: Callable[[Path, ast.Module], Iterator[str]]) -> None:
+    faults = [fault for path in within("", ".py") for fault in rule(path, tree_of(path))]
+    assert not faults, "\n".join(faults)
+
+
+def test_files_end_with_one_newline() -> None:
+    texts = {path: text_of(path) for path in files()}
+    assert not [str(path) for path, text in texts.items() if text and not re.search(r"[^\n]\n\Z", text)]
+
+
+def test_files_are_small() -> None:
+    assert not [str(path) for path in files() if (ROOT / path).stat().st_size > FILE_BYTES]
+
+
+def test_every_dependency_is_explained() -> None:
+    project = tomllib.loads(text_of(Path("pyproject.toml")))
+    explained = text_of(Path("docs/internals/dependencies.md"))
+    wanted = project["project"]["dependencies"] + project["dependency-groups"]["dev"]
+    names = [re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in wanted]
+    assert not [name for name in names if f"| `{name}` |" not in explained]
+
+
+def test_every_make_target_has_a_help_text() -> None:
+    makefile = text_of(Path("Makefile"))
+    targets = re.findall(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
+    rules = re.findall(r"^([a-z][\w-]*):(?!=)(.*)$", makefile, re.MULTILINE)
+    assert sorted(targets) == sorted(name for name, _ in rules)
+    assert not [name for name, rest in rules if not re.search(r"## \S", rest)]
