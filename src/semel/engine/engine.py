@@ -11,7 +11,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock as Mutex
 from typing import Any, TypeVar
 from zlib import crc32
@@ -36,7 +36,7 @@ class EngineLimits:
 
     waiting_writes: int = 4_096
     waiting_bytes: int = 256 * 1024 * 1024
-    batch: BatchLimits = BatchLimits()
+    batch: BatchLimits = field(default_factory=BatchLimits)
     readers: int = 4
 
 

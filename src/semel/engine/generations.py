@@ -1,8 +1,8 @@
 """Turns the generations of tables whose rows are forgotten by age.
 
-A generation that was closed at time T holds only receipts that end by T plus the longest window in force while it took
-rows. When that time has come the whole generation is dropped at once: deleting its rows one by one would cost a third of
-the throughput. Dropping frees space and changes no verdict, because rules compare each receipt's own end.
+A generation that was closed at time T holds only receipts that end by T plus the longest window in force while it
+took rows. When that time has come the whole generation is dropped at once: deleting its rows one by one would cost a
+third of the throughput. Dropping frees space and changes no verdict, because rules compare each receipt's own end.
 """
 
 from __future__ import annotations

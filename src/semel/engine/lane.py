@@ -1,9 +1,9 @@
 """A lane: one queue, one thread, one transaction after another.
 
-The thread takes whatever is waiting, bounded by count, bytes and cost, and runs it as one batch; while the disk syncs,
-the next batch gathers. Results are handed over only after the commit. When a batch breaks before its commit, its writes
-are tried one by one, so that one poisonous write fails alone. When a commit fails the lane stops for good: the callers of
-that batch hear "unknown", those still waiting "not stored".
+The thread takes whatever is waiting, bounded by count, bytes and cost, and runs it as one batch; while the disk
+syncs, the next batch gathers. Results are handed over only after the commit. When a batch breaks before its commit,
+its writes are tried one by one, so that one poisonous write fails alone. When a commit fails the lane stops for good:
+the callers of that batch hear "unknown", those still waiting "not stored".
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The rows of one batch: what was loaded, under what the batch has changed so far.
 
 Every change is written to a journal, so that one decision can be undone without the others. Loaded ranges are kept in
-order under the batch's own changes: a claim sees the jobs that an earlier claim has left. Nothing here reaches the store;
-`changes` says at the end what differs from what was loaded.
+order under the batch's own changes: a claim sees the jobs that an earlier claim has left. Nothing here reaches the
+store; `changes` says at the end what differs from what was loaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, TypeVar
 
 from semel.engine.contract import MissingRowsError, Order, Stage
@@ -128,11 +128,12 @@ class BatchView:
         return self._rotations
 
     def changes(self, touches: Iterable[Touch]) -> Changes:
-        """What differs from what was loaded; soft changes of rows that are written anyway are in them already."""
+        """What differs from what was loaded; a soft change of a row that is written anyway goes with it."""
         inserts: dict[AnyTable, list[Row]] = {}
         updates: dict[AnyTable, list[Row]] = {}
         deletes: dict[AnyTable, list[Key]] = {}
         changed = dict.fromkeys((table, key) for table, key, _ in self._journal)
+        apart = self._merge(touches, changed)
         for table, key in changed:
             before, after = self._base[table][key], self._rows[table][key]
             if after is None:
@@ -142,7 +143,19 @@ class BatchView:
                 inserts.setdefault(table, []).append(after)
             elif before != after:
                 updates.setdefault(table, []).append(after)
-        return Changes(inserts, updates, deletes, [t for t in touches if (t.table, t.key) not in changed])
+        return Changes(inserts, updates, deletes, apart)
+
+    def _merge(self, touches: Iterable[Touch], changed: Container[tuple[AnyTable, Key]]) -> list[Touch]:
+        """Put soft changes into the rows that are written anyway; the others are given back."""
+        apart = []
+        for touch in touches:
+            if (touch.table, touch.key) not in changed:
+                apart.append(touch)
+                continue
+            row = self._rows[touch.table][touch.key]
+            if row is not None and getattr(row, touch.column) < touch.value:
+                self._rows[touch.table][touch.key] = row._replace(**{touch.column: touch.value})
+        return apart
 
     def _set(self, table: AnyTable, key: Key, before: Row | None, after: Row | None) -> None:
         self._journal.append((table, key, before))

@@ -1,8 +1,8 @@
 """Who is asking: one resolver, one `Principal`, for every surface.
 
 Without credentials the server is for development: it listens on loopback only and everyone is `default`. With a token
-file, a request without a known bearer token is refused. The file keeps SHA-256 hashes, never tokens, and a token reaches
-no log, error or URL.
+file, a request without a known bearer token is refused. The file keeps SHA-256 hashes, never tokens, and a token
+reaches no log, error or URL.
 """
 
 from __future__ import annotations

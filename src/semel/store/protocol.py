@@ -1,8 +1,9 @@
 """What a store promises.
 
-One transaction at a time a lane: `begin` takes the named locks, then reads the clock; `load` sees everything committed
-before; `flush` writes whole sets of rows; `commit` returns only when they are on disk. A crash at any point leaves either
-all of a transaction or nothing of it. `read` gives the rows of one instant, without waiting for a writer.
+One transaction at a time a lane: `begin` takes the named locks, then reads the clock; `load` sees everything
+committed before; `flush` writes whole sets of rows; `commit` returns only when they are on disk. A crash at any point
+leaves either all of a transaction or nothing of it. `read` gives the rows of one instant, without waiting for a
+writer.
 
 Two failures are told apart, because callers are told different things. `StoreError` is definite: nothing was stored.
 `CommitUnknownError` is not: the commit may or may not have reached the disk, and only a fresh look can tell.

@@ -48,7 +48,7 @@ class Shape(NamedTuple):
 
 
 class Table(Generic[R]):
-    """A declared table. `generational` rows are dropped by age, a whole generation at once; `bulky` rows hold payloads."""
+    """A declared table. `generational` rows are dropped by age, a generation at once; `bulky` rows hold payloads."""
 
     def __init__(
         self,

@@ -1,4 +1,6 @@
-"""What can be asked of streams, and what is answered. Ids and times of the request are in the command, never looked up."""
+"""What can be asked of streams, and what is answered. Ids and times of the request are in the command, never looked
+up.
+"""
 
 from __future__ import annotations
 

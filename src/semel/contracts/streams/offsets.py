@@ -1,7 +1,7 @@
 """Offsets: positions in a stream as clients see them.
 
-Sixteen digits, an underscore, sixteen digits; opaque to clients, ordered bytewise, never `-1` or `now`. The second half is
-the number of content bytes before it; the first is zero.
+Sixteen digits, an underscore, sixteen digits; opaque to clients, ordered bytewise, never `-1` or `now`. The second
+half is the number of content bytes before it; the first is zero.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The rows behind streams.
 
-A stream's name is its scope, packed; each life of that name has an id of its own, so that a stream made anew sees nothing
-of the old one: chunks are found by the id, and receipts and producers carry it and count only for the life that wrote
-them. Deleting a stream removes one row and leaves a grave, which the sweeper empties in small writes.
+A stream's name is its scope, packed; each life of that name has an id of its own, so that a stream made anew sees
+nothing of the old one: chunks are found by the id, and receipts and producers carry it and count only for the life
+that wrote them. Deleting a stream removes one row and leaves a grave, which the sweeper empties in small writes.
 
-Look-ups: a stream by its name (STREAM), the content of a life by position (CHUNK), a key by stream and key (RECEIPT), a
-producer by stream and producer id (PRODUCER), streams by end of life (STREAM, index `deadline`).
+Look-ups: a stream by its name (STREAM), the content of a life by position (CHUNK), a key by stream and key (RECEIPT),
+a producer by stream and producer id (PRODUCER), streams by end of life (STREAM, index `deadline`).
 """
 
 from __future__ import annotations

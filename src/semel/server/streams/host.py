@@ -50,7 +50,7 @@ class StreamsHost:
             response = refusal(engine_problem(error))
         except (ClientGoneError, asyncio.CancelledError):
             return
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log the details
             error_id = self._context.world.random_bytes(8).hex()
             _log.exception("fault in a request", extra={"error_id": error_id})
             response = refusal(internal_problem(error_id))

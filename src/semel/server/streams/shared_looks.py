@@ -1,7 +1,8 @@
 """One look at the log for all readers that stand at the same place.
 
 When a thousand readers of one stream are woken by one commit, they ask the same question. The answer may be shared by
-those who asked after the same signal: a look that began before a later signal may have missed what that signal spoke of.
+those who asked after the same signal: a look that began before a later signal may have missed what that signal spoke
+of.
 """
 
 from __future__ import annotations

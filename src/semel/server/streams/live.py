@@ -1,0 +1,72 @@
+"""Following a stream live, for one client.
+
+A live reader listens before it looks: it arms its watch, reads the log from its cursor, and waits only when there was
+nothing. So no commit can fall between the look and the wait. It holds one page at most, and reads the next only when
+the client has taken the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+from semel.contracts.streams.reading import Page
+from semel.kernel.retention import NEVER
+from semel.server.asgi import Scope
+from semel.server.context import Context
+from semel.server.protocol import CONNECTION, Connection
+from semel.server.streams.shared_looks import SharedLooks
+
+
+class StreamEndedError(Exception):
+    """The stream was deleted or has expired."""
+
+
+class LiveReader:
+    """Begins behind a page that the client has been given, or is about to be."""
+
+    def __init__(self, context: Context, looks: SharedLooks, name: bytes, given: Page, scope: Scope) -> None:
+        self._context = context
+        self._looks = looks
+        self._name = name
+        self._life = given.stream.id
+        self._position = given.end
+        self._connection: Connection | None = scope.get(CONNECTION)
+        self._watch = context.engine.signals.watch(self._life)
+
+    def __enter__(self) -> LiveReader:
+        if self._connection is not None:
+            self._connection.on_gone = self._watch.wake
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._watch.close()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody is there to read, or the server is stopping."""
+        return self._context.is_stopping or (self._connection is not None and self._connection.gone)
+
+    async def next(self, seconds: float) -> Page:
+        """The next page with content or closure; an empty one when the time is up or it is over."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while True:
+            self._watch.arm()
+            page = await self._looks.page(self._name, self._position)
+            if page is None or page.stream.id != self._life:
+                raise StreamEndedError
+            self._position = page.end
+            left = end - loop.time()
+            if page.pieces or page.is_final or self.is_over or left <= 0:
+                return page
+            await self._watch.wait(min(left, self._until_end_of_life(page)))
+
+    def _until_end_of_life(self, page: Page) -> float:
+        """Seconds until the stream may have ended: nobody sends a signal then."""
+        deadline = page.stream.deadline
+        if deadline == NEVER:
+            return float("inf")
+        return max(0.01, (deadline - self._context.world.wall_ms()) / 1_000)
