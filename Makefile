@@ -12,6 +12,8 @@ PORT ?= 8788
 DATA ?= data
 PYTEST ?=
 UPGRADE ?=
+KILLS ?= 100
+ROUNDS ?= 5
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -44,6 +46,18 @@ format: $(VENV)/.dev ## format the code and apply the safe fixes
 .PHONY: official
 official: $(VENV)/.dev ## run only the official Durable Streams suite
 	@$(BIN)/python -m pytest tests/official $(PYTEST)
+
+.PHONY: crash
+crash: $(VENV)/.dev ## kill a server under load, again and again, and check every append (KILLS=100)
+	@$(BIN)/python -m bench.crash --kills $(KILLS)
+
+.PHONY: bench
+bench: $(VENV)/.dev ## measure appends beside the bare HTTP host, alternating; prints ratios (ROUNDS=5)
+	@$(BIN)/python -m bench.appends --rounds $(ROUNDS)
+
+.PHONY: memory
+memory: $(VENV)/.dev ## measure memory: ten thousand idle readers, and writers against a slow disk
+	@$(BIN)/python -m bench.memory
 
 .PHONY: lock
 lock: $(UV)/.stamp ## renew the lock files from pyproject.toml (UPGRADE=1 takes the newest versions)

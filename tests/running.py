@@ -51,19 +51,33 @@ class RunningServer:
 
     def start(self) -> None:
         """Start the process and wait until /readyz answers 200."""
+        process = self.launch({})
+        try:
+            self._wait_until_ready(process)
+        except BaseException:
+            self.kill()
+            raise
+
+    def launch(self, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """Start the process, with these variables besides, and do not wait for it."""
         assert self._process is None, "the server is already running"
         self.data.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "semel", "serve"]
         command += ["--host", HOST, "--port", str(self.port), "--data", str(self.data)]
         with self.output.open("ab") as output:
             self._process = subprocess.Popen(
-                command, env=self._env, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                command, env=self._env | dict(env), stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
+        return self._process
+
+    def wait_for_death(self, seconds: float) -> int | None:
+        """The exit code of a server that ends by itself; None when it still lives after that time."""
         try:
-            self._wait_until_ready(self._process)
-        except BaseException:
-            self.kill()
-            raise
+            code = self._running().wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        self._process = None
+        return code
 
     def stop(self) -> int:
         """Send SIGTERM, wait for the end, return the exit code; a hung one is killed and reported."""

@@ -1,17 +1,46 @@
-"""The root of the command: its subcommands are small modules of their own."""
+"""The root of the command: its subcommands are small modules of their own, loaded when they are asked for.
+
+So `semel --version`, and every command that only talks to a server, starts without the server's libraries.
+"""
 
 from __future__ import annotations
+
+import importlib
+import io
+import os
+import sys
 
 import click
 
 from semel import __version__
-from semel.cli.serve import serve
+
+_HOMES = {
+    "doctor": "semel.cli.doctor",
+    "serve": "semel.cli.serve",
+    "streams": "semel.cli.streams",
+}
+"""The module of each subcommand; the command in it has the same name."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_HOMES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        home = _HOMES.get(cmd_name)
+        if home is None:
+            return None
+        command: click.Command = getattr(importlib.import_module(home), cmd_name)
+        return command
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="semel")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Every write happens once, however often it is retried."""
-
-
-main.add_command(serve)
+    if os.environ.get("NO_COLOR"):
+        context.color = False
+    # A stream's name may have letters that the terminal's encoding lacks: show their codes instead of failing.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")

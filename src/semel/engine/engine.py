@@ -76,6 +76,7 @@ class Engine:
         self.failed = asyncio.Event()
         self.waiting_writes = 0
         self.waiting_bytes = 0
+        self.most_waiting = 0
         self._store = store
         self._stopped = False
         self._observer = observer or SilentObserver()
@@ -111,6 +112,8 @@ class Engine:
         submission = Submission(write, caller)
         self.waiting_writes += 1
         self.waiting_bytes += write.size
+        if self.waiting_writes > self.most_waiting:
+            self.most_waiting = self.waiting_writes
         if submission.order is not None:
             with self._admitted_guard:
                 self._admitted[submission.order] += 1

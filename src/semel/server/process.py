@@ -8,8 +8,8 @@ a fresh start can tell what the disk holds.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -36,13 +36,24 @@ from semel.server.settings import Settings
 from semel.server.world import SystemWorld
 from semel.store.open import open_store
 
+if sys.platform != "win32":
+    import resource
+
 _log = logging.getLogger("semel.server")
 
 
 def run_server(settings: Settings, announce: Callable[[str], None]) -> int:
     """Run until told to stop; the exit code."""
     set_up_logs(settings.log_format, settings.log_level)
-    config = uvicorn.Config(
+    _allow_many_connections()
+    server = _Server(host_config(settings), settings, announce)
+    server.run()
+    return 1 if server.has_failed else 0
+
+
+def host_config(settings: Settings) -> uvicorn.Config:
+    """How uvicorn is set up; the application is put in when the loop runs."""
+    return uvicorn.Config(
         app=_not_yet,
         host=settings.host,
         port=settings.port,
@@ -57,9 +68,6 @@ def run_server(settings: Settings, announce: Callable[[str], None]) -> int:
         timeout_graceful_shutdown=max(1, settings.shutdown_ms // 1_000),
         backlog=4_096,
     )
-    server = _Server(config, settings, announce)
-    server.run()
-    return 1 if server.has_failed else 0
 
 
 async def _not_yet(scope: object, receive: object, send: object) -> None:
@@ -128,6 +136,13 @@ def _build(settings: Settings) -> Context:
     )
 
 
+def _allow_many_connections() -> None:
+    """Each connection is an open file, and the usual soft limit of 1,024 is far below ours."""
+    if sys.platform != "win32":
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def _test_hook(settings: Settings) -> Callable[[str], None]:
     """What happens at the named points of the commit path: nothing, unless a test asks for it."""
     if settings.crash_point:
@@ -141,8 +156,3 @@ def _test_hook(settings: Settings) -> Callable[[str], None]:
 
         return wait
     return lambda point: None
-
-
-def stop_quietly() -> contextlib.AbstractContextManager[None]:
-    """Control-C is an orderly stop, not a fault."""
-    return contextlib.suppress(KeyboardInterrupt)

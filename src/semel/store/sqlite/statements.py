@@ -1,12 +1,17 @@
 """The few statements of a table, made from its declaration.
 
+Rows travel many at a time: a statement lets go of the interpreter whenever it runs, and each time the event loop may
+take it and give it back late, so a batch of writes costs a handful of statements and not several each. Statements exist
+for 1, 2, 4, ... rows, so that few texts serve every batch.
+
 A generational table is two SQL tables with a number behind the name; which of them is the younger one is a row of
 `semel_generation`. Unsigned numbers are eight bytes with the big end first, so that SQLite orders them as numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from semel.store.migrations import AddColumn, CreateTable, Step
@@ -14,6 +19,11 @@ from semel.store.protocol import AnyTable, Range, Row, Touch
 from semel.store.table import Key, Kind, Shape
 
 GENERATIONS = 2
+_SIZES = (128, 64, 32, 16, 8, 4, 2, 1)
+
+Filled = tuple[str, tuple[Any, ...]]
+"""A statement and its values."""
+
 _TYPES = {Kind.I64: "INTEGER", Kind.U64: "BLOB", Kind.BYTES: "BLOB"}
 
 
@@ -60,22 +70,66 @@ class Statements:
 
     def __init__(self, table: AnyTable, name: str) -> None:
         columns = [column.name for column in table.columns]
-        keys = " AND ".join(f"{column} = ?" for column in table.key_columns)
-        marks = ", ".join("?" for _ in columns)
         self.table = table
         self.name = name
         self.select = f"SELECT {', '.join(columns)} FROM {name}"
         self.select_keys = f"SELECT {', '.join(table.key_columns)} FROM {name}"
-        self.find = f"{self.select} WHERE {keys}"
-        self.insert = f"INSERT INTO {name} VALUES ({marks})"
-        self.upsert = f"INSERT OR REPLACE INTO {name} VALUES ({marks})"
-        rest = columns[table.key :]
-        self.update = f"UPDATE {name} SET {', '.join(f'{column} = ?' for column in rest)} WHERE {keys}" if rest else ""
-        self.delete = f"DELETE FROM {name} WHERE {keys}"
+        self.find_one = f"{self.select} WHERE {' AND '.join(f'{column} = ?' for column in table.key_columns)}"
         self.clear = f"DELETE FROM {name}"
         self.some = f"SELECT 1 FROM {name} LIMIT 1"
+        self._columns = columns
+        self._row = f"({', '.join('?' for _ in columns)})"
+        self._key = f"({', '.join('?' for _ in table.key_columns)})"
+        self._texts: dict[tuple[str, int], str] = {}
         self._unsigned = [place for place, column in enumerate(table.columns) if column.kind is Kind.U64]
         self._unsigned_keys = [place for place in self._unsigned if place < table.key]
+
+    def find(self, keys: Sequence[Key]) -> Iterator[Filled]:
+        """Rows by their keys."""
+        return self._in_bulk("find", self._find_text, [self.key_out(key) for key in keys])
+
+    def insert(self, rows: Sequence[Row]) -> Iterator[Filled]:
+        """New rows; meeting an old one is an error."""
+        return self._in_bulk("insert", self._insert_text, self.rows_out(rows))
+
+    def update(self, rows: Sequence[Row]) -> Iterator[Filled]:
+        """Rows in place of those with the same keys."""
+        return self._in_bulk("update", self._update_text, self.rows_out(rows))
+
+    def delete(self, keys: Sequence[Key]) -> Iterator[Filled]:
+        """Remove rows by their keys."""
+        return self._in_bulk("delete", self._delete_text, [self.key_out(key) for key in keys])
+
+    def _in_bulk(self, kind: str, text: Callable[[int], str], tuples: Sequence[Any]) -> Iterator[Filled]:
+        at = 0
+        for size in _SIZES:
+            while len(tuples) - at >= size:
+                sql = self._texts.get((kind, size))
+                if sql is None:
+                    sql = self._texts[kind, size] = text(size)
+                yield sql, tuple(chain.from_iterable(tuples[at : at + size]))
+                at += size
+
+    def _find_text(self, count: int) -> str:
+        wanted = ", ".join(f"k{place}" for place in range(self.table.key))
+        match = " AND ".join(f"t.{column} = k.k{place}" for place, column in enumerate(self.table.key_columns))
+        columns = ", ".join(f"t.{column}" for column in self._columns)
+        values = ", ".join([self._key] * count)
+        # CROSS JOIN fixes the order: for each key one look into the table's index.
+        return f"WITH k({wanted}) AS (VALUES {values}) SELECT {columns} FROM k CROSS JOIN {self.name} t WHERE {match}"
+
+    def _insert_text(self, count: int) -> str:
+        return f"INSERT INTO {self.name} VALUES {', '.join([self._row] * count)}"
+
+    def _update_text(self, count: int) -> str:
+        keys = ", ".join(self.table.key_columns)
+        rest = ", ".join(f"{column} = excluded.{column}" for column in self._columns[self.table.key :])
+        action = f"UPDATE SET {rest}" if rest else "NOTHING"
+        return f"{self._insert_text(count)} ON CONFLICT ({keys}) DO {action}"
+
+    def _delete_text(self, count: int) -> str:
+        keys = ", ".join(self.table.key_columns)
+        return f"DELETE FROM {self.name} WHERE ({keys}) IN (VALUES {', '.join([self._key] * count)})"
 
     def touch(self, touch: Touch) -> tuple[str, tuple[Any, ...]]:
         """A soft change of one row."""
@@ -105,11 +159,6 @@ class Statements:
     def rows_out(self, rows: Sequence[Row]) -> Sequence[Any]:
         """Rows as SQLite takes them."""
         return [_replace(row, self._unsigned, _pack) for row in rows] if self._unsigned else rows
-
-    def updates_out(self, rows: Sequence[Row]) -> list[Any]:
-        """Rows as the update statement takes them: the key behind."""
-        key = self.table.key
-        return [(*row[key:], *row[:key]) for row in self.rows_out(rows)]
 
     def key_out(self, key: Key) -> Key:
         """A key as SQLite takes it."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -74,7 +75,7 @@ class SqliteStore:
             raise
 
     def _open(self, tables: Sequence[AnyTable], migrations: Sequence[Migration]) -> None:
-        self._writer = apsw.Connection(self._path, vfs=self._vfs, statementcachesize=256)
+        self._writer = apsw.Connection(self._path, vfs=self._vfs, statementcachesize=512)
         self._wal_pages = 0
         self._broken = False
         for pragma in _WRITER_PRAGMAS:
@@ -167,35 +168,33 @@ class _SqliteTx:
         probes = [younger]
         if table.generational and not self._store._older_is_empty[table]:
             probes = [*self._store._older(table), younger]
-        keys = [younger.key_out(key) for key in wanted]
+        keys = list(wanted)
         for made in probes:
-            for values in self._writer.executemany(made.find, keys):
-                row = made.row_in(values)
-                found[row[: table.key]] = row
+            for statement in made.find(keys):
+                for values in self._writer.execute(*statement):
+                    row = made.row_in(values)
+                    found[row[: table.key]] = row
         return found
 
     def flush(self, changes: Changes) -> None:
+        store = self._store
+        statements = chain(
+            (
+                filled
+                for table, gone in changes.deletes.items()
+                for made in store._statements[table]
+                for filled in made.delete(gone)
+            ),
+            # In a generational table the row may stand in the older generation; the younger is looked at last and wins.
+            (filled for table, rows in changes.updates.items() for filled in store._younger(table).update(rows)),
+            (filled for table, rows in changes.inserts.items() for filled in store._younger(table).insert(rows)),
+            (store._younger(touch.table).touch(touch) for touch in changes.touches),
+        )
         try:
-            for table, gone in changes.deletes.items():
-                for made in self._store._statements[table]:
-                    self._writer.executemany(made.delete, [made.key_out(key) for key in gone])
-            for table, rows in changes.updates.items():
-                self._update(table, rows)
-            for table, rows in changes.inserts.items():
-                made = self._store._younger(table)
-                self._writer.executemany(made.insert, made.rows_out(rows))
-            for touch in changes.touches:
-                self._writer.execute(*self._store._younger(touch.table).touch(touch))
+            for statement in statements:
+                self._writer.execute(*statement)
         except apsw.Error as error:
             raise StoreError(_sentence(error)) from error
-
-    def _update(self, table: AnyTable, rows: Sequence[Row]) -> None:
-        made = self._store._younger(table)
-        if table.generational:
-            # The row may stand in the older generation; the younger one is looked at last and wins.
-            self._writer.executemany(made.upsert, made.rows_out(rows))
-        elif made.update:
-            self._writer.executemany(made.update, made.updates_out(rows))
 
     def rotate(self, table: AnyTable) -> None:
         oldest = self._store._older(table)[0]
@@ -268,7 +267,7 @@ class _SqliteSnapshot:
 
     def get(self, table: Table[R], key: Key) -> R | None:
         for made in self._generations(table):
-            values = self._reader.execute(made.find, made.key_out(key)).fetchone()
+            values = self._reader.execute(made.find_one, made.key_out(key)).fetchone()
             if values is not None:
                 return made.row_in(values)  # type: ignore[no-any-return]
         return None

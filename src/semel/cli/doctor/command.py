@@ -1,0 +1,68 @@
+"""The doctor's rounds, and how the findings are shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from semel.cli.access import with_connection
+from semel.cli.connection import Connection
+from semel.cli.doctor.check import Check
+from semel.cli.doctor.folder import check_folder
+from semel.cli.doctor.machine import check_clock, check_python, check_settings, check_speedups, check_sqlite
+from semel.cli.doctor.remote import check_server
+from semel.cli.output import with_json
+
+
+@click.command()
+@click.option("--data", type=click.Path(path_type=Path), envvar="SEMEL_DATA", default="data", help="The data folder.")
+@with_json
+@with_connection
+def doctor(connection: Connection, data: Path, as_json: bool) -> None:
+    """Check this machine, the data folder and the server, and say what to mend.
+
+    Exits with 1 if there is a problem. The database is not opened, and nothing is left behind.
+    """
+    checks = []
+    for check in _rounds(connection, data):
+        checks.append(check)
+        if not as_json:
+            _show(check)
+    problems = sum(not check.is_ok for check in checks)
+    if as_json:
+        click.echo(json.dumps({"ok": problems == 0, "checks": [_facts(check) for check in checks]}))
+    else:
+        click.echo(_summary(problems))
+    sys.exit(1 if problems else 0)
+
+
+def _rounds(connection: Connection, data: Path) -> Iterator[Check]:
+    yield check_python()
+    yield check_sqlite()
+    yield check_speedups()
+    yield check_clock()
+    yield check_settings(os.environ)
+    yield from check_folder(data)
+    yield from check_server(connection)
+
+
+def _show(check: Check) -> None:
+    mark = click.style("ok     ", fg="green") if check.is_ok else click.style("problem", fg="red", bold=True)
+    click.echo(f"{mark}  {check.name:<11}  {check.found}")
+    if check.advice:
+        click.echo(f"{'':22}{check.advice}")
+
+
+def _facts(check: Check) -> dict[str, object]:
+    return {"name": check.name, "ok": check.is_ok, "found": check.found, "advice": check.advice or None}
+
+
+def _summary(problems: int) -> str:
+    if problems == 0:
+        return "Everything is as it should be."
+    return "There is 1 problem." if problems == 1 else f"There are {problems} problems."

@@ -1,0 +1,93 @@
+"""What can go wrong between a command and a server, each as one sentence for a person and exit code 1.
+
+A refusal's sentence is the server's own, from its problem document; one that is not understood (a proxy's page, say)
+is named by its status.
+"""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import Any
+
+import click
+
+from semel.cli.address import Address
+from semel.cli.output import printable
+
+_PASSING = frozenset({408, 429, 502, 503, 504})
+"""Statuses that the same request may not meet again."""
+
+_UNSETTLED = frozenset({502, 503, 504})
+"""Statuses after which a write may or may not have been stored."""
+
+
+class RequestError(click.ClickException):
+    """A request without a usable answer. `may_pass` is whether trying again can help."""
+
+    may_pass = False
+    is_unsettled = False
+    wait_seconds = 0.0
+
+
+class UnreachableError(RequestError):
+    """No answer came. The request may have arrived all the same if it was sent."""
+
+    may_pass = True
+
+    def __init__(self, address: Address, cause: Exception, *, was_sent: bool) -> None:
+        super().__init__(_lost(address) if was_sent else _nobody(address, cause))
+        self.is_unsettled = was_sent
+
+
+class RefusedError(RequestError):
+    """The server said no."""
+
+    def __init__(self, status: int, code: str, detail: str, wait_seconds: float) -> None:
+        super().__init__(printable(f"{detail} [{code}]" if code else detail))
+        self.status = status
+        self.code = code
+        self.may_pass = status in _PASSING
+        self.is_unsettled = status in _UNSETTLED
+        self.wait_seconds = wait_seconds
+
+
+def refusal(address: Address, status: int, body: bytes, retry_after: str | None) -> RefusedError:
+    """The error behind an answer that is not a success."""
+    document = _document(body)
+    code, detail = document.get("code"), document.get("detail") or document.get("title")
+    wait_seconds = float(retry_after) if retry_after is not None and retry_after.isdecimal() else 0.0
+    if not isinstance(code, str) or not isinstance(detail, str):
+        code, detail = "", f"The server at {address.url} answered {status} {_phrase(status)}."
+    return RefusedError(status, code, detail, wait_seconds)
+
+
+def not_semel(address: Address) -> click.ClickException:
+    """An answer that lacks what every streams answer has."""
+    return click.ClickException(f"What answers at {address.url} does not speak the streams protocol: check --url.")
+
+
+def _document(body: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "(unknown status)"
+
+
+def _nobody(address: Address, cause: Exception) -> str:
+    if not address.is_loopback or not isinstance(cause, ConnectionRefusedError):
+        return f"No server answers at {address.url} ({printable(str(cause))}): check --url or SEMEL_URL."
+    port = "" if address.port == 8788 else f" --port {address.port}"
+    return f"No server answers at {address.url}: start one with `semel serve{port}`, or name another with --url."
+
+
+def _lost(address: Address) -> str:
+    return f"The connection to {address.url} was lost before the answer came."

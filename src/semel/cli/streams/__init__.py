@@ -1,0 +1,23 @@
+"""`semel streams`: create, write, read and remove streams from a terminal or a script."""
+
+from __future__ import annotations
+
+import click
+
+from semel.cli.streams.append import append
+from semel.cli.streams.create import create
+from semel.cli.streams.ls import ls
+from semel.cli.streams.read import read
+from semel.cli.streams.rm import rm
+from semel.cli.streams.tail import tail
+
+__all__ = ["streams"]
+
+
+@click.group()
+def streams() -> None:
+    """Append-only logs that readers can follow."""
+
+
+for _command in (append, create, ls, read, rm, tail):
+    streams.add_command(_command)

@@ -1,0 +1,114 @@
+"""`semel streams append`: stored once, however often the network makes it try."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+import click
+
+from semel.cli.access import with_connection
+from semel.cli.connection import Answer, Connection
+from semel.cli.failures import RequestError
+from semel.cli.keys import fresh_key
+from semel.cli.output import printable, say, with_json
+from semel.cli.retries import RETRIES
+from semel.cli.streams.appending import Target, find_content_type
+from semel.cli.streams.lines import Tally, append_lines
+from semel.cli.streams.resource import header_value
+from semel.cli.streams.source import STDIN, open_source
+
+NO_CONTENT = "Give content: TEXT, or --file FILE, or - for standard input."
+
+
+@click.command()
+@click.argument("name")
+@click.argument("text", required=False)
+@click.option("--file", type=click.File("rb"), help="File with the content; - is standard input.")
+@click.option("--type", "content_type", metavar="MIME", help="Media type; else the stream is asked for its own.")
+@click.option("--key", help="Idempotency-Key; without it the append gets a fresh one.")
+@click.option("--lines", is_flag=True, help="Each line is an append of its own, with the key KEY-1, KEY-2, ...")
+@click.option("--close", is_flag=True, help="Close the stream, with the content or without any.")
+@click.option("--seq", help="Stream-Seq: refused unless greater than the last one.")
+@click.option("--retries", type=click.IntRange(min=0), default=RETRIES, show_default=True, help="Most tries after one.")
+@with_json
+@with_connection
+def append(
+    connection: Connection,
+    name: str,
+    text: str | None,
+    file: BinaryIO | None,
+    content_type: str | None,
+    key: str | None,
+    lines: bool,
+    close: bool,
+    seq: str | None,
+    retries: int,
+    as_json: bool,
+) -> None:
+    """Append content to a stream, exactly once. TEXT may be - for standard input.
+
+    A lost connection or a busy server is tried again under the same key, which the server stores at most once. Run an
+    interrupted `--lines` again with the same --key, and it goes on where it stopped.
+    """
+    source = open_source(None if text == STDIN else text, file, from_stdin=text == STDIN)
+    _check(source, lines, close, seq)
+    key = fresh_key() if key is None else key
+    if source is not None and content_type is None:
+        content_type = find_content_type(connection, name, retries)
+    target = Target(connection, name, content_type or "", retries)
+    if lines and source is not None:
+        _report_lines(append_lines(target, key, source, closes=close), name, key, as_json)
+    else:
+        _report(_append(target, key, source, close, seq), name, key, as_json)
+
+
+def _check(source: BinaryIO | None, lines: bool, close: bool, seq: str | None) -> None:
+    if source is None and (lines or not close):
+        raise click.UsageError(NO_CONTENT)
+    if lines and seq is not None:
+        raise click.UsageError("--seq belongs to one append, and --lines makes many.")
+
+
+def _append(target: Target, key: str, source: BinaryIO | None, close: bool, seq: str | None) -> Answer:
+    headers = {"Stream-Closed": b"true"} if close else {}
+    if seq is not None:
+        headers["Stream-Seq"] = header_value("--seq", seq)
+    try:
+        return target.append(key, None if source is None else source.read(), headers)
+    except RequestError as error:
+        if error.is_unsettled:
+            advice = f"It may be stored: run this again with --key {key}, and it is stored once."
+            raise click.ClickException(f"{error.message} {advice}") from error
+        raise
+
+
+def _report(answer: Answer, name: str, key: str, as_json: bool) -> None:
+    replayed = answer.is_true("Idempotency-Replayed")
+    facts = {
+        "name": name,
+        "key": key,
+        "next_offset": answer.next_offset,
+        "replayed": replayed,
+        "closed": answer.is_closed,
+    }
+    outcome = "Already stored (replayed)" if replayed else "Stored"
+    say(as_json, facts, f"{outcome} in {printable(name)}; next offset {answer.next_offset}{_closed(answer)}")
+
+
+def _report_lines(tally: Tally, name: str, key: str, as_json: bool) -> None:
+    last = tally.last
+    facts = {
+        "name": name,
+        "key": key,
+        "stored": tally.stored,
+        "replayed": tally.replayed,
+        "next_offset": None if last is None else last.next_offset,
+        "closed": last is not None and last.is_closed,
+    }
+    where = "" if last is None else f"; next offset {last.next_offset}{_closed(last)}"
+    counts = f"Stored {tally.stored} lines in {printable(name)}, {tally.replayed} already stored (replayed)"
+    say(as_json, facts, counts + where)
+
+
+def _closed(answer: Answer) -> str:
+    return "; the stream is closed" if answer.is_closed else ""

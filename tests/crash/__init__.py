@@ -1,0 +1,1 @@
+"""A real server, killed without warning, again and again."""
