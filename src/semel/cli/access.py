@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
@@ -25,7 +26,8 @@ def with_connection(command: Callable[Concatenate[Connection, P], None]) -> Call
     @click.option("--token-file", type=click.Path(path_type=Path), help="File with the bearer token; else SEMEL_TOKEN.")
     @functools.wraps(command)
     def connected(*args: Any, url: Address, token_file: Path | None, **rest: Any) -> None:
-        command(Connection(url, find_token(token_file)), *args, **rest)
+        with closing(Connection(url, find_token(token_file))) as connection:
+            command(connection, *args, **rest)
 
     return connected
 

@@ -60,6 +60,11 @@ class Connection:
         self._credential = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._kept: HTTPConnection | None = None
 
+    def close(self) -> None:
+        """Let go of the server."""
+        if self._kept is not None:
+            self._kept.close()
+
     def request(
         self, method: str, path: str, headers: Mapping[str, bytes] | None = None, body: bytes | None = None
     ) -> Answer:
@@ -82,7 +87,10 @@ class Connection:
         wire = self._connect(SILENCE_SECONDS)
         try:
             response = self._exchange(wire, "GET", path, {}, None)
-            self._refuse_failure(response.status, response.headers, b"" if response.status == 200 else response.read())
+            if response.status != 200:
+                self._refuse_failure(response.status, response.headers, response.read())
+            if response.headers.get_content_type() != "text/event-stream":
+                raise not_semel(self.address)
             yield response
         except _FAILURES as error:
             raise UnreachableError(self.address, error, was_sent=True) from error

@@ -8,10 +8,12 @@ a fresh start can tell what the disk holds.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import uvicorn
@@ -81,6 +83,16 @@ class _Server(uvicorn.Server):
         self._announce = announce
         self._tasks: list[asyncio.Task[None]] = []
         self.has_failed = False
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """A signal asks for an orderly stop, and that is all: uvicorn would raise it again at the end."""
+        handlers = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         """Open the store, then listen."""

@@ -24,9 +24,9 @@ from semel.cli.output import with_json
 @with_json
 @with_connection
 def doctor(connection: Connection, data: Path, as_json: bool) -> None:
-    """Check this machine, the data folder and the server, and say what to mend.
+    """Check this machine and the server.
 
-    Exits with 1 if there is a problem. The database is not opened, and nothing is left behind.
+    Says what to mend, and exits with 1 if there is a problem. The database is not opened; nothing is left behind.
     """
     checks = []
     for check in _rounds(connection, data):

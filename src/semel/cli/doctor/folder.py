@@ -17,7 +17,7 @@ from pathlib import Path
 
 from semel.cli.doctor.check import Check, ok, problem
 
-LOCK_NAME = "semel.lock"
+LOCK_NAME = "semel.lock"  # as the store calls it, which cannot be asked where its library is missing
 LEAST_FREE_BYTES = 1024**3
 SYNCS = 7
 SLOW_MS = 50.0
@@ -52,7 +52,14 @@ def check_folder(folder: Path) -> Iterator[Check]:
 def _nearest(folder: Path) -> Path:
     """The folder, or while it is not made yet, the one it will be made in."""
     whole = folder.absolute()
-    return next(place for place in (whole, *whole.parents) if place.exists())
+    return next(place for place in (whole, *whole.parents) if _is_there(place))
+
+
+def _is_there(place: Path) -> bool:
+    try:
+        return place.exists()
+    except OSError:  # below a folder that this user may not look into
+        return False
 
 
 def _check_writable(folder: Path, place: Path) -> Check:
@@ -64,8 +71,8 @@ def _check_writable(folder: Path, place: Path) -> Check:
     except OSError as error:
         advice = "Let this user write there, or name another with --data."
         return problem("data folder", f"{place} cannot be written to: {error.strerror}", advice)
-    found = f"{folder.absolute()}" if folder.exists() else f"{folder.absolute()} will be made at the first start"
-    return ok("data folder", found)
+    later = "" if folder.exists() else " will be made at the first start"
+    return ok("data folder", f"{folder.absolute()}{later}")
 
 
 def check_space(free_bytes: int) -> Check:

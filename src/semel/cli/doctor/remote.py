@@ -25,7 +25,8 @@ def _check_reach(connection: Connection) -> Check:
     try:
         version = json.loads(connection.request("GET", "/livez").body)["version"]
     except UnreachableError as error:
-        return problem("server", f"nobody answers at {url}", error.message)
+        advice = "Start one with `semel serve`, or name another with --url or SEMEL_URL."
+        return problem("server", printable(f"nobody answers at {url} ({error.__cause__})"), advice)
     except (RequestError, ValueError, KeyError, TypeError):
         return problem("server", f"what answers at {url} is not Semel", "Check --url or SEMEL_URL.")
     return ok("server", printable(f"version {version} at {url}"))

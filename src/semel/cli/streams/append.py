@@ -15,7 +15,7 @@ from semel.cli.retries import RETRIES
 from semel.cli.streams.appending import Target, find_content_type
 from semel.cli.streams.lines import Tally, append_lines
 from semel.cli.streams.resource import header_value
-from semel.cli.streams.source import STDIN, open_source
+from semel.cli.streams.source import STDIN, open_source, read_whole
 
 NO_CONTENT = "Give content: TEXT, or --file FILE, or - for standard input."
 
@@ -74,7 +74,7 @@ def _append(target: Target, key: str, source: BinaryIO | None, close: bool, seq:
     if seq is not None:
         headers["Stream-Seq"] = header_value("--seq", seq)
     try:
-        return target.append(key, None if source is None else source.read(), headers)
+        return target.append(key, None if source is None else read_whole(source), headers)
     except RequestError as error:
         if error.is_unsettled:
             advice = f"It may be stored: run this again with --key {key}, and it is stored once."

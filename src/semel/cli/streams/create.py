@@ -10,7 +10,7 @@ from semel.cli.access import with_connection
 from semel.cli.connection import Answer, Connection
 from semel.cli.output import printable, say, with_json
 from semel.cli.streams.resource import header_value, stream_path
-from semel.cli.streams.source import STDIN, open_source
+from semel.cli.streams.source import STDIN, open_source, read_whole
 
 
 @click.command()
@@ -39,7 +39,7 @@ def create(
     """Create a stream, or confirm that it is there. With -, its first content comes from standard input."""
     source = open_source(data, file, from_stdin=stdin == STDIN)
     headers = _headers(content_type, ttl_seconds, expires_at, closed)
-    answer = connection.request("PUT", stream_path(name), headers, source.read() if source else None)
+    answer = connection.request("PUT", stream_path(name), headers, None if source is None else read_whole(source))
     _report(answer, name, as_json)
 
 

@@ -19,7 +19,7 @@ from semel.cli.failures import RequestError
 from semel.cli.keys import line_key
 from semel.cli.streams.appending import Target
 from semel.cli.streams.resource import is_json
-from semel.cli.streams.source import size_of
+from semel.cli.streams.source import read_lines, size_of
 
 
 @dataclass
@@ -44,7 +44,7 @@ def append_lines(target: Target, base: str, source: BinaryIO, *, closes: bool) -
     """Append every line in order, then close the stream if that is asked."""
     tally = Tally()
     with _resumable(tally, base), _progress(source) as advance:
-        for line in source:
+        for line in read_lines(source):
             tally.line += 1
             content = _content(line, target.content_type)
             if content:

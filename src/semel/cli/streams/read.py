@@ -36,12 +36,13 @@ def pages(connection: Connection, name: str, offset: str) -> Iterator[Answer]:
     """Answers from the offset on, until one reaches the tail."""
     while True:
         page = connection.request("GET", f"{stream_path(name)}?{urlencode({'offset': offset})}")
+        reached = page.next_offset
         yield page
         if page.is_true("Stream-Up-To-Date"):
             return
-        if page.next_offset == offset:
+        if reached == offset:
             raise not_semel(connection.address)
-        offset = page.next_offset
+        offset = reached
 
 
 def _copy(found: Iterator[Answer], out: BinaryIO) -> None:

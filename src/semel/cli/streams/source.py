@@ -1,4 +1,7 @@
-"""Where content comes from: an argument, a file or standard input, as exact bytes."""
+"""Where content comes from: an argument, a file or standard input, as exact bytes.
+
+An input without an end, or without line ends, is refused at a limit instead of filling the memory.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ import io
 import os
 import stat
 import sys
+from collections.abc import Iterator
 from typing import BinaryIO
 
 import click
 
 STDIN = "-"
+LARGEST_BYTES = 256 * 1024 * 1024  # more than a server holds for all its uploads together, unless it was told to
 
 
 def open_source(text: str | None, file: BinaryIO | None, *, from_stdin: bool) -> BinaryIO | None:
@@ -20,6 +25,23 @@ def open_source(text: str | None, file: BinaryIO | None, *, from_stdin: bool) ->
     if from_stdin:
         return sys.stdin.buffer
     return file if text is None else io.BytesIO(os.fsencode(text))
+
+
+def read_whole(source: BinaryIO) -> bytes:
+    """All of it, as the content of one request."""
+    return _bounded(source.read(LARGEST_BYTES + 1), "The content")
+
+
+def read_lines(source: BinaryIO) -> Iterator[bytes]:
+    """Its lines as they come, each with its end."""
+    while line := _bounded(source.readline(LARGEST_BYTES + 1), "A line"):
+        yield line
+
+
+def _bounded(content: bytes, what: str) -> bytes:
+    if len(content) > LARGEST_BYTES:
+        raise click.ClickException(f"{what} is larger than {LARGEST_BYTES // 1024**2} MiB; split it.")
+    return content
 
 
 def size_of(source: BinaryIO) -> int | None:

@@ -1,0 +1,64 @@
+"""Settings come from flags, variables and a file, in this order, and mistakes are told."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from semel.server.settings import PREFIX, Settings, SettingsError, load_settings
+
+
+def test_defaults_are_safe() -> None:
+    settings = load_settings({}, {}, None)
+    assert (settings.host, settings.port, settings.is_loopback) == ("127.0.0.1", 8788, True)
+
+
+def test_flags_win_over_variables_and_variables_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "semel.toml"
+    file.write_text('port = 1\nqueue_writes = 2\nlog_level = "error"\n')
+    settings = load_settings({"port": "3", "data": None}, {"SEMEL_QUEUE_WRITES": "4", "SEMEL_PORT": "5"}, file)
+    assert (settings.port, settings.queue_writes, settings.log_level) == (3, 4, "error")
+
+
+def test_the_long_poll_setting_has_its_documented_name() -> None:
+    assert load_settings({}, {"SEMEL_STREAMS_LONG_POLL_MS": "250"}, None).streams_long_poll_ms == 250
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "says"),
+    [
+        ({}, {"SEMEL_PROT": "1"}, "SEMEL_PROT"),
+        ({"port": "many"}, {}, "port"),
+        ({"port": "65536"}, {}, "65536"),
+        ({"port": "-1"}, {}, "port"),
+        ({"queue_writes": "0"}, {}, "queue_writes"),
+        ({"log_level": "loud"}, {}, "log_level"),
+        ({"log_format": "xml"}, {}, "log_format"),
+        ({"host": "0.0.0.0"}, {}, "--tokens"),
+        ({}, {"SEMEL_INSECURE": "perhaps"}, "insecure"),
+    ],
+)
+def test_mistakes_are_told(flags: dict[str, str], environment: dict[str, str], says: str) -> None:
+    with pytest.raises(SettingsError, match=says):
+        load_settings(flags, environment, None)
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.toml"
+    broken.write_text("port = = 1")
+    for file in (broken, tmp_path / "missing.toml"):
+        with pytest.raises(SettingsError, match=file.name):
+            load_settings({}, {}, file)
+
+
+def test_listening_beyond_loopback_can_be_insisted_on() -> None:
+    assert load_settings({"host": "::", "insecure": True}, {}, None).insecure
+
+
+def test_every_setting_is_documented() -> None:
+    page = Path("docs/reference/settings.md").read_text("utf-8")
+    tests_only = {"crash_point", "crash_one_in", "commit_delay_ms"}
+    missing = [one.name for one in fields(Settings) if f"{PREFIX}{one.name.upper()}" not in page]
+    assert set(missing) <= tests_only
