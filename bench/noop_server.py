@@ -8,7 +8,7 @@ import uvicorn
 
 from semel.contracts.streams.offsets import format_offset
 from semel.server.asgi import Receive, Scope, Send, respond
-from semel.server.process import host_config
+from semel.server.process import collect_rarely, host_config
 from semel.server.settings import Settings
 from semel.server.streams.headers import STATIC
 
@@ -27,6 +27,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     config = host_config(Settings(port=parser.parse_args().port))
     config.app = answer
+    collect_rarely()
     uvicorn.Server(config).run()
 
 

@@ -25,7 +25,7 @@ Try, in another terminal:
   semel streams create greetings --type application/json
   semel streams append greetings '{{"hello": "world"}}' --key first
   semel streams append greetings '{{"hello": "world"}}' --key first     # the same answer; nothing is stored twice
-  semel streams tail greetings
+  semel streams tail greetings --from-start
 or:
   curl -i -X PUT {url}/v1/stream/orders -H 'Content-Type: application/json'
   curl -i {url}/v1/stream/orders -H 'Content-Type: application/json' -H 'Idempotency-Key: 1' -d '{{"n": 1}}'

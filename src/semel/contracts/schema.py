@@ -51,7 +51,7 @@ MIGRATIONS = (
                         Column("closer_seq", _I64, nullable=True),
                     ),
                     key=1,
-                    indexes={"deadline": ("deadline",)},
+                    indexes={"deadline": ("deadline",), "path": ("path",)},
                 )
             ),
             CreateTable(

@@ -224,7 +224,7 @@ class _Batch:
         limits: dict[Range, int] = {}
         for stage in stages:
             for table, key in stage.keys:
-                if not view.has(table, key):
+                if key not in view.known(table):
                     keys.setdefault(table, {})[key] = None
             for wanted in stage.ranges:
                 nameless = wanted._replace(limit=0)

@@ -7,7 +7,7 @@ store; `changes` says at the end what differs from what was loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from semel.engine.contract import MissingRowsError, Order, Stage
@@ -36,6 +36,7 @@ class BatchView:
         self._rows: dict[AnyTable, dict[Key, Row | None]] = {}
         self._ranges: dict[AnyTable, dict[Range, LoadedRange]] = {}
         self._journal: list[tuple[AnyTable, Key, Row | None]] = []
+        self._touched: dict[AnyTable, dict[Key, None]] = {}
         self._rotations: list[AnyTable] = []
 
     def add_row(self, table: AnyTable, key: Key, row: Row | None) -> None:
@@ -54,13 +55,13 @@ class BatchView:
             self.add_row(table, table.key_of(row), row)
         known = (self._base[table][table.key_of(row)] for row in rows)
         loaded = LoadedRange(wanted, [row for row in known if row is not None], complete=len(rows) < wanted.limit)
-        for key in {entry[1] for entry in self._journal if entry[0] is table}:
+        for key in self._touched.get(table, ()):
             loaded.change(key, self._base[table].get(key), self._rows[table][key])
         self._ranges.setdefault(table, {})[same_rows(wanted)] = loaded
 
-    def has(self, table: AnyTable, key: Key) -> bool:
-        """Whether the batch knows this key."""
-        return key in self._rows.get(table, ())
+    def known(self, table: AnyTable) -> Mapping[Key, Row | None]:
+        """The rows of a table that the batch knows, absent ones as None."""
+        return self._rows.get(table, {})
 
     def get(self, table: Table[R], key: Key) -> R | None:
         """One row by its key."""
@@ -98,7 +99,7 @@ class BatchView:
 
     def forget(self, table: AnyTable, key: Key) -> None:
         """Remove a row unseen."""
-        if not self.has(table, key):
+        if key not in self.known(table):
             self._base.setdefault(table, {})[key] = _UNSEEN
             self._rows.setdefault(table, {})[key] = _UNSEEN
         self.delete(table, key)
@@ -132,41 +133,42 @@ class BatchView:
         inserts: dict[AnyTable, list[Row]] = {}
         updates: dict[AnyTable, list[Row]] = {}
         deletes: dict[AnyTable, list[Key]] = {}
-        changed = dict.fromkeys((table, key) for table, key, _ in self._journal)
-        apart = self._merge(touches, changed)
-        for table, key in changed:
-            before, after = self._base[table][key], self._rows[table][key]
-            if after is None:
-                if before is not None:
-                    deletes.setdefault(table, []).append(key)
-            elif before is None:
-                inserts.setdefault(table, []).append(after)
-            elif before != after:
-                updates.setdefault(table, []).append(after)
+        apart = self._merge(touches)
+        for table, keys in self._touched.items():
+            base, rows = self._base[table], self._rows[table]
+            for key in keys:
+                before, after = base[key], rows[key]
+                if after is None:
+                    if before is not None:
+                        deletes.setdefault(table, []).append(key)
+                elif before is None:
+                    inserts.setdefault(table, []).append(after)
+                elif before is not after:
+                    updates.setdefault(table, []).append(after)
         return Changes(inserts, updates, deletes, apart)
 
-    def _merge(self, touches: Iterable[Touch], changed: Container[tuple[AnyTable, Key]]) -> list[Touch]:
+    def _merge(self, touches: Iterable[Touch]) -> list[Touch]:
         """Put soft changes into the rows that are written anyway; the others are given back."""
         apart = []
         for touch in touches:
-            if (touch.table, touch.key) not in changed:
+            row = self._rows[touch.table][touch.key] if touch.key in self._touched.get(touch.table, ()) else None
+            if row is None:
                 apart.append(touch)
-                continue
-            row = self._rows[touch.table][touch.key]
-            if row is not None and getattr(row, touch.column) < touch.value:
+            elif getattr(row, touch.column) < touch.value:
                 self._rows[touch.table][touch.key] = row._replace(**{touch.column: touch.value})
         return apart
 
     def _set(self, table: AnyTable, key: Key, before: Row | None, after: Row | None) -> None:
         self._journal.append((table, key, before))
+        self._touched.setdefault(table, {})[key] = None
         self._rows[table][key] = after
-        if before is not _UNSEEN:
-            for loaded in self._ranges.get(table, {}).values():
+        if table in self._ranges and before is not _UNSEEN:
+            for loaded in self._ranges[table].values():
                 loaded.change(key, before, after)
 
     def _put_back(self, table: AnyTable, key: Key, before: Row | None) -> None:
         after = self._rows[table][key]
         self._rows[table][key] = before
-        if before is not _UNSEEN:
-            for loaded in self._ranges.get(table, {}).values():
+        if table in self._ranges and before is not _UNSEEN:
+            for loaded in self._ranges[table].values():
                 loaded.change(key, after, before)

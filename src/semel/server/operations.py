@@ -11,7 +11,6 @@ from semel.contracts.streams.offsets import format_offset
 from semel.contracts.streams.reading import listing
 from semel.contracts.streams.tables import StreamRow
 from semel.kernel.errors import Problem, Refused
-from semel.kernel.keys import pack
 from semel.server.asgi import Header, Scope, Send, respond
 from semel.server.context import Context
 from semel.server.metrics import render
@@ -77,8 +76,7 @@ class Operations:
         limit = _limit(asked.get("limit", ["100"])[0])
         if Role.READ not in principal.roles and Role.ADMIN not in principal.roles:
             raise Refused("FORBIDDEN", "This credential may not read streams.")
-        cursor = pack(after) if after else b""
-        rows, last = await self._context.engine.read(lambda reading: listing(reading, prefix, cursor, limit))
+        rows, last = await self._context.engine.read(lambda reading: listing(reading, prefix, after, limit))
         seen = [_described(row) for row in rows if principal.may(Role.READ, "streams", row.path)]
         more = None if last is None else last.decode("utf-8", "replace")
         return 200, [_JSON, _NO_STORE], orjson.dumps({"streams": seen, "after": more})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import sys
@@ -48,6 +49,7 @@ def run_server(settings: Settings, announce: Callable[[str], None]) -> int:
     """Run until told to stop; the exit code."""
     set_up_logs(settings.log_format, settings.log_level)
     _allow_many_connections()
+    collect_rarely()
     server = _Server(host_config(settings), settings, announce)
     server.run()
     return 1 if server.has_failed else 0
@@ -153,6 +155,13 @@ def _allow_many_connections() -> None:
     if sys.platform != "win32":
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def collect_rarely() -> None:
+    """Requests leave next to no cycles behind; looking for them every 700 objects would cost a tenth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def _test_hook(settings: Settings) -> Callable[[str], None]:

@@ -61,7 +61,15 @@ def _page_end(reading: Reading, stream: StreamRow, position: int, page_bytes: in
 
 
 def listing(reading: Reading, prefix: bytes, after: bytes, limit: int) -> tuple[list[StreamRow], bytes | None]:
-    """Living streams in the order of their stored names, and the name to go on from while there are more."""
-    rows = reading.range(Range(STREAM, "", (), limit, start=(after + b"\x00",) if after else ()))
-    seen = [row for row in rows if row.path.startswith(prefix) and living(row, reading.now) is not None]
+    """Living streams in the order of their names, and the name to go on from while there may be more."""
+    start = max(prefix, after + b"\x00" if after else b"")
+    end = _after_prefix(prefix)
+    rows = reading.range(Range(STREAM, "path", (), limit, start=(start,), stop=() if end is None else (end,)))
+    seen = [row for row in rows if living(row, reading.now) is not None]
     return seen, rows[-1].path if len(rows) == limit else None
+
+
+def _after_prefix(prefix: bytes) -> bytes | None:
+    """The first name behind all that begin with the prefix; None when there can be none."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

@@ -5,7 +5,7 @@ nothing of the old one: chunks are found by the id, and receipts and producers c
 that wrote them. Deleting a stream removes one row and leaves a grave, which the sweeper empties in small writes.
 
 Look-ups: a stream by its name (STREAM), the content of a life by position (CHUNK), a key by stream and key (RECEIPT),
-a producer by stream and producer id (PRODUCER), streams by end of life (STREAM, index `deadline`).
+a producer by stream and producer id (PRODUCER), streams by end of life and by whole name (STREAM, indexes `deadline` and `path`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class GraveRow(NamedTuple):
     ended_at: int
 
 
-STREAM = Table("stream", StreamRow, key=1, indexes={"deadline": ("deadline",)})
+STREAM = Table("stream", StreamRow, key=1, indexes={"deadline": ("deadline",), "path": ("path",)})
 CHUNK = Table("chunk", ChunkRow, key=2, bulky=True)
 PRODUCER = Table("producer", ProducerRow, key=2, indexes={"life": ("id",)})
 RECEIPT = Table("receipt", ReceiptRow, key=2, generational=True)

@@ -229,7 +229,8 @@ def _after(stream: StreamRow, command: Append, tail: int, now: Now) -> StreamRow
     last_seq = stream.last_seq if command.seq is None else command.seq
     updated_at = max(stream.updated_at, now.ms)
     if not command.closes:
-        return stream._replace(tail=tail, last_seq=last_seq, updated_at=updated_at)
+        # The common case, written out: `_replace` takes more than twice as long for a row of this size.
+        return StreamRow(*stream[:9], updated_at, tail, stream.closed, last_seq, *stream[13:])
     claim = command.producer
     closer = (None, None, None) if claim is None else (claim.id, claim.epoch, claim.seq)
     return stream._replace(

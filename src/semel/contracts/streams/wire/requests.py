@@ -57,10 +57,13 @@ def parse_append(name: bytes, fields: Fields, body: bytes | None) -> Append:
 
 def fingerprint(body: bytes, closes: bool, producer: ProducerClaim | None) -> bytes:
     """What makes two keyed appends the same request: the bytes, the close flag and the producer tuple."""
-    head = b"\x01" if closes else b"\x00"
-    if producer is not None:
-        head += b"%d:%s:%d:%d:" % (len(producer.id), producer.id, producer.epoch, producer.seq)
-    return sha256(b"%d:%s%s" % (len(head), head, body)).digest()
+    head = b"close:" if closes else b"open:"
+    if producer is None:
+        digest = sha256(head + b"-:")
+    else:
+        digest = sha256(b"%s%d:%s:%d:%d:" % (head, len(producer.id), producer.id, producer.epoch, producer.seq))
+    digest.update(body)
+    return digest.digest()
 
 
 def _idempotency_key(fields: Fields) -> bytes | None:

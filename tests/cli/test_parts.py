@@ -1,0 +1,104 @@
+"""The parts that are values in, values out: events, messages, keys, tables."""
+
+from __future__ import annotations
+
+import io
+from uuid import UUID
+
+import click
+import pytest
+
+from semel.cli.address import parse_address
+from semel.cli.keys import fresh_key, line_key
+from semel.cli.output import printable, table
+from semel.cli.retries import pause_seconds
+from semel.cli.streams import source
+from semel.cli.streams.events import Event, parse_events
+from semel.cli.streams.following import Piece, pieces
+from semel.cli.streams.messages import messages
+
+
+def events(text: bytes) -> list[Event]:
+    return list(parse_events(text.splitlines(keepends=True)))
+
+
+def test_events_end_with_an_empty_line() -> None:
+    text = b": comment\nid: 7\nevent: data\ndata: two\ndata:lines \n\nevent: control\ndata:{}\n\nevent: data\ndata:cut"
+    assert events(text) == [Event("data", b" two\nlines "), Event("control", b"{}")]
+    assert events(b"event: data\ndata:\ndata:\n\n") == [Event("data", b"\n")]
+    assert events(b"event: data\n\n\n") == []
+
+
+def test_content_without_its_offset_is_not_handed_on() -> None:
+    come = [
+        Event("control", b'{"streamNextOffset": "a"}'),
+        Event("data", b"x"),
+        Event("control", b'{"streamNextOffset": "b", "streamClosed": true}'),
+        Event("data", b"cut off before its control event"),
+    ]
+    assert list(pieces(come, is_base64=False)) == [Piece(b"", "a", False), Piece(b"x", "b", True)]
+    encoded = [Event("data", b"/wA="), Event("control", b'{"streamNextOffset": "c"}')]
+    assert list(pieces(encoded, is_base64=True)) == [Piece(b"\xff\x00", "c", False)]
+
+
+@pytest.mark.parametrize(
+    ("array", "texts"),
+    [
+        (b"[]", []),
+        (b" [ ] ", []),
+        (b"[1]", ["1"]),
+        (b'[1,[2, 3],"a,]\\n",{"x":\r\n[]}]', ["1", "[2, 3]", '"a,]\\n"', '{"x":  []}']),
+        (b"[" + b"9" * 5_000 + b",1e999]", ["9" * 5_000, "1e999"]),
+        (b"[" + b"[" * 64 + b"]" * 64 + b"]", ["[" * 64 + "]" * 64]),
+        (b'["\\ud800"]', ['"\\ud800"']),
+    ],
+)
+def test_messages_keep_their_text(array: bytes, texts: list[str]) -> None:
+    assert list(messages(array)) == texts
+
+
+@pytest.mark.parametrize("broken", [b"", b"{}", b"[1", b"[1,", b"[x]", b"\xff[]"])
+def test_what_is_not_an_array_is_an_error(broken: bytes) -> None:
+    with pytest.raises(click.ClickException):
+        list(messages(broken))
+
+
+def test_keys_are_uuids_in_the_order_of_time() -> None:
+    keys = [fresh_key() for _ in range(100)]
+    assert len(set(keys)) == 100
+    assert all(str(UUID(key)) == key and UUID(key).version == 7 for key in keys)
+    assert [key[:13] for key in keys] == sorted(key[:13] for key in keys)
+    assert line_key("base", 3) == "base-3"
+
+
+def test_pauses_grow_and_are_bounded() -> None:
+    assert 0.07 < pause_seconds(0) < 0.13
+    assert 2.2 < pause_seconds(500) < 3.8
+    assert pause_seconds(0, 5.0) == 5.0
+    assert pause_seconds(0, 1e9) == 60.0
+
+
+def test_what_does_not_print_is_shown_as_its_code() -> None:
+    assert printable("a\x1b[31m\u202eb\x9b\udcff é日") == "a\\x1b[31m\\u202eb\\x9b\\udcff é日"
+
+
+def test_tables_know_wide_letters() -> None:
+    lines = [click.unstyle(line) for line in table(("A", "B"), [("日本", "1"), ("e\u0301", "2"), ("abc", "")])]
+    assert lines == ["A     B", "日本  1", "e\u0301     2", "abc"]
+
+
+def test_content_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "LARGEST_BYTES", 4)
+    assert source.read_whole(io.BytesIO(b"1234")) == b"1234"
+    assert list(source.read_lines(io.BytesIO(b"123\n\nabc"))) == [b"123\n", b"\n", b"abc"]
+    with pytest.raises(click.ClickException, match="The content is larger than"):
+        source.read_whole(io.BytesIO(b"12345"))
+    with pytest.raises(click.ClickException, match="A line is larger than"):
+        list(source.read_lines(io.BytesIO(b"123\n1234\n")))
+
+
+def test_addresses() -> None:
+    local = parse_address("http://[::1]:8788/")
+    assert (local.host, local.port, local.url, local.is_loopback) == ("::1", 8788, "http://[::1]:8788", True)
+    far = parse_address("https://example.org/semel/")
+    assert (far.is_secure, far.port, far.base, far.is_loopback) == (True, 443, "/semel", False)
