@@ -128,10 +128,6 @@ class Engine:
         """Look at the rows of one instant, in a reader's thread."""
         return await self._loop.run_in_executor(self._readers, self._look, look)
 
-    def look(self, look: Callable[[Reading], T]) -> T:
-        """Look at the rows of one instant, in this thread."""
-        return self._look(look)
-
     def _look(self, look: Callable[[Reading], T]) -> T:
         with self._store.read() as snapshot:
             return look(Reading(snapshot, self.soft, self._timekeeper.now(snapshot.now_ms)))
@@ -194,6 +190,8 @@ class Engine:
     def _stop_for_good(self, error: BaseException) -> None:
         self.failure = error
         self.failed.set()
+        for lane in self._lanes:
+            lane.abandon()
 
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
         if not self._loop.is_closed():

@@ -81,7 +81,6 @@ class Lane:
             store_soft(self._around)
         except BaseException as error:  # noqa: BLE001 - whatever ends this thread must be told to the engine
             self._around.observer.store_failure(error)
-            self._abandon_queue()
             self._fail(error)
 
     def _gather(self) -> list[Submission]:
@@ -172,13 +171,12 @@ class Lane:
             self._soft_at = now
             store_soft(self._around)
 
-    def _abandon_queue(self) -> None:
+    def abandon(self) -> None:
+        """After the thread has ended: tell everyone who still waits that nothing was stored."""
         left = [*self._deferred, *([self._held] if self._held else [])]
-        while True:
-            try:
-                taken = self._queue.get_nowait()
-            except queue.Empty:
-                break
+        while not self._queue.empty():
+            taken = self._queue.get_nowait()
             if taken is not None:
                 left.append(taken)
+        self._deferred, self._held = [], None
         self._refuse(left, NotStoredError("The server stopped before this write's turn; nothing was stored."))

@@ -21,6 +21,10 @@ class Now(NamedTuple):
     expiry_ms: int
     """What is compared with stored ends of life: at most `ms`, behind it while a jump is on trial."""
 
+    def not_before(self, ms: int) -> Now:
+        """This time, unless a row under the same lock was written later: time never falls along a log."""
+        return self if self.ms >= ms else self._replace(ms=ms)
+
 
 class Pace(NamedTuple):
     """What is kept between two readings."""

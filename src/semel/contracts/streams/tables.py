@@ -5,7 +5,8 @@ nothing of the old one: chunks are found by the id, and receipts and producers c
 that wrote them. Deleting a stream removes one row and leaves a grave, which the sweeper empties in small writes.
 
 Look-ups: a stream by its name (STREAM), the content of a life by position (CHUNK), a key by stream and key (RECEIPT),
-a producer by stream and producer id (PRODUCER), streams by end of life and by whole name (STREAM, indexes `deadline` and `path`).
+a producer by stream and producer id (PRODUCER), streams by end of life and by whole name (STREAM, indexes `deadline`
+and `path`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from semel.store.protocol import StoreBusyError
+from semel.store.protocol import StoreBusyError, StoreError
 
 if sys.platform == "win32":
     import msvcrt
@@ -28,7 +28,10 @@ class LockFile:
     """Held from construction to `release`."""
 
     def __init__(self, path: Path) -> None:
-        self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StoreError(f"The data folder {path.parent} cannot be written to: {error.strerror}.") from error
         try:
             _take(self._handle)
         except OSError as error:

@@ -13,7 +13,9 @@ reads what the disk really holds.
 
 from __future__ import annotations
 
+import os
 import queue
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -62,7 +64,7 @@ class SqliteStore:
         vfs: str | None = None,
     ) -> None:
         check_library(apsw.sqlite_lib_version())
-        folder.mkdir(parents=True, exist_ok=True)
+        _make_folder(folder)
         self._lock_file = LockFile(folder / LOCK_NAME)
         self._path = str(folder / FILE_NAME)
         self._vfs = vfs
@@ -70,6 +72,9 @@ class SqliteStore:
         self._readers: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
         try:
             self._open(tables, migrations)
+        except apsw.Error as error:
+            self._lock_file.release()
+            raise StoreError(f"The database {self._path} cannot be opened. {_sentence(error)}") from error
         except BaseException:
             self._lock_file.release()
             raise
@@ -288,6 +293,23 @@ class _SqliteSnapshot:
         made = self._store._younger(wanted.table)
         sql, values = made.scan(wanted, keys_only=True)
         return [made.key_in(row) for row in self._reader.execute(sql, values)]
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the folder so that it survives power loss too: SQLite syncs what is in it, not the folder's own entry."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"The data folder {folder} cannot be made: {error.strerror}.") from error
+    if sys.platform != "win32":
+        handle = os.open(folder.parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _scan(connection: apsw.Connection, made: Statements, wanted: Range) -> list[Row]:

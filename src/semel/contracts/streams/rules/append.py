@@ -60,6 +60,7 @@ def append(view: View, command: Append, now: Now, keep: Window) -> Outcome:
     stream = living(view.get(STREAM, (command.scope,)), now)
     if stream is None:
         return Outcome(NOT_FOUND)
+    now = now.not_before(stream.updated_at)
     case = _Case(command, stream, _receipt(view, command, stream), _producer(view, command, stream), now)
     for step in _STEPS:
         said = step(case)
@@ -227,16 +228,15 @@ def _commit(view: View, case: _Case, keep: Window) -> Outcome:
 
 def _after(stream: StreamRow, command: Append, tail: int, now: Now) -> StreamRow:
     last_seq = stream.last_seq if command.seq is None else command.seq
-    updated_at = max(stream.updated_at, now.ms)
     if not command.closes:
         # The common case, written out: `_replace` takes more than twice as long for a row of this size.
-        return StreamRow(*stream[:9], updated_at, tail, stream.closed, last_seq, *stream[13:])
+        return StreamRow(*stream[:9], now.ms, tail, stream.closed, last_seq, *stream[13:])
     claim = command.producer
     closer = (None, None, None) if claim is None else (claim.id, claim.epoch, claim.seq)
     return stream._replace(
         tail=tail,
         last_seq=last_seq,
-        updated_at=updated_at,
+        updated_at=now.ms,
         closed=1,
         closer_id=closer[0],
         closer_epoch=closer[1],
