@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from semel.kernel.errors import Problem
-from semel.server.asgi import Receive, Scope, Send, respond
+from semel.server.asgi import SECURITY, Receive, Scope, Send, respond
 from semel.server.context import Context
 from semel.server.operations import Operations
 from semel.server.problem import problem_body, problem_headers
@@ -36,5 +36,5 @@ class App:
     async def _nothing_here(self, method: str, send: Send) -> None:
         problem = Problem("NOT_FOUND", "There is nothing at this path; streams are under /v1/stream/.")
         self._context.metrics.requests["none", method, 404] += 1
-        headers = [*problem_headers(problem), (b"x-request-id", self._context.request_id())]
+        headers = [*problem_headers(problem), *SECURITY, (b"x-request-id", self._context.request_id())]
         await respond(send, 404, headers, None if method == "HEAD" else problem_body(problem))

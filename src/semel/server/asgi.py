@@ -11,6 +11,12 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
+SECURITY: tuple[Header, ...] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"cross-origin"),
+)
+"""On every answer of this server, whatever it is."""
+
 
 async def respond(send: Send, status: int, headers: Sequence[Header], body: bytes | None) -> None:
     """Send one whole answer; None for the answer to a HEAD, which has no length of its own."""

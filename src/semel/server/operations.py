@@ -11,7 +11,7 @@ from semel.contracts.streams.offsets import format_offset
 from semel.contracts.streams.reading import listing
 from semel.contracts.streams.tables import StreamRow
 from semel.kernel.errors import Problem, Refused
-from semel.server.asgi import Header, Scope, Send, respond
+from semel.server.asgi import SECURITY, Header, Scope, Send, respond
 from semel.server.context import Context
 from semel.server.metrics import render
 from semel.server.principals import Role
@@ -49,7 +49,7 @@ class Operations:
         except Refused as refused:
             status, headers, body = _refusal(refused.problem)
         self._context.metrics.requests["server", method, status] += 1
-        headers = [*headers, (b"x-content-type-options", b"nosniff"), (b"x-request-id", self._context.request_id())]
+        headers = [*headers, *SECURITY, (b"x-request-id", self._context.request_id())]
         await respond(send, status, headers, None if method == "HEAD" else body)
         return True
 

@@ -8,6 +8,7 @@ before its turn, and a live reader ends.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from semel.kernel.errors import Problem
+from semel.server.asgi import SECURITY
 from semel.server.problem import problem_body, problem_headers
 
 CONNECTION = "semel.connection"
@@ -23,6 +25,11 @@ MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADERS = 128
 ARRIVAL_SECONDS = 30.0
 MAX_CONNECTIONS = 20_000
+
+
+_TOO_LARGE = Problem(
+    "HEADERS_TOO_LARGE", f"Target and headers may have {MAX_HEAD_BYTES} bytes and {MAX_HEADERS} fields."
+)
 
 
 class Connection:
@@ -53,14 +60,17 @@ class SemelProtocol(HttpToolsProtocol):
         self.connection = Connection()
         self.last_data = 0.0
         self._head_bytes = 0
+        self._head_waiting = 0
+        self._is_head_open = True
         self._is_arriving = False
         self._refusal: Problem | None = None
+        self._last_words: Problem | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take it, or say that there are too many."""
         super().connection_made(transport)
         if len(self.connections) > MAX_CONNECTIONS:
-            self._refuse(Problem("OVERLOADED", "Too many connections are open; try again in a moment."))
+            self.refuse(Problem("OVERLOADED", "Too many connections are open; try again in a moment."))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever waits on behalf of this client."""
@@ -70,14 +80,19 @@ class SemelProtocol(HttpToolsProtocol):
             self.connection.on_gone()
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser."""
+        """Feed the parser; a line that never ends is known to it alone, so what it holds back is counted here."""
         self.last_data = self.loop.time()
         super().data_received(data)
+        if self._is_head_open:
+            self._head_waiting += len(data)
+            if self._head_waiting > 2 * MAX_HEAD_BYTES:
+                self.refuse(_TOO_LARGE)
 
     def on_message_begin(self) -> None:
         """A request begins."""
         super().on_message_begin()
         self._head_bytes = 0
+        self._is_head_open = True
         self._is_arriving = True
         self.scope[CONNECTION] = self.connection  # type: ignore[literal-required]
 
@@ -91,43 +106,80 @@ class SemelProtocol(HttpToolsProtocol):
         self._count(len(name) + len(value))
         super().on_header(name, value)
 
+    def on_headers_complete(self) -> None:
+        """The head is whole, and its request has a handler."""
+        super().on_headers_complete()
+        self._is_head_open = False
+        self._head_waiting = 0
+
     def on_message_complete(self) -> None:
         """The request has arrived."""
         self._is_arriving = False
+        self._is_head_open = True
         super().on_message_complete()
 
-    def _count(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > MAX_HEAD_BYTES or len(self.headers) >= MAX_HEADERS:
-            self._refusal = Problem(
-                "HEADERS_TOO_LARGE", f"Target and headers may have {MAX_HEAD_BYTES} bytes and {MAX_HEADERS} fields."
-            )
-            raise _HeadTooLargeError
+    def on_response_complete(self) -> None:
+        """One request is answered; a refusal may have waited for that."""
+        super().on_response_complete()
+        if self._last_words is not None and not self._owes_answers():
+            self._say_and_close(self._last_words)
 
     def send_400_response(self, msg: str) -> None:
         """Answer what could not be parsed."""
-        self._refuse(self._refusal or Problem("INVALID_REQUEST", "This is not a valid HTTP request."))
+        self.refuse(self._refusal or Problem("INVALID_REQUEST", "This is not a valid HTTP request."))
 
     def is_overdue(self, now: float) -> bool:
         """Whether a request has begun to arrive and then stalled."""
         return self._is_arriving and now - self.last_data >= ARRIVAL_SECONDS
 
-    def _refuse(self, problem: Problem) -> None:
+    def refuse(self, problem: Problem) -> None:
+        """End the connection with a refusal, but behind the answers to requests that came before.
+
+        Else a client would take the refusal for the answer to an append that is being committed.
+        """
+        if not self._is_head_open:
+            if self.cycle.response_started:
+                self.transport.close()
+                return
+            self._give_up_body()
+        if self._owes_answers():
+            self._last_words = problem
+            self.flow.pause_reading()
+        else:
+            self._say_and_close(problem)
+
+    def _count(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > MAX_HEAD_BYTES or len(self.headers) >= MAX_HEADERS:
+            self._refusal = _TOO_LARGE
+            raise _HeadTooLargeError
+
+    def _owes_answers(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete and not cycle.disconnected
+
+    def _give_up_body(self) -> None:
+        """The body of the latest request is broken: its handler is told that the client has gone."""
+        broken = self.cycle
+        waiting = [pair for pair in self.pipeline if pair[0] is not broken]
+        if len(waiting) < len(self.pipeline):
+            self.pipeline.clear()
+            self.pipeline.extend(waiting)
+        broken.disconnected = True
+        broken.message_event.set()
+
+    def _say_and_close(self, problem: Problem) -> None:
+        self._last_words = None
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is None or not cycle.response_started or cycle.response_complete:
             body = problem_body(problem)
             head = [b"HTTP/1.1 %d %s\r\n" % (problem.kind.status, problem.kind.title.encode())]
-            common = [(b"content-length", b"%d" % len(body)), (b"connection", b"close"), *STATIC]
+            request_id = (b"x-request-id", os.urandom(8).hex().encode())
+            common = [(b"content-length", b"%d" % len(body)), (b"connection", b"close"), request_id, *SECURITY]
             for name, value in [*problem_headers(problem), *common]:
                 head += [name, b": ", value, b"\r\n"]
             self.transport.write(b"".join([*head, b"\r\n", body]))
         self.transport.close()
-
-
-STATIC: list[tuple[bytes, bytes]] = [
-    (b"x-content-type-options", b"nosniff"),
-    (b"cross-origin-resource-policy", b"cross-origin"),
-]
 
 
 async def close_overdue(state: ServerState) -> None:
@@ -137,4 +189,4 @@ async def close_overdue(state: ServerState) -> None:
         now = asyncio.get_running_loop().time()
         for connection in list(state.connections):
             if isinstance(connection, SemelProtocol) and connection.is_overdue(now):
-                connection._refuse(Problem("REQUEST_TIMEOUT", "The request took too long to arrive."))
+                connection.refuse(Problem("REQUEST_TIMEOUT", "The request took too long to arrive."))

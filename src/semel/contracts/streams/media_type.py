@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 DEFAULT = b"application/octet-stream"
 _JSON = b"application/json"
+_USABLE = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+/[!#$%&'*+\-.^_`|~0-9A-Za-z]+[ \t]*(;|$)")
+
+
+def is_usable(content_type: bytes) -> bool:
+    """Whether it names a type and a subtype."""
+    return _USABLE.match(content_type) is not None
 
 
 def essence(content_type: bytes) -> bytes:

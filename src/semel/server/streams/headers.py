@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from semel.server.asgi import Header
+from semel.server.asgi import SECURITY, Header
 
 METHODS = b"GET, POST, PUT, DELETE, HEAD, OPTIONS"
 ALLOW: Header = (b"allow", METHODS)
@@ -19,8 +19,7 @@ _RESPONSE_HEADERS = (
 )
 
 STATIC: tuple[Header, ...] = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"cross-origin-resource-policy", b"cross-origin"),
+    *SECURITY,
     (b"access-control-allow-origin", b"*"),
     (b"access-control-expose-headers", _RESPONSE_HEADERS),
 )

@@ -51,9 +51,12 @@ class Reads:
         if wanted.mode is Mode.CATCH_UP:
             at_now = wanted.position is None
             private = self._context.principals.are_known
-            return caught_up(first, at_now=at_now, if_none_match=fields.get(b"if-none-match"), private=private)
+            known = b",".join(fields.all(b"if-none-match"))
+            return caught_up(first, at_now=at_now, if_none_match=known, private=private)
         if wanted.mode is Mode.LONG_POLL:
             return await self._poll(stored, wanted, first, scope)
+        if scope.get("http_version") == "1.0":
+            raise Refused("INVALID_REQUEST", "An event stream needs HTTP/1.1; use a long poll.")
         await self._events(stored, wanted, first, scope, send)
         return None
 

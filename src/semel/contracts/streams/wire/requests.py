@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 from semel.contracts.streams.commands import NO_CONTENT, Append, Content, Create, ProducerClaim
-from semel.contracts.streams.media_type import DEFAULT, is_json
+from semel.contracts.streams.media_type import DEFAULT, is_json, is_usable
 from semel.contracts.streams.wire.expiry import parse_expiry
 from semel.contracts.streams.wire.fields import Fields
 from semel.contracts.streams.wire.producer import parse_producer
@@ -27,7 +27,8 @@ TOO_LARGE = Problem("PAYLOAD_TOO_LARGE", "The body is larger than this server ta
 def parse_create(name: bytes, life: bytes, fields: Fields, body: bytes) -> Create:
     """A PUT."""
     ttl_seconds, expires_at, expires_text = parse_expiry(fields)
-    content_type = _content_type(fields) or DEFAULT
+    sent = _content_type(fields)
+    content_type = sent if sent is not None and is_usable(sent) else DEFAULT
     content = NO_CONTENT if not body else _content(content_type, body, allow_empty_array=True)
     closed = fields.is_true(b"stream-closed")
     return Create(pack(name), name, life, content_type, ttl_seconds, expires_at, expires_text, closed, content)
@@ -76,7 +77,7 @@ def _idempotency_key(fields: Fields) -> bytes | None:
 
 
 def _content_type(fields: Fields) -> bytes | None:
-    """The content type as it was sent; an unusable one counts as absent."""
+    """The content type as it was sent."""
     sent = fields.get(b"content-type")
     if sent is None or not sent.strip():
         return None

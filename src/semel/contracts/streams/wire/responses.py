@@ -64,7 +64,7 @@ def described(stream: StreamRow) -> Response:
     return Response(200, headers)
 
 
-def caught_up(page: Page, *, at_now: bool, if_none_match: bytes | None, private: bool) -> Response:
+def caught_up(page: Page, *, at_now: bool, if_none_match: bytes, private: bool) -> Response:
     """A catch-up read. Only what can never change may be kept by caches; the tail must be asked for again."""
     headers = _page_headers(page)
     if at_now:
@@ -72,7 +72,7 @@ def caught_up(page: Page, *, at_now: bool, if_none_match: bytes | None, private:
     etag = etag_of(page)
     settled = SETTLED_PRIVATE if private else SETTLED
     headers += [(b"etag", etag), NO_CACHE if page.at_tail else settled]
-    if if_none_match is not None and matches(if_none_match, etag):
+    if if_none_match and matches(if_none_match, etag):
         return Response(304, [header for header in headers if header[0] != b"content-type"])
     return Response(200, headers, _body(page))
 
