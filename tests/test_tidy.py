@@ -165,7 +165,7 @@ def test_files_are_small() -> None:
 def test_every_dependency_is_explained() -> None:
     project = tomllib.loads(text_of(Path("pyproject.toml")))
     explained = text_of(Path("docs/internals/dependencies.md"))
-    wanted = project["project"]["dependencies"] + project["dependency-groups"]["dev"]
+    wanted = project["project"]["dependencies"] + project["project"]["optional-dependencies"]["dev"]
     names = [re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in wanted]
     assert not [name for name in names if f"| `{name}` |" not in explained]
 

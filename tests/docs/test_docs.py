@@ -1,0 +1,230 @@
+"""The documentation says what the code says: tables, links and command lines cannot drift."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import fields
+from itertools import pairwise
+from pathlib import Path
+
+import click
+import httpx
+import pytest
+
+from semel.cli import main
+from semel.cli.retries import RETRIES
+from semel.cli.streams.source import LARGEST_BYTES
+from semel.contracts.streams.reading import PAGE_ROWS
+from semel.contracts.streams.rules.life import SWEEP_GRACE_MS
+from semel.contracts.streams.wire import expiry, names, producer, requests
+from semel.engine.batch import MAX_TOUCHES
+from semel.engine.engine import EngineLimits
+from semel.engine.soft import MAX_WAITING
+from semel.kernel import idempotency_key
+from semel.kernel.clock import JUMP_MS
+from semel.kernel.errors import REGISTRY
+from semel.kernel.json_text import MAX_DEPTH
+from semel.kernel.producers import MAX_NUMBER
+from semel.server import protocol
+from semel.server.operations import MAX_LISTED
+from semel.server.process import host_config
+from semel.server.settings import PREFIX, Settings
+from tests.running import RunningServer
+
+ROOT = Path(__file__).parent.parent.parent
+DOCS = ROOT / "docs"
+PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md")))
+
+TESTS_ONLY = {"crash_point", "crash_one_in", "commit_delay_ms"}
+
+# The rows of limits.md that are constants of the code; the others name a setting.
+CONSTANTS = {
+    "length of an `Idempotency-Key`": idempotency_key.MAX_LENGTH,
+    "length of a stream's name": names.MAX_BYTES,
+    "length of a `Content-Type`": requests.MAX_CONTENT_TYPE_BYTES,
+    "length of a `Stream-Seq`": requests.MAX_STREAM_SEQ_BYTES,
+    "length of a `Producer-Id`": producer.MAX_ID_BYTES,
+    "`Producer-Epoch` and `Producer-Seq`": MAX_NUMBER,
+    "digits of a `Stream-TTL`": expiry.MAX_TTL_DIGITS,
+    "levels of JSON": MAX_DEPTH,
+    "target and headers": protocol.MAX_HEAD_BYTES,
+    "number of headers": protocol.MAX_HEADERS,
+    "silence while a request arrives": protocol.ARRIVAL_SECONDS,
+    "connections": protocol.MAX_CONNECTIONS,
+    "idle time of a kept connection": host_config(Settings()).timeout_keep_alive,
+    "bytes in a batch": EngineLimits().batch.bytes,
+    "rows that a batch may touch, roughly": EngineLimits().batch.cost,
+    "looks at the store at once": EngineLimits().readers,
+    "appends of a page": PAGE_ROWS,
+    "streams in a listing": MAX_LISTED,
+    "soft changes waiting": MAX_WAITING,
+    "soft changes in one commit": MAX_TOUCHES,
+    "delay of freeing an ended stream": SWEEP_GRACE_MS,
+    "jump of the clock that is taken at once": JUMP_MS,
+    "content of one append, or one line": LARGEST_BYTES,
+    "tries after the first": RETRIES,
+}
+
+
+def tables(page: Path, columns: int) -> list[list[str]]:
+    """The rows of a page's tables that have so many columns, without heads and rules."""
+    lines = page.read_text("utf-8").split("\n")
+    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines if line.startswith("|")]
+    heads = {number for number, line in enumerate(lines) if re.fullmatch(r"\|(?:-+\|)+", line)}
+    numbers = [number for number, line in enumerate(lines) if line.startswith("|")]
+    body = [row for number, row in zip(numbers, rows, strict=True) if number not in heads and number + 1 not in heads]
+    return [row for row in body if len(row) == columns]
+
+
+def code(cell: str) -> str:
+    """The first code span of a cell; empty without one."""
+    found = re.search(r"`([^`]+)`", cell)
+    return "" if found is None else found[1]
+
+
+def prose(page: Path) -> str:
+    """A page without its code blocks."""
+    return re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def test_every_error_has_its_row() -> None:
+    rows = tables(DOCS / "reference/errors.md", 5)
+    assert all(row[4] for row in rows), "a row without advice"
+    written = [(code(row[0]), row[1], row[2], row[3]) for row in rows]
+    assert written == [(kind.code, str(kind.status), kind.title, kind.retry.value) for kind in REGISTRY.values()]
+
+
+def test_every_setting_has_its_row() -> None:
+    rows = tables(DOCS / "reference/settings.md", 5)
+    written = {code(row[0]): (code(row[1]), code(row[2]), code(row[3]) or row[3]) for row in rows}
+    wanted = {
+        f"{PREFIX}{one.name.upper()}": ("--" + one.name.replace("_", "-"), one.name, shown(one.default))
+        for one in fields(Settings)
+    }
+    assert written == wanted
+    assert len(rows) == len(written), "a setting has two rows"
+
+
+def shown(default: object) -> str:
+    """A default as the page writes it."""
+    if default == "":
+        return "(empty)"
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
+def test_settings_for_tests_stand_apart() -> None:
+    page = (DOCS / "reference/settings.md").read_text("utf-8")
+    ordinary, _, apart = page.partition("## For tests only")
+    for name in TESTS_ONLY:
+        assert PREFIX + name.upper() in apart
+        assert PREFIX + name.upper() not in ordinary
+
+
+def test_every_limit_has_the_value_of_the_code() -> None:
+    rows = tables(DOCS / "reference/limits.md", 5)
+    assert set(CONSTANTS) <= {row[0] for row in rows}
+    defaults = {PREFIX + one.name.upper(): one.default for one in fields(Settings)}
+    for name, value, setting, *_ in rows:
+        wanted = CONSTANTS[name] if name in CONSTANTS else defaults[code(setting)]
+        assert float(code(value)) == wanted, name
+
+
+@pytest.fixture(scope="module")
+def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The kinds of all metrics that a running server tells, by name."""
+    with RunningServer(tmp_path_factory.mktemp("docs") / "data") as server:
+        text = httpx.get(server.url + "/metrics", headers={"Accept": "text/plain"}).text
+    told = re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE)
+    return {name: kind for name, kind in told if not name.endswith("_created")}
+
+
+def test_every_metric_has_its_row(metrics: dict[str, str]) -> None:
+    rows = tables(DOCS / "operating/running.md", 3)
+    assert {code(row[0]): row[1] for row in rows if row[0].startswith("`semel_")} == metrics
+
+
+def test_no_page_names_a_metric_that_is_not_there(metrics: dict[str, str]) -> None:
+    named = {name for page in PAGES for name in re.findall(r"\bsemel_[a-z_]+", prose(page))}
+    assert named <= set(metrics)
+
+
+def links(page: Path) -> Iterator[str]:
+    """Where a page leads to, but for other sites."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if not re.match(r"[a-z]+:", target):
+            yield target
+
+
+def anchors(page: Path) -> set[str]:
+    """The names of a page's headings, as code hosts make them."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{link}: there is no such file"
+        assert not anchor or anchor in anchors(target), f"{link}: there is no such heading"
+
+
+def test_the_map_shows_every_page() -> None:
+    index = DOCS / "index.md"
+    shown_pages = {(DOCS / link.partition("#")[0]).resolve() for link in links(index)}
+    assert set(DOCS.rglob("*.md")) - {index} <= shown_pages
+
+
+def command_lines(page: Path) -> Iterator[list[str]]:
+    """The `semel` commands in a page's code blocks, as words."""
+    for block in re.findall(r"^```console$(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL):
+        for line in block.replace("\\\n", " ").split("\n"):
+            if line.startswith("$ "):
+                lexer = shlex.shlex(line[2:], posix=True, punctuation_chars="|")
+                lexer.whitespace_split = True
+                words = list(lexer)
+                if "|" in words:
+                    words = words[words.index("|") + 1 :]
+                if Path(words[0]).name == "semel":
+                    yield words[1:]
+
+
+COMMANDS = [(page.relative_to(ROOT), words) for page in PAGES for words in command_lines(page)]
+
+
+@pytest.mark.parametrize(("page", "words"), COMMANDS, ids=lambda value: " ".join(value) if type(value) is list else "")
+def test_command_lines_parse(page: Path, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each shown command exists, with its options and arguments; nothing is run."""
+    monkeypatch.chdir(tmp_path)
+    for option, value in pairwise(words):
+        if option == "--file":
+            Path(value).touch()
+    command: click.Command = main
+    context = click.Context(main)
+    rest = list(words)
+    while isinstance(command, click.Group) and not rest[0].startswith("-"):
+        found = command.get_command(context, rest[0])
+        assert found is not None, f"{page}: there is no command {rest[0]}"
+        command, rest = found, rest[1:]
+    try:
+        with command.make_context("semel", list(rest)):
+            assert not isinstance(command, click.Group), f"{page}: {words} names no command"
+    except click.exceptions.Exit:
+        assert rest in (["--help"], ["--version"])
+
+
+def test_command_lines_were_found() -> None:
+    assert {str(page) for page, _ in COMMANDS} >= {"README.md", "docs/reference/cli.md", "docs/operating/running.md"}
+
+
+def test_the_reference_shows_every_command() -> None:
+    page = (DOCS / "reference/cli.md").read_text("utf-8")
+    context = click.Context(main)
+    for name in main.list_commands(context):
+        command = main.get_command(context, name)
+        parts = command.list_commands(context) if isinstance(command, click.Group) else [""]
+        for part in parts:
+            assert f"## semel {name} {part}".rstrip() in page
