@@ -1,4 +1,4 @@
-# Needs GNU make and Python 3.11 or later; everything else is installed into .venv, from the lock files, by hash.
+# Needs GNU make and Python 3.11 or later; dependencies are installed into .venv, from the lock files, by hash.
 
 PYTHON ?= python3
 VENV := .venv

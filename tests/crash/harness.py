@@ -1,7 +1,7 @@
 """Kill a real server with SIGKILL under load, restart it, and check that nothing was lost, doubled or answered twice.
 
-Half of the kills come from outside at a random moment; the other half from inside, at the named points of the commit
-path, one after another. `make crash` runs a hundred of them.
+Every kill comes from outside, at a random moment; every other one is followed by a life that ends itself at one of the
+named points of the commit path, in turn. `make crash` runs a hundred of them.
 """
 
 from __future__ import annotations

@@ -15,11 +15,11 @@ import click
 from semel.cli.address import Address
 from semel.cli.output import printable
 
-_PASSING = frozenset({408, 429, 502, 503, 504})
+_PASSING = frozenset({408, 429, 500, 502, 503, 504})
 """Statuses that the same request may not meet again."""
 
-_UNSETTLED = frozenset({502, 503, 504})
-"""Statuses after which a write may or may not have been stored."""
+_UNSETTLED = frozenset({500, 502, 503, 504})
+"""Statuses after which a write may or may not have been stored, unless the answer says more."""
 
 
 class RequestError(click.ClickException):
@@ -43,12 +43,13 @@ class UnreachableError(RequestError):
 class RefusedError(RequestError):
     """The server said no."""
 
-    def __init__(self, status: int, code: str, detail: str, wait_seconds: float) -> None:
+    def __init__(self, status: int, code: str, detail: str, wait_seconds: float, retry: object = None) -> None:
         super().__init__(printable(f"{detail} [{code}]" if code else detail))
         self.status = status
         self.code = code
-        self.may_pass = status in _PASSING
-        self.is_unsettled = status in _UNSETTLED
+        # Semel's own answers say what to do; a proxy's must be guessed from the status.
+        self.may_pass = retry in ("same_key", "later") if isinstance(retry, str) else status in _PASSING
+        self.is_unsettled = retry == "same_key" if isinstance(retry, str) else status in _UNSETTLED
         self.wait_seconds = wait_seconds
 
 
@@ -59,7 +60,7 @@ def refusal(address: Address, status: int, body: bytes, retry_after: str | None)
     wait_seconds = float(retry_after) if retry_after is not None and retry_after.isdecimal() else 0.0
     if not isinstance(code, str) or not isinstance(detail, str):
         code, detail = "", f"The server at {address.url} answered {status} {_phrase(status)}."
-    return RefusedError(status, code, detail, wait_seconds)
+    return RefusedError(status, code, detail, wait_seconds, document.get("retry"))
 
 
 def not_semel(address: Address) -> click.ClickException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import fields
@@ -11,8 +12,9 @@ from typing import Any
 
 import click
 
+from semel.cli.access import DEFAULT_URL
 from semel.server.principals import TokenFileError
-from semel.server.process import run_server
+from semel.server.process import ListenError, run_server
 from semel.server.settings import PREFIX, Settings, SettingsError, load_settings
 from semel.store.protocol import StoreError
 
@@ -22,10 +24,10 @@ TRY_NEXT = """\
 Semel is listening on {url} ({mode}).
 
 Try, in another terminal:
-  semel streams create greetings --type application/json
-  semel streams append greetings '{{"hello": "world"}}' --key first
-  semel streams append greetings '{{"hello": "world"}}' --key first     # the same answer; nothing is stored twice
-  semel streams tail greetings --from-start
+  {semel} streams create greetings --type application/json{flag}
+  {semel} streams append greetings '{{"hello": "world"}}' --key first{flag}
+  {semel} streams append greetings '{{"hello": "world"}}' --key first{flag}   # the same answer; nothing stored twice
+  {semel} streams tail greetings --from-start{flag}
 or:
   curl -i -X PUT {url}/v1/stream/orders -H 'Content-Type: application/json'
   curl -i {url}/v1/stream/orders -H 'Content-Type: application/json' -H 'Idempotency-Key: 1' -d '{{"n": 1}}'
@@ -57,14 +59,30 @@ def serve(config: Path | None, **flags: Any) -> None:
     """Run a server: by default on 127.0.0.1:8788, with an embedded database in ./data."""
     try:
         settings = load_settings(flags, os.environ, config)
-        mode = "tokens required" if settings.tokens else "development mode, no credentials"
-        kept = settings.store or f"data in {Path(settings.data).resolve()}"
 
-        def announce(url: str) -> None:
-            click.echo(TRY_NEXT.format(url=url, mode=f"{mode}; {kept}"), err=False)
+        def announce(port: int) -> None:
+            click.echo(_what_next(settings, port))
             sys.stdout.flush()
 
         code = run_server(settings, announce)
-    except (SettingsError, TokenFileError, StoreError) as error:
+    except (SettingsError, TokenFileError, StoreError, ListenError) as error:
         raise click.ClickException(str(error)) from error
     sys.exit(code)
+
+
+def _what_next(settings: Settings, port: int) -> str:
+    """Where the server is, and commands that work when they are pasted."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - only looked up
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    mode = "tokens required" if settings.tokens else "development mode, no credentials"
+    kept = settings.store or f"data in {Path(settings.data).resolve()}"
+    flag = "" if url == DEFAULT_URL else f" --url {url}"
+    return TRY_NEXT.format(url=url, mode=f"{mode}; {kept}", semel=_own_name(), flag=flag)
+
+
+def _own_name() -> str:
+    """How this program is called from here: `semel` where that finds it, else the path to it."""
+    called = Path(sys.argv[0])
+    if called.name != "semel" or shutil.which("semel") == str(called.resolve()):
+        return "semel" if called.name == "semel" else f"{Path(sys.executable).name} -m semel"
+    return os.path.relpath(called)

@@ -8,7 +8,8 @@ A crash anywhere in here leaves all of the batch or nothing of it, and no caller
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,14 +21,16 @@ from semel.engine.contract import (
     Order,
     Outcome,
     Stage,
+    View,
     Write,
 )
 from semel.engine.observer import Commit, Observer
+from semel.engine.ranges import same_rows
 from semel.engine.soft import SoftChanges
 from semel.engine.timekeeper import Timekeeper
 from semel.engine.view import BatchView
 from semel.kernel.clock import Now
-from semel.store.protocol import AnyTable, Lock, Range, Store, Touch, Tx
+from semel.store.protocol import AnyTable, CommitUnknownError, Lock, Range, Store, StoreError, Touch, Tx
 from semel.store.table import Key
 
 MAX_RERUNS = 16
@@ -80,7 +83,7 @@ def run(around: Surroundings, submissions: Sequence[Submission]) -> BatchResult:
         batch = _Batch(around, tx)
         batch.load_stages(submissions)
         around.reach("loaded")
-        for submission in in_order(submissions):
+        for submission in in_order(batch.sound(submissions)):
             batch.decide(submission)
         around.reach("decided")
         batch.commit()
@@ -141,29 +144,45 @@ class _Batch:
         self._view = BatchView(self._is_admitted, around.soft.over)
         self._settled: set[Order] = set()
         self._patient = True
+        self._asked: Counter[Range] = Counter()
+        """How many rows of each range all writes together have asked for."""
         self.result = BatchResult(Commit.NOTHING)
 
     def load_stages(self, submissions: Sequence[Submission]) -> None:
         """Load what every write needs, stage by stage, each stage for the whole batch at once."""
-        waiting = []
-        stages = []
+        waiting: list[tuple[Submission, Generator[Stage, View, None]]] = []
+        stages: list[Stage] = []
         for submission in submissions:
-            needs = submission.write.contract.needs(submission.write.command)
-            stage = next(needs, None)
-            if stage is not None:
-                stages.append(stage)
-                waiting.append(needs)
+            self._advance(submission, submission.write.contract.needs(submission.write.command), None, waiting, stages)
         while stages:
             self._load(stages)
             stages = []
-            going = []
-            for needs in waiting:
-                try:
-                    stages.append(needs.send(self._view))
-                    going.append(needs)
-                except StopIteration:
-                    continue
-            waiting = going
+            begun, waiting = waiting, []
+            for submission, needs in begun:
+                self._advance(submission, needs, self._view, waiting, stages)
+
+    def _advance(
+        self,
+        submission: Submission,
+        needs: Generator[Stage, View, None],
+        view: View | None,
+        waiting: list[tuple[Submission, Generator[Stage, View, None]]],
+        stages: list[Stage],
+    ) -> None:
+        """Ask one write for its next stage; one that raises here is a fault of its own."""
+        try:
+            stages.append(next(needs) if view is None else needs.send(view))
+        except StopIteration:
+            return
+        except Exception as error:  # noqa: BLE001 - a fault in one write must not fail its neighbours
+            self._fail(submission, error)
+            return
+        waiting.append((submission, needs))
+
+    def sound(self, submissions: Sequence[Submission]) -> Sequence[Submission]:
+        """Those that have not failed yet."""
+        broken = {id(submission) for submission, _ in self.result.failed}
+        return [one for one in submissions if id(one) not in broken] if broken else submissions
 
     def decide(self, submission: Submission) -> None:
         """Judge one write; whatever it does wrong stays its own."""
@@ -171,16 +190,18 @@ class _Batch:
         self._patient = submission.deferrals < MAX_RERUNS * 4
         try:
             outcome = self._decide_with_reruns(submission.write, mark)
+        except (StoreError, CommitUnknownError):
+            raise  # the batch has broken, not this decision
         except MissingLocksError as missing:
             self._view.undo(mark)
             submission.locks = (*submission.locks, *missing.locks)
-            self._defer(submission)
+            if submission.deferrals < MAX_RERUNS:
+                self._defer(submission)
+            else:
+                self._fail(submission, missing)
         except Exception as error:  # noqa: BLE001 - a fault in one decision must not fail its neighbours
             self._view.undo(mark)
-            error_id = self._around.error_id()
-            self._around.observer.fault(error_id, error)
-            self.result.failed.append((submission, FaultError(error_id)))
-            self._settle(submission)
+            self._fail(submission, error)
         else:
             if outcome.later:
                 self._view.undo(mark)
@@ -198,7 +219,10 @@ class _Batch:
         if not self._view.is_changed():
             return
         touches: Sequence[Touch] = soft.waiting(MAX_TOUCHES) if len(soft) else ()
-        self._tx.flush(self._view.changes(touches))
+        changes = self._view.changes(touches)
+        if not (changes.inserts or changes.updates or changes.deletes or self._view.rotations):
+            return
+        self._tx.flush(changes)
         for table in self._view.rotations:
             self._tx.rotate(table)
         self._around.reach("flushed")
@@ -227,8 +251,9 @@ class _Batch:
                 if key not in view.known(table):
                     keys.setdefault(table, {})[key] = None
             for wanted in stage.ranges:
-                nameless = wanted._replace(limit=0)
-                limits[nameless] = limits.get(nameless, 0) + wanted.limit
+                nameless = same_rows(wanted)
+                self._asked[nameless] += wanted.limit
+                limits[nameless] = self._asked[nameless]
         if not keys and not limits:
             return
         ranges = [nameless._replace(limit=limit) for nameless, limit in limits.items()]
@@ -242,6 +267,12 @@ class _Batch:
 
     def _is_admitted(self, order: Order) -> bool:
         return self._patient and order not in self._settled and self._around.is_admitted(order)
+
+    def _fail(self, submission: Submission, error: Exception) -> None:
+        error_id = self._around.error_id()
+        self._around.observer.fault(error_id, error)
+        self.result.failed.append((submission, FaultError(error_id)))
+        self._settle(submission)
 
     def _settle(self, submission: Submission) -> None:
         if submission.order is not None:

@@ -79,8 +79,8 @@ class Engine:
         self.most_waiting = 0
         self._store = store
         self._stopped = False
-        self._observer = observer or SilentObserver()
-        self._timekeeper = Timekeeper(world, self._observer)
+        self.observer = observer or SilentObserver()
+        self._timekeeper = Timekeeper(world, self.observer)
         self._admitted: Counter[Order] = Counter()
         self._admitted_guard = Mutex()
         self._readers = ThreadPoolExecutor(self.limits.readers, thread_name_prefix="semel-reader")
@@ -89,7 +89,7 @@ class Engine:
             store=store,
             soft=self.soft,
             timekeeper=self._timekeeper,
-            observer=self._observer,
+            observer=self.observer,
             error_id=lambda: world.random_bytes(8).hex(),
             is_admitted=lambda order: order in self._admitted,
             reach=reach,

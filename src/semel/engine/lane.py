@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from semel.engine.batch import BatchResult, Submission, Surroundings, run, store_soft
+from semel.engine.batch import BatchResult, Submission, Surroundings, in_order, run, store_soft
 from semel.engine.contract import NotStoredError, OutcomeUnknownError
 from semel.engine.observer import BatchReport, Commit
 from semel.store.protocol import CommitUnknownError, StoreError
@@ -52,6 +52,8 @@ class Lane:
         self._queue: queue.SimpleQueue[Submission | None] = queue.SimpleQueue()
         self._held: Submission | None = None
         self._deferred: list[Submission] = []
+        self._current: Sequence[Submission] = ()
+        """Gathered, and not told of yet."""
         self._stopping = False
         self._soft_at = time.monotonic()
         self._thread = threading.Thread(target=self._work, name="semel-lane", daemon=True)
@@ -72,22 +74,26 @@ class Lane:
     def _work(self) -> None:
         try:
             while not self._stopping or self._held or self._deferred:
-                batch = self._gather()
+                self._current = self._gather()
                 self._around.reach("gathered")
-                if batch:
-                    self._run(batch)
+                if self._current:
+                    self._run(self._current)
                 self._store_soft_when_due()
                 self._around.store.tidy()
-            store_soft(self._around)
+            self._store_all_soft()
         except BaseException as error:  # noqa: BLE001 - whatever ends this thread must be told to the engine
             self._around.observer.store_failure(error)
+            unknown = "The server failed while it carried out the write, which may or may not be stored."
+            self._refuse(self._current, OutcomeUnknownError(unknown))
             self._fail(error)
 
     def _gather(self) -> list[Submission]:
         """The deferred ones, then what waits; a write that no longer fits is held for the next batch."""
         batch, self._deferred = self._deferred, []
         size = cost = 0
-        while len(batch) < self._limits.writes:
+        # Those put off do not count: they wait for writes that must not be kept out by them.
+        most = len(batch) + self._limits.writes
+        while len(batch) < most:
             submission = self._next(wait=not batch)
             if submission is None:
                 break
@@ -111,26 +117,33 @@ class Lane:
             self._stopping = True
         return taken
 
-    def _run(self, batch: list[Submission]) -> None:
+    def _run(self, batch: Sequence[Submission]) -> None:
         gone = [submission for submission in batch if self._is_gone(submission.sender)]
         if gone:
-            batch = [submission for submission in batch if submission not in gone]
+            batch = self._current = [submission for submission in batch if submission not in gone]
             self._refuse(gone, NotStoredError("The caller went away before its turn; nothing was stored."))
         if not batch:
+            self._report(BatchResult(Commit.NOTHING), 0, len(gone), time.perf_counter())
             return
         try:
             self._run_whole(batch, len(gone))
         except StoreError as error:
             self._around.observer.store_failure(error)
-            for submission in batch:
-                self._run_alone(submission)
+            self._run_one_by_one(in_order(batch))
 
-    def _run_alone(self, submission: Submission) -> None:
-        try:
-            self._run_whole([submission], 0)
-        except StoreError as error:
-            self._around.observer.store_failure(error)
-            self._refuse([submission], NotStoredError("The store failed before the commit; nothing was stored."))
+    def _run_one_by_one(self, batch: Sequence[Submission]) -> None:
+        for place, submission in enumerate(batch):
+            self._current = batch[place:]
+            try:
+                self._run_whole([submission], 0)
+            except CommitUnknownError:
+                self._current = ()
+                not_stored = NotStoredError("The server stopped before this write's turn; nothing was stored.")
+                self._refuse(batch[place + 1 :], not_stored)
+                raise
+            except StoreError as error:
+                self._around.observer.store_failure(error)
+                self._refuse([submission], NotStoredError("The store failed before the commit; nothing was stored."))
 
     def _run_whole(self, batch: Sequence[Submission], dropped: int) -> None:
         began = time.perf_counter()
@@ -138,12 +151,14 @@ class Lane:
             result = run(self._around, batch)
         except CommitUnknownError:
             self._report(BatchResult(Commit.UNKNOWN), len(batch), dropped, began)
+            self._current = ()
             self._refuse(batch, OutcomeUnknownError("The commit failed; the write may or may not be stored."))
             raise
         except StoreError:
             self._report(BatchResult(Commit.ROLLED_BACK), len(batch), dropped, began)
             raise
         self._deferred.extend(result.deferred)
+        self._current = ()
         self._deliver(result)
         self._around.reach("answered")
         self._report(result, len(batch), dropped, began)
@@ -169,7 +184,23 @@ class Lane:
             self._soft_at = now
         elif now - self._soft_at >= IDLE_SECONDS:
             self._soft_at = now
-            store_soft(self._around)
+            self._store_soft()
+
+    def _store_all_soft(self) -> None:
+        while len(self._around.soft) and self._store_soft():
+            continue
+
+    def _store_soft(self) -> bool:
+        """No promise rests on a soft change: when it cannot be stored now, it is tried again later."""
+        began = time.perf_counter()
+        try:
+            commit = store_soft(self._around)
+        except StoreError as error:
+            self._around.observer.store_failure(error)
+            commit = Commit.ROLLED_BACK
+        if commit is not Commit.NOTHING:
+            self._report(BatchResult(commit), 0, 0, began)
+        return commit is Commit.SOFT
 
     def abandon(self) -> None:
         """After the thread has ended: tell everyone who still waits that nothing was stored."""

@@ -21,12 +21,12 @@ def same_rows(wanted: Range) -> Range:
 class LoadedRange:
     """The known beginning of a range, as places in its index."""
 
-    def __init__(self, wanted: Range, rows: Sequence[Row], *, complete: bool) -> None:
+    def __init__(self, wanted: Range, rows: Sequence[Row], edge: Key | None) -> None:
         self._wanted = wanted
         self._keys: dict[Key, Key] = {}
         self._places: list[Key] = []
-        self._complete = complete
-        self._edge = None if complete or not rows else wanted.table.index_key(wanted.by, rows[-1])
+        self._edge = edge
+        """The place of the last row that the store gave; None when it had no more to give."""
         for row in rows:
             self._add(wanted.table.key_of(row), row)
 
@@ -42,7 +42,7 @@ class LoadedRange:
 
     def first(self, limit: int) -> list[Key] | None:
         """The keys of the first rows, None when that many are not known."""
-        if len(self._places) < limit and not self._complete:
+        if len(self._places) < limit and self._edge is not None:
             return None
         places = self._places[-limit:][::-1] if self._wanted.reverse else self._places[:limit]
         return [self._keys[place] for place in places[:limit]]

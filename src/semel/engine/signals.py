@@ -65,6 +65,7 @@ class Watch:
         """Wake this reader alone."""
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
+            self.close()
 
     def close(self) -> None:
         """Stop listening."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from semel.engine.contract import Contract, EngineError, Write
 from semel.engine.engine import Engine
@@ -25,23 +26,29 @@ class Sweeper:
         self._interval = interval_seconds
 
     async def run(self) -> None:
-        """Sweep, rest, sweep again."""
+        """Sweep, rest, sweep again; what fails is reported and tried again at the next round."""
         while True:
             for contract in self._contracts:
-                await self.sweep(contract)
+                try:
+                    await self.sweep(contract)
+                except Exception as error:  # noqa: BLE001 - a sweep frees space; nothing may depend on it
+                    self._engine.observer.store_failure(error)
             await asyncio.sleep(self._interval)
 
     async def sweep(self, contract: Contract) -> int:
-        """One contract's chores until it has none left; how many were done."""
+        """One contract's chores until it has none left, or some fail; how many were done."""
         done = 0
         for _ in range(MAX_ROUNDS):
             chores = await self._engine.read(contract.chores)
-            if not chores:
+            carried_out = [await self._carry_out(contract, command) for command in chores]
+            done += sum(carried_out)
+            if not chores or not all(carried_out):
                 break
-            for command in chores:
-                try:
-                    await self._engine.submit(Write(contract, command))
-                except EngineError:
-                    return done
-                done += 1
         return done
+
+    async def _carry_out(self, contract: Contract, command: Any) -> bool:
+        try:
+            await self._engine.submit(Write(contract, command))
+        except EngineError:
+            return False
+        return True

@@ -43,21 +43,26 @@ class BatchView:
         """Take in a loaded row, or the fact that there is none, unless the batch knows better."""
         base = self._base.setdefault(table, {})
         if key not in base:
-            if row is not None:
-                row = self._soften(table, row)
-            base[key] = row
-            self._rows.setdefault(table, {})[key] = row
+            base[key] = self._rows.setdefault(table, {})[key] = self._softened(table, row)
+        elif base[key] is _UNSEEN:
+            base[key] = self._softened(table, row)
 
     def add_range(self, wanted: Range, rows: Sequence[Row]) -> None:
         """Take in a loaded range; rows that the batch has changed since are seen as changed."""
         table = wanted.table
         for row in rows:
             self.add_row(table, table.key_of(row), row)
-        known = (self._base[table][table.key_of(row)] for row in rows)
-        loaded = LoadedRange(wanted, [row for row in known if row is not None], complete=len(rows) < wanted.limit)
+        base = self._base.get(table, {})
+        known = (base[table.key_of(row)] for row in rows)
+        edge = table.index_key(wanted.by, rows[-1]) if rows and len(rows) >= wanted.limit else None
+        loaded = LoadedRange(wanted, [row for row in known if row is not None], edge)
         for key in self._touched.get(table, ()):
-            loaded.change(key, self._base[table].get(key), self._rows[table][key])
+            before = base.get(key)
+            loaded.change(key, None if before is _UNSEEN else before, self._rows[table][key])
         self._ranges.setdefault(table, {})[same_rows(wanted)] = loaded
+
+    def _softened(self, table: AnyTable, row: Row | None) -> Row | None:
+        return None if row is None else self._soften(table, row)
 
     def known(self, table: AnyTable) -> Mapping[Key, Row | None]:
         """The rows of a table that the batch knows, absent ones as None."""
@@ -76,7 +81,7 @@ class BatchView:
         keys = None if loaded is None else loaded.first(wanted.limit)
         if keys is None:
             raise MissingRowsError(Stage(ranges=(wanted,)))
-        rows = self._rows[wanted.table]
+        rows = self.known(wanted.table)
         return [rows[key] for key in keys]
 
     def insert(self, table: Table[R], row: R) -> None:
@@ -151,8 +156,8 @@ class BatchView:
         """Put soft changes into the rows that are written anyway; the others are given back."""
         apart = []
         for touch in touches:
-            row = self._rows[touch.table][touch.key] if touch.key in self._touched.get(touch.table, ()) else None
-            if row is None:
+            row = self.known(touch.table).get(touch.key)
+            if row is None or row is self._base[touch.table][touch.key]:
                 apart.append(touch)
             elif getattr(row, touch.column) < touch.value:
                 self._rows[touch.table][touch.key] = row._replace(**{touch.column: touch.value})
@@ -168,7 +173,13 @@ class BatchView:
 
     def _put_back(self, table: AnyTable, key: Key, before: Row | None) -> None:
         after = self._rows[table][key]
+        if before is _UNSEEN:
+            before = self._base[table][key]
+        if before is _UNSEEN:
+            # It was never looked at, so now nothing is known of it again.
+            del self._rows[table][key], self._base[table][key], self._touched[table][key]
+            return
         self._rows[table][key] = before
-        if table in self._ranges and before is not _UNSEEN:
+        if table in self._ranges:
             for loaded in self._ranges[table].values():
                 loaded.change(key, after, before)

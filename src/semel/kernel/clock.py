@@ -1,9 +1,9 @@
 """Time that decisions can trust.
 
 Decision time never falls. A wall clock that jumps ahead of the monotonic clock by more than a minute (a wrong date, a
-resumed virtual machine) must not expire what people still rely on, so expiry goes on at the monotonic pace and
-accepts the jump only when the clock has kept to it for ten minutes. A wall clock that falls back holds time still
-until it has caught up.
+resumed virtual machine) must not expire what people still rely on, so expiry goes on at the monotonic pace and accepts
+the jump only when the clock has kept to it for ten minutes; a jump that is taken back is forgotten. A wall clock that
+falls back holds time still until it has caught up.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Pace(NamedTuple):
 
     ms: int
     expiry_ms: int
+    wall_ms: int
     monotonic_ms: int
     jumped_at: int | None
     """Monotonic time at which a jump was seen that is still on trial."""
@@ -38,18 +39,20 @@ class Pace(NamedTuple):
 
 def start(wall_ms: int, monotonic_ms: int) -> Pace:
     """The first reading is taken as it is."""
-    return Pace(wall_ms, wall_ms, monotonic_ms, None)
+    return Pace(wall_ms, wall_ms, wall_ms, monotonic_ms, None)
 
 
 def advance(pace: Pace, wall_ms: int, monotonic_ms: int) -> Pace:
     """The pace after one more reading of both clocks."""
     elapsed = max(0, monotonic_ms - pace.monotonic_ms)
-    ms = max(pace.ms, wall_ms)
-    jumped = ms - pace.ms - elapsed > JUMP_MS
-    jumped_at = monotonic_ms if jumped else pace.jumped_at
-    if jumped_at is None or monotonic_ms - jumped_at >= HOLD_MS:
-        return Pace(ms, ms, monotonic_ms, None)
-    return Pace(ms, min(ms, pace.expiry_ms + elapsed), monotonic_ms, jumped_at)
+    expected = pace.expiry_ms + elapsed
+    jumped_at = monotonic_ms if wall_ms - pace.wall_ms - elapsed > JUMP_MS else pace.jumped_at
+    if wall_ms - expected <= JUMP_MS:
+        jumped_at = None  # there was no jump, or it has been taken back
+    elif jumped_at is not None and monotonic_ms - jumped_at >= HOLD_MS:
+        jumped_at = None  # the clock has kept to it
+    expiry_ms = max(pace.expiry_ms, wall_ms) if jumped_at is None else expected
+    return Pace(max(pace.ms, wall_ms), expiry_ms, wall_ms, monotonic_ms, jumped_at)
 
 
 def now_of(pace: Pace) -> Now:

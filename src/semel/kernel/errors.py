@@ -85,7 +85,6 @@ _TABLE: tuple[tuple[str, int, str, Grpc, Retry, int], ...] = (
     ("OVERLOADED", 503, "Overloaded", Grpc.UNAVAILABLE, Retry.LATER, 1013),
     ("NOT_STORED", 503, "Not Stored", Grpc.UNAVAILABLE, Retry.LATER, 1011),
     ("OUTCOME_UNKNOWN", 503, "Outcome Unknown", Grpc.UNAVAILABLE, Retry.SAME_KEY, 1011),
-    ("SHUTTING_DOWN", 503, "Shutting Down", Grpc.UNAVAILABLE, Retry.LATER, 1001),
 )
 
 REGISTRY: dict[str, ErrorKind] = {row[0]: ErrorKind(*row) for row in _TABLE}

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import logging
 
 from semel.kernel.errors import Problem
 from semel.server.asgi import SECURITY, Receive, Scope, Send, respond
+from semel.server.body import ClientGoneError
 from semel.server.context import Context
 from semel.server.operations import Operations
-from semel.server.problem import problem_body, problem_headers
+from semel.server.problem import internal_problem, problem_body, problem_headers
 from semel.server.streams import PREFIX as STREAMS
 from semel.server.streams import StreamsHost
 
-Host = Callable[[Scope, Receive, Send], Awaitable[None]]
+_log = logging.getLogger("semel.server")
+
+_NOTHING_HERE = Problem("NOT_FOUND", "There is nothing at this path; streams are under /v1/stream/.")
 
 
 class App:
@@ -24,17 +28,31 @@ class App:
         self._operations = Operations(context)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer one request; what goes wrong unexpectedly is a 500 with an id that the log can be searched for."""
         if scope["type"] != "http":
             return
+        try:
+            await self._route(scope, receive, send)
+        except (ClientGoneError, asyncio.CancelledError):
+            return
+        except Exception:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log the details
+            error_id = self._context.world.random_bytes(8).hex()
+            _log.exception("fault in a request", extra={"error_id": error_id})
+            await self._refuse(internal_problem(error_id), scope["method"], send)
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         raw_path: bytes = scope["raw_path"]
         if raw_path.startswith(STREAMS):
             await self._streams(scope, receive, send)
         elif not await self._operations(scope, send):
-            await self._nothing_here(scope["method"], send)
+            await self._refuse(_NOTHING_HERE, scope["method"], send)
 
-    async def _nothing_here(self, method: str, send: Send) -> None:
-        problem = Problem("NOT_FOUND", "There is nothing at this path; streams are under /v1/stream/.")
-        self._context.metrics.requests["none", method, 404] += 1
+    async def _refuse(self, problem: Problem, method: str, send: Send) -> None:
+        status = problem.kind.status
+        self._context.metrics.requests["none", method, status] += 1
         headers = [*problem_headers(problem), *SECURITY, (b"x-request-id", self._context.request_id())]
-        await respond(send, 404, headers, None if method == "HEAD" else problem_body(problem))
+        await respond(send, status, headers, None if method == "HEAD" else problem_body(problem))
+
+    def refused(self, problem: Problem) -> None:
+        """The protocol has refused something that never became a request."""
+        self._context.metrics.requests["none", "-", problem.kind.status] += 1

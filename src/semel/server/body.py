@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from semel.kernel.errors import Refused
-from semel.server.asgi import Receive
+from semel.server.asgi import Header, Receive
+
+CLOSE: Header = (b"connection", b"close")
+"""For an answer to a request whose body was not read to its end."""
 
 
 class ClientGoneError(Exception):
@@ -35,7 +38,7 @@ class Bodies:
         try:
             while True:
                 if self._held > self._together_bytes:
-                    raise Refused("OVERLOADED", "Too many uploads are under way; try again in a moment.")
+                    raise Refused("OVERLOADED", "Too many uploads are under way; try again in a moment.", (CLOSE,))
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise ClientGoneError

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import orjson
 from prometheus_client import CollectorRegistry, Histogram
@@ -41,6 +41,7 @@ class Metrics:
             "semel_engine_batch_seconds", "Time of one batch", registry=self.registry, buckets=_BATCH_SECONDS
         )
         self.engine: Engine | None = None
+        self.connections: Callable[[], int] = int
         self.registry.register(_Live(self))
 
     def batch(self, report: BatchReport) -> None:
@@ -86,6 +87,7 @@ class _Live(Collector):
             family = CounterMetricFamily(f"semel_engine_{name}", f"Engine {name.replace('_', ' ')}")
             family.add_metric((), metrics.events[name])
             yield family
+        yield GaugeMetricFamily("semel_http_connections", "Open connections", metrics.connections())
         yield from _gauges(metrics.engine)
 
 

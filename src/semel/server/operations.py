@@ -8,13 +8,13 @@ import orjson
 
 from semel import __version__
 from semel.contracts.streams.offsets import format_offset
-from semel.contracts.streams.reading import listing
+from semel.contracts.streams.reading import Span, listing, span_behind, span_of_prefix
 from semel.contracts.streams.tables import StreamRow
 from semel.kernel.errors import Problem, Refused
 from semel.server.asgi import SECURITY, Header, Scope, Send, respond
 from semel.server.context import Context
 from semel.server.metrics import render
-from semel.server.principals import Role
+from semel.server.principals import Principal, Role
 from semel.server.problem import problem_body, problem_headers
 
 _JSON: Header = (b"content-type", b"application/json")
@@ -76,10 +76,22 @@ class Operations:
         limit = _limit(asked.get("limit", ["100"])[0])
         if Role.READ not in principal.roles and Role.ADMIN not in principal.roles:
             raise Refused("FORBIDDEN", "This credential may not read streams.")
-        rows, last = await self._context.engine.read(lambda reading: listing(reading, prefix, after, limit))
-        seen = [_described(row) for row in rows if principal.may(Role.READ, "streams", row.path)]
+        spans = _spans(principal, prefix, after)
+        rows, last = await self._context.engine.read(lambda reading: listing(reading, spans, limit))
+        seen = [_described(row) for row in rows]
         more = None if last is None else last.decode("utf-8", "replace")
         return 200, [_JSON, _NO_STORE], orjson.dumps({"streams": seen, "after": more})
+
+
+def _spans(principal: Principal, prefix: bytes, after: bytes) -> list[Span]:
+    asked = span_of_prefix(prefix).meet(span_behind(after))
+    if asked is None:
+        return []
+    allowed = [
+        span_of_prefix(name) if is_prefix else Span(name, name + b"\x00")
+        for name, is_prefix in principal.reach("streams")
+    ]
+    return [both for span in allowed if (both := span.meet(asked)) is not None]
 
 
 def _described(row: StreamRow) -> dict[str, object]:
@@ -96,7 +108,7 @@ def _described(row: StreamRow) -> dict[str, object]:
 
 
 def _limit(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAX_LISTED:
+    if not text.isascii() or not text.isdigit() or len(text) > 4 or not 1 <= int(text) <= MAX_LISTED:
         raise Refused("INVALID_REQUEST", f"limit is a whole number from 1 to {MAX_LISTED}.")
     return int(text)
 

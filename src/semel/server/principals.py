@@ -47,6 +47,15 @@ class Principal:
             return False
         return not self.scopes or any(_covers(scope, surface, name) for scope in self.scopes)
 
+    def reach(self, surface: str) -> list[tuple[bytes, bool]]:
+        """The names it is limited to on a surface: each a prefix (True) or one name; the empty prefix is everything."""
+        if not self.scopes:
+            return [(b"", True)]
+        patterns = [
+            pattern for kind, _, pattern in (scope.partition(":") for scope in self.scopes) if kind in (surface, "*")
+        ]
+        return [(pattern.removesuffix("*").encode(), pattern.endswith("*")) for pattern in patterns]
+
 
 DEVELOPER = Principal("default", "client", frozenset(Role))
 

@@ -43,9 +43,10 @@ def engine_problem(error: EngineError) -> Problem:
     if isinstance(error, OutcomeUnknownError):
         return Problem("OUTCOME_UNKNOWN", f"{error} Repeat it with the same Idempotency-Key or producer tuple.")
     error_id = error.error_id if isinstance(error, FaultError) else "unknown"
-    return internal_problem(error_id)
+    return Problem("INTERNAL_ERROR", f"Something went wrong here, and nothing was stored. Error id {error_id}.")
 
 
 def internal_problem(error_id: str) -> Problem:
-    """A fault in the server; the log has the rest."""
-    return Problem("INTERNAL_ERROR", f"Something went wrong here; nothing was stored. Error id {error_id}.")
+    """A fault outside the commit path, after which a write may be stored; the log has the rest."""
+    advice = "Repeat a write with the same Idempotency-Key or producer tuple."
+    return Problem("INTERNAL_ERROR", f"Something went wrong here. {advice} Error id {error_id}.")

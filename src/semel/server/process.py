@@ -11,7 +11,9 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -45,7 +47,7 @@ if sys.platform != "win32":
 _log = logging.getLogger("semel.server")
 
 
-def run_server(settings: Settings, announce: Callable[[str], None]) -> int:
+def run_server(settings: Settings, announce: Callable[[int], None]) -> int:
     """Run until told to stop; the exit code."""
     set_up_logs(settings.log_format, settings.log_level)
     _allow_many_connections()
@@ -53,6 +55,28 @@ def run_server(settings: Settings, announce: Callable[[str], None]) -> int:
     server = _Server(host_config(settings), settings, announce)
     server.run()
     return 1 if server.has_failed else 0
+
+
+class ListenError(Exception):
+    """The address cannot be listened on; the message says why."""
+
+
+def listen(settings: Settings) -> socket.socket:
+    """A socket bound to the address in the settings."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            if sys.platform != "win32":
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+        except OSError:
+            bound.close()
+            raise
+    except OSError as error:
+        where = f"{settings.host} port {settings.port}"
+        raise ListenError(f"Cannot listen on {where}: {error.strerror}. Choose another with --port.") from error
+    return bound
 
 
 def host_config(settings: Settings) -> uvicorn.Config:
@@ -69,7 +93,7 @@ def host_config(settings: Settings) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=max(1, settings.shutdown_ms // 1_000),
+        timeout_graceful_shutdown=math.ceil(settings.shutdown_ms / 1_000),
         backlog=4_096,
     )
 
@@ -79,7 +103,7 @@ async def _not_yet(scope: object, receive: object, send: object) -> None:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, settings: Settings, announce: Callable[[str], None]) -> None:
+    def __init__(self, config: uvicorn.Config, settings: Settings, announce: Callable[[int], None]) -> None:
         super().__init__(config)
         self._settings = settings
         self._announce = announce
@@ -98,19 +122,21 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         """Open the store, then listen."""
-        self._context = _build(self._settings)
+        listener = listen(self._settings)
+        try:
+            self._context = _build(self._settings)
+        except BaseException:
+            listener.close()
+            raise
         self.config.loaded_app = App(self._context)
-        await super().startup()
-        if not self.started:
-            return
+        self._context.metrics.connections = lambda: len(self.server_state.connections)
+        await super().startup([listener])
         engine = self._context.engine
         contracts = (Generations({RECEIPT: self._settings.streams_idempotency_ttl_ms}), self._context.streams)
         sweeper = Sweeper(engine, contracts, self._settings.sweep_interval_ms / 1_000)
         for work in (sweeper.run(), close_overdue(self.server_state), self._watch(engine)):
             self._tasks.append(asyncio.create_task(work))
-        port = self.servers[0].sockets[0].getsockname()[1]
-        host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
-        self._announce(f"http://{host}:{port}")
+        self._announce(listener.getsockname()[1])
 
     async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         """End live reads first: they would keep the listener open."""

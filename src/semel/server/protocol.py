@@ -23,7 +23,10 @@ from semel.server.problem import problem_body, problem_headers
 CONNECTION = "semel.connection"
 MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADERS = 128
-ARRIVAL_SECONDS = 30.0
+SILENCE_SECONDS = 30.0
+HEAD_SECONDS = 30.0
+BODY_SECONDS = 600.0
+IDLE_SECONDS = 75.0
 MAX_CONNECTIONS = 20_000
 
 
@@ -58,7 +61,7 @@ class SemelProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.connection = Connection()
-        self.last_data = 0.0
+        self._opened_at = self._began_at = self._data_at = self.loop.time()
         self._head_bytes = 0
         self._head_waiting = 0
         self._is_head_open = True
@@ -81,7 +84,7 @@ class SemelProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser; a line that never ends is known to it alone, so what it holds back is counted here."""
-        self.last_data = self.loop.time()
+        self._data_at = self.loop.time()
         super().data_received(data)
         if self._is_head_open:
             self._head_waiting += len(data)
@@ -94,6 +97,7 @@ class SemelProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._is_head_open = True
         self._is_arriving = True
+        self._began_at = self._data_at
         self.scope[CONNECTION] = self.connection  # type: ignore[literal-required]
 
     def on_url(self, url: bytes) -> None:
@@ -129,8 +133,12 @@ class SemelProtocol(HttpToolsProtocol):
         self.refuse(self._refusal or Problem("INVALID_REQUEST", "This is not a valid HTTP request."))
 
     def is_overdue(self, now: float) -> bool:
-        """Whether a request has begun to arrive and then stalled."""
-        return self._is_arriving and now - self.last_data >= ARRIVAL_SECONDS
+        """Whether a request does not get on: silent, a head or body that takes too long, or no request at all."""
+        if not self._is_arriving:
+            never_asked: bool = self.cycle is None
+            return never_asked and now - self._opened_at >= IDLE_SECONDS
+        longest = HEAD_SECONDS if self._is_head_open else BODY_SECONDS
+        return now - self._data_at >= SILENCE_SECONDS or now - self._began_at >= longest
 
     def refuse(self, problem: Problem) -> None:
         """End the connection with a refusal, but behind the answers to requests that came before.
@@ -170,6 +178,9 @@ class SemelProtocol(HttpToolsProtocol):
 
     def _say_and_close(self, problem: Problem) -> None:
         self._last_words = None
+        count = getattr(self.app, "refused", None)
+        if count is not None:
+            count(problem)
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is None or not cycle.response_started or cycle.response_complete:
             body = problem_body(problem)
@@ -185,7 +196,7 @@ class SemelProtocol(HttpToolsProtocol):
 async def close_overdue(state: ServerState) -> None:
     """Every few seconds, close connections whose request stopped arriving."""
     while True:
-        await asyncio.sleep(ARRIVAL_SECONDS / 6)
+        await asyncio.sleep(SILENCE_SECONDS / 6)
         now = asyncio.get_running_loop().time()
         for connection in list(state.connections):
             if isinstance(connection, SemelProtocol) and connection.is_overdue(now):

@@ -8,11 +8,11 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 PREFIX = "SEMEL_"
-_LOOPBACK = ("127.", "::1", "localhost")
 
 
 class SettingsError(ValueError):
@@ -53,7 +53,12 @@ class Settings:
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can connect."""
-        return self.host.startswith(_LOOPBACK)
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
 
 def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> Settings:
@@ -97,9 +102,9 @@ def _convert(one: Any, value: Any) -> Any:
     wanted = one.type
     try:
         if wanted == "int":
-            number = int(value)
+            number = int(value) if isinstance(value, str | int) else -1
             least = one.metadata["least"]
-            if isinstance(value, bool) or (least is not None and number < least):
+            if isinstance(value, bool | float) or (least is not None and number < least):
                 raise ValueError
             return number
         if wanted == "bool":

@@ -9,10 +9,11 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from semel.store.protocol import AnyTable, Changes, Loaded, Lock, Range, Row, StoreError
+from semel.store.protocol import AnyTable, Changes, Loaded, Lock, Range, Row, StoreError, Touch
 from semel.store.table import Key, Table
 
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -37,12 +38,9 @@ class _Heap:
             for index, places in self.places.items():
                 insort(places, self.table.index_key(index, row))
 
-    def rotate(self) -> None:
-        for key in self.older:
-            self.set(key, None)
-        self.older = set(self.rows)
-
     def scan(self, wanted: Range) -> Iterator[Row]:
+        if self.table.generational:
+            raise StoreError(f"{self.table.name} is found by its key alone")
         places = self.places[wanted.by]
         low = bisect_left(places, wanted.prefix + wanted.start)
         step = range(low, len(places))
@@ -90,10 +88,12 @@ class MemoryStore:
 
 
 class _MemoryTx:
+    """Keeps what it is told to do, and does it all at the commit."""
+
     def __init__(self, store: MemoryStore, now_ms: int) -> None:
         self._store = store
-        self._pending: list[tuple[_Heap, Key, Row | None]] = []
-        self._rotations: list[_Heap] = []
+        self._steps: list[Callable[[], None]] = []
+        self._inserted: set[tuple[AnyTable, Key]] = set()
         self._open = True
         self.now_ms = now_ms
 
@@ -106,43 +106,60 @@ class _MemoryTx:
         return Loaded(rows, [_first(heaps[wanted.table].scan(wanted), wanted.limit) for wanted in ranges])
 
     def flush(self, changes: Changes) -> None:
-        heaps = self._store._heaps
-        for table, rows in changes.inserts.items():
-            for row in rows:
-                key = table.key_of(row)
-                if key in heaps[table].rows:
-                    raise StoreError(f"an insert into {table.name} met a row")
-                self._pending.append((heaps[table], key, row))
-        for table, rows in changes.updates.items():
-            self._pending.extend((heaps[table], table.key_of(row), row) for row in rows)
+        self._check(changes)
         for table, gone in changes.deletes.items():
-            self._pending.extend((heaps[table], key, None) for key in gone)
-        for touch in changes.touches:
-            row = heaps[touch.table].rows.get(touch.key)
-            if row is not None and getattr(row, touch.column) < touch.value:
-                self._pending.append((heaps[touch.table], touch.key, row._replace(**{touch.column: touch.value})))
+            self._steps += [partial(self._set, table, key, None) for key in gone]
+        for table, rows in (*changes.updates.items(), *changes.inserts.items()):
+            self._steps += [partial(self._set, table, table.key_of(row), row) for row in rows]
+        self._steps += [partial(self._touch, touch) for touch in changes.touches]
+
+    def _check(self, changes: Changes) -> None:
+        try:
+            for table, rows in (*changes.inserts.items(), *changes.updates.items()):
+                for row in rows:
+                    table.check(row)
+        except ValueError as error:
+            raise StoreError(str(error)) from error
+        for table, rows in changes.inserts.items():
+            for key in map(table.key_of, rows):
+                if key in self._store._heaps[table].rows or (table, key) in self._inserted:
+                    raise StoreError(f"an insert into {table.name} met a row")
+                self._inserted.add((table, key))
 
     def rotate(self, table: AnyTable) -> None:
-        self._rotations.append(self._store._heaps[table])
+        self._steps.append(partial(self._rotate, table))
 
     def commit(self) -> None:
         with self._store._guard:
-            for heap in self._rotations:
-                for key in heap.older:
-                    self._remember(heap, key)
-                heap.rotate()
-            for heap, key, row in self._pending:
-                self._remember(heap, key)
-                heap.set(key, row)
-                heap.older.discard(key)
+            for step in self._steps:
+                step()
         self._end()
 
     def rollback(self) -> None:
         self._end()
 
-    def _remember(self, heap: _Heap, key: Key) -> None:
+    def _set(self, table: AnyTable, key: Key, row: Row | None) -> None:
+        heap = self._store._heaps[table]
         for snapshot in self._store._snapshots:
-            snapshot._kept.setdefault(heap.table, {}).setdefault(key, heap.rows.get(key))
+            snapshot._kept.setdefault(table, {}).setdefault(key, heap.rows.get(key))
+        heap.set(key, row)
+        heap.older.discard(key)
+
+    def _touch(self, touch: Touch) -> None:
+        heap = self._store._heaps[touch.table]
+        row = heap.rows.get(touch.key)
+        known = None if row is None else getattr(row, touch.column)
+        if row is not None and known is not None and known < touch.value:
+            was_older = touch.key in heap.older
+            self._set(touch.table, touch.key, row._replace(**{touch.column: touch.value}))
+            if was_older:
+                heap.older.add(touch.key)
+
+    def _rotate(self, table: AnyTable) -> None:
+        heap = self._store._heaps[table]
+        for key in list(heap.older):
+            self._set(table, key, None)
+        heap.older = set(heap.rows)
 
     def _end(self) -> None:
         if self._open:
@@ -179,7 +196,8 @@ class _MemorySnapshot:
             if not kept:
                 return _first(self._store._heaps[table].scan(wanted), wanted.limit)
             rows = [row for row in self._store._heaps[table].scan(wanted) if table.key_of(row) not in kept]
-        rows += [row for row in kept.values() if row is not None and wanted.holds(table.index_key(wanted.by, row))]
+            old = [row for row in kept.values() if row is not None]
+        rows += [row for row in old if wanted.holds(table.index_key(wanted.by, row))]
         rows.sort(key=lambda row: table.index_key(wanted.by, row), reverse=wanted.reverse)
         return rows[: wanted.limit]
 

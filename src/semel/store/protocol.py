@@ -79,7 +79,11 @@ class Touch(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What one transaction writes. An insert that meets a row is a fault, not an update."""
+    """What one transaction writes. An insert that meets a row is a fault, not an update.
+
+    In a generational table only the younger generation is looked at for that: a contract loads a receipt before it
+    writes one, and loading looks at both.
+    """
 
     inserts: Mapping[AnyTable, Sequence[Row]]
     updates: Mapping[AnyTable, Sequence[Row]]

@@ -70,6 +70,9 @@ class Table(Generic[R]):
         self.key_columns = tuple(column.name for column in self.columns[:key])
         if any(column.nullable for column in self.columns[:key]):
             raise TypeError(f"table {name}: a key column cannot be empty")
+        indexed = {name for named in self.indexes.values() for name in named}
+        if any(column.nullable and column.name in indexed for column in self.columns):
+            raise TypeError(f"table {name}: a column that may be empty has no place in an order")
         if generational and self.indexes:
             raise TypeError(f"table {name}: a generational table is found by its key alone")
         self._positions = {column.name: place for place, column in enumerate(self.columns)}
@@ -98,6 +101,12 @@ class Table(Generic[R]):
         """The place of a row in an index."""
         return self._index_keys[index](row)  # type: ignore[no-any-return]
 
+    def check(self, row: R) -> None:
+        """Refuse a value that does not fit its column."""
+        for column, value in zip(self.columns, row, strict=True):
+            if not _fits(column, value):
+                raise ValueError(f"{self.name}.{column.name} cannot hold {type(value).__name__} {str(value)[:32]}")
+
     def position(self, column: str) -> int:
         """Where a column stands in the row."""
         return self._positions[column]
@@ -107,6 +116,18 @@ class Table(Generic[R]):
         if len(places) == 1:
             return lambda row, place=places[0]: (row[place],)
         return itemgetter(*places)
+
+
+_BOUNDS = {Kind.I64: (-(2**63), 2**63 - 1), Kind.U64: (0, 2**64 - 1)}
+
+
+def _fits(column: Column, value: Any) -> bool:
+    if value is None:
+        return column.nullable
+    if column.kind is Kind.BYTES:
+        return isinstance(value, bytes)
+    low, high = _BOUNDS[column.kind]
+    return isinstance(value, int) and low <= value <= high
 
 
 def _column(name: str, hint: Any) -> Column:

@@ -100,6 +100,8 @@ class Appended(NamedTuple):
     epoch: int | None = None
     seq: int | None = None
     replayed: bool = False
+    is_new: bool = False
+    """Whether this very request took effect; no header tells it, the metrics do."""
 
 
 class Deleted(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from semel.contracts.streams.rules.life import living
@@ -60,16 +61,41 @@ def _page_end(reading: Reading, stream: StreamRow, position: int, page_bytes: in
     return end
 
 
-def listing(reading: Reading, prefix: bytes, after: bytes, limit: int) -> tuple[list[StreamRow], bytes | None]:
-    """Living streams in the order of their names, and the name to go on from while there may be more."""
-    start = max(prefix, after + b"\x00" if after else b"")
-    end = _after_prefix(prefix)
-    rows = reading.range(Range(STREAM, "path", (), limit, start=(start,), stop=() if end is None else (end,)))
-    seen = [row for row in rows if living(row, reading.now) is not None]
-    return seen, rows[-1].path if len(rows) == limit else None
+class Span(NamedTuple):
+    """Names from `start` (included) to `stop` (left out; None is the end)."""
+
+    start: bytes
+    stop: bytes | None
+
+    def meet(self, other: Span) -> Span | None:
+        """The names in both."""
+        start = max(self.start, other.start)
+        stops = [stop for stop in (self.stop, other.stop) if stop is not None]
+        stop = min(stops, default=None)
+        return None if stop is not None and stop <= start else Span(start, stop)
 
 
-def _after_prefix(prefix: bytes) -> bytes | None:
-    """The first name behind all that begin with the prefix; None when there can be none."""
+def span_of_prefix(prefix: bytes) -> Span:
+    """All names that begin so."""
     kept = prefix.rstrip(b"\xff")
-    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+    return Span(prefix, kept[:-1] + bytes([kept[-1] + 1]) if kept else None)
+
+
+def span_behind(name: bytes) -> Span:
+    """All names behind one; all names behind none."""
+    return Span(name + b"\x00" if name else b"", None)
+
+
+def listing(reading: Reading, spans: Sequence[Span], limit: int) -> tuple[list[StreamRow], bytes | None]:
+    """Living streams in these spans, by name, and the name to go on from while there may be more.
+
+    Only what lies in the spans is looked at: the name to go on from tells nobody of a stream beyond their reach.
+    """
+    rows: dict[bytes, StreamRow] = {}
+    for span in sorted(spans, key=lambda one: one.start):
+        stop = () if span.stop is None else (span.stop,)
+        found = reading.range(Range(STREAM, "path", (), limit, start=(span.start,), stop=stop))
+        rows.update((row.path, row) for row in found)
+    first = [rows[path] for path in sorted(rows)[:limit]]
+    seen = [row for row in first if living(row, reading.now) is not None]
+    return seen, first[-1].path if len(first) == limit else None

@@ -1,13 +1,9 @@
 """Routes a streams request: credential first, then the method, then the wire.
 
-Every refusal is a problem document with the common headers. What goes wrong unexpectedly is a 500 with an id that the
-log can be searched for, and nothing more.
+Every refusal is a problem document with the common headers.
 """
 
 from __future__ import annotations
-
-import asyncio
-import logging
 
 from semel.contracts.streams.wire.fields import Fields
 from semel.contracts.streams.wire.names import parse_name
@@ -15,18 +11,15 @@ from semel.contracts.streams.wire.responses import Response
 from semel.engine.contract import EngineError
 from semel.kernel.errors import Problem, Refused
 from semel.server.asgi import Receive, Scope, Send, respond
-from semel.server.body import ClientGoneError
 from semel.server.context import Context
 from semel.server.principals import Principal, Role
-from semel.server.problem import engine_problem, internal_problem, problem_body, problem_headers
+from semel.server.problem import engine_problem, problem_body, problem_headers
 from semel.server.streams.headers import ALLOW, PREFLIGHT, STATIC
 from semel.server.streams.reads import Reads
 from semel.server.streams.writes import Writes
 
 PREFIX = b"/v1/stream/"
 SURFACE = "streams"
-
-_log = logging.getLogger("semel.streams")
 
 _ROLES = {"PUT": Role.WRITE, "POST": Role.WRITE, "DELETE": Role.WRITE, "GET": Role.READ, "HEAD": Role.READ}
 
@@ -48,12 +41,6 @@ class StreamsHost:
             response = refusal(refused.problem)
         except EngineError as error:
             response = refusal(engine_problem(error))
-        except (ClientGoneError, asyncio.CancelledError):
-            return
-        except Exception:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log the details
-            error_id = self._context.world.random_bytes(8).hex()
-            _log.exception("fault in a request", extra={"error_id": error_id})
-            response = refusal(internal_problem(error_id))
         if response is None:
             return
         status, headers, body = response
@@ -84,11 +71,8 @@ class StreamsHost:
 
 
 def refusal(problem: Problem) -> Response:
-    """A problem as an answer; one that left a body unread ends the connection."""
-    headers = problem_headers(problem)
-    if problem.kind.status == 413:
-        headers.append((b"connection", b"close"))
-    return Response(problem.kind.status, headers, problem_body(problem))
+    """A problem as an answer."""
+    return Response(problem.kind.status, problem_headers(problem), problem_body(problem))
 
 
 def _authorize(principal: Principal, role: Role, name: bytes) -> None:

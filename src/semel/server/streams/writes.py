@@ -12,6 +12,7 @@ from semel.engine.contract import Write
 from semel.kernel.errors import Problem, Refused
 from semel.kernel.keys import pack, time_ordered_id
 from semel.server.asgi import Receive, Scope
+from semel.server.body import CLOSE
 from semel.server.context import Context, caller_of
 
 _HOST = re.compile(rb"[A-Za-z0-9.\-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
@@ -34,16 +35,16 @@ class Writes:
         write = Write(self._streams, command, len(command.content.data))
         answer = await self._engine.submit(write, caller_of(scope))
         if isinstance(answer, Appended):
-            self._outcomes["replay" if answer.replayed else "stored"] += 1
+            self._outcomes["stored" if answer.is_new else "replay" if answer.replayed else "duplicate"] += 1
             return appended(answer)
         self._outcomes["refused"] += 1
-        raise _refused(answer)
+        raise _refused(answer, is_unread=body is None)
 
     async def create(self, name: bytes, fields: Fields, scope: Scope, receive: Receive) -> Response:
         """PUT."""
         body = await self._bodies.read(receive)
         if body is None:
-            raise _refused(TOO_LARGE)
+            raise _refused(TOO_LARGE, is_unread=True)
         world = self._context.world
         life = time_ordered_id(world.wall_ms(), world.random_bytes(10))
         command = parse_create(name, life, fields, body)
@@ -60,8 +61,8 @@ class Writes:
         return Response(204, [])
 
 
-def _refused(problem: Problem) -> Refused:
-    return Refused(problem.code, problem.detail, problem.headers)
+def _refused(problem: Problem, *, is_unread: bool = False) -> Refused:
+    return Refused(problem.code, problem.detail, (*problem.headers, CLOSE) if is_unread else problem.headers)
 
 
 def _location(scope: Scope, fields: Fields) -> bytes:

@@ -80,9 +80,11 @@ class SqliteStore:
             raise
 
     def _open(self, tables: Sequence[AnyTable], migrations: Sequence[Migration]) -> None:
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))  # the log beside it gets the same mode
         self._writer = apsw.Connection(self._path, vfs=self._vfs, statementcachesize=512)
         self._wal_pages = 0
         self._broken = False
+        self._is_closed = False
         for pragma in _WRITER_PRAGMAS:
             self._writer.execute(pragma)
         self._writer.set_wal_hook(self._on_commit)
@@ -104,7 +106,7 @@ class SqliteStore:
             raise StoreError("The store stopped after a failed commit; restart the server.")
         try:
             if not durable:
-                self._writer.execute("PRAGMA synchronous = NORMAL")
+                self._writer.execute("PRAGMA synchronous = OFF")
             self._writer.execute("BEGIN")
         except apsw.Error as error:
             raise StoreError(_sentence(error)) from error
@@ -129,6 +131,9 @@ class SqliteStore:
 
     def close(self) -> None:
         """Close every connection; the last one folds the log into the file."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         while not self._readers.empty():
             self._readers.get_nowait().close()
         self._writer.close()
@@ -161,11 +166,8 @@ class _SqliteTx:
         self.now_ms = now_ms
 
     def load(self, keys: Mapping[AnyTable, Iterable[Key]], ranges: Sequence[Range]) -> Loaded:
-        try:
-            rows = {table: self._find(table, wanted) for table, wanted in keys.items()}
-            return Loaded(rows, [_scan(self._writer, self._store._younger(wanted.table), wanted) for wanted in ranges])
-        except apsw.Error as error:
-            raise StoreError(_sentence(error)) from error
+        rows = {table: self._find(table, wanted) for table, wanted in keys.items()}
+        return Loaded(rows, [_scan(self._writer, self._store._younger(wanted.table), wanted) for wanted in ranges])
 
     def _find(self, table: AnyTable, wanted: Iterable[Key]) -> dict[Key, Row]:
         younger = self._store._younger(table)
@@ -176,7 +178,7 @@ class _SqliteTx:
         keys = list(wanted)
         for made in probes:
             for statement in made.find(keys):
-                for values in self._writer.execute(*statement):
+                for values in _rows(self._writer, *statement):
                     row = made.row_in(values)
                     found[row[: table.key]] = row
         return found
@@ -193,12 +195,12 @@ class _SqliteTx:
             # In a generational table the row may stand in the older generation; the younger is looked at last and wins.
             (filled for table, rows in changes.updates.items() for filled in store._younger(table).update(rows)),
             (filled for table, rows in changes.inserts.items() for filled in store._younger(table).insert(rows)),
-            (store._younger(touch.table).touch(touch) for touch in changes.touches),
+            (made.touch(touch) for touch in changes.touches for made in store._statements[touch.table]),
         )
         try:
             for statement in statements:
                 self._writer.execute(*statement)
-        except apsw.Error as error:
+        except (apsw.Error, OverflowError, TypeError) as error:
             raise StoreError(_sentence(error)) from error
 
     def rotate(self, table: AnyTable) -> None:
@@ -232,8 +234,9 @@ class _SqliteTx:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
         except apsw.Error as error:
+            # A connection that cannot even roll back is no longer to be trusted: the process must start afresh.
             self._store._broken = True
-            raise StoreError(_sentence(error)) from error
+            raise CommitUnknownError(_sentence(error)) from error
         self._restore_durability()
 
     def _restore_durability(self) -> None:
@@ -247,14 +250,16 @@ class _SqliteSnapshot:
         self.now_ms = 0
 
     def __enter__(self) -> _SqliteSnapshot:
+        if self._store._is_closed:
+            raise StoreError("The store is closed.")
         self._reader = self._store._readers.get()
         try:
             self._reader.execute("BEGIN")
             # SQLite takes the snapshot at the first read, so read something before the clock.
             self._reader.execute("SELECT 1 FROM semel_schema").fetchone()
-        except BaseException:
+        except apsw.Error as error:
             self._let_go()
-            raise
+            raise StoreError(_sentence(error)) from error
         self.now_ms = self._store._wall_ms()
         return self
 
@@ -272,9 +277,9 @@ class _SqliteSnapshot:
 
     def get(self, table: Table[R], key: Key) -> R | None:
         for made in self._generations(table):
-            values = self._reader.execute(made.find_one, made.key_out(key)).fetchone()
-            if values is not None:
-                return made.row_in(values)  # type: ignore[no-any-return]
+            found = _rows(self._reader, made.find_one, made.key_out(key))
+            if found:
+                return made.row_in(found[0])  # type: ignore[no-any-return]
         return None
 
     def _generations(self, table: AnyTable) -> list[Statements]:
@@ -282,8 +287,9 @@ class _SqliteSnapshot:
         if not table.generational:
             return made
         # Which one is younger is read in the snapshot itself: the writer may have moved on.
-        found = self._reader.execute("SELECT number FROM semel_generation WHERE name = ?", (table.name.encode(),))
-        number = (found.fetchone() or (0,))[0]
+        asked = "SELECT number FROM semel_generation WHERE name = ?"
+        found = _rows(self._reader, asked, (table.name.encode(),))
+        number = found[0][0] if found else 0
         return [made[number], *(other for place, other in enumerate(made) if place != number)]
 
     def range(self, wanted: Range) -> list[Row]:
@@ -291,8 +297,26 @@ class _SqliteSnapshot:
 
     def keys(self, wanted: Range) -> list[Key]:
         made = self._store._younger(wanted.table)
-        sql, values = made.scan(wanted, keys_only=True)
-        return [made.key_in(row) for row in self._reader.execute(sql, values)]
+        _refuse_generational(wanted)
+        return [made.key_in(row) for row in _rows(self._reader, *made.scan(wanted, keys_only=True))]
+
+
+def _scan(connection: apsw.Connection, made: Statements, wanted: Range) -> list[Row]:
+    _refuse_generational(wanted)
+    return [made.row_in(row) for row in _rows(connection, *made.scan(wanted))]
+
+
+def _refuse_generational(wanted: Range) -> None:
+    if wanted.table.generational:
+        raise StoreError(f"{wanted.table.name} is found by its key alone")
+
+
+def _rows(connection: apsw.Connection, sql: str, values: Sequence[Any]) -> list[Any]:
+    """What a statement gives; a failure, or a number that no column can hold, is the store's own error."""
+    try:
+        return connection.execute(sql, values).fetchall()
+    except (apsw.Error, OverflowError, TypeError) as error:
+        raise StoreError(_sentence(error)) from error
 
 
 def _make_folder(folder: Path) -> None:
@@ -312,12 +336,5 @@ def _make_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def _scan(connection: apsw.Connection, made: Statements, wanted: Range) -> list[Row]:
-    if wanted.table.generational:
-        raise StoreError(f"{wanted.table.name} is found by its key alone")
-    sql, values = made.scan(wanted)
-    return [made.row_in(row) for row in connection.execute(sql, values)]
-
-
-def _sentence(error: apsw.Error) -> str:
+def _sentence(error: Exception) -> str:
     return f"SQLite: {type(error).__name__}: {error}"

@@ -222,7 +222,7 @@ def _commit(view: View, case: _Case, keep: Window) -> Outcome:
                 seq,
             ),
         )
-    answer = Appended(status, tail, command.closes, epoch, seq)
+    answer = Appended(status, tail, command.closes, epoch, seq, is_new=True)
     return Outcome(answer, signals=(stream.id,), touches=use(stream, now))
 
 

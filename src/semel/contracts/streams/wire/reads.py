@@ -31,8 +31,10 @@ def parse_read(query: bytes) -> Read:
     asked = _parameters(query)
     offsets = asked.get(b"offset", [])
     live = asked.get(b"live", [])
-    if len(offsets) > 1 or len(live) > 1:
-        raise Refused("INVALID_OFFSET", "Give offset and live at most once each.")
+    if len(offsets) > 1:
+        raise Refused("INVALID_OFFSET", "Give offset once.")
+    if len(live) > 1:
+        raise Refused("INVALID_REQUEST", "Give live once.")
     mode = _mode(live[0]) if live else Mode.CATCH_UP
     if mode is not Mode.CATCH_UP and not offsets:
         raise Refused("INVALID_OFFSET", "A live read needs an offset; use offset=-1 for the beginning.")

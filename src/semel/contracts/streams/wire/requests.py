@@ -26,6 +26,8 @@ TOO_LARGE = Problem("PAYLOAD_TOO_LARGE", "The body is larger than this server ta
 
 def parse_create(name: bytes, life: bytes, fields: Fields, body: bytes) -> Create:
     """A PUT."""
+    if b"stream-forked-from" in fields.one:
+        raise Refused("NOT_IMPLEMENTED", "This server does not fork streams; create the stream without forking.")
     ttl_seconds, expires_at, expires_text = parse_expiry(fields)
     sent = _content_type(fields)
     content_type = sent if sent is not None and is_usable(sent) else DEFAULT

@@ -1,0 +1,26 @@
+"""Places for data, one kind of store after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.store.conformance import KINDS, PERSISTENT_KINDS, PersistentPlace, Place
+
+
+@pytest.fixture(params=list(KINDS))
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A fresh place of each kind."""
+    made = KINDS[request.param](tmp_path / "data")
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=list(PERSISTENT_KINDS))
+def lasting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PersistentPlace]:
+    """A fresh place of each kind that persists."""
+    made = PERSISTENT_KINDS[request.param](tmp_path / "data")
+    yield made
+    made.close()

@@ -1,0 +1,271 @@
+"""What the SQLite store does when the disk, the library or the file is not as it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from semel.store.open import open_store
+from semel.store.protocol import CommitUnknownError, Range, StoreBusyError, StoreError, Touch
+from semel.store.sqlite.schema import check_library
+from semel.store.sqlite.store import CHECKPOINT_PAGES, FILE_NAME
+from tests.faulty_vfs import FaultyVfs
+from tests.store.conformance import (
+    LOCKS,
+    MIGRATIONS,
+    PARCEL,
+    TABLES,
+    THING,
+    ParcelRow,
+    SqlitePlace,
+    changes,
+    everything,
+    find,
+    thing,
+    transaction,
+    write,
+)
+
+MEGABYTE = 1024 * 1024
+
+
+@pytest.fixture
+def vfs() -> Iterator[FaultyVfs]:
+    """A file system that works until it is told otherwise."""
+    with FaultyVfs("faulty") as made:
+        yield made
+
+
+@pytest.fixture
+def place(tmp_path: Path, vfs: FaultyVfs) -> Iterator[SqlitePlace]:
+    """A folder on that file system."""
+    made = SqlitePlace(tmp_path / "data")
+    made.vfs = vfs.name
+    yield made
+    vfs.mend()
+    made.close()
+
+
+# Syncs
+
+
+def test_a_durable_commit_syncs_and_a_soft_one_does_not(place: SqlitePlace, vfs: FaultyVfs) -> None:
+    store = place.open()
+    write(store, [(THING, thing(number=0))])
+    for number in range(1, 6):
+        before = vfs.count_syncs
+        write(store, [(THING, thing(number=number))])
+        assert vfs.count_syncs > before
+        before = vfs.count_syncs
+        write(store, touches=[Touch(THING, (b"a", number, 1), "seen_at", 5)], durable=False)
+        assert vfs.count_syncs == before
+
+
+def test_a_durable_commit_syncs_after_a_soft_transaction_was_rolled_back(place: SqlitePlace, vfs: FaultyVfs) -> None:
+    store = place.open()
+    store.begin((), durable=False).rollback()
+    before = vfs.count_syncs
+    write(store, [(THING, thing())])
+    assert vfs.count_syncs > before
+
+
+def test_a_transaction_that_changes_nothing_does_not_sync(place: SqlitePlace, vfs: FaultyVfs) -> None:
+    store = place.open()
+    write(store, [(THING, thing())])
+    before = vfs.count_syncs
+    find(store, THING, (b"a", 1, 1))
+    write(store)
+    assert vfs.count_syncs == before
+
+
+# Faults before the commit
+
+
+def test_a_disk_that_is_full_before_the_commit_stores_nothing_and_may_be_tried_again(
+    place: SqlitePlace, vfs: FaultyVfs
+) -> None:
+    store = place.open()
+    write(store, [(THING, thing(number=1))])
+    parcels = [(PARCEL, ParcelRow(number, b"o", bytes(8 * MEGABYTE))) for number in range(12)]
+    vfs.fail_write = True
+    with pytest.raises(StoreError):
+        write(store, [(THING, thing(number=2)), *parcels])
+    vfs.mend()
+    assert [row.number for row in everything(store, THING)] == [1]
+    assert everything(store, PARCEL) == []
+    write(store, [(THING, thing(number=3)), parcels[0]])
+    store = place.reopen()
+    assert [row.number for row in everything(store, THING)] == [1, 3]
+
+
+def test_a_disk_that_cannot_be_read_is_a_store_error(place: SqlitePlace, vfs: FaultyVfs) -> None:
+    write(place.open(), [(THING, thing()), (PARCEL, ParcelRow(1, b"", bytes(MEGABYTE)))])
+    store = place.reopen()
+    vfs.fail_read = True
+    with pytest.raises(StoreError), transaction(store) as tx:
+        tx.load({PARCEL: [(1,)]}, [])
+    vfs.mend()
+    write(store, [(THING, thing(number=2))])
+    assert len(everything(store, THING)) == 2
+
+
+def test_a_reader_whose_disk_cannot_be_read_hears_a_store_error(place: SqlitePlace, vfs: FaultyVfs) -> None:
+    write(place.open(), [(THING, thing()), (PARCEL, ParcelRow(1, b"", bytes(MEGABYTE)))])
+    store = place.reopen()
+    vfs.fail_read = True
+    with pytest.raises(StoreError), store.read() as snapshot:
+        snapshot.get(PARCEL, (1,))
+    with pytest.raises(StoreError), store.read() as snapshot:
+        snapshot.range(Range(PARCEL, "", (), 9))
+    with pytest.raises(StoreError), store.read() as snapshot:
+        snapshot.keys(Range(PARCEL, "", (), 9))
+    vfs.mend()
+    assert len(everything(store, PARCEL)) == 1
+
+
+# Faults of the commit
+
+
+@pytest.mark.parametrize("fault", ["fail_sync", "fail_write"])
+def test_a_commit_that_fails_is_unknown_and_the_store_refuses_to_go_on(
+    place: SqlitePlace, vfs: FaultyVfs, fault: str
+) -> None:
+    store = place.open()
+    write(store, [(THING, thing(number=1))])
+    tx = store.begin(LOCKS)
+    tx.flush(changes([(THING, thing(number=2)), (THING, thing(number=3))]))
+    setattr(vfs, fault, True)
+    with pytest.raises(CommitUnknownError):
+        tx.commit()
+    tx.rollback()
+    vfs.mend()
+    for durable in (True, False):
+        with pytest.raises(StoreError):
+            store.begin(LOCKS, durable=durable)
+    store.tidy()
+    store = place.reopen()
+    assert [row.number for row in everything(store, THING)] in ([1], [1, 2, 3])
+    write(store, [(THING, thing(number=4))])
+
+
+def test_a_soft_commit_that_fails_is_unknown_too(place: SqlitePlace, vfs: FaultyVfs) -> None:
+    store = place.open()
+    write(store, [(THING, thing())])
+    vfs.fail_write = True
+    with pytest.raises(CommitUnknownError):
+        write(store, touches=[Touch(THING, (b"a", 1, 1), "seen_at", 5)], durable=False)
+    with pytest.raises(StoreError):
+        store.begin(LOCKS)
+
+
+def test_a_soft_commit_does_not_notice_a_disk_that_cannot_sync(place: SqlitePlace, vfs: FaultyVfs) -> None:
+    store = place.open()
+    write(store, [(THING, thing())])
+    vfs.fail_sync = True
+    write(store, touches=[Touch(THING, (b"a", 1, 1), "seen_at", 5)], durable=False)
+    assert everything(store, THING) == [thing(seen_at=5)]
+
+
+@pytest.mark.parametrize("fault", ["fail_sync", "fail_write"])
+def test_a_checkpoint_that_fails_stops_the_store_and_loses_nothing(
+    place: SqlitePlace, vfs: FaultyVfs, fault: str
+) -> None:
+    store = place.open()
+    parcels = [ParcelRow(number, b"o", bytes([number]) * (CHECKPOINT_PAGES * 1024)) for number in range(9)]
+    write(store, [(PARCEL, parcel) for parcel in parcels])
+    setattr(vfs, fault, True)
+    with pytest.raises(CommitUnknownError):
+        store.tidy()
+    with pytest.raises(StoreError):
+        store.begin(LOCKS)
+    vfs.mend()
+    assert everything(place.reopen(), PARCEL) == parcels
+
+
+def test_a_checkpoint_keeps_what_readers_see(place: SqlitePlace) -> None:
+    store = place.open()
+    write(store, [(THING, thing())])
+    with store.read() as snapshot:
+        assert snapshot.get(THING, (b"a", 1, 1)) == thing()
+        for turn in range(3):
+            write(store, [(PARCEL, ParcelRow(turn, b"o", bytes(CHECKPOINT_PAGES * 8192)))], durable=False)
+            store.tidy()
+            write(store, updates=[(THING, thing(weight=turn + 1))])
+        assert snapshot.get(THING, (b"a", 1, 1)) == thing()
+        assert snapshot.keys(Range(PARCEL, "", (), 9)) == []
+    store.tidy()
+    assert everything(store, THING) == [thing(weight=3)]
+
+
+# The folder
+
+
+def test_the_folder_is_made(tmp_path: Path) -> None:
+    place = SqlitePlace(tmp_path / "some" / "where")
+    place.open()
+    place.close()
+    assert (tmp_path / "some" / "where" / FILE_NAME).exists()
+
+
+def test_a_file_that_is_no_database_is_a_store_error(tmp_path: Path) -> None:
+    place = SqlitePlace(tmp_path)
+    (tmp_path / FILE_NAME).write_bytes(b"this is something else\n" * 1_000)
+    with pytest.raises(StoreError):
+        place.open()
+    (tmp_path / FILE_NAME).unlink()
+    place.open()
+    place.close()
+
+
+def test_a_folder_that_is_a_file_is_a_store_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StoreError):
+        SqlitePlace(tmp_path / "file").open()
+
+
+def test_closing_twice_lets_go_of_nothing_that_is_somebody_elses(tmp_path: Path) -> None:
+    first, second = SqlitePlace(tmp_path / "first"), SqlitePlace(tmp_path / "second")
+    closed = first.open()
+    first.close()
+    second.open()
+    closed.close()
+    with pytest.raises(StoreBusyError):
+        second.open()
+    second.close()
+
+
+# The library
+
+
+@pytest.mark.parametrize("version", ["3.40.1", "3.51.2", "2.99.99", "3.9.0"])
+def test_a_library_that_loses_pages_is_refused(version: str) -> None:
+    with pytest.raises(StoreError, match=version):
+        check_library(version)
+
+
+@pytest.mark.parametrize("version", ["3.51.3", "3.52.0", "3.100.0", "4.0.0", apsw.sqlite_lib_version()])
+def test_a_library_without_that_fault_is_taken(version: str) -> None:
+    check_library(version)
+
+
+def test_the_store_asks_for_the_library_it_runs_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
+    with pytest.raises(StoreError, match=r"3\.51\.2"):
+        SqlitePlace(tmp_path).open()
+
+
+# Stores by URL
+
+
+@pytest.mark.parametrize("url", ["", "sqlite:", "sqlite", "mysql:there", "/a/folder"])
+def test_an_unknown_url_is_a_store_error(url: str) -> None:
+    with pytest.raises(StoreError):
+        open_store(url, TABLES, MIGRATIONS, lambda: 0)
+
+
+def test_a_url_may_have_two_slashes(tmp_path: Path) -> None:
+    open_store(f"sqlite://{tmp_path}/data", TABLES, MIGRATIONS, lambda: 0).close()
+    assert (tmp_path / "data" / FILE_NAME).exists()
