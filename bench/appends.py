@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -75,6 +77,16 @@ def measure(server: RunningServer, candidate: Candidate, connections: int, secon
     return Figures(got["per_second"], got["p50_ms"], got["p99_ms"], each)
 
 
+def wait_for_listener(port: int) -> None:
+    """Until somebody listens there."""
+    for _ in range(200):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise SystemExit("the bare host did not start")
+
+
 def run(rounds: int, connections: int, seconds: float) -> dict[Candidate, list[Figures]]:
     """All candidates, round after round."""
     figures: dict[Candidate, list[Figures]] = {candidate: [] for candidate in (CEILING, *CANDIDATES)}
@@ -83,6 +95,7 @@ def run(rounds: int, connections: int, seconds: float) -> dict[Candidate, list[F
         httpx.put(server.url + STREAM, headers={"Content-Type": "application/json"}).raise_for_status()
         bare = subprocess.Popen([sys.executable, "-m", "bench.noop_server", "--port", str(port)])
         try:
+            wait_for_listener(port)
             for number in range(rounds):
                 print(f"\rround {number + 1} of {rounds}", end="", file=sys.stderr, flush=True)
                 got = load(port, CEILING.keys, connections, seconds)

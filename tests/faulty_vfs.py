@@ -10,10 +10,19 @@ error. Only the database and its log are touched; the operating system's lock fi
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 import apsw
+
+
+class Operation(NamedTuple):
+    """Something that SQLite asked of a file."""
+
+    what: str
+    file: str
+    offset: int = 0
 
 
 class FaultyVfs(apsw.VFS):
@@ -26,6 +35,8 @@ class FaultyVfs(apsw.VFS):
         self.fail_read = False
         self.count_syncs = 0
         self.count_writes = 0
+        self.operations: list[Operation] = []
+        """Writes and syncs in order; a test may empty it."""
         super().__init__(name, "")
 
     def __enter__(self) -> Self:
@@ -50,15 +61,18 @@ class _FaultyFile(apsw.VFSFile):
     def __init__(self, vfs: FaultyVfs, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
         super().__init__("", name, flags)
         self._faults = vfs
+        self._file = Path(name.filename() if isinstance(name, apsw.URIFilename) else name or "").name
 
     def xSync(self, flags: int) -> None:  # noqa: N802 - SQLite's name
         self._faults.count_syncs += 1
+        self._faults.operations.append(Operation("sync", self._file))
         if self._faults.fail_sync:
             raise apsw.IOError("the disk does not answer")
         super().xSync(flags)
 
     def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802 - SQLite's name
         self._faults.count_writes += 1
+        self._faults.operations.append(Operation("write", self._file, offset))
         if self._faults.fail_write:
             raise apsw.FullError("the disk is full")
         super().xWrite(data, offset)

@@ -307,6 +307,16 @@ async def test_steps_that_fill_a_batch_do_not_keep_their_predecessor_out() -> No
 
 
 @on_loop
+async def test_a_step_waits_for_a_predecessor_that_is_larger_than_a_batch() -> None:
+    async with running(limits=EngineLimits(batch=BatchLimits(bytes=30))) as bench:
+        async with bench.held():
+            second = asyncio.create_task(bench.submit(Step(b"s", 2), size=1))
+            first = asyncio.create_task(bench.submit(Step(b"s", 1), size=500))
+            await asyncio.sleep(0)
+        assert [await first, await second] == ["stored", "stored"]
+
+
+@on_loop
 async def test_a_step_whose_predecessor_is_not_on_its_way_is_told_at_once() -> None:
     async with running() as bench:
         assert await bench.submit(Step(b"s", 2)) == "gap"

@@ -12,7 +12,7 @@ from semel.store.open import open_store
 from semel.store.protocol import CommitUnknownError, Range, StoreBusyError, StoreError, Touch
 from semel.store.sqlite.schema import check_library
 from semel.store.sqlite.store import CHECKPOINT_PAGES, FILE_NAME
-from tests.faulty_vfs import FaultyVfs
+from tests.faulty_vfs import FaultyVfs, Operation
 from tests.store.conformance import (
     LOCKS,
     MIGRATIONS,
@@ -79,6 +79,21 @@ def test_a_transaction_that_changes_nothing_does_not_sync(place: SqlitePlace, vf
     find(store, THING, (b"a", 1, 1))
     write(store)
     assert vfs.count_syncs == before
+
+
+def test_a_log_that_begins_anew_syncs_its_header_before_its_first_frame(place: SqlitePlace, vfs: FaultyVfs) -> None:
+    """Or else a power loss may leave the old header before new frames, and old pages are put over newer ones.
+
+    SQLite does so for every commit unless `synchronous` is OFF; https://sqlite.org/src/info/ff5be73dee tells the story.
+    """
+    store = place.open()
+    write(store, [(THING, thing()), (PARCEL, ParcelRow(1, b"o", bytes(CHECKPOINT_PAGES * 8192)))])
+    store.tidy()
+    vfs.operations.clear()
+    write(store, touches=[Touch(THING, (b"a", 1, 1), "seen_at", 5)], durable=False)
+    log = [one for one in vfs.operations if one.file.endswith("-wal")]
+    assert log[0] == Operation("write", FILE_NAME + "-wal", 0), "the log did not begin anew"
+    assert log[1].what == "sync"
 
 
 # Faults before the commit

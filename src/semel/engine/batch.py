@@ -77,10 +77,11 @@ class Surroundings:
 
 def run(around: Surroundings, submissions: Sequence[Submission]) -> BatchResult:
     """Carry out one batch."""
-    tx = around.store.begin(_all_locks(submissions))
+    locks = _all_locks(submissions)
+    tx = around.store.begin(locks)
     try:
         around.reach("locked")
-        batch = _Batch(around, tx)
+        batch = _Batch(around, tx, locks)
         batch.load_stages(submissions)
         around.reach("loaded")
         for submission in in_order(batch.sound(submissions)):
@@ -136,14 +137,31 @@ def _all_locks(submissions: Iterable[Submission]) -> list[Lock]:
     return [Lock(name, held[name]) for name in sorted(held)]
 
 
+class _Waiting:
+    """Which writes of sequences are still to be decided.
+
+    An object of its own, because a view that pointed back to its batch would be a cycle, and then every row of every
+    batch would live until the garbage collector comes by.
+    """
+
+    def __init__(self, is_admitted: Callable[[Order], bool]) -> None:
+        self._is_admitted = is_admitted
+        self.settled: set[Order] = set()
+        self.is_believed = True
+        """Not after so many deferrals: then a predecessor that never comes counts as absent."""
+
+    def has(self, order: Order) -> bool:
+        """Whether that write has been admitted and not been decided, here or before."""
+        return self.is_believed and order not in self.settled and self._is_admitted(order)
+
+
 class _Batch:
-    def __init__(self, around: Surroundings, tx: Tx) -> None:
+    def __init__(self, around: Surroundings, tx: Tx, held: Sequence[Lock]) -> None:
         self._around = around
         self._tx = tx
         self._now: Now = around.timekeeper.now(tx.now_ms)
-        self._view = BatchView(self._is_admitted, around.soft.over)
-        self._settled: set[Order] = set()
-        self._patient = True
+        self._waiting = _Waiting(around.is_admitted)
+        self._view = BatchView(self._waiting.has, around.soft.over, held)
         self._asked: Counter[Range] = Counter()
         """How many rows of each range all writes together have asked for."""
         self.result = BatchResult(Commit.NOTHING)
@@ -187,7 +205,7 @@ class _Batch:
     def decide(self, submission: Submission) -> None:
         """Judge one write; whatever it does wrong stays its own."""
         mark = self._view.mark()
-        self._patient = submission.deferrals < MAX_RERUNS * 4
+        self._waiting.is_believed = submission.deferrals < MAX_RERUNS * 4
         try:
             outcome = self._decide_with_reruns(submission.write, mark)
         except (StoreError, CommitUnknownError):
@@ -265,9 +283,6 @@ class _Batch:
         for wanted, found in zip(ranges, loaded.ranges, strict=True):
             view.add_range(wanted, found)
 
-    def _is_admitted(self, order: Order) -> bool:
-        return self._patient and order not in self._settled and self._around.is_admitted(order)
-
     def _fail(self, submission: Submission, error: Exception) -> None:
         error_id = self._around.error_id()
         self._around.observer.fault(error_id, error)
@@ -276,7 +291,7 @@ class _Batch:
 
     def _settle(self, submission: Submission) -> None:
         if submission.order is not None:
-            self._settled.add(submission.order)
+            self._waiting.settled.add(submission.order)
 
     def _defer(self, submission: Submission) -> None:
         submission.deferrals += 1

@@ -74,6 +74,9 @@ class View(Protocol):
     def rotate(self, table: AnyTable) -> None:
         """Drop the older generation of a generational table."""
 
+    def holds(self, lock: Lock) -> bool:
+        """Whether this lock is held; a decision that needs another one raises `MissingLocksError`."""
+
     def is_admitted(self, order: Order) -> bool:
         """Whether that write of a sequence has been admitted and not yet been decided."""
 

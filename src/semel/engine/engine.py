@@ -184,14 +184,13 @@ class Engine:
         task = self._loop.create_task(self.submit(write))
         task.add_done_callback(_ignore_refusal)
 
-    def _fail(self, error: BaseException) -> None:
-        self._call(self._stop_for_good, error)
+    def _fail(self, lane: Lane, error: BaseException) -> None:
+        self._call(self._stop_for_good, lane, error)
 
-    def _stop_for_good(self, error: BaseException) -> None:
+    def _stop_for_good(self, lane: Lane, error: BaseException) -> None:
         self.failure = error
         self.failed.set()
-        for lane in self._lanes:
-            lane.abandon()
+        lane.abandon()
 
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
         if not self._loop.is_closed():

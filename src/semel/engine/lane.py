@@ -23,6 +23,8 @@ from semel.store.protocol import CommitUnknownError, StoreError
 IDLE_SECONDS = 0.5
 """How often an idle lane looks for soft changes to store: at most a second after they were made."""
 
+_STOPPED = "The server stopped before this write's turn; nothing was stored."
+
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
@@ -42,7 +44,7 @@ class Lane:
         limits: BatchLimits,
         is_gone: Callable[[Any], bool],
         deliver: Callable[[BatchResult], None],
-        fail: Callable[[BaseException], None],
+        fail: Callable[[Lane, BaseException], None],
     ) -> None:
         self._around = around
         self._limits = limits
@@ -85,21 +87,21 @@ class Lane:
             self._around.observer.store_failure(error)
             unknown = "The server failed while it carried out the write, which may or may not be stored."
             self._refuse(self._current, OutcomeUnknownError(unknown))
-            self._fail(error)
+            self._fail(self, error)
 
     def _gather(self) -> list[Submission]:
         """The deferred ones, then what waits; a write that no longer fits is held for the next batch."""
         batch, self._deferred = self._deferred, []
         size = cost = 0
         # Those put off do not count: they wait for writes that must not be kept out by them.
-        most = len(batch) + self._limits.writes
-        while len(batch) < most:
+        put_off = len(batch)
+        while len(batch) - put_off < self._limits.writes:
             submission = self._next(wait=not batch)
             if submission is None:
                 break
             size += submission.write.size
             cost += submission.write.cost
-            if batch and (size > self._limits.bytes or cost > self._limits.cost):
+            if len(batch) > put_off and (size > self._limits.bytes or cost > self._limits.cost):
                 self._held = submission
                 break
             batch.append(submission)
@@ -134,18 +136,18 @@ class Lane:
     def _run_one_by_one(self, batch: Sequence[Submission]) -> None:
         for place, submission in enumerate(batch):
             self._current = batch[place:]
+            behind = batch[place + 1 :]
             try:
-                self._run_whole([submission], 0)
+                self._run_whole([submission], 0, behind)
             except CommitUnknownError:
                 self._current = ()
-                not_stored = NotStoredError("The server stopped before this write's turn; nothing was stored.")
-                self._refuse(batch[place + 1 :], not_stored)
+                self._refuse(behind, NotStoredError(_STOPPED))
                 raise
             except StoreError as error:
                 self._around.observer.store_failure(error)
                 self._refuse([submission], NotStoredError("The store failed before the commit; nothing was stored."))
 
-    def _run_whole(self, batch: Sequence[Submission], dropped: int) -> None:
+    def _run_whole(self, batch: Sequence[Submission], dropped: int, behind: Sequence[Submission] = ()) -> None:
         began = time.perf_counter()
         try:
             result = run(self._around, batch)
@@ -158,7 +160,7 @@ class Lane:
             self._report(BatchResult(Commit.ROLLED_BACK), len(batch), dropped, began)
             raise
         self._deferred.extend(result.deferred)
-        self._current = ()
+        self._current = behind
         self._deliver(result)
         self._around.reach("answered")
         self._report(result, len(batch), dropped, began)
@@ -184,10 +186,11 @@ class Lane:
             self._soft_at = now
         elif now - self._soft_at >= IDLE_SECONDS:
             self._soft_at = now
-            self._store_soft()
+            while self._store_soft() and self._queue.empty():
+                continue
 
     def _store_all_soft(self) -> None:
-        while len(self._around.soft) and self._store_soft():
+        while self._store_soft():
             continue
 
     def _store_soft(self) -> bool:
@@ -210,4 +213,4 @@ class Lane:
             if taken is not None:
                 left.append(taken)
         self._deferred, self._held = [], None
-        self._refuse(left, NotStoredError("The server stopped before this write's turn; nothing was stored."))
+        self._refuse(left, NotStoredError(_STOPPED))

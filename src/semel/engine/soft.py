@@ -26,7 +26,7 @@ class SoftChanges:
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._waiting: dict[_Place, int] = {}
-        self._columns: dict[AnyTable, set[str]] = {}
+        self._columns: dict[AnyTable, frozenset[str]] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -39,7 +39,8 @@ class SoftChanges:
                 known = self._waiting.get(place)
                 if known is None and len(self._waiting) >= MAX_WAITING:
                     continue
-                self._columns.setdefault(table, set()).add(column)
+                # A new set each time, because readers in other threads go through the old one without the guard.
+                self._columns[table] = self._columns.get(table, frozenset()) | {column}
                 self._waiting[place] = value if known is None else max(known, value)
 
     def over(self, table: AnyTable, row: Row) -> Row:

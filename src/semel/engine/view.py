@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from semel.engine.contract import MissingRowsError, Order, Stage
 from semel.engine.ranges import LoadedRange, same_rows
-from semel.store.protocol import AnyTable, Changes, Range, Row, Touch
+from semel.store.protocol import AnyTable, Changes, Lock, Range, Row, Touch
 from semel.store.table import Key, Table
 
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -29,8 +29,14 @@ class InsertMetRowError(Exception):
 class BatchView:
     """Implements `contract.View` for one batch."""
 
-    def __init__(self, is_admitted: Callable[[Order], bool], soften: Callable[[AnyTable, Row], Row]) -> None:
+    def __init__(
+        self,
+        is_admitted: Callable[[Order], bool],
+        soften: Callable[[AnyTable, Row], Row],
+        held: Iterable[Lock] = (),
+    ) -> None:
         self.is_admitted = is_admitted
+        self._held = {lock.name: lock.shared for lock in held}
         self._soften = soften
         self._base: dict[AnyTable, dict[Key, Row | None]] = {}
         self._rows: dict[AnyTable, dict[Key, Row | None]] = {}
@@ -88,10 +94,12 @@ class BatchView:
         """A row that is new by construction."""
         key = table.key_of(row)
         rows = self._rows.setdefault(table, {})
-        if rows.get(key) is not None:
+        before = rows.get(key, _UNSEEN)
+        if before is _UNSEEN:
+            self._base.setdefault(table, {})[key] = None
+        elif before is not None:
             raise InsertMetRowError(f"{table.name} has a row under this key")
-        self._base.setdefault(table, {}).setdefault(key, None)
-        self._set(table, key, rows.get(key), row)
+        self._set(table, key, before, row)
 
     def put(self, table: Table[R], row: R) -> None:
         """A row that may be there already."""
@@ -112,6 +120,10 @@ class BatchView:
     def rotate(self, table: AnyTable) -> None:
         """Drop the older generation of a generational table."""
         self._rotations.append(table)
+
+    def holds(self, lock: Lock) -> bool:
+        """Whether the batch holds this lock, as strongly as asked."""
+        return lock.name in self._held and (lock.shared or not self._held[lock.name])
 
     def mark(self) -> tuple[int, int]:
         """A point to come back to."""
@@ -167,19 +179,25 @@ class BatchView:
         self._journal.append((table, key, before))
         self._touched.setdefault(table, {})[key] = None
         self._rows[table][key] = after
-        if table in self._ranges and before is not _UNSEEN:
+        if table in self._ranges:
             for loaded in self._ranges[table].values():
-                loaded.change(key, before, after)
+                loaded.change(key, None if before is _UNSEEN else before, after)
 
     def _put_back(self, table: AnyTable, key: Key, before: Row | None) -> None:
         after = self._rows[table][key]
         if before is _UNSEEN:
-            before = self._base[table][key]
-        if before is _UNSEEN:
-            # It was never looked at, so now nothing is known of it again.
-            del self._rows[table][key], self._base[table][key], self._touched[table][key]
-            return
-        self._rows[table][key] = before
+            before = self._unsee(table, key, after)
+        else:
+            self._rows[table][key] = before
         if table in self._ranges:
             for loaded in self._ranges[table].values():
                 loaded.change(key, after, before)
+
+    def _unsee(self, table: AnyTable, key: Key, after: Row | None) -> Row | None:
+        """Take back what was done to a row that had not been looked at; what has been loaded since is kept."""
+        base = self._base[table][key]
+        if after is None and base is not _UNSEEN:
+            self._rows[table][key] = base
+            return base
+        del self._rows[table][key], self._base[table][key], self._touched[table][key]
+        return None

@@ -72,7 +72,7 @@ class SqliteStore:
         self._readers: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
         try:
             self._open(tables, migrations)
-        except apsw.Error as error:
+        except (apsw.Error, OSError) as error:
             self._lock_file.release()
             raise StoreError(f"The database {self._path} cannot be opened. {_sentence(error)}") from error
         except BaseException:
@@ -106,9 +106,11 @@ class SqliteStore:
             raise StoreError("The store stopped after a failed commit; restart the server.")
         try:
             if not durable:
-                self._writer.execute("PRAGMA synchronous = OFF")
+                # Not OFF: a log that begins anew must have its header on disk before its frames.
+                self._writer.execute("PRAGMA synchronous = NORMAL")
             self._writer.execute("BEGIN")
         except apsw.Error as error:
+            self._writer.execute("PRAGMA synchronous = FULL")
             raise StoreError(_sentence(error)) from error
         return _SqliteTx(self, self._wall_ms(), durable)
 
