@@ -9,7 +9,7 @@ A crash anywhere in here leaves all of the batch or nothing of it, and no caller
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,6 @@ from semel.engine.contract import (
     Order,
     Outcome,
     Stage,
-    View,
     Write,
 )
 from semel.engine.observer import Commit, Observer
@@ -168,34 +167,22 @@ class _Batch:
 
     def load_stages(self, submissions: Sequence[Submission]) -> None:
         """Load what every write needs, stage by stage, each stage for the whole batch at once."""
-        waiting: list[tuple[Submission, Generator[Stage, View, None]]] = []
-        stages: list[Stage] = []
-        for submission in submissions:
-            self._advance(submission, submission.write.contract.needs(submission.write.command), None, waiting, stages)
-        while stages:
+        asking = [(one, one.write.contract.needs(one.write.command)) for one in submissions]
+        begun = False
+        while asking:
+            stages: list[Stage] = []
+            going = []
+            for pair in asking:
+                try:
+                    stages.append(pair[1].send(self._view) if begun else next(pair[1]))
+                except StopIteration:
+                    continue
+                except Exception as error:  # noqa: BLE001 - a fault in one write must not fail its neighbours
+                    self._fail(pair[0], error)
+                    continue
+                going.append(pair)
             self._load(stages)
-            stages = []
-            begun, waiting = waiting, []
-            for submission, needs in begun:
-                self._advance(submission, needs, self._view, waiting, stages)
-
-    def _advance(
-        self,
-        submission: Submission,
-        needs: Generator[Stage, View, None],
-        view: View | None,
-        waiting: list[tuple[Submission, Generator[Stage, View, None]]],
-        stages: list[Stage],
-    ) -> None:
-        """Ask one write for its next stage; one that raises here is a fault of its own."""
-        try:
-            stages.append(next(needs) if view is None else needs.send(view))
-        except StopIteration:
-            return
-        except Exception as error:  # noqa: BLE001 - a fault in one write must not fail its neighbours
-            self._fail(submission, error)
-            return
-        waiting.append((submission, needs))
+            asking, begun = going, True
 
     def sound(self, submissions: Sequence[Submission]) -> Sequence[Submission]:
         """Those that have not failed yet."""

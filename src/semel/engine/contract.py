@@ -7,7 +7,6 @@ opens no transaction and no socket, and it may be run twice for one command.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from semel.kernel.clock import Now
@@ -115,8 +114,7 @@ class Contract(Protocol):
         """Commands that free what is no longer needed; a bounded number, found again while there is more."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Write:
+class Write(NamedTuple):
     """A request to change something."""
 
     contract: Contract

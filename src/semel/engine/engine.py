@@ -162,23 +162,24 @@ class Engine:
                 del self._admitted[order]
 
     def _resolve(self, result: BatchResult) -> None:
+        topics: dict[bytes, None] = {}
         for submission, outcome in result.decided:
-            self._settle(submission)
+            self.waiting_writes -= 1
+            self.waiting_bytes -= submission.write.size
             future = submission.sender.future
             if not future.done():
                 future.set_result(outcome.answer)
-            if outcome.signals:
-                self.signals.send(outcome.signals)
+            for topic in outcome.signals:
+                topics[topic] = None
             for write in outcome.follow_ups:
                 self._follow(write)
         for submission, error in result.failed:
-            self._settle(submission)
+            self.waiting_writes -= 1
+            self.waiting_bytes -= submission.write.size
             if not submission.sender.future.done():
                 submission.sender.future.set_exception(error)
-
-    def _settle(self, submission: Submission) -> None:
-        self.waiting_writes -= 1
-        self.waiting_bytes -= submission.write.size
+        if topics:
+            self.signals.send(topics)
 
     def _follow(self, write: Write) -> None:
         task = self._loop.create_task(self.submit(write))

@@ -14,6 +14,8 @@ MAX_LENGTH = 256
 _QUOTED = re.compile(rb'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 _ESCAPED = re.compile(rb"\\(.)")
 _ALLOWED = re.compile(rb"[\x20-\x7e]{1,256}")
+_PLAIN = re.compile(rb"[\x21\x23-\x7e](?:[\x20-\x7e]{0,254}[\x21-\x7e])?")
+"""A key that is what it looks like: nothing around it to trim, and no quote that could begin a string."""
 
 
 class InvalidKeyError(ValueError):
@@ -24,6 +26,8 @@ def parse_idempotency_key(values: list[bytes]) -> bytes | None:
     """The key in these header values, None without the header; anything doubtful is an error, never a guess."""
     if not values:
         return None
+    if len(values) == 1 and _PLAIN.fullmatch(values[0]):
+        return values[0]
     if len(values) > 1:
         raise InvalidKeyError("Send the Idempotency-Key header once; it was given more than once.")
     key = unwrap(values[0].strip(b" \t"))

@@ -31,21 +31,18 @@ class App:
         """Answer one request; what goes wrong unexpectedly is a 500 with an id that the log can be searched for."""
         if scope["type"] != "http":
             return
+        raw_path: bytes = scope["raw_path"]
         try:
-            await self._route(scope, receive, send)
+            if raw_path.startswith(STREAMS):
+                await self._streams(scope, receive, send)
+            elif not await self._operations(scope, send):
+                await self._refuse(_NOTHING_HERE, scope["method"], send)
         except (ClientGoneError, asyncio.CancelledError):
             return
         except Exception:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log the details
             error_id = self._context.world.random_bytes(8).hex()
             _log.exception("fault in a request", extra={"error_id": error_id})
             await self._refuse(internal_problem(error_id), scope["method"], send)
-
-    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
-        raw_path: bytes = scope["raw_path"]
-        if raw_path.startswith(STREAMS):
-            await self._streams(scope, receive, send)
-        elif not await self._operations(scope, send):
-            await self._refuse(_NOTHING_HERE, scope["method"], send)
 
     async def _refuse(self, problem: Problem, method: str, send: Send) -> None:
         status = problem.kind.status

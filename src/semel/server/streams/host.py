@@ -12,7 +12,7 @@ from semel.engine.contract import EngineError
 from semel.kernel.errors import Problem, Refused
 from semel.server.asgi import Receive, Scope, Send, respond
 from semel.server.context import Context
-from semel.server.principals import Principal, Role
+from semel.server.principals import Role
 from semel.server.problem import engine_problem, problem_body, problem_headers
 from semel.server.streams.headers import ALLOW, PREFLIGHT, STATIC
 from semel.server.streams.reads import Reads
@@ -36,7 +36,14 @@ class StreamsHost:
         """Answer one request."""
         method: str = scope["method"]
         try:
-            response = await self._route(method, scope, receive, send)
+            if method == "OPTIONS":
+                response: Response | None = Response(204, [*PREFLIGHT])
+            else:
+                name, fields = self._admit(method, scope)
+                if method == "POST":
+                    response = await self._writes.append(name, fields, scope, receive)
+                else:
+                    response = await self._route(method, name, fields, scope, receive, send)
         except Refused as refused:
             response = refusal(refused.problem)
         except EngineError as error:
@@ -49,18 +56,21 @@ class StreamsHost:
         headers.append((b"x-request-id", self._context.request_id()))
         await respond(send, status, headers, None if method == "HEAD" else body)
 
-    async def _route(self, method: str, scope: Scope, receive: Receive, send: Send) -> Response | None:
-        if method == "OPTIONS":
-            return Response(204, [*PREFLIGHT])
+    def _admit(self, method: str, scope: Scope) -> tuple[bytes, Fields]:
+        """Credential, name and method, in this order; then whether this caller may do that to this stream."""
         fields = Fields(scope["headers"])
         principal = self._context.principals.resolve(fields.get(b"authorization"))
         name = parse_name(scope["raw_path"][len(PREFIX) :])
         role = _ROLES.get(method)
         if role is None:
             raise Refused("METHOD_NOT_ALLOWED", f"{method} is not used on streams.", (ALLOW,))
-        _authorize(principal, role, name)
-        if method == "POST":
-            return await self._writes.append(name, fields, scope, receive)
+        if not principal.may(role, SURFACE, name):
+            raise Refused("FORBIDDEN", f"This credential may not {role.value} this stream.")
+        return name, fields
+
+    async def _route(
+        self, method: str, name: bytes, fields: Fields, scope: Scope, receive: Receive, send: Send
+    ) -> Response | None:
         if method == "GET":
             return await self._reads.get(name, fields, scope, send)
         if method == "HEAD":
@@ -73,8 +83,3 @@ class StreamsHost:
 def refusal(problem: Problem) -> Response:
     """A problem as an answer."""
     return Response(problem.kind.status, problem_headers(problem), problem_body(problem))
-
-
-def _authorize(principal: Principal, role: Role, name: bytes) -> None:
-    if not principal.may(role, SURFACE, name):
-        raise Refused("FORBIDDEN", f"This credential may not {role.value} this stream.")

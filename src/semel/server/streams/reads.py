@@ -10,13 +10,13 @@ from semel.contracts.streams.rules.life import use
 from semel.contracts.streams.tables import StreamRow
 from semel.contracts.streams.wire.cursors import next_cursor
 from semel.contracts.streams.wire.fields import Fields
+from semel.contracts.streams.wire.names import stored_name
 from semel.contracts.streams.wire.reads import Mode, Read, parse_read
 from semel.contracts.streams.wire.responses import Response, caught_up, described, polled
 from semel.contracts.streams.wire.sse import frames, sse_headers
 from semel.engine.reading import Reading
 from semel.kernel.clock import Now
 from semel.kernel.errors import Refused
-from semel.kernel.keys import pack
 from semel.server.asgi import Scope, Send
 from semel.server.context import Context
 from semel.server.streams.headers import STATIC
@@ -37,11 +37,11 @@ class Reads:
 
     async def head(self, name: bytes) -> Response:
         """HEAD; does not count as use."""
-        return described(await self._find(pack(name)))
+        return described(await self._find(stored_name(name)))
 
     async def get(self, name: bytes, fields: Fields, scope: Scope, send: Send) -> Response | None:
         """GET in its three modes; an event stream is sent from here, and leaves no answer to send."""
-        stored = pack(name)
+        stored = stored_name(name)
         try:
             wanted = parse_read(scope["query_string"])
         except Refused:

@@ -6,11 +6,12 @@ import re
 
 from semel.contracts.streams.commands import Appended, Created, Delete
 from semel.contracts.streams.wire.fields import Fields
+from semel.contracts.streams.wire.names import stored_name
 from semel.contracts.streams.wire.requests import TOO_LARGE, parse_append, parse_create
 from semel.contracts.streams.wire.responses import Response, appended, created
 from semel.engine.contract import Write
 from semel.kernel.errors import Problem, Refused
-from semel.kernel.keys import pack, time_ordered_id
+from semel.kernel.keys import time_ordered_id
 from semel.server.asgi import Receive, Scope
 from semel.server.body import CLOSE
 from semel.server.context import Context, caller_of
@@ -55,7 +56,7 @@ class Writes:
 
     async def delete(self, name: bytes, scope: Scope) -> Response:
         """DELETE."""
-        answer = await self._engine.submit(Write(self._streams, Delete(pack(name))), caller_of(scope))
+        answer = await self._engine.submit(Write(self._streams, Delete(stored_name(name))), caller_of(scope))
         if isinstance(answer, Problem):
             raise _refused(answer)
         return Response(204, [])

@@ -39,7 +39,7 @@ CHECKPOINT_PAGES = 4_000
 READERS = 4
 
 _WRITER_PRAGMAS = (
-    "PRAGMA page_size = 8192",
+    "PRAGMA page_size = 4096",
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA fullfsync = ON",

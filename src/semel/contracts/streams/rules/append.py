@@ -222,8 +222,8 @@ def _commit(view: View, case: _Case, keep: Window) -> Outcome:
                 seq,
             ),
         )
-    answer = Appended(status, tail, command.closes, epoch, seq, is_new=True)
-    return Outcome(answer, signals=(stream.id,), touches=use(stream, now))
+    answer = Appended(status, tail, command.closes, epoch, seq, False, True)
+    return Outcome(answer, (stream.id,), use(stream, now))
 
 
 def _after(stream: StreamRow, command: Append, tail: int, now: Now) -> StreamRow:

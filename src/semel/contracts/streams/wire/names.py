@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from semel.kernel.errors import Refused
+from semel.kernel.keys import pack
 
 MAX_BYTES = 1_024
 RESERVED = b"__ds"
@@ -13,6 +15,11 @@ _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})?")
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
+REMEMBERED = 4_096
+"""Names that are not checked again: the same few are asked for all the time."""
+
+
+@lru_cache(REMEMBERED)
 def parse_name(raw: bytes) -> bytes:
     """The name behind the part of the path after the stream root."""
     name = _ESCAPE.sub(_decoded, raw) if b"%" in raw else raw
@@ -35,3 +42,7 @@ def _decoded(found: re.Match[bytes]) -> bytes:
     if found.group(1) is None:
         raise Refused("INVALID_REQUEST", "The path has a percent sign that is not followed by two hex digits.")
     return bytes.fromhex(found.group(1).decode())
+
+
+stored_name = lru_cache(REMEMBERED)(pack)
+"""The key that a stream's name is stored under."""

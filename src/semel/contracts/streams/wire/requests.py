@@ -8,6 +8,7 @@ from semel.contracts.streams.commands import NO_CONTENT, Append, Content, Create
 from semel.contracts.streams.media_type import DEFAULT, is_json, is_usable
 from semel.contracts.streams.wire.expiry import parse_expiry
 from semel.contracts.streams.wire.fields import Fields
+from semel.contracts.streams.wire.names import stored_name
 from semel.contracts.streams.wire.producer import parse_producer
 from semel.kernel.errors import Problem, Refused
 from semel.kernel.idempotency_key import InvalidKeyError, parse_idempotency_key
@@ -33,7 +34,7 @@ def parse_create(name: bytes, life: bytes, fields: Fields, body: bytes) -> Creat
     content_type = sent if sent is not None and is_usable(sent) else DEFAULT
     content = NO_CONTENT if not body else _content(content_type, body, allow_empty_array=True)
     closed = fields.is_true(b"stream-closed")
-    return Create(pack(name), name, life, content_type, ttl_seconds, expires_at, expires_text, closed, content)
+    return Create(stored_name(name), name, life, content_type, ttl_seconds, expires_at, expires_text, closed, content)
 
 
 def parse_append(name: bytes, fields: Fields, body: bytes | None) -> Append:
@@ -46,7 +47,7 @@ def parse_append(name: bytes, fields: Fields, body: bytes | None) -> Append:
     closes = fields.is_true(b"stream-closed")
     content_type = _content_type(fields) if body else None
     return Append(
-        scope=pack(name),
+        scope=stored_name(name),
         key=None if key is None else pack(key),
         fingerprint=b"" if key is None or body is None else fingerprint(body, closes, producer),
         content_type=content_type,
