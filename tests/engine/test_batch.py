@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Generator
 from itertools import permutations
 from typing import Any
@@ -402,3 +403,17 @@ def test_a_decision_is_told_nothing_by_a_decision_that_was_taken_back() -> None:
     result = desk.run(Claim(b"q", b"broken"), Claim(b"q", b"x"), Claim(b"q", b"y"), contract=Greedy())
     assert [outcome.answer for _, outcome in result.decided] == [1, 2]
     assert result.reruns == 0
+
+
+def test_a_batch_leaves_nothing_for_the_garbage_collector() -> None:
+    """A cycle would keep every row of every batch until the collector comes by, and that costs half the throughput."""
+    desk = Desk()
+    desk.run(Add(b"a", b"first"))
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(20):
+            desk.run(Add(b"a", b"%d" % number), Look(b"a"), Claim(b"q", b"x"))
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import httpx
@@ -79,7 +80,63 @@ def test_the_listing_pages_through_all_streams(server: RunningServer) -> None:
     assert found == names
 
 
-@pytest.mark.parametrize("limit", ["0", "1001", "x", "-1"])
+def test_a_listing_shows_a_scoped_caller_nothing_beyond_its_reach(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.toml"
+    digests = {name: sha256(name.encode()).hexdigest() for name in ("all", "some")}
+    tokens.write_text(
+        f'[[token]]\nname = "all"\nsha256 = "{digests["all"]}"\n'
+        f'[[token]]\nname = "some"\nsha256 = "{digests["some"]}"\nscopes = ["streams:b/*", "streams:d"]\n'
+    )
+    with RunningServer(tmp_path / "data", env={"SEMEL_TOKENS": str(tokens)}) as guarded:
+        everyone = {"Authorization": "Bearer all"}
+        for name in ("a", "b/1", "b/2", "c", "d", "d2", "e"):
+            httpx.put(f"{guarded.url}/v1/stream/{name}", headers=JSON | everyone).raise_for_status()
+        found: list[str] = []
+        told: list[str | None] = []
+        after: str | None = ""
+        while after is not None:
+            params: dict[str, str | int] = {"limit": 1, "after": after}
+            page = httpx.get(
+                guarded.url + "/v1/streams", params=params, headers={"Authorization": "Bearer some"}
+            ).json()
+            found += [stream["name"] for stream in page["streams"]]
+            told.append(page["after"])
+            after = page["after"]
+    assert found == ["b/1", "b/2", "d"]
+    assert set(told) <= {*found, None}
+
+
+def test_a_producers_duplicate_is_counted_as_one(server: RunningServer) -> None:
+    url = server.url + "/v1/stream/produced"
+    httpx.put(url, headers=JSON)
+    producer = JSON | {"Producer-Id": "p", "Producer-Epoch": "0", "Producer-Seq": "0"}
+    before = httpx.get(server.url + "/metrics").json()
+    for _ in range(3):
+        httpx.post(url, json=1, headers=producer).raise_for_status()
+    after = httpx.get(server.url + "/metrics").json()
+    grown = {
+        name: after.get(f"semel_streams_appends_total{{outcome={name}}}", 0)
+        - before.get(f"semel_streams_appends_total{{outcome={name}}}", 0)
+        for name in ("stored", "duplicate", "replay")
+    }
+    assert grown == {"stored": 1, "duplicate": 2, "replay": 0}
+
+
+def test_a_fork_is_refused_and_makes_no_stream(server: RunningServer) -> None:
+    httpx.put(server.url + "/v1/stream/source", headers=JSON)
+    answer = httpx.put(server.url + "/v1/stream/forked", headers={"Stream-Forked-From": "/v1/stream/source"})
+    assert (answer.status_code, answer.json()["code"]) == (501, "NOT_IMPLEMENTED")
+    assert httpx.head(server.url + "/v1/stream/forked").status_code == 404
+
+
+def test_an_answer_to_a_body_that_was_not_read_ends_the_connection(tmp_path: Path) -> None:
+    with RunningServer(tmp_path / "data", env={"SEMEL_MAX_BODY_BYTES": "1000"}) as small:
+        answer = httpx.post(small.url + "/v1/stream/missing", content=b"x" * 200_000, headers=JSON)
+    assert answer.status_code == 404
+    assert answer.headers["Connection"] == "close"
+
+
+@pytest.mark.parametrize("limit", ["0", "1001", "x", "-1", "9" * 5_000])
 def test_a_listing_of_no_sensible_length_is_refused(server: RunningServer, limit: str) -> None:
     answer = httpx.get(server.url + "/v1/streams", params={"limit": limit})
     assert (answer.status_code, answer.json()["code"]) == (400, "INVALID_REQUEST")

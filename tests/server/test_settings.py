@@ -37,12 +37,27 @@ def test_the_long_poll_setting_has_its_documented_name() -> None:
         ({"log_level": "loud"}, {}, "log_level"),
         ({"log_format": "xml"}, {}, "log_format"),
         ({"host": "0.0.0.0"}, {}, "--tokens"),
+        ({"host": "localhost.example.com"}, {}, "--tokens"),
+        ({"host": "127.example.com"}, {}, "--tokens"),
+        ({"host": "::1ff"}, {}, "--tokens"),
         ({}, {"SEMEL_INSECURE": "perhaps"}, "insecure"),
     ],
 )
 def test_mistakes_are_told(flags: dict[str, str], environment: dict[str, str], says: str) -> None:
     with pytest.raises(SettingsError, match=says):
         load_settings(flags, environment, None)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.9", "::1", "localhost"])
+def test_loopback_needs_no_credentials(host: str) -> None:
+    assert load_settings({"host": host}, {}, None).is_loopback
+
+
+def test_half_a_number_is_no_number(tmp_path: Path) -> None:
+    file = tmp_path / "semel.toml"
+    file.write_text("port = 8788.9\n")
+    with pytest.raises(SettingsError, match="port"):
+        load_settings({}, {}, file)
 
 
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -284,3 +285,22 @@ def test_an_unknown_url_is_a_store_error(url: str) -> None:
 def test_a_url_may_have_two_slashes(tmp_path: Path) -> None:
     open_store(f"sqlite://{tmp_path}/data", TABLES, MIGRATIONS, lambda: 0).close()
     assert (tmp_path / "data" / FILE_NAME).exists()
+
+
+def test_a_connection_that_cannot_roll_back_is_given_up(place: SqlitePlace) -> None:
+    """Else every later write would be refused for ever, by a server that says it is well."""
+
+    class Stuck:
+        in_transaction = True
+
+        def execute(self, sql: str) -> None:
+            raise apsw.IOError("the disk does not answer")
+
+    store = place.open()
+    tx: Any = store.begin([])
+    writer, tx._writer = tx._writer, Stuck()
+    with pytest.raises(CommitUnknownError):
+        tx.rollback()
+    writer.execute("ROLLBACK")
+    with pytest.raises(StoreError):
+        store.begin([])

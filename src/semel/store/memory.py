@@ -162,6 +162,7 @@ class _MemoryTx:
         heap.older = set(heap.rows)
 
     def _end(self) -> None:
+        self._steps.clear()  # they point back here
         if self._open:
             self._open = False
             self._store._writing.release()

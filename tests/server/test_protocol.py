@@ -1,0 +1,80 @@
+"""A connection that does not get on is closed: silent, slow, or never asking for anything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+from uvicorn.server import ServerState
+
+from semel.server.process import host_config
+from semel.server.protocol import BODY_SECONDS, HEAD_SECONDS, IDLE_SECONDS, SILENCE_SECONDS, SemelProtocol
+from semel.server.settings import Settings
+
+HEAD = b"POST /v1/stream/s HTTP/1.1\r\nhost: h\r\ncontent-length: 1000000\r\n\r\n"
+
+
+class Clock(asyncio.BaseEventLoop):
+    """A loop that runs nothing and whose time is set by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = 1_000.0
+
+    def time(self) -> float:
+        """The time that was set."""
+        return self.seconds
+
+    def create_task(self, coro, **kwargs):  # type: ignore[no-untyped-def]
+        """Nothing runs here."""
+        coro.close()
+        return cast("asyncio.Task[None]", asyncio.Future(loop=self))
+
+
+class Connected:
+    """A protocol without a socket."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        config = host_config(Settings())
+        config.load()
+        self.protocol = SemelProtocol(config, ServerState(), {}, self.clock)
+
+    def after(self, seconds: float, data: bytes = b"") -> bool:
+        """Whether it is overdue when so much time has passed, and some data has come."""
+        self.clock.seconds += seconds
+        if data:
+            self.protocol.data_received(data)
+        return self.protocol.is_overdue(self.clock.seconds)
+
+
+@pytest.fixture
+def connected() -> Iterator[Connected]:
+    one = Connected()
+    yield one
+    one.clock.close()
+
+
+def test_one_that_never_asks(connected: Connected) -> None:
+    assert not connected.after(IDLE_SECONDS - 1)
+    assert connected.after(1)
+
+
+def test_one_that_falls_silent_in_the_head(connected: Connected) -> None:
+    assert not connected.after(0, b"POST /v1/stream/s HTTP/1.1\r\n")
+    assert not connected.after(SILENCE_SECONDS - 1)
+    assert connected.after(1)
+
+
+def test_a_head_that_trickles_in(connected: Connected) -> None:
+    connected.after(0, b"POST /v1/stream/s HTTP/1.1\r\nx: ")
+    overdue = [connected.after(10, b"x") for _ in range(int(HEAD_SECONDS / 10))]
+    assert overdue == [False, False, True]
+
+
+def test_a_body_has_longer_but_not_for_ever(connected: Connected) -> None:
+    connected.after(0, HEAD)
+    overdue = [connected.after(20, b"x") for _ in range(int(BODY_SECONDS / 20))]
+    assert overdue == [False] * 29 + [True]
