@@ -220,6 +220,6 @@ def test_changes_that_reach_the_store_leave_what_the_view_showed(
     for row in made.inserts.get(JOB, ()):
         assert JOB.key_of(row) not in after
         after[JOB.key_of(row)] = row
-    for row in made.updates.get(JOB, ()):
+    for row in (*made.updates.get(JOB, ()), *made.steady.get(JOB, ())):
         after[JOB.key_of(row)] = row
     assert after == walk.rows

@@ -113,10 +113,14 @@ OUTCOMES: dict[str, tuple[Steps, Changes]] = {
         (lambda view: view.put(COUNTER, THREE),),
         NOTHING._replace(inserts={COUNTER: [THREE]}),
     ),
-    "a changed row": ((PUT,), NOTHING._replace(updates={COUNTER: [CHANGED]})),
+    "a changed row": ((PUT,), NOTHING._replace(steady={COUNTER: [CHANGED]})),
     "a row changed twice": (
         (lambda view: view.put(COUNTER, ONE._replace(value=9)), PUT),
-        NOTHING._replace(updates={COUNTER: [CHANGED]}),
+        NOTHING._replace(steady={COUNTER: [CHANGED]}),
+    ),
+    "a row changed where it is indexed": (
+        (lambda view: view.put(COUNTER, ONE._replace(seen_at=9)),),
+        NOTHING._replace(updates={COUNTER: [ONE._replace(seen_at=9)]}),
     ),
     "a row changed and changed back": ((PUT, RESTORE), NOTHING),
     "a row put as it is": ((RESTORE,), NOTHING),
@@ -124,7 +128,7 @@ OUTCOMES: dict[str, tuple[Steps, Changes]] = {
     "a row changed and deleted": ((PUT, DELETE), NOTHING._replace(deletes={COUNTER: [(b"one",)]})),
     "a row deleted and made anew": (
         (DELETE, lambda view: view.insert(COUNTER, CHANGED)),
-        NOTHING._replace(updates={COUNTER: [CHANGED]}),
+        NOTHING._replace(steady={COUNTER: [CHANGED]}),
     ),
     "a row deleted and made as it was": ((DELETE, lambda view: view.insert(COUNTER, ONE)), NOTHING),
     "a row deleted twice": ((DELETE, DELETE), NOTHING._replace(deletes={COUNTER: [(b"one",)]})),
@@ -270,10 +274,14 @@ def touch(name: bytes, value: int) -> Touch:
     return Touch(COUNTER, (name,), "seen_at", value)
 
 
+def _written(changes: Changes) -> list[CounterRow]:
+    return [row for kind in (changes.inserts, changes.updates, changes.steady) for row in kind.get(COUNTER, ())]
+
+
 def in_the_end(changes: Changes, stored: Iterable[CounterRow]) -> list[CounterRow]:
     """What stored counters become."""
     rows = {row.name: row for row in stored}
-    rows |= {row.name: row for row in (*changes.inserts.get(COUNTER, ()), *changes.updates.get(COUNTER, ()))}
+    rows |= {row.name: row for row in _written(changes)}
     for key in changes.deletes.get(COUNTER, ()):
         rows.pop(key[0], None)
     for one in changes.touches:

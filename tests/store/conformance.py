@@ -148,9 +148,10 @@ def changes(
     updates: Iterable[tuple[AnyTable, Row]] = (),
     deletes: Iterable[tuple[AnyTable, Key]] = (),
     touches: Sequence[Touch] = (),
+    steady: Iterable[tuple[AnyTable, Row]] = (),
 ) -> Changes:
     """A transaction's changes from pairs of table and row (or key)."""
-    return Changes(_by_table(inserts), _by_table(updates), _by_table(deletes), touches)
+    return Changes(_by_table(inserts), _by_table(updates), _by_table(deletes), touches, _by_table(steady))
 
 
 def write(

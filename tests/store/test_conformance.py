@@ -94,6 +94,18 @@ def test_absent_keys_are_left_out_of_what_is_loaded(place: Place) -> None:
     assert find(store, THING, (b"a", 1, 2)) is None
 
 
+def test_a_steady_update_changes_a_row_and_leaves_it_in_its_places(place: Place) -> None:
+    store = place.open()
+    write(store, [(THING, thing(number=number, weight=number)) for number in range(3)])
+    write(store, [(TICKET, TICKET_ROW)])
+    changed = thing(number=1, weight=1, label=b"changed", note=b"n")
+    with transaction(store) as tx:
+        tx.flush(changes(steady=[(THING, changed), (TICKET, TICKET_ROW._replace(used_at=44))]))
+    assert [row.number for row in everything(store, THING)] == [0, 1, 2]
+    assert find(store, THING, THING.key_of(changed)) == changed
+    assert find(store, TICKET, TICKET_KEY) == TICKET_ROW._replace(used_at=44)
+
+
 def test_updates_and_deletes_move_rows_in_every_index(place: Place) -> None:
     store = place.open()
     write(store, [(THING, thing(number=number, weight=number, rank=number)) for number in range(5)])

@@ -225,7 +225,7 @@ class _Batch:
             return
         touches: Sequence[Touch] = soft.waiting(MAX_TOUCHES) if len(soft) else ()
         changes = self._view.changes(touches)
-        if not (changes.inserts or changes.updates or changes.deletes or self._view.rotations):
+        if not (changes.inserts or changes.updates or changes.steady or changes.deletes or self._view.rotations):
             return
         self._tx.flush(changes)
         for table in self._view.rotations:

@@ -43,15 +43,16 @@ class BatchView:
         self._ranges: dict[AnyTable, dict[Range, LoadedRange]] = {}
         self._journal: list[tuple[AnyTable, Key, Row | None]] = []
         self._touched: dict[AnyTable, dict[Key, None]] = {}
+        self._softened_rows: set[tuple[AnyTable, Key]] = set()
         self._rotations: list[AnyTable] = []
 
     def add_row(self, table: AnyTable, key: Key, row: Row | None) -> None:
         """Take in a loaded row, or the fact that there is none, unless the batch knows better."""
         base = self._base.setdefault(table, {})
         if key not in base:
-            base[key] = self._rows.setdefault(table, {})[key] = self._softened(table, row)
+            base[key] = self._rows.setdefault(table, {})[key] = self._softened(table, key, row)
         elif base[key] is _UNSEEN:
-            base[key] = self._softened(table, row)
+            base[key] = self._softened(table, key, row)
 
     def add_range(self, wanted: Range, rows: Sequence[Row]) -> None:
         """Take in a loaded range; rows that the batch has changed since are seen as changed."""
@@ -67,8 +68,13 @@ class BatchView:
             loaded.change(key, None if before is _UNSEEN else before, self._rows[table][key])
         self._ranges.setdefault(table, {})[same_rows(wanted)] = loaded
 
-    def _softened(self, table: AnyTable, row: Row | None) -> Row | None:
-        return None if row is None else self._soften(table, row)
+    def _softened(self, table: AnyTable, key: Key, row: Row | None) -> Row | None:
+        if row is None:
+            return None
+        softened = self._soften(table, row)
+        if softened is not row:
+            self._softened_rows.add((table, key))
+        return softened
 
     def known(self, table: AnyTable) -> Mapping[Key, Row | None]:
         """The rows of a table that the batch knows, absent ones as None."""
@@ -149,6 +155,7 @@ class BatchView:
         """What differs from what was loaded; a soft change of a row that is written anyway goes with it."""
         inserts: dict[AnyTable, list[Row]] = {}
         updates: dict[AnyTable, list[Row]] = {}
+        steady: dict[AnyTable, list[Row]] = {}
         deletes: dict[AnyTable, list[Key]] = {}
         apart = self._merge(touches)
         for table, keys in self._touched.items():
@@ -161,8 +168,13 @@ class BatchView:
                 elif before is None:
                     inserts.setdefault(table, []).append(after)
                 elif before is not after:
-                    updates.setdefault(table, []).append(after)
-        return Changes(inserts, updates, deletes, apart)
+                    kind = steady if self._is_steady(table, key, before, after) else updates
+                    kind.setdefault(table, []).append(after)
+        return Changes(inserts, updates, deletes, apart, steady)
+
+    def _is_steady(self, table: AnyTable, key: Key, before: Row, after: Row) -> bool:
+        """Whether the stored row has the same indexed columns; one that was softened when it was loaded may not."""
+        return before is not _UNSEEN and (table, key) not in self._softened_rows and table.is_steady(before, after)
 
     def _merge(self, touches: Iterable[Touch]) -> list[Touch]:
         """Put soft changes into the rows that are written anyway; the others are given back."""

@@ -109,13 +109,13 @@ class _MemoryTx:
         self._check(changes)
         for table, gone in changes.deletes.items():
             self._steps += [partial(self._set, table, key, None) for key in gone]
-        for table, rows in (*changes.updates.items(), *changes.inserts.items()):
+        for table, rows in (*changes.updates.items(), *changes.steady.items(), *changes.inserts.items()):
             self._steps += [partial(self._set, table, table.key_of(row), row) for row in rows]
         self._steps += [partial(self._touch, touch) for touch in changes.touches]
 
     def _check(self, changes: Changes) -> None:
         try:
-            for table, rows in (*changes.inserts.items(), *changes.updates.items()):
+            for table, rows in (*changes.inserts.items(), *changes.updates.items(), *changes.steady.items()):
                 for row in rows:
                     table.check(row)
         except ValueError as error:

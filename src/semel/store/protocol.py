@@ -12,7 +12,7 @@ Two failures are told apart, because callers are told different things. `StoreEr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from semel.store.table import Key, Table
@@ -89,6 +89,8 @@ class Changes(NamedTuple):
     updates: Mapping[AnyTable, Sequence[Row]]
     deletes: Mapping[AnyTable, Sequence[Key]]
     touches: Sequence[Touch] = ()
+    steady: Mapping[AnyTable, Sequence[Row]] = MappingProxyType({})
+    """Updates that leave every indexed column as it is, so that a store need not look at its indexes."""
 
 
 class Loaded(NamedTuple):

@@ -76,6 +76,7 @@ class Table(Generic[R]):
         if generational and self.indexes:
             raise TypeError(f"table {name}: a generational table is found by its key alone")
         self._positions = {column.name: place for place, column in enumerate(self.columns)}
+        self._indexed = tuple(sorted(self._positions[column] for column in indexed))
         self._index_keys = {index: self._getter(self.ordering(index)) for index in ("", *self.indexes)}
 
     def __repr__(self) -> str:
@@ -97,6 +98,13 @@ class Table(Generic[R]):
         named = self.indexes[index]
         return named + tuple(name for name in self.key_columns if name not in named)
 
+    @property
+    def loose_columns(self) -> tuple[str, ...]:
+        """The columns that are in no key and no index."""
+        return tuple(
+            column.name for place, column in enumerate(self.columns) if place >= self.key and place not in self._indexed
+        )
+
     def index_key(self, index: str, row: R) -> Key:
         """The place of a row in an index."""
         return self._index_keys[index](row)  # type: ignore[no-any-return]
@@ -106,6 +114,10 @@ class Table(Generic[R]):
         for column, value in zip(self.columns, row, strict=True):
             if not _fits(column, value):
                 raise ValueError(f"{self.name}.{column.name} cannot hold {type(value).__name__} {str(value)[:32]}")
+
+    def is_steady(self, before: R, after: R) -> bool:
+        """Whether a change leaves every indexed column as it is."""
+        return all(before[place] == after[place] for place in self._indexed)
 
     def position(self, column: str) -> int:
         """Where a column stands in the row."""

@@ -96,6 +96,10 @@ class Statements:
         """Rows in place of those with the same keys."""
         return self._in_bulk("update", self._update_text, self.rows_out(rows))
 
+    def update_steadily(self, rows: Sequence[Row]) -> Iterator[Filled]:
+        """The same where no indexed column changes: SQLite would write index pages again for a column that is named."""
+        return self._in_bulk("steady", self._steady_text, self.rows_out(rows))
+
     def delete(self, keys: Sequence[Key]) -> Iterator[Filled]:
         """Remove rows by their keys."""
         return self._in_bulk("delete", self._delete_text, [self.key_out(key) for key in keys])
@@ -122,8 +126,15 @@ class Statements:
         return f"INSERT INTO {self.name} VALUES {', '.join([self._row] * count)}"
 
     def _update_text(self, count: int) -> str:
+        return self._upsert_text(count, self._columns[self.table.key :])
+
+    def _steady_text(self, count: int) -> str:
+        # A generational row may stand in the other generation and has to be written whole; it has no indexes anyway.
+        return self._upsert_text(count, self.table.loose_columns)
+
+    def _upsert_text(self, count: int, columns: Sequence[str]) -> str:
         keys = ", ".join(self.table.key_columns)
-        rest = ", ".join(f"{column} = excluded.{column}" for column in self._columns[self.table.key :])
+        rest = ", ".join(f"{column} = excluded.{column}" for column in columns)
         action = f"UPDATE SET {rest}" if rest else "NOTHING"
         return f"{self._insert_text(count)} ON CONFLICT ({keys}) DO {action}"
 

@@ -196,6 +196,11 @@ class _SqliteTx:
             ),
             # In a generational table the row may stand in the older generation; the younger is looked at last and wins.
             (filled for table, rows in changes.updates.items() for filled in store._younger(table).update(rows)),
+            (
+                filled
+                for table, rows in changes.steady.items()
+                for filled in store._younger(table).update_steadily(rows)
+            ),
             (filled for table, rows in changes.inserts.items() for filled in store._younger(table).insert(rows)),
             (made.touch(touch) for touch in changes.touches for made in store._statements[touch.table]),
         )
