@@ -98,7 +98,7 @@ def test_a_steady_update_changes_a_row_and_leaves_it_in_its_places(place: Place)
     store = place.open()
     write(store, [(THING, thing(number=number, weight=number)) for number in range(3)])
     write(store, [(TICKET, TICKET_ROW)])
-    changed = thing(number=1, weight=1, label=b"changed", note=b"n")
+    changed = thing(number=1, weight=1, note=b"n", used_at=2**64 - 1)
     with transaction(store) as tx:
         tx.flush(changes(steady=[(THING, changed), (TICKET, TICKET_ROW._replace(used_at=44))]))
     assert [row.number for row in everything(store, THING)] == [0, 1, 2]

@@ -99,6 +99,7 @@ MIGRATIONS = (
                     ),
                     key=2,
                     generational=True,
+                    bulky=True,
                 )
             ),
             CreateTable(Shape("grave", (Column("id", _BYTES), Column("ended_at", _I64)), key=1)),

@@ -82,7 +82,7 @@ class GraveRow(NamedTuple):
 STREAM = Table("stream", StreamRow, key=1, indexes={"deadline": ("deadline",), "path": ("path",)})
 CHUNK = Table("chunk", ChunkRow, key=2, bulky=True)
 PRODUCER = Table("producer", ProducerRow, key=2, indexes={"life": ("id",)})
-RECEIPT = Table("receipt", ReceiptRow, key=2, generational=True)
+RECEIPT = Table("receipt", ReceiptRow, key=2, generational=True, bulky=True)
 GRAVE = Table("grave", GraveRow, key=1)
 
 TABLES = (STREAM, CHUNK, PRODUCER, RECEIPT, GRAVE)
