@@ -54,6 +54,7 @@ CONSTANTS = {
     "silence while a request arrives": protocol.SILENCE_SECONDS,
     "time for target and headers to arrive": protocol.HEAD_SECONDS,
     "time for a body to arrive": protocol.BODY_SECONDS,
+    "time that a client may leave its answer unread": protocol.STALL_SECONDS,
     "time before the first request of a connection": protocol.IDLE_SECONDS,
     "connections": protocol.MAX_CONNECTIONS,
     "idle time of a kept connection": host_config(Settings()).timeout_keep_alive,

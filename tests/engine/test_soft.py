@@ -12,6 +12,7 @@ from semel.engine import soft
 from semel.engine.batch import store_soft
 from semel.engine.observer import Commit
 from semel.engine.soft import SoftChanges
+from semel.engine.view import BatchView
 from semel.store.open import open_store
 from semel.store.protocol import Touch
 from tests.engine.bench import Desk, on_loop, running
@@ -208,3 +209,16 @@ def test_soft_changes_are_never_the_cause_of_a_sync(tmp_path: Path, vfs: FaultyV
     desk.run(Rewrite(b"b"))
     assert vfs.count_syncs == before
     store.close()
+
+
+def test_a_touch_of_an_earlier_life_is_not_seen_and_not_merged() -> None:
+    soft = SoftChanges()
+    row = CounterRow(b"a", 5, 0)
+    soft.touch([Touch(COUNTER, (b"a",), "seen_at", 9, "name", b"earlier")])
+    assert soft.over(COUNTER, row) == row
+    view = BatchView(lambda order: False, soft.over)
+    view.add_row(COUNTER, (b"a",), row)
+    view.put(COUNTER, row._replace(value=6))
+    assert view.changes(soft.waiting(9)).steady == {COUNTER: [CounterRow(b"a", 6, 0)]}
+    soft.touch([Touch(COUNTER, (b"a",), "seen_at", 7, "name", b"a")])
+    assert soft.over(COUNTER, row).seen_at == 7

@@ -64,6 +64,9 @@ def test_an_exact_scope_covers_one_name_and_admin_every_role(tmp_path: Path) -> 
         (f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\nroles = ["king"]', "roles"),
         (f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\n[[token]]\nname = "b"\nsha256 = "{DIGEST}"', "token of a"),
         ("[[token]", "cannot be read"),
+        (f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\nscope = ["streams:a"]', "unknown field 'scope'"),
+        (f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\nscopes = []', "something in them"),
+        (f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\nscopes = "streams:a"', "lists"),
     ],
 )
 def test_a_token_file_that_cannot_be_used_is_told(tmp_path: Path, text: str, says: str) -> None:

@@ -10,7 +10,14 @@ import pytest
 from uvicorn.server import ServerState
 
 from semel.server.process import host_config
-from semel.server.protocol import BODY_SECONDS, HEAD_SECONDS, IDLE_SECONDS, SILENCE_SECONDS, SemelProtocol
+from semel.server.protocol import (
+    BODY_SECONDS,
+    HEAD_SECONDS,
+    IDLE_SECONDS,
+    SILENCE_SECONDS,
+    STALL_SECONDS,
+    SemelProtocol,
+)
 from semel.server.settings import Settings
 
 HEAD = b"POST /v1/stream/s HTTP/1.1\r\nhost: h\r\ncontent-length: 1000000\r\n\r\n"
@@ -33,6 +40,35 @@ class Clock(asyncio.BaseEventLoop):
         return cast("asyncio.Task[None]", asyncio.Future(loop=self))
 
 
+class Pipe:
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.is_closed = False
+
+    def write(self, data: bytes) -> None:
+        """Keep it."""
+        self.written.append(data)
+
+    def close(self) -> None:
+        """The connection ends."""
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        """Whether it has ended."""
+        return self.is_closed
+
+    def get_extra_info(self, name: str) -> None:
+        """Nothing is known."""
+
+    def pause_reading(self) -> None:
+        """Nothing is read here."""
+
+    def resume_reading(self) -> None:
+        """Nothing is read here."""
+
+
 class Connected:
     """A protocol without a socket."""
 
@@ -40,7 +76,9 @@ class Connected:
         self.clock = Clock()
         config = host_config(Settings())
         config.load()
+        self.pipe = Pipe()
         self.protocol = SemelProtocol(config, ServerState(), {}, self.clock)
+        self.protocol.connection_made(cast(asyncio.Transport, self.pipe))
 
     def after(self, seconds: float, data: bytes = b"") -> bool:
         """Whether it is overdue when so much time has passed, and some data has come."""
@@ -78,3 +116,24 @@ def test_a_body_has_longer_but_not_for_ever(connected: Connected) -> None:
     connected.after(0, HEAD)
     overdue = [connected.after(20, b"x") for _ in range(int(BODY_SECONDS / 20))]
     assert overdue == [False] * 29 + [True]
+
+
+def test_silence_is_not_counted_while_we_do_not_listen(connected: Connected) -> None:
+    connected.after(0, HEAD)
+    connected.protocol.flow.pause_reading()
+    assert not connected.after(SILENCE_SECONDS)
+
+
+def test_one_that_does_not_read_its_answer(connected: Connected) -> None:
+    connected.protocol.pause_writing()
+    connected.after(STALL_SECONDS)
+    assert connected.protocol.is_stalled(connected.clock.seconds)
+    connected.protocol.resume_writing()
+    assert not connected.protocol.is_stalled(connected.clock.seconds)
+
+
+def test_a_large_body_in_one_read_is_no_large_head(connected: Connected) -> None:
+    body = b"x" * 200_000
+    connected.after(0, b"POST /v1/stream/s HTTP/1.1\r\nhost: h\r\ncontent-length: 200000\r\n\r\n" + body)
+    assert not connected.pipe.is_closed
+    assert connected.pipe.written == []

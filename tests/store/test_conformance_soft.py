@@ -211,3 +211,12 @@ def test_a_generational_table_has_no_ranges(place: Place) -> None:
             snapshot.keys(Range(TICKET, "", (), 9))
     with pytest.raises(StoreError), transaction(store) as tx:
         tx.load({}, [Range(TICKET, "", (), 9)])
+
+
+def test_a_touch_counts_only_for_the_life_it_was_made_for(place: Place) -> None:
+    store = place.open()
+    write(store, [(THING, thing(label=b"second life"))])
+    write(store, touches=[Touch(THING, (b"a", 1, 1), "seen_at", 5, "label", b"first life")])
+    assert find(store, THING, (b"a", 1, 1)) == thing(label=b"second life")
+    write(store, touches=[Touch(THING, (b"a", 1, 1), "seen_at", 6, "label", b"second life")])
+    assert find(store, THING, (b"a", 1, 1)) == thing(label=b"second life", seen_at=6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -304,3 +305,26 @@ def test_a_connection_that_cannot_roll_back_is_given_up(place: SqlitePlace) -> N
     writer.execute("ROLLBACK")
     with pytest.raises(StoreError):
         store.begin([])
+
+
+def on_disk(folder: Path, vfs: FaultyVfs) -> SqlitePlace:
+    place = SqlitePlace(folder)
+    place.vfs = vfs.name
+    return place
+
+
+def test_what_a_crash_left_unsynced_is_on_disk_before_anything_is_answered(tmp_path: Path, vfs: FaultyVfs) -> None:
+    """Its writer was never answered, but a retry would be, from the operating system's memory alone."""
+    store = on_disk(tmp_path / "first", vfs).open()
+    write(store, [(THING, thing())])
+    vfs.fail_sync = True
+    with pytest.raises(CommitUnknownError):
+        write(store, [(THING, thing(number=2))])
+    crashed = tmp_path / "crashed"
+    shutil.copytree(tmp_path / "first", crashed)
+    vfs.mend()
+    before = vfs.count_syncs
+    reopened = on_disk(crashed, vfs).open()
+    assert vfs.count_syncs > before
+    assert len(everything(reopened, THING)) == 2
+    reopened.close()

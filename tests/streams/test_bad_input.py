@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.running import RunningServer
 from tests.streams.wire import (
     CLOSED,
     JSON,
@@ -486,6 +487,45 @@ def test_a_malformed_request_does_not_take_the_answer_of_the_one_before(streams:
             answers = list(iter(wire.answer_or_end, None))
         stored = streams.messages(path)
         assert ([answer.status_code for answer in answers], stored) == ([204, 400], [1])
+
+
+def test_a_broken_body_does_not_take_the_answer_of_the_append_before(tmp_path: Path) -> None:
+    with RunningServer(tmp_path / "data", env={"SEMEL_COMMIT_DELAY_MS": "200"}) as server:
+        url = f"{server.url}/v1/stream/s"
+        httpx.put(url, headers={"Content-Type": JSON}, timeout=30).raise_for_status()
+        good = request("POST", "/v1/stream/s", b"Content-Type: application/json", body=b"1")
+        head = request("POST", "/v1/stream/s", b"Content-Type: application/json", b"Transfer-Encoding: chunked")
+        with Wire(server, patience_seconds=10.0) as wire:
+            wire.send(good + head + b"zz\r\n")
+            answers = list(iter(wire.answer_or_end, None))
+        assert ([answer.status_code for answer in answers], httpx.get(url).json()) == ([204, 400], [1])
+
+
+UPGRADE = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA")
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST"])
+def test_a_body_behind_an_upgrade_is_refused_and_not_lost(streams: Streams, method: str) -> None:
+    """The parser throws such a body away: the write would be answered, and nothing of it stored."""
+    path = streams.new() if method == "POST" else streams.path()
+    extra = (b"Content-Type: application/json", b"Stream-Closed: true", b"Idempotency-Key: k")
+    with Wire(streams.server) as wire:
+        wire.send(request(method, path, *extra, *UPGRADE, body=b"1"))
+        refused(wire.answer(), "INVALID_REQUEST")
+        assert wire.closed()
+    if method == "POST":
+        unharmed(streams, path)
+    else:
+        assert streams.client.head(path).status_code == 404
+
+
+def test_a_read_that_asks_for_an_upgrade_is_answered_and_ends_the_connection(streams: Streams) -> None:
+    path = streams.new(JSON, b"1")
+    with Wire(streams.server) as wire:
+        wire.send(request("GET", path, *UPGRADE))
+        answer = wire.answer()
+        assert (answer.status_code, answer.content) == (200, b"[1]")
+        assert wire.closed()
 
 
 def test_pipelined_requests_are_answered_in_order(streams: Streams) -> None:

@@ -17,7 +17,7 @@ from semel.store.table import Key
 MAX_WAITING = 65_536
 """Beyond this many rows further touches are dropped until the next flush: they are soft."""
 
-_Place = tuple[AnyTable, Key, str]
+_Place = tuple[AnyTable, Key, str, str | None, bytes | None]
 
 
 class SoftChanges:
@@ -26,7 +26,7 @@ class SoftChanges:
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._waiting: dict[_Place, int] = {}
-        self._columns: dict[AnyTable, frozenset[str]] = {}
+        self._columns: dict[AnyTable, frozenset[tuple[str, str | None]]] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -34,36 +34,43 @@ class SoftChanges:
     def touch(self, touches: Iterable[Touch]) -> None:
         """Take in soft changes; only ever upwards."""
         with self._guard:
-            for table, key, column, value in touches:
-                place = (table, key, column)
+            for touch in touches:
+                place = _place(touch)
                 known = self._waiting.get(place)
                 if known is None and len(self._waiting) >= MAX_WAITING:
                     continue
                 # A new set each time, because readers in other threads go through the old one without the guard.
-                self._columns[table] = self._columns.get(table, frozenset()) | {column}
-                self._waiting[place] = value if known is None else max(known, value)
+                columns = self._columns.get(touch.table, frozenset())
+                self._columns[touch.table] = columns | {(touch.column, touch.life_column)}
+                self._waiting[place] = touch.value if known is None else max(known, touch.value)
 
     def over(self, table: AnyTable, row: Row) -> Row:
         """The row as it would be with its soft changes stored."""
         if not self._waiting or table not in self._columns:
             return row
         key = table.key_of(row)
-        newer = {
-            column: value
-            for column in self._columns[table]
-            if (value := self._waiting.get((table, key, column))) is not None and value > getattr(row, column)
-        }
+        newer = {}
+        for column, life_column in self._columns[table]:
+            life = None if life_column is None else getattr(row, life_column)
+            value = self._waiting.get((table, key, column, life_column, life))
+            if value is not None and value > getattr(row, column):
+                newer[column] = value
         return row._replace(**newer) if newer else row
 
     def waiting(self, limit: int) -> Sequence[Touch]:
         """Some of the waiting ones, to be stored now."""
         with self._guard:
             some = list(islice(self._waiting.items(), limit))
-        return [Touch(table, key, column, value) for (table, key, column), value in some]
+        return [Touch(place[0], place[1], place[2], value, place[3], place[4]) for place, value in some]
 
     def stored(self, touches: Iterable[Touch]) -> None:
         """These are on disk or in the log now; forget them unless they have grown meanwhile."""
         with self._guard:
-            for table, key, column, value in touches:
-                if self._waiting.get((table, key, column), value + 1) <= value:
-                    del self._waiting[(table, key, column)]
+            for touch in touches:
+                place = _place(touch)
+                if self._waiting.get(place, touch.value + 1) <= touch.value:
+                    del self._waiting[place]
+
+
+def _place(touch: Touch) -> _Place:
+    return touch.table, touch.key, touch.column, touch.life_column, touch.life

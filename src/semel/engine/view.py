@@ -183,7 +183,7 @@ class BatchView:
             row = self.known(touch.table).get(touch.key)
             if row is None or row is self._base[touch.table][touch.key]:
                 apart.append(touch)
-            elif getattr(row, touch.column) < touch.value:
+            elif touch.means(row) and getattr(row, touch.column) < touch.value:
                 self._rows[touch.table][touch.key] = row._replace(**{touch.column: touch.value})
         return apart
 

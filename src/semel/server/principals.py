@@ -125,6 +125,13 @@ def _entry(path: Path, entry: Mapping[str, Any]) -> tuple[bytes, Principal]:
     name = entry.get("name")
     if not isinstance(name, str) or not name:
         raise TokenFileError(f"{path}: every [[token]] needs a name.")
+    unknown = sorted(set(entry) - {"name", "sha256", "roles", "scopes"})
+    if unknown:
+        raise TokenFileError(f"{path}: the token {name!r} has the unknown field {unknown[0]!r}.")
+    if not all(isinstance(entry.get(field, ["-"]), list) and entry.get(field, ["-"]) for field in ("roles", "scopes")):
+        raise TokenFileError(
+            f"{path}: roles and scopes of {name!r} are lists with something in them; leave out scopes for all."
+        )
     try:
         digest = bytes.fromhex(entry["sha256"])
         roles = frozenset(Role(role) for role in entry.get("roles", ["read", "write"]))

@@ -27,6 +27,7 @@ SILENCE_SECONDS = 30.0
 HEAD_SECONDS = 30.0
 BODY_SECONDS = 600.0
 IDLE_SECONDS = 75.0
+STALL_SECONDS = 60.0
 MAX_CONNECTIONS = 20_000
 
 
@@ -45,7 +46,7 @@ class Connection:
         self.on_gone: Callable[[], None] | None = None
 
 
-class _HeadTooLargeError(Exception):
+class _RefusedHeadError(Exception):
     pass
 
 
@@ -64,6 +65,9 @@ class SemelProtocol(HttpToolsProtocol):
         self._opened_at = self._began_at = self._data_at = self.loop.time()
         self._head_bytes = 0
         self._head_waiting = 0
+        self._has_met_boundary = False
+        self._unanswered = 0
+        self._stalled_at: float | None = None
         self._is_head_open = True
         self._is_arriving = False
         self._refusal: Problem | None = None
@@ -85,8 +89,11 @@ class SemelProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Feed the parser; a line that never ends is known to it alone, so what it holds back is counted here."""
         self._data_at = self.loop.time()
+        self._has_met_boundary = False
         super().data_received(data)
-        if self._is_head_open:
+        if self._has_met_boundary:
+            self._head_waiting = 0  # what this read holds of a new head is bounded by the read itself
+        elif self._is_arriving and self._is_head_open:
             self._head_waiting += len(data)
             if self._head_waiting > 2 * MAX_HEAD_BYTES:
                 self.refuse(_TOO_LARGE)
@@ -94,6 +101,7 @@ class SemelProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins."""
         super().on_message_begin()
+        self._has_met_boundary = True
         self._head_bytes = 0
         self._is_head_open = True
         self._is_arriving = True
@@ -112,20 +120,29 @@ class SemelProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The head is whole, and its request has a handler."""
+        is_upgrade = self.parser.should_upgrade()
+        if is_upgrade and self._has_body():
+            # The parser ends an upgraded message at its head and throws the body away: storing it would store nothing.
+            self._refusal = Problem("INVALID_REQUEST", "Send a request with a body without the Upgrade header.")
+            raise _RefusedHeadError
         super().on_headers_complete()
+        self._unanswered += 1
         self._is_head_open = False
-        self._head_waiting = 0
+        if is_upgrade:
+            self.cycle.keep_alive = False  # what came behind it on this connection was thrown away too
 
     def on_message_complete(self) -> None:
         """The request has arrived."""
+        self._has_met_boundary = True
         self._is_arriving = False
         self._is_head_open = True
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """One request is answered; a refusal may have waited for that."""
+        self._unanswered -= 1
         super().on_response_complete()
-        if self._last_words is not None and not self._owes_answers():
+        if self._last_words is not None and not self._unanswered:
             self._say_and_close(self._last_words)
 
     def send_400_response(self, msg: str) -> None:
@@ -137,8 +154,24 @@ class SemelProtocol(HttpToolsProtocol):
         if not self._is_arriving:
             never_asked: bool = self.cycle is None
             return never_asked and now - self._opened_at >= IDLE_SECONDS
+        if self.flow.read_paused:
+            return False  # it is we who do not listen
         longest = HEAD_SECONDS if self._is_head_open else BODY_SECONDS
         return now - self._data_at >= SILENCE_SECONDS or now - self._began_at >= longest
+
+    def is_stalled(self, now: float) -> bool:
+        """Whether the client has not read its answer for too long."""
+        return self._stalled_at is not None and now - self._stalled_at >= STALL_SECONDS
+
+    def pause_writing(self) -> None:
+        """The client does not keep up."""
+        self._stalled_at = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self._stalled_at = None
+        super().resume_writing()
 
     def refuse(self, problem: Problem) -> None:
         """End the connection with a refusal, but behind the answers to requests that came before.
@@ -150,7 +183,7 @@ class SemelProtocol(HttpToolsProtocol):
                 self.transport.close()
                 return
             self._give_up_body()
-        if self._owes_answers():
+        if self._unanswered:
             self._last_words = problem
             self.flow.pause_reading()
         else:
@@ -160,11 +193,13 @@ class SemelProtocol(HttpToolsProtocol):
         self._head_bytes += size
         if self._head_bytes > MAX_HEAD_BYTES or len(self.headers) >= MAX_HEADERS:
             self._refusal = _TOO_LARGE
-            raise _HeadTooLargeError
+            raise _RefusedHeadError
 
-    def _owes_answers(self) -> bool:
-        cycle: RequestResponseCycle | None = self.cycle
-        return cycle is not None and not cycle.response_complete and not cycle.disconnected
+    def _has_body(self) -> bool:
+        return any(
+            name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0 \t"))
+            for name, value in self.headers
+        )
 
     def _give_up_body(self) -> None:
         """The body of the latest request is broken: its handler is told that the client has gone."""
@@ -173,6 +208,7 @@ class SemelProtocol(HttpToolsProtocol):
         if len(waiting) < len(self.pipeline):
             self.pipeline.clear()
             self.pipeline.extend(waiting)
+        self._unanswered -= 1
         broken.disconnected = True
         broken.message_event.set()
 
@@ -194,10 +230,14 @@ class SemelProtocol(HttpToolsProtocol):
 
 
 async def close_overdue(state: ServerState) -> None:
-    """Every few seconds, close connections whose request stopped arriving."""
+    """Every few seconds, close connections whose request does not arrive or whose answer is not read."""
     while True:
         await asyncio.sleep(SILENCE_SECONDS / 6)
         now = asyncio.get_running_loop().time()
         for connection in list(state.connections):
-            if isinstance(connection, SemelProtocol) and connection.is_overdue(now):
+            if not isinstance(connection, SemelProtocol):
+                continue
+            if connection.is_stalled(now):
+                connection.transport.abort()
+            elif connection.is_overdue(now):
                 connection.refuse(Problem("REQUEST_TIMEOUT", "The request took too long to arrive."))

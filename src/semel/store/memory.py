@@ -148,6 +148,7 @@ class _MemoryTx:
     def _touch(self, touch: Touch) -> None:
         heap = self._store._heaps[touch.table]
         row = heap.rows.get(touch.key)
+        row = row if row is not None and touch.means(row) else None
         known = None if row is None else getattr(row, touch.column)
         if row is not None and known is not None and known < touch.value:
             was_older = touch.key in heap.older

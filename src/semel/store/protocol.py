@@ -70,12 +70,22 @@ class Range(NamedTuple):
 
 
 class Touch(NamedTuple):
-    """A soft change: the column becomes at least this value, if the row still exists."""
+    """A soft change: the column becomes at least this value, if the row still exists.
+
+    A key may be used again for another thing; then `life_column` names the column that tells them apart, and the change
+    counts only for the row that has this `life` in it.
+    """
 
     table: AnyTable
     key: Key
     column: str
     value: int
+    life_column: str | None = None
+    life: bytes | None = None
+
+    def means(self, row: Row) -> bool:
+        """Whether this is the row that was meant."""
+        return self.life_column is None or getattr(row, self.life_column) == self.life
 
 
 class Changes(NamedTuple):

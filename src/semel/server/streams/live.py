@@ -69,4 +69,5 @@ class LiveReader:
         deadline = page.stream.deadline
         if deadline == NEVER:
             return float("inf")
-        return max(0.01, (deadline - self._context.world.wall_ms()) / 1_000)
+        left = (deadline - self._context.world.wall_ms()) / 1_000
+        return max(0.01, left) if left > 0 else 0.5  # past it, and yet alive: expiry waits for a clock that jumped

@@ -148,7 +148,9 @@ class Statements:
         column = touch.column
         sql = f"UPDATE {self.name} SET {column} = ? WHERE {keys} AND {column} < ?"
         value = self._number(column, touch.value)
-        return sql, (value, *self.key_out(touch.key), value)
+        if touch.life_column is None:
+            return sql, (value, *self.key_out(touch.key), value)
+        return f"{sql} AND {touch.life_column} = ?", (value, *self.key_out(touch.key), value, touch.life)
 
     def scan(self, wanted: Range, *, keys_only: bool = False) -> tuple[str, list[Any]]:
         """The statement and values of a range."""

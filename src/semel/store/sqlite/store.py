@@ -87,6 +87,9 @@ class SqliteStore:
         self._is_closed = False
         for pragma in _WRITER_PRAGMAS:
             self._writer.execute(pragma)
+        # A crash may have left commits in the log that were written and never synced. Nobody was told of them, but from
+        # now on retries and readers would be: so everything in the log goes to disk before anything is answered.
+        self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         self._writer.set_wal_hook(self._on_commit)
         bring_up_to_date(self._writer, migrations)
         self._statements = {

@@ -37,7 +37,8 @@ def use(stream: StreamRow, now: Now) -> tuple[Touch, ...]:
     """The soft change that a use of the stream brings about."""
     if stream.ttl_seconds is None:
         return ()
-    return (Touch(STREAM, (stream.scope,), "deadline", first_deadline(stream.ttl_seconds, None, now)),)
+    deadline = first_deadline(stream.ttl_seconds, None, now)
+    return (Touch(STREAM, (stream.scope,), "deadline", deadline, "id", stream.id),)
 
 
 def bury(view: View, stream: StreamRow, now: Now) -> None:

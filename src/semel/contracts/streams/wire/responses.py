@@ -68,20 +68,20 @@ def caught_up(page: Page, *, at_now: bool, if_none_match: bytes, private: bool) 
     """A catch-up read. Only what can never change may be kept by caches; the tail must be asked for again."""
     headers = _page_headers(page)
     if at_now:
-        return Response(200, [*headers, NO_STORE], _body(page))
+        return Response(200, [*headers, NO_STORE], content_of(page))
     etag = etag_of(page)
     settled = SETTLED_PRIVATE if private else SETTLED
     headers += [(b"etag", etag), NO_CACHE if page.at_tail else settled]
     if if_none_match and matches(if_none_match, etag):
         return Response(304, [header for header in headers if header[0] != b"content-type"])
-    return Response(200, headers, _body(page))
+    return Response(200, headers, content_of(page))
 
 
 def polled(page: Page, cursor: int) -> Response:
     """A long poll that ended with content, with closure or without anything."""
     headers = [*_page_headers(page), (b"stream-cursor", b"%d" % cursor), NO_STORE]
     if page.pieces:
-        return Response(200, headers, _body(page))
+        return Response(200, headers, content_of(page))
     return Response(204, [header for header in headers if header[0] != b"content-type"])
 
 
@@ -106,7 +106,8 @@ def _page_headers(page: Page) -> list[Header]:
     return headers
 
 
-def _body(page: Page) -> bytes:
+def content_of(page: Page) -> bytes:
+    """The content of a page: one array of messages, or the bytes as they came."""
     if is_json(page.stream.content_type):
         return b"[" + b",".join(page.pieces) + b"]"
     return b"".join(page.pieces)

@@ -9,9 +9,10 @@ from base64 import b64encode
 
 import orjson
 
-from semel.contracts.streams.media_type import is_json, is_text
+from semel.contracts.streams.media_type import is_text
 from semel.contracts.streams.offsets import format_offset
 from semel.contracts.streams.reading import Page
+from semel.contracts.streams.wire.responses import content_of
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
@@ -31,13 +32,8 @@ def frames(page: Page, cursor: int) -> bytes:
 
 def data_event(page: Page) -> bytes:
     """One event that can be decoded alone."""
-    kind = page.stream.content_type
-    if is_json(kind):
-        payload = b"[" + b",".join(page.pieces) + b"]"
-    elif is_text(kind):
-        payload = b"".join(page.pieces)
-    else:
-        payload = b64encode(b"".join(page.pieces))
+    content = content_of(page)
+    payload = content if is_text(page.stream.content_type) else b64encode(content)
     lines = _LINE_END.split(payload)
     return b"event: data\n" + b"".join(b"data:%s\n" % line for line in lines) + b"\n"
 
