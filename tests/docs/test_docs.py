@@ -28,9 +28,9 @@ from semel.kernel.errors import REGISTRY
 from semel.kernel.json_text import MAX_DEPTH
 from semel.kernel.producers import MAX_NUMBER
 from semel.server import protocol
-from semel.server.operations import MAX_LISTED
 from semel.server.process import host_config
 from semel.server.settings import PREFIX, Settings
+from semel.server.streams.listing import MAX_LISTED
 from tests.running import RunningServer
 
 ROOT = Path(__file__).parent.parent.parent

@@ -186,6 +186,7 @@ def test_a_transaction_may_be_empty(place: Place) -> None:
     write(store, durable=False)
     with transaction(store):
         pass
+    assert everything(store, THING) == []
 
 
 @pytest.mark.parametrize("table", [THING, TICKET, PARCEL], ids=lambda table: table.name)

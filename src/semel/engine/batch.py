@@ -33,6 +33,7 @@ from semel.store.protocol import AnyTable, CommitUnknownError, Lock, Range, Stor
 from semel.store.table import Key
 
 MAX_RERUNS = 16
+MAX_DEFERRALS = 64
 MAX_TOUCHES = 1_024
 
 
@@ -192,7 +193,7 @@ class _Batch:
     def decide(self, submission: Submission) -> None:
         """Judge one write; whatever it does wrong stays its own."""
         mark = self._view.mark()
-        self._waiting.is_believed = submission.deferrals < MAX_RERUNS * 4
+        self._waiting.is_believed = submission.deferrals < MAX_DEFERRALS
         try:
             outcome = self._decide_with_reruns(submission.write, mark)
         except (StoreError, CommitUnknownError):

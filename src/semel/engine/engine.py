@@ -54,7 +54,7 @@ class Caller:
         self.gone = True
 
 
-def _nowhere(point: str) -> None:
+def nowhere(point: str) -> None:
     """No crash test is running."""
 
 
@@ -67,7 +67,7 @@ class Engine:
         world: World,
         limits: EngineLimits | None = None,
         observer: Observer | None = None,
-        reach: Callable[[str], None] = _nowhere,
+        reach: Callable[[str], None] = nowhere,
     ) -> None:
         self.limits = limits or EngineLimits()
         self.signals = Signals()

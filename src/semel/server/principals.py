@@ -43,9 +43,15 @@ class Principal:
 
     def may(self, role: Role, surface: str, name: bytes) -> bool:
         """Whether it may do that to a thing of this name."""
-        if role not in self.roles and Role.ADMIN not in self.roles:
+        if not self.has(role):
             return False
-        return not self.scopes or any(_covers(scope, surface, name) for scope in self.scopes)
+        if not self.scopes:
+            return True
+        return any(name.startswith(one) if is_prefix else name == one for one, is_prefix in self.reach(surface))
+
+    def has(self, role: Role) -> bool:
+        """Whether it has a role, or the one that has them all."""
+        return role in self.roles or Role.ADMIN in self.roles
 
     def reach(self, surface: str) -> list[tuple[bytes, bool]]:
         """The names it is limited to on a surface: each a prefix (True) or one name; the empty prefix is everything."""
@@ -58,15 +64,6 @@ class Principal:
 
 
 DEVELOPER = Principal("default", "client", frozenset(Role))
-
-
-def _covers(scope: str, surface: str, name: bytes) -> bool:
-    kind, _, pattern = scope.partition(":")
-    if kind not in (surface, "*"):
-        return False
-    if pattern.endswith("*"):
-        return name.startswith(pattern[:-1].encode())
-    return name == pattern.encode()
 
 
 class Principals:

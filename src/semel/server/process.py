@@ -25,7 +25,7 @@ from semel.contracts.schema import MIGRATIONS, TABLES
 from semel.contracts.streams.contract import Streams
 from semel.contracts.streams.tables import RECEIPT
 from semel.engine.crash import crash_at
-from semel.engine.engine import Engine, EngineLimits
+from semel.engine.engine import Engine, EngineLimits, nowhere
 from semel.engine.generations import Generations
 from semel.engine.lane import BatchLimits
 from semel.engine.sweeper import Sweeper
@@ -202,4 +202,4 @@ def _test_hook(settings: Settings) -> Callable[[str], None]:
                 time.sleep(delay)
 
         return wait
-    return lambda point: None
+    return nowhere
