@@ -62,7 +62,7 @@ memory: $(VENV)/.dev ## measure memory: ten thousand idle readers, and writers a
 .PHONY: lock
 lock: $(UV)/.stamp ## renew the lock files from pyproject.toml (UPGRADE=1 takes the newest versions)
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --output-file requirements.lock
-	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra dev --constraint requirements.lock \
+	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra dev --extra postgres --constraint requirements.lock \
 		--output-file requirements-dev.lock
 
 .PHONY: clean

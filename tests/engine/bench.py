@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, ParamSpec
 
@@ -16,7 +16,23 @@ from semel.engine.observer import BatchReport
 from semel.engine.soft import SoftChanges
 from semel.engine.timekeeper import Timekeeper
 from semel.store.memory import MemoryStore
-from semel.store.protocol import AnyTable, Changes, CommitUnknownError, Loaded, Lock, Range, Row, Store, StoreError, Tx
+from semel.store.protocol import (
+    AnyTable,
+    Changes,
+    CommitUnknownError,
+    Loaded,
+    Lock,
+    Range,
+    Row,
+    SoleNode,
+    Store,
+    StoreAwayError,
+    StoreBrokenError,
+    StoreError,
+    Touch,
+    TryAgainError,
+    Tx,
+)
 from semel.store.table import Key
 from tests.engine.toy import TABLES, Nothing, Toy, ToyWorld
 
@@ -92,7 +108,15 @@ class Gate:
         assert await asyncio.to_thread(self._reached.wait, PATIENCE_SECONDS), "the gate was not reached"
 
 
-class FaultyStore:
+FAILURES: Mapping[str, type[Exception]] = {
+    "": StoreError,
+    "again": TryAgainError,
+    "away": StoreAwayError,
+    "unknown": CommitUnknownError,
+}
+
+
+class FaultyStore(SoleNode):
     """A store whose parts fail on demand; each fault is a number of times that it happens."""
 
     def __init__(self, inside: Store) -> None:
@@ -126,10 +150,12 @@ class FaultyStore:
         self._inside.close()
 
     def check(self, what: str) -> None:
-        """Fail if it is time to."""
-        if self.faults.get(what, 0) > 0:
-            self.faults[what] -= 1
-            raise (CommitUnknownError if what in ("commit", "tidy") else StoreError)(f"{what} failed on demand")
+        """Fail if it is time to; a fault may name a kind of failure behind what fails, as in "commit unknown"."""
+        for kind, error in FAILURES.items():
+            fault = f"{what} {kind}".strip()
+            if self.faults.get(fault, 0) > 0:
+                self.faults[fault] -= 1
+                raise (error if kind or what not in ("commit", "tidy") else StoreBrokenError)(f"{fault} failed on demand")
 
 
 class _FaultyTx:
@@ -155,12 +181,13 @@ class _FaultyTx:
     def rotate(self, table: AnyTable) -> None:
         self._inside.rotate(table)
 
-    def commit(self) -> None:
+    def commit(self) -> Collection[Touch]:
         self._store.check("commit")
-        self._inside.commit()
+        undone = self._inside.commit()
         if not self._durable:
             self._store.soft_commits += 1
             self._store.soft_stored.set()
+        return undone
 
     def rollback(self) -> None:
         self._inside.rollback()

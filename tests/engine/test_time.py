@@ -151,4 +151,12 @@ def test_the_timekeeper_goes_by_the_stores_clock() -> None:
 def test_a_store_whose_clock_is_behind_holds_time_still(behind: int) -> None:
     world = ToyWorld()
     keeper = Timekeeper(world, Recorder())
+    keeper.now(world.wall)
     assert keeper.now(world.wall - behind) == Now(world.wall, world.wall)
+
+
+@pytest.mark.parametrize("apart", [-DAY, JUMP_MS + 1, DAY])
+def test_a_store_whose_clock_is_not_ours_is_believed_from_the_start(apart: int) -> None:
+    world, observer = ToyWorld(), Recorder()
+    assert Timekeeper(world, observer).now(world.wall + apart) == Now(world.wall + apart, world.wall + apart)
+    assert observer.jumps == []

@@ -16,6 +16,7 @@ from semel.store.migrations import CreateTable, Migration
 from semel.store.open import open_store
 from semel.store.protocol import AnyTable, Changes, Lock, Range, Row, Store, Touch, Tx
 from semel.store.table import U64, Key, Table
+from tests.postgres.shared import fresh_url
 
 V = TypeVar("V")
 
@@ -81,6 +82,9 @@ class Clock:
 class Place(ABC):
     """One fresh place for data, and the stores opened on it."""
 
+    has_own_clock = False
+    """Whether the store keeps time by itself, so that a test cannot set it."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.clock = Clock()
@@ -128,8 +132,26 @@ class SqlitePlace(PersistentPlace):
         return f"sqlite:{self.folder}" + (f"?vfs={self.vfs}" if self.vfs else "")
 
 
-KINDS: Mapping[str, Callable[[Path], Place]] = {"memory": MemoryPlace, "sqlite": SqlitePlace}
-PERSISTENT_KINDS: Mapping[str, Callable[[Path], PersistentPlace]] = {"sqlite": SqlitePlace}
+class PostgresPlace(PersistentPlace):
+    """One schema of the session's database."""
+
+    has_own_clock = True
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._url = fresh_url()
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+
+KINDS: Mapping[str, Callable[[Path], Place]] = {
+    "memory": MemoryPlace,
+    "sqlite": SqlitePlace,
+    "postgres": PostgresPlace,
+}
+PERSISTENT_KINDS: Mapping[str, Callable[[Path], PersistentPlace]] = {"sqlite": SqlitePlace, "postgres": PostgresPlace}
 
 
 @contextlib.contextmanager

@@ -7,13 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.conformance import KINDS, PERSISTENT_KINDS, PersistentPlace, Place
+from tests.store.conformance import KINDS, PERSISTENT_KINDS, PersistentPlace, Place, SqlitePlace
 
 
 @pytest.fixture(params=list(KINDS))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """A fresh place of each kind."""
     made = KINDS[request.param](tmp_path / "data")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def exclusive(tmp_path: Path) -> Iterator[PersistentPlace]:
+    """A fresh place that only one process may use."""
+    made = SqlitePlace(tmp_path / "data")
     yield made
     made.close()
 

@@ -168,28 +168,28 @@ def test_every_reported_commit_survives_a_kill(lasting: PersistentPlace) -> None
         lasting.close()
 
 
-# One server at a time
+# One server at a time, where the data is one server's
 
 
-def test_a_second_opening_is_refused(lasting: PersistentPlace) -> None:
-    store = lasting.open()
+def test_a_second_opening_is_refused(exclusive: PersistentPlace) -> None:
+    store = exclusive.open()
     with pytest.raises(StoreBusyError) as refused:
-        lasting.open()
-    assert str(lasting.folder) in str(refused.value)
+        exclusive.open()
+    assert str(exclusive.folder) in str(refused.value)
     write(store, [(THING, thing())])
-    assert ask_another_process(lasting) == "StoreBusyError"
+    assert ask_another_process(exclusive) == "StoreBusyError"
     assert everything(store, THING) == [thing()]
-    lasting.close()
-    assert ask_another_process(lasting) == "opened"
-    lasting.open()
+    exclusive.close()
+    assert ask_another_process(exclusive) == "opened"
+    exclusive.open()
 
 
-def test_another_process_keeps_this_one_out_until_it_is_killed(lasting: PersistentPlace) -> None:
-    with committer(lasting, "1") as child:
+def test_another_process_keeps_this_one_out_until_it_is_killed(exclusive: PersistentPlace) -> None:
+    with committer(exclusive, "1") as child:
         child.hear(1)
         with pytest.raises(StoreBusyError):
-            lasting.open()
-    lasting.open()
+            exclusive.open()
+    exclusive.open()
 
 
 # Versions

@@ -16,6 +16,7 @@ from semel.cli.access import DEFAULT_URL
 from semel.server.principals import TokenFileError
 from semel.server.process import ListenError, run_server
 from semel.server.settings import PREFIX, Settings, SettingsError, load_settings
+from semel.store.open import shown
 from semel.store.protocol import StoreError
 
 _HIDDEN = frozenset({"crash_point", "crash_one_in", "commit_delay_ms"})
@@ -75,7 +76,7 @@ def _what_next(settings: Settings, port: int) -> str:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - only looked up
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     mode = "tokens required" if settings.tokens else "development mode, no credentials"
-    kept = settings.store or f"data in {Path(settings.data).resolve()}"
+    kept = shown(settings.store) if settings.store else f"data in {Path(settings.data).resolve()}"
     flag = "" if url == DEFAULT_URL else f" --url {url}"
     return TRY_NEXT.format(url=url, mode=f"{mode}; {kept}", semel=_own_name(), flag=flag)
 

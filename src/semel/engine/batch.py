@@ -102,11 +102,11 @@ def store_soft(around: Surroundings) -> Commit:
     try:
         view = BatchView(around.is_admitted, around.soft.over)
         tx.flush(view.changes(touches))
-        tx.commit()
+        undone = tx.commit()
     finally:
         tx.rollback()
-    around.soft.stored(touches)
-    return Commit.SOFT
+    around.soft.stored(touch for touch in touches if touch not in undone)
+    return Commit.SOFT if len(undone) < len(touches) else Commit.NOTHING
 
 
 def in_order(submissions: Sequence[Submission]) -> list[Submission]:
@@ -159,7 +159,6 @@ class _Batch:
     def __init__(self, around: Surroundings, tx: Tx, held: Sequence[Lock]) -> None:
         self._around = around
         self._tx = tx
-        self._now: Now = around.timekeeper.now(tx.now_ms)
         self._waiting = _Waiting(around.is_admitted)
         self._view = BatchView(self._waiting.has, around.soft.over, held)
         self._asked: Counter[Range] = Counter()
@@ -184,6 +183,8 @@ class _Batch:
                 going.append(pair)
             self._load(stages)
             asking, begun = going, True
+        # Only now: a store far away sends locks, clock and first rows in one answer.
+        self._now: Now = self._around.timekeeper.now(self._tx.now_ms)
 
     def sound(self, submissions: Sequence[Submission]) -> Sequence[Submission]:
         """Those that have not failed yet."""
@@ -228,14 +229,17 @@ class _Batch:
         changes = self._view.changes(touches)
         if not (changes.inserts or changes.updates or changes.steady or changes.deletes or self._view.rotations):
             return
-        self._tx.flush(changes)
+        self._tx.flush(changes._replace(topics=self._topics()))
         for table in self._view.rotations:
             self._tx.rotate(table)
         self._around.reach("flushed")
-        self._tx.commit()
+        undone = self._tx.commit()
         self._around.reach("committed")
-        soft.stored(touches)
+        soft.stored(touch for touch in touches if touch not in undone)
         self.result.commit = Commit.DURABLE
+
+    def _topics(self) -> list[bytes]:
+        return list({topic: None for _, outcome in self.result.decided for topic in outcome.signals})
 
     def _decide_with_reruns(self, write: Write, mark: tuple[int, int]) -> Outcome:
         for attempt in range(MAX_RERUNS):

@@ -137,6 +137,10 @@ class NotStoredError(EngineError):
     """The store failed before the commit, or stopped before this write's turn: nothing was stored."""
 
 
+class UnavailableError(EngineError):
+    """The store could not be read."""
+
+
 class OutcomeUnknownError(EngineError):
     """The commit failed; the write may or may not be on disk."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Lock as Mutex
@@ -17,15 +17,15 @@ from typing import Any, TypeVar
 from zlib import crc32
 
 from semel.engine.batch import BatchResult, Submission, Surroundings
-from semel.engine.contract import EngineError, NotStoredError, Order, OverloadedError, Write
-from semel.engine.lane import BatchLimits, Lane
+from semel.engine.contract import EngineError, NotStoredError, Order, OverloadedError, UnavailableError, Write
+from semel.engine.lane import MAX_TRIES, BatchLimits, Lane
 from semel.engine.observer import Observer, SilentObserver
 from semel.engine.reading import Reading
 from semel.engine.signals import Signals
 from semel.engine.soft import SoftChanges
 from semel.engine.timekeeper import Timekeeper
 from semel.kernel.world import World
-from semel.store.protocol import Lock, Store, Touch
+from semel.store.protocol import Lock, Store, StoreError, Touch, TryAgainError
 
 T = TypeVar("T")
 
@@ -97,6 +97,7 @@ class Engine:
         self._lanes = [Lane(around, self.limits.batch, _is_gone, self._deliver, self._fail) for _ in range(store.lanes)]
         for lane in self._lanes:
             lane.start()
+        store.follow(self._hear)
 
     async def submit(self, write: Write, caller: Caller | None = None) -> Any:
         """Carry out a write; the answer comes after its commit is on disk."""
@@ -129,8 +130,27 @@ class Engine:
         return await self._loop.run_in_executor(self._readers, self._look, look)
 
     def _look(self, look: Callable[[Reading], T]) -> T:
+        for _ in range(MAX_TRIES - 1):
+            try:
+                return self._look_once(look)
+            except TryAgainError as error:
+                self.observer.store_failure(error)
+            except StoreError as error:
+                raise UnavailableError("The store cannot be read at the moment.") from error
+        raise UnavailableError("The store cannot be read at the moment.")
+
+    def _look_once(self, look: Callable[[Reading], T]) -> T:
         with self._store.read() as snapshot:
             return look(Reading(snapshot, self.soft, self._timekeeper.now(snapshot.now_ms)))
+
+    async def leads(self) -> bool:
+        """Whether this node is the one that does the chores."""
+        return await self._loop.run_in_executor(self._readers, self._store.leads)
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the store cannot be reached at the moment."""
+        return self._store.is_away
 
     async def stop(self) -> None:
         """Finish what was admitted, then let go of the store."""
@@ -180,6 +200,13 @@ class Engine:
                 submission.sender.future.set_exception(error)
         if topics:
             self.signals.send(topics)
+
+    def _hear(self, topics: Sequence[bytes] | None) -> None:
+        """From a thread of the store's: others have committed."""
+        if topics is None:
+            self._call(self.signals.send_all)
+        else:
+            self._call(self.signals.send, topics)
 
     def _follow(self, write: Write) -> None:
         task = self._loop.create_task(self.submit(write))

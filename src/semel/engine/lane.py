@@ -2,8 +2,9 @@
 
 The thread takes whatever is waiting, bounded by count, bytes and cost, and runs it as one batch; while the disk
 syncs, the next batch gathers. Results are handed over only after the commit. When a batch breaks before its commit,
-its writes are tried one by one, so that one poisonous write fails alone. When a commit fails the lane stops for good:
-the callers of that batch hear "unknown", those still waiting "not stored".
+its writes are tried one by one, so that one poisonous write fails alone; when the store itself broke it off, the batch
+is tried again whole, and when the store stays away its callers hear "not stored". When a commit fails, the callers of
+that batch hear "unknown"; if the store is broken for good, the lane stops, and those still waiting hear "not stored".
 """
 
 from __future__ import annotations
@@ -18,11 +19,16 @@ from typing import Any
 from semel.engine.batch import BatchResult, Submission, Surroundings, in_order, run, store_soft
 from semel.engine.contract import NotStoredError, OutcomeUnknownError
 from semel.engine.observer import BatchReport, Commit
-from semel.store.protocol import CommitUnknownError, StoreError
+from semel.store.protocol import CommitUnknownError, StoreAwayError, StoreBrokenError, StoreError, TryAgainError
 
 IDLE_SECONDS = 0.5
 """How often an idle lane looks for soft changes to store: at most a second after they were made."""
 
+MAX_TRIES = 5
+"""How often a batch is begun that the store breaks off through no fault of its writes."""
+
+_AWAY = "The store cannot be reached; nothing was stored."
+_FAILED = "The store failed before the commit; nothing was stored."
 _STOPPED = "The server stopped before this write's turn; nothing was stored."
 
 
@@ -129,6 +135,9 @@ class Lane:
             return
         try:
             self._run_whole(batch, len(gone))
+        except (StoreAwayError, TryAgainError) as error:
+            self._around.observer.store_failure(error)
+            self._refuse(batch, NotStoredError(_AWAY))
         except StoreError as error:
             self._around.observer.store_failure(error)
             self._run_one_by_one(in_order(batch))
@@ -139,23 +148,31 @@ class Lane:
             behind = batch[place + 1 :]
             try:
                 self._run_whole([submission], 0, behind)
-            except CommitUnknownError:
+            except StoreBrokenError:
                 self._current = ()
                 self._refuse(behind, NotStoredError(_STOPPED))
                 raise
+            except (StoreAwayError, TryAgainError) as error:
+                self._around.observer.store_failure(error)
+                self._refuse(batch[place:], NotStoredError(_AWAY))
+                return
             except StoreError as error:
                 self._around.observer.store_failure(error)
-                self._refuse([submission], NotStoredError("The store failed before the commit; nothing was stored."))
+                self._refuse([submission], NotStoredError(_FAILED))
 
     def _run_whole(self, batch: Sequence[Submission], dropped: int, behind: Sequence[Submission] = ()) -> None:
         began = time.perf_counter()
         try:
-            result = run(self._around, batch)
-        except CommitUnknownError:
+            result = self._try(batch)
+        except CommitUnknownError as error:
             self._report(BatchResult(Commit.UNKNOWN), len(batch), dropped, began)
-            self._current = ()
+            self._current = behind
             self._refuse(batch, OutcomeUnknownError("The commit failed; the write may or may not be stored."))
-            raise
+            if isinstance(error, StoreBrokenError):
+                self._current = ()
+                raise
+            self._around.observer.store_failure(error)
+            return
         except StoreError:
             self._report(BatchResult(Commit.ROLLED_BACK), len(batch), dropped, began)
             raise
@@ -164,6 +181,15 @@ class Lane:
         self._deliver(result)
         self._around.reach("answered")
         self._report(result, len(batch), dropped, began)
+
+    def _try(self, batch: Sequence[Submission]) -> BatchResult:
+        """Decisions are pure, so a batch that was broken off can be decided again."""
+        for _ in range(MAX_TRIES - 1):
+            try:
+                return run(self._around, batch)
+            except TryAgainError as error:
+                self._around.observer.store_failure(error)
+        return run(self._around, batch)
 
     def _refuse(self, batch: Sequence[Submission], error: NotStoredError | OutcomeUnknownError) -> None:
         self._deliver(BatchResult(Commit.NOTHING, failed=[(submission, error) for submission in batch]))
@@ -198,7 +224,9 @@ class Lane:
         began = time.perf_counter()
         try:
             commit = store_soft(self._around)
-        except StoreError as error:
+        except StoreBrokenError:
+            raise
+        except (StoreError, CommitUnknownError) as error:
             self._around.observer.store_failure(error)
             commit = Commit.ROLLED_BACK
         if commit is not Commit.NOTHING:

@@ -31,7 +31,7 @@ class Signals:
                     waiting.set_result(None)
 
     def send_all(self) -> None:
-        """Wake everyone: the server is stopping."""
+        """Wake everyone: the server is stopping, or nobody knows what has changed."""
         self.send(list(self._waiting))
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
 """Frees what the rules have already forgotten, in small writes through the engine.
 
 Nothing depends on a sweep having run: expiry is decided by comparing stored times. A sweep that fails is tried again at
-the next round.
+the next round. With several nodes one of them sweeps, the one that leads: two would only get in each other's way.
 """
 
 from __future__ import annotations
@@ -28,12 +28,19 @@ class Sweeper:
     async def run(self) -> None:
         """Sweep, rest, sweep again; what fails is reported and tried again at the next round."""
         while True:
-            for contract in self._contracts:
-                try:
-                    await self.sweep(contract)
-                except Exception as error:  # noqa: BLE001 - a sweep frees space; nothing may depend on it
-                    self._engine.observer.store_failure(error)
+            try:
+                if await self._engine.leads():
+                    await self._sweep_all()
+            except Exception as error:  # noqa: BLE001 - a sweep frees space; nothing may depend on it
+                self._engine.observer.store_failure(error)
             await asyncio.sleep(self._interval)
+
+    async def _sweep_all(self) -> None:
+        for contract in self._contracts:
+            try:
+                await self.sweep(contract)
+            except Exception as error:  # noqa: BLE001 - nor may one contract's sweep keep the others from theirs
+                self._engine.observer.store_failure(error)
 
     async def sweep(self, contract: Contract) -> int:
         """One contract's chores until it has none left, or some fail; how many were done."""

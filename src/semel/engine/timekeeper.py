@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from semel.engine.observer import Observer
-from semel.kernel.clock import Now, advance, now_of, start
+from semel.kernel.clock import Now, Pace, advance, now_of, start
 from semel.kernel.world import World
 
 
@@ -16,13 +16,14 @@ class Timekeeper:
         self._guard = threading.Lock()
         self._world = world
         self._observer = observer
-        self._pace = start(world.wall_ms(), world.monotonic_ms())
+        self._pace: Pace | None = None
 
     def now(self, store_ms: int) -> Now:
         """The time of a decision, from the store's clock."""
         with self._guard:
-            before = self._pace
-            self._pace = advance(before, store_ms, self._world.monotonic_ms())
-            if self._pace.jumped_at is not None and before.jumped_at is None:
-                self._observer.clock_jump(self._pace.ms - self._pace.expiry_ms)
-            return now_of(self._pace)
+            monotonic_ms = self._world.monotonic_ms()
+            before = self._pace or start(store_ms, monotonic_ms)
+            after = self._pace = advance(before, store_ms, monotonic_ms)
+            if after.jumped_at is not None and before.jumped_at is None:
+                self._observer.clock_jump(after.ms - after.expiry_ms)
+            return now_of(after)

@@ -83,6 +83,7 @@ _TABLE: tuple[tuple[str, int, str, Grpc, Retry, int], ...] = (
     ("INTERNAL_ERROR", 500, "Internal Error", Grpc.INTERNAL, Retry.SAME_KEY, 1011),
     ("NOT_IMPLEMENTED", 501, "Not Implemented", Grpc.UNIMPLEMENTED, Retry.NEVER, 1008),
     ("OVERLOADED", 503, "Overloaded", Grpc.UNAVAILABLE, Retry.LATER, 1013),
+    ("UNAVAILABLE", 503, "Store Unavailable", Grpc.UNAVAILABLE, Retry.LATER, 1013),
     ("NOT_STORED", 503, "Not Stored", Grpc.UNAVAILABLE, Retry.LATER, 1011),
     ("OUTCOME_UNKNOWN", 503, "Outcome Unknown", Grpc.UNAVAILABLE, Retry.SAME_KEY, 1011),
 )

@@ -52,9 +52,13 @@ class Operations:
 
     async def _readyz(self, scope: Scope) -> tuple[int, list[Header], bytes]:
         """Ready means that a write sent now would be taken."""
-        ready = not self._context.is_stopping and self._context.engine.failure is None
-        state = "ok" if ready else "stopping"
-        return (200 if ready else 503), [_JSON, _NO_STORE], orjson.dumps({"status": state})
+        engine = self._context.engine
+        state = "ok"
+        if self._context.is_stopping or engine.failure is not None:
+            state = "stopping"
+        elif engine.is_away:
+            state = "store away"
+        return (200 if state == "ok" else 503), [_JSON, _NO_STORE], orjson.dumps({"status": state})
 
     async def _metrics(self, scope: Scope) -> tuple[int, list[Header], bytes]:
         fields = dict(scope["headers"])

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import orjson
 
-from semel.engine.contract import EngineError, FaultError, NotStoredError, OutcomeUnknownError, OverloadedError
+from semel.engine.contract import (
+    EngineError,
+    FaultError,
+    NotStoredError,
+    OutcomeUnknownError,
+    OverloadedError,
+    UnavailableError,
+)
 from semel.kernel.errors import Problem, Retry
 from semel.server.asgi import Header
 
@@ -38,6 +45,8 @@ def engine_problem(error: EngineError) -> Problem:
     """What a caller is told when the engine could not carry out a write."""
     if isinstance(error, OverloadedError):
         return Problem("OVERLOADED", "Too many writes are waiting. Nothing was stored; try again in a moment.")
+    if isinstance(error, UnavailableError):
+        return Problem("UNAVAILABLE", f"{error} Try again in a moment.")
     if isinstance(error, NotStoredError):
         return Problem("NOT_STORED", f"{error} Send the request again.")
     if isinstance(error, OutcomeUnknownError):

@@ -30,7 +30,7 @@ class Settings:
     host: str = _setting("127.0.0.1", "address to listen on; anything but loopback needs tokens")
     port: int = _setting(8788, "port to listen on; 0 takes a free one", 0)
     data: str = _setting("data", "folder of the embedded database")
-    store: str = _setting("", "store URL: sqlite:FOLDER or memory:; empty is sqlite in the data folder")
+    store: str = _setting("", "store URL: sqlite:FOLDER, postgresql://... or memory:; empty is sqlite in the data folder")
     tokens: str = _setting("", "TOML file with bearer tokens (hashed); empty is development mode")
     insecure: bool = _setting(False, "listen beyond loopback without credentials")
     log_format: str = _setting("auto", "auto (text on a terminal, else json), text or json")

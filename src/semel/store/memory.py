@@ -13,7 +13,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from semel.store.protocol import AnyTable, Changes, Loaded, Lock, Range, Row, StoreError, Touch
+from semel.store.protocol import AnyTable, Changes, Loaded, Lock, Range, Row, SoleNode, StoreError, Touch
 from semel.store.table import Key, Table
 
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -59,7 +59,7 @@ class _Heap:
         return tuple(place[names.index(name)] for name in self.table.key_columns)
 
 
-class MemoryStore:
+class MemoryStore(SoleNode):
     """The whole store. One lane; readers are free."""
 
     lanes = 1
@@ -129,11 +129,12 @@ class _MemoryTx:
     def rotate(self, table: AnyTable) -> None:
         self._steps.append(partial(self._rotate, table))
 
-    def commit(self) -> None:
+    def commit(self) -> tuple[()]:
         with self._store._guard:
             for step in self._steps:
                 step()
         self._end()
+        return ()
 
     def rollback(self) -> None:
         self._end()

@@ -7,11 +7,14 @@ writer.
 
 Two failures are told apart, because callers are told different things. `StoreError` is definite: nothing was stored.
 `CommitUnknownError` is not: the commit may or may not have reached the disk, and only a fresh look can tell.
+
+A store may be shared by several nodes. Then locks and clock are the store's own, a commit may be announced to the other
+nodes as a hint that there is something to read, and one node at a time leads: it does the chores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -26,8 +29,20 @@ class StoreError(Exception):
     """The store refused before the commit: nothing was stored."""
 
 
+class TryAgainError(StoreError):
+    """The store broke this transaction off (a deadlock, a lost connection); the same work may well succeed now."""
+
+
+class StoreAwayError(StoreError):
+    """The store could not be reached for as long as it was waited for."""
+
+
 class CommitUnknownError(Exception):
     """The commit failed: what was flushed may or may not be on disk."""
+
+
+class StoreBrokenError(CommitUnknownError):
+    """And nothing that this process believes of the data can be trusted: it must start afresh."""
 
 
 class StoreBusyError(StoreError):
@@ -101,6 +116,8 @@ class Changes(NamedTuple):
     touches: Sequence[Touch] = ()
     steady: Mapping[AnyTable, Sequence[Row]] = MappingProxyType({})
     """Updates that leave every indexed column as it is, so that a store need not look at its indexes."""
+    topics: Sequence[bytes] = ()
+    """Whose live readers on other nodes are to be woken, once this is on disk."""
 
 
 class Loaded(NamedTuple):
@@ -121,13 +138,16 @@ class Tx(Protocol):
         """Rows as of the last commit."""
 
     def flush(self, changes: Changes) -> None:
-        """Write whole sets of rows; seen by nobody before the commit."""
+        """Write whole sets of rows; seen by nobody before the commit, which may be the one to refuse them."""
 
     def rotate(self, table: AnyTable) -> None:
         """Drop the older generation of a generational table and begin a new one."""
 
-    def commit(self) -> None:
-        """Make it so; a durable transaction returns only when it is on disk."""
+    def commit(self) -> Collection[Touch]:
+        """Make it so; a durable transaction returns only when it is on disk.
+
+        Gives back the soft changes that were left undone because others were writing their rows: for another time.
+        """
 
     def rollback(self) -> None:
         """Leave no trace; harmless after a commit or a failure."""
@@ -158,12 +178,33 @@ class Snapshot(Protocol):
         """Let go."""
 
 
+Hear = Callable[[Sequence[bytes] | None], None]
+"""Told the topics of others' commits; None when it is not known which, so that every reader should look."""
+
+
+class SoleNode:
+    """What a store that only one process can open knows of other nodes: there are none."""
+
+    is_away = False
+
+    def follow(self, hear: Hear) -> None:
+        """Nobody else commits."""
+
+    def leads(self) -> bool:
+        """Nobody else could."""
+        return True
+
+
 class Store(Protocol):
     """A place for rows."""
 
     @property
     def lanes(self) -> int:
         """How many transactions may be open at once, each from a thread of its own."""
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the store cannot be reached at the moment."""
 
     def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> Tx:
         """Open a transaction holding these locks, which are sorted by name.
@@ -173,6 +214,12 @@ class Store(Protocol):
 
     def read(self) -> Snapshot:
         """A snapshot; use it in a `with` block and keep it short."""
+
+    def follow(self, hear: Hear) -> None:
+        """From now on, tell of commits that other nodes have made; called from a thread of the store's own."""
+
+    def leads(self) -> bool:
+        """Whether this node is the one that does the chores; the first that asks becomes it, until it is gone."""
 
     def tidy(self) -> None:
         """Housekeeping after a commit, on the thread that writes: a checkpoint, say."""

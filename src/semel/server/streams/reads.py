@@ -14,6 +14,7 @@ from semel.contracts.streams.wire.names import stored_name
 from semel.contracts.streams.wire.reads import Mode, Read, parse_read
 from semel.contracts.streams.wire.responses import Response, caught_up, described, polled
 from semel.contracts.streams.wire.sse import frames, sse_headers
+from semel.engine.contract import UnavailableError
 from semel.engine.reading import Reading
 from semel.kernel.clock import Now
 from semel.kernel.errors import Refused
@@ -107,8 +108,8 @@ class Reads:
         while (left := end - loop.time()) > 0 and not reader.is_over:
             try:
                 latest = await reader.next(min(self._poll_seconds, left))
-            except StreamEndedError:
-                return
+            except (StreamEndedError, UnavailableError):
+                return  # what was promised has been sent; the client comes back for more
             await _send_frames(send, latest, self._cursor(None))
             if latest.is_final:
                 return

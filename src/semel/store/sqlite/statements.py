@@ -5,7 +5,7 @@ take it and give it back late, so a batch of writes costs a handful of statement
 for 1, 2, 4, ... rows, so that few texts serve every batch.
 
 A generational table is two SQL tables with a number behind the name; which of them is the younger one is a row of
-`semel_generation`. Unsigned numbers are eight bytes with the big end first, so that SQLite orders them as numbers.
+`semel_generation`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from semel.store.migrations import AddColumn, CreateTable, Step
 from semel.store.protocol import AnyTable, Range, Row, Touch
 from semel.store.table import Key, Kind, Shape
+from semel.store.unsigned import Unsigned, pack
 
 GENERATIONS = 2
 _SIZES = (128, 64, 32, 16, 8, 4, 2, 1)
@@ -61,7 +62,7 @@ def _create(name: str, shape: Shape) -> list[str]:
 def _literal(value: int | bytes, kind: Kind) -> str:
     if isinstance(value, int) and kind is Kind.I64:
         return str(value)
-    stored = value.to_bytes(8, "big") if isinstance(value, int) else value
+    stored = pack(value) if isinstance(value, int) else value
     return f"x'{stored.hex()}'"
 
 
@@ -81,28 +82,27 @@ class Statements:
         self._row = f"({', '.join('?' for _ in columns)})"
         self._key = f"({', '.join('?' for _ in table.key_columns)})"
         self._texts: dict[tuple[str, int], str] = {}
-        self._unsigned = [place for place, column in enumerate(table.columns) if column.kind is Kind.U64]
-        self._unsigned_keys = [place for place in self._unsigned if place < table.key]
+        self.unsigned = Unsigned(table)
 
     def find(self, keys: Sequence[Key]) -> Iterator[Filled]:
         """Rows by their keys."""
-        return self._in_bulk("find", self._find_text, [self.key_out(key) for key in keys])
+        return self._in_bulk("find", self._find_text, [self.unsigned.key_out(key) for key in keys])
 
     def insert(self, rows: Sequence[Row]) -> Iterator[Filled]:
         """New rows; meeting an old one is an error."""
-        return self._in_bulk("insert", self._insert_text, self.rows_out(rows))
+        return self._in_bulk("insert", self._insert_text, self.unsigned.rows_out(rows))
 
     def update(self, rows: Sequence[Row]) -> Iterator[Filled]:
         """Rows in place of those with the same keys."""
-        return self._in_bulk("update", self._update_text, self.rows_out(rows))
+        return self._in_bulk("update", self._update_text, self.unsigned.rows_out(rows))
 
     def update_steadily(self, rows: Sequence[Row]) -> Iterator[Filled]:
         """The same where no indexed column changes: SQLite would write index pages again for a column that is named."""
-        return self._in_bulk("steady", self._steady_text, self.rows_out(rows))
+        return self._in_bulk("steady", self._steady_text, self.unsigned.rows_out(rows))
 
     def delete(self, keys: Sequence[Key]) -> Iterator[Filled]:
         """Remove rows by their keys."""
-        return self._in_bulk("delete", self._delete_text, [self.key_out(key) for key in keys])
+        return self._in_bulk("delete", self._delete_text, [self.unsigned.key_out(key) for key in keys])
 
     def _in_bulk(self, kind: str, text: Callable[[int], str], tuples: Sequence[Any]) -> Iterator[Filled]:
         at = 0
@@ -147,10 +147,10 @@ class Statements:
         keys = " AND ".join(f"{column} = ?" for column in self.table.key_columns)
         column = touch.column
         sql = f"UPDATE {self.name} SET {column} = ? WHERE {keys} AND {column} < ?"
-        value = self._number(column, touch.value)
+        value = self.unsigned.value_out(column, touch.value)
         if touch.life_column is None:
-            return sql, (value, *self.key_out(touch.key), value)
-        return f"{sql} AND {touch.life_column} = ?", (value, *self.key_out(touch.key), value, touch.life)
+            return sql, (value, *self.unsigned.key_out(touch.key), value)
+        return f"{sql} AND {touch.life_column} = ?", (value, *self.unsigned.key_out(touch.key), value, touch.life)
 
     def scan(self, wanted: Range, *, keys_only: bool = False) -> tuple[str, list[Any]]:
         """The statement and values of a range."""
@@ -158,50 +158,15 @@ class Statements:
         order = self.table.ordering(wanted.by)
         depth = len(wanted.prefix)
         terms = [f"{column} = ?" for column in order[:depth]]
-        values: list[Any] = [self._number(name, value) for name, value in zip(order, wanted.prefix, strict=False)]
+        values: list[Any] = [
+            self.unsigned.value_out(name, value) for name, value in zip(order, wanted.prefix, strict=False)
+        ]
         for bound, sign in ((wanted.start, ">="), (wanted.stop, "<")):
             if bound:
                 bounded = order[depth : depth + len(bound)]
                 terms.append(f"({', '.join(bounded)}) {sign} ({', '.join('?' for _ in bounded)})")
-                values += [self._number(name, value) for name, value in zip(bounded, bound, strict=True)]
+                values += [self.unsigned.value_out(name, value) for name, value in zip(bounded, bound, strict=True)]
         way = " DESC" if wanted.reverse else ""
         where = f" WHERE {' AND '.join(terms)}" if terms else ""
         by = ", ".join(f"{column}{way}" for column in order)
         return f"{select}{where} ORDER BY {by} LIMIT ?", [*values, wanted.limit]
-
-    def rows_out(self, rows: Sequence[Row]) -> Sequence[Any]:
-        """Rows as SQLite takes them."""
-        return [_replace(row, self._unsigned, _pack) for row in rows] if self._unsigned else rows
-
-    def key_out(self, key: Key) -> Key:
-        """A key as SQLite takes it."""
-        return _replace(key, self._unsigned_keys, _pack) if self._unsigned_keys else key
-
-    def key_in(self, values: Any) -> Key:
-        """A key as the contracts know it."""
-        return _replace(values, self._unsigned_keys, _unpack) if self._unsigned_keys else tuple(values)
-
-    def row_in(self, values: Any) -> Row:
-        """A row as the contracts know it."""
-        if self._unsigned:
-            values = _replace(values, self._unsigned, _unpack)
-        return self.table.row._make(values)
-
-    def _number(self, column: str, value: Any) -> Any:
-        return _pack(value) if self.table.columns[self.table.position(column)].kind is Kind.U64 else value
-
-
-def _replace(values: Any, places: list[int], change: Any) -> tuple[Any, ...]:
-    changed = list(values)
-    for place in places:
-        if changed[place] is not None:
-            changed[place] = change(changed[place])
-    return tuple(changed)
-
-
-def _pack(number: int) -> bytes:
-    return number.to_bytes(8, "big")
-
-
-def _unpack(stored: bytes) -> int:
-    return int.from_bytes(stored, "big")

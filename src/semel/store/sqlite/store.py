@@ -25,7 +25,17 @@ from typing import Any, TypeVar
 import apsw
 
 from semel.store.migrations import Migration
-from semel.store.protocol import AnyTable, Changes, CommitUnknownError, Loaded, Lock, Range, Row, StoreError
+from semel.store.protocol import (
+    AnyTable,
+    Changes,
+    Loaded,
+    Lock,
+    Range,
+    Row,
+    SoleNode,
+    StoreBrokenError,
+    StoreError,
+)
 from semel.store.sqlite.lockfile import LockFile
 from semel.store.sqlite.schema import bring_up_to_date, check_library, current_generations
 from semel.store.sqlite.statements import GENERATIONS, Statements, names
@@ -50,7 +60,7 @@ _WRITER_PRAGMAS = (
 )
 
 
-class SqliteStore:
+class SqliteStore(SoleNode):
     """The embedded store. One lane."""
 
     lanes = 1
@@ -131,7 +141,7 @@ class SqliteStore:
             return
         except apsw.Error as error:
             self._broken = True
-            raise CommitUnknownError(_sentence(error)) from error
+            raise StoreBrokenError(_sentence(error)) from error
         self._wal_pages = 0
 
     def close(self) -> None:
@@ -184,7 +194,7 @@ class _SqliteTx:
         for made in probes:
             for statement in made.find(keys):
                 for values in _rows(self._writer, *statement):
-                    row = made.row_in(values)
+                    row = made.unsigned.row_in(values)
                     found[row[: table.key]] = row
         return found
 
@@ -223,18 +233,19 @@ class _SqliteTx:
             raise StoreError(_sentence(error)) from error
         self._rotated.append(table)
 
-    def commit(self) -> None:
+    def commit(self) -> tuple[()]:
         try:
             self._writer.execute("COMMIT")
         except apsw.Error as error:
             self._open = False
             self._store._broken = True
-            raise CommitUnknownError(_sentence(error)) from error
+            raise StoreBrokenError(_sentence(error)) from error
         self._open = False
         for table in self._rotated:
             self._store._current[table.name] = (self._store._current.get(table.name, 0) + 1) % GENERATIONS
             self._store._older_is_empty[table] = False
         self._restore_durability()
+        return ()
 
     def rollback(self) -> None:
         if not self._open:
@@ -246,7 +257,7 @@ class _SqliteTx:
         except apsw.Error as error:
             # A connection that cannot even roll back is no longer to be trusted: the process must start afresh.
             self._store._broken = True
-            raise CommitUnknownError(_sentence(error)) from error
+            raise StoreBrokenError(_sentence(error)) from error
         self._restore_durability()
 
     def _restore_durability(self) -> None:
@@ -287,9 +298,9 @@ class _SqliteSnapshot:
 
     def get(self, table: Table[R], key: Key) -> R | None:
         for made in self._generations(table):
-            found = _rows(self._reader, made.find_one, made.key_out(key))
+            found = _rows(self._reader, made.find_one, made.unsigned.key_out(key))
             if found:
-                return made.row_in(found[0])  # type: ignore[no-any-return]
+                return made.unsigned.row_in(found[0])  # type: ignore[no-any-return]
         return None
 
     def _generations(self, table: AnyTable) -> list[Statements]:
@@ -308,12 +319,12 @@ class _SqliteSnapshot:
     def keys(self, wanted: Range) -> list[Key]:
         made = self._store._younger(wanted.table)
         _refuse_generational(wanted)
-        return [made.key_in(row) for row in _rows(self._reader, *made.scan(wanted, keys_only=True))]
+        return [made.unsigned.key_in(row) for row in _rows(self._reader, *made.scan(wanted, keys_only=True))]
 
 
 def _scan(connection: apsw.Connection, made: Statements, wanted: Range) -> list[Row]:
     _refuse_generational(wanted)
-    return [made.row_in(row) for row in _rows(connection, *made.scan(wanted))]
+    return [made.unsigned.row_in(row) for row in _rows(connection, *made.scan(wanted))]
 
 
 def _refuse_generational(wanted: Range) -> None:

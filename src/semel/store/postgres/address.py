@@ -1,0 +1,64 @@
+"""A store URL of PostgreSQL: libpq's own, with a few parameters of ours behind the question mark.
+
+`postgresql://user@one,two/db?target_session_attrs=read-write&schema=semel&lanes=4`. Ours are taken out before libpq
+sees the rest. Passwords may stand in it, so no error repeats it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from semel.store.protocol import StoreError
+
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,47}")
+_LIMITS = {"lanes": (1, 64), "readers": (1, 64), "patience_ms": (500, 600_000)}
+_DEFAULTS: dict[str, Any] = {"connect_timeout": 5, "application_name": "semel", "tcp_user_timeout": 10_000}
+
+
+class Address(NamedTuple):
+    """Where the database is, and how this node uses it."""
+
+    conninfo: str
+    schema: str = "semel"
+    lanes: int = 4
+    """Transactions at once, each on a connection of its own."""
+    readers: int = 4
+    patience_ms: int = 20_000
+    """How long a database that is away is waited for, before callers are told."""
+
+    @property
+    def patience(self) -> float:
+        """In seconds."""
+        return self.patience_ms / 1_000
+
+
+def parse(url: str) -> Address:
+    """The address behind a URL; one that cannot be used is refused without repeating it."""
+    try:
+        parts = urlsplit(url)
+        query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        theirs = [pair for pair in query if pair[0] not in (*_LIMITS, "schema")]
+        given = conninfo_to_dict(urlunsplit(parts._replace(query=urlencode(theirs))))
+    except (psycopg.ProgrammingError, ValueError):
+        raise StoreError(
+            "The PostgreSQL URL cannot be read: write postgresql://USER@HOST:PORT/DATABASE, "
+            "with special characters percent-encoded."
+        ) from None
+    ours = dict(pair for pair in query if pair not in theirs)
+    schema = ours.pop("schema", "semel")
+    if not _SCHEMA.fullmatch(schema):
+        raise StoreError("The schema in the PostgreSQL URL has small letters, digits and underscores, at most 48.")
+    numbers = {name: _number(name, value) for name, value in ours.items()}
+    return Address(make_conninfo(**{**_DEFAULTS, **given}), schema, **numbers)
+
+
+def _number(name: str, value: str) -> int:
+    least, most = _LIMITS[name]
+    if not value.isascii() or not value.isdigit() or not least <= int(value) <= most:
+        raise StoreError(f"{name} in the PostgreSQL URL is a number from {least} to {most}.")
+    return int(value)

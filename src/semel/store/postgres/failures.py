@@ -1,0 +1,43 @@
+"""What an error of the database means for the one who asked: never more than is known."""
+
+from __future__ import annotations
+
+import struct
+
+from semel.store.postgres.wire import LostError, RefusedError
+from semel.store.protocol import StoreAwayError, StoreError, TryAgainError
+
+UNFIT = (struct.error, OverflowError, TypeError, AttributeError)
+"""What the encoding of a value that does not fit its column raises."""
+
+BROKEN = (LostError, RefusedError)
+"""How an exchange fails."""
+
+_AGAIN = frozenset(
+    {
+        "40001",  # serialization failure
+        "40P01",  # deadlock
+        "22012",  # a row that was to be deleted has just changed; see statements
+        "25006",  # this server has become a standby
+        "57P01",  # the server is being shut down
+        "57P02",  # the server has crashed
+        "57P03",  # the server is starting
+    }
+)
+_HELD = "55P03"  # a lock was held for longer than we wait
+
+
+def meaning(error: Exception) -> StoreError:
+    """The error of a transaction whose commit was not sent, or was refused: nothing was stored."""
+    if isinstance(error, LostError):
+        return TryAgainError(sentence(error))
+    if isinstance(error, RefusedError):
+        if error.sqlstate == _HELD:
+            return StoreAwayError("PostgreSQL: other transactions held the locks for too long.")
+        return (TryAgainError if error.sqlstate in _AGAIN else StoreError)(sentence(error))
+    return StoreError(f"A value does not fit its column: {error}")
+
+
+def sentence(error: Exception) -> str:
+    """One line, whatever the driver made of it; it knows no passwords."""
+    return f"PostgreSQL: {' '.join(str(error).split()) or type(error).__name__}"

@@ -1,0 +1,58 @@
+"""The mark of each line: how a node learns what became of a commit whose answer was lost.
+
+Every durable transaction writes its number into the row of its line, and holds the line's lock from its first statement
+on. After a lost answer the node takes that lock on another connection, which waits until the old transaction has
+ended one way or the other, and then reads the row: the number is there, or nothing was stored.
+
+Reading it writes it too, and that commit waits for whatever a commit waits for here: a standby, say. What is found has
+then reached the standby as well, because the log is one sequence. For the same reason each line begins its life with
+a commit: after a restart the server shows commits that its standby may not have yet, and nobody may be told of them.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from semel.store.postgres.encoding import number
+from semel.store.postgres.locks import Kind, Slot, take
+from semel.store.postgres.wire import Filled
+
+TABLE = (
+    "CREATE TABLE semel_mark (id int8 PRIMARY KEY, number int8 NOT NULL, written_at timestamptz NOT NULL) "
+    "WITH (fillfactor = 20)"
+)
+"""Rows are rewritten with every commit; the room keeps them where they are."""
+
+NUMBERS = "SELECT id, number FROM semel_mark"
+_WRITE = """
+INSERT INTO semel_mark (id, number, written_at) VALUES ($1, $2, now())
+ON CONFLICT (id) DO UPDATE SET number = excluded.number, written_at = excluded.written_at
+"""
+_READ = """
+INSERT INTO semel_mark (id, number, written_at) VALUES ($1, 0, now())
+ON CONFLICT (id) DO UPDATE SET written_at = excluded.written_at RETURNING number
+"""
+FORGET_OLD = "DELETE FROM semel_mark WHERE written_at < now() - interval '7 days'"
+"""The marks of lines that are long gone."""
+
+
+class Mark:
+    """The mark of one connection."""
+
+    def __init__(self) -> None:
+        self.id = secrets.randbits(63)
+        self.number = 0
+
+    @property
+    def slot(self) -> Slot:
+        """The lock that is held for as long as a transaction of this line is."""
+        return Slot(Kind.MARK, self.id & 0x7FFFFFFF)
+
+    def write(self) -> Filled:
+        """Part of every durable transaction."""
+        return _WRITE, (number(self.id), number(self.number))
+
+
+def ask_fate(schema: str, mark: Mark) -> list[Filled]:
+    """Statements whose last answer but one is the mark's number, once its transaction has ended."""
+    return [("BEGIN", ()), take(schema, [mark.slot]), (_READ, (number(mark.id),)), ("COMMIT", ())]

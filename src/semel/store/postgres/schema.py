@@ -1,0 +1,67 @@
+"""What stands in the schema besides declared tables, and the way there.
+
+Migrations run in one transaction under a lock, so that any number of nodes may start at once: one migrates, the others
+wait and find it done. A node that has nothing to do changes nothing and needs no right to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import psycopg
+from psycopg import sql
+
+from semel.store.migrations import CreateTable, Migration, pending
+from semel.store.postgres import marks
+from semel.store.postgres.locks import Kind, space
+from semel.store.postgres.statements import migrate
+
+_BASE = (
+    "CREATE TABLE semel_schema (version int8 NOT NULL)",
+    "INSERT INTO semel_schema VALUES (0)",
+    "CREATE TABLE semel_generation (name bytea PRIMARY KEY, number int8 NOT NULL)",
+    marks.TABLE,
+)
+
+
+def version_of(connection: psycopg.Connection, schema: str) -> int | None:
+    """The version of the data; None when there is none."""
+    asked = "SELECT to_regclass(%s) IS NOT NULL"
+    found = connection.execute(asked, (f'"{schema}".semel_schema',)).fetchone()
+    assert found is not None
+    if not found[0]:
+        return None
+    version = connection.execute("SELECT version FROM semel_schema").fetchone()
+    return 0 if version is None else int(version[0])
+
+
+def bring_up_to_date(connection: psycopg.Connection, schema: str, migrations: Sequence[Migration]) -> None:
+    """Apply the missing migrations."""
+    version = version_of(connection, schema)
+    if version is not None and not pending(migrations, version):
+        return
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s, 0)", (space(schema, Kind.MIGRATION),))
+        version = version_of(connection, schema)
+        if version is None:
+            _begin(connection, schema)
+        missing = pending(migrations, version or 0)
+        generational = frozenset(
+            step.shape.name
+            for migration in migrations
+            for step in migration.steps
+            if isinstance(step, CreateTable) and step.shape.generational
+        )
+        for migration in missing:
+            for step in migration.steps:
+                for statement in migrate(step, generational):
+                    connection.execute(statement)
+        connection.execute("UPDATE semel_schema SET version = %s", (len(migrations),))
+
+
+def _begin(connection: psycopg.Connection, schema: str) -> None:
+    exists = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).fetchone()
+    if exists is None:
+        connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+    for statement in _BASE:
+        connection.execute(statement)

@@ -1,0 +1,91 @@
+"""The rows of one instant, on a connection of the reader's own, always of the server that takes the writes."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from semel.store.postgres.failures import BROKEN, UNFIT, meaning
+from semel.store.postgres.statements import GENERATIONS, NOW_MS, Statements
+from semel.store.postgres.wire import Filled, Rows
+from semel.store.protocol import Range, Row
+from semel.store.table import Key, Table
+
+if TYPE_CHECKING:
+    from semel.store.postgres.line import Line
+    from semel.store.postgres.store import PostgresStore
+
+R = TypeVar("R", bound=tuple[Any, ...])
+
+_BEGIN: Filled = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ())
+_CLOCK: Filled = (f"SELECT {NOW_MS}", ())
+_END: Filled = ("COMMIT", ())
+_NUMBER = "SELECT number FROM semel_generation WHERE name = $1"
+
+
+class PostgresSnapshot:
+    """Holds a reader's line while the block runs."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self._store = store
+        self.now_ms = 0
+
+    def __enter__(self) -> PostgresSnapshot:
+        self._line: Line = self._store.reader()
+        try:
+            self._line.open(time.monotonic() + self._store.address.patience)
+            # The server takes the snapshot at the first query.
+            self.now_ms = self._ask(_BEGIN, _CLOCK)[1][0][0]
+        except BaseException:
+            self._line.drop()
+            self._store.free_reader(self._line)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._line.exchange([_END])
+        except BROKEN:
+            self._line.drop()  # whatever was read before is good
+        finally:
+            self._store.free_reader(self._line)
+
+    def get(self, table: Table[R], key: Key) -> R | None:
+        for made in self._lookup(table):
+            found = self._ask(self._filled(lambda made=made: made.find([key])))[0]
+            if found:
+                return made.unsigned.row_in(found[0])  # type: ignore[no-any-return]
+        return None
+
+    def range(self, wanted: Range) -> list[Row]:
+        made = self._store.scannable(wanted)
+        return [made.unsigned.row_in(row) for row in self._ask(self._filled(lambda: made.scan(wanted)))[0]]
+
+    def keys(self, wanted: Range) -> list[Key]:
+        made = self._store.scannable(wanted)
+        found = self._ask(self._filled(lambda: made.scan(wanted, keys_only=True)))[0]
+        return [made.unsigned.key_in(key) for key in found]
+
+    def _lookup(self, table: Table[Any]) -> list[Statements]:
+        made = self._store.statements[table]
+        if not table.generational:
+            return made
+        # Which one is younger is read in the snapshot itself: others may have moved on.
+        found = self._ask((_NUMBER, (table.name.encode(),)))[0]
+        number = found[0][0] if found else 0
+        return [made[number], made[(number - 1) % GENERATIONS]]
+
+    def _filled(self, fill: Any) -> Filled:
+        try:
+            return fill()  # type: ignore[no-any-return]
+        except UNFIT as error:
+            raise meaning(error) from error
+
+    def _ask(self, *statements: Filled) -> list[Rows]:
+        try:
+            return self._line.exchange(statements)
+        except BROKEN as error:
+            raise meaning(error) from error

@@ -1,0 +1,191 @@
+"""The few statements of a table, made from its declaration.
+
+Rows travel as one array a column, so one statement serves any number of them. Keys are looked up one by one through the
+index, in the order given: a LATERAL query with a limit leaves the planner no other way, whatever it believes of a
+table that has just begun to grow. Rows are sorted by key before they are sent, so that two transactions never wait for
+each other's rows in a circle.
+
+A generational table is three SQL tables with a number behind the name: one takes new rows, the one before it is looked
+at too, and the third waits to be emptied, which must not happen while a snapshot may still look at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from semel.store.migrations import AddColumn, CreateTable, Step
+from semel.store.postgres.encoding import bytes_array, number, number_array
+from semel.store.postgres.wire import Filled
+from semel.store.protocol import AnyTable, Range, Row, Touch
+from semel.store.table import Key, Kind, Shape
+from semel.store.unsigned import Unsigned, pack
+
+GENERATIONS = 3
+NOW_MS = "floor(extract(epoch FROM clock_timestamp()) * 1000)::int8"
+"""The server's clock, as a number."""
+
+_TYPES = {Kind.I64: "int8", Kind.U64: "bytea", Kind.BYTES: "bytea"}
+
+
+def names(name: str, generational: bool) -> list[str]:
+    """The SQL tables behind a declared one."""
+    return [f"{name}_{number}" for number in range(GENERATIONS)] if generational else [name]
+
+
+def migrate(step: Step, generational: frozenset[str]) -> list[str]:
+    """The statements of one migration step."""
+    if isinstance(step, AddColumn):
+        value = "NULL" if step.value is None else _literal(step.value, step.column.kind)
+        empty = "" if step.column.nullable else " NOT NULL"
+        kind = _TYPES[step.column.kind]
+        return [
+            f'ALTER TABLE "{name}" ADD COLUMN "{step.column.name}" {kind}{empty} DEFAULT {value}'
+            for name in names(step.table, step.table in generational)
+        ]
+    assert isinstance(step, CreateTable)
+    return [sql for name in names(step.shape.name, step.shape.generational) for sql in _create(name, step.shape)]
+
+
+def _create(name: str, shape: Shape) -> list[str]:
+    columns = [
+        f'"{column.name}" {_TYPES[column.kind]}' + ("" if column.nullable else " NOT NULL") for column in shape.columns
+    ]
+    keys = [column.name for column in shape.columns[: shape.key]]
+    # Room in each page, so that a row that changes often finds its next version beside it and no index has to follow.
+    room = "" if shape.bulky else " WITH (fillfactor = 70)"
+    made = [f'CREATE TABLE "{name}" ({", ".join(columns)}, PRIMARY KEY ({_list(keys)})){room}']
+    for index, named in shape.indexes.items():
+        ordering = [*named, *(key for key in keys if key not in named)]
+        made.append(f'CREATE INDEX "{name}_{index}" ON "{name}" ({_list(ordering)})')
+    return made
+
+
+def _literal(value: int | bytes, kind: Kind) -> str:
+    if isinstance(value, int) and kind is Kind.I64:
+        return str(value)
+    stored = pack(value) if isinstance(value, int) else value
+    return f"'\\x{stored.hex()}'::bytea"
+
+
+def _list(columns: Sequence[str], before: str = "") -> str:
+    return ", ".join(f'{before}"{column}"' for column in columns)
+
+
+def _arrays(kinds: Iterable[str]) -> str:
+    """A set of rows that comes as one array a column."""
+    return f"unnest({', '.join(f'${place}::{kind}[]' for place, kind in enumerate(kinds, 1))})"
+
+
+class Statements:
+    """The statements of one SQL table, and how its rows travel."""
+
+    def __init__(self, table: AnyTable, name: str) -> None:
+        columns = [column.name for column in table.columns]
+        keys = table.key_columns
+        kinds = {column.name: _TYPES[column.kind] for column in table.columns}
+        self.table = table
+        self.name = name
+        self.unsigned = Unsigned(table)
+        self.clear = f'DELETE FROM "{name}"'
+        self.truncate = f'TRUNCATE "{name}"'
+        self._encoders = [_ENCODERS[column.kind] for column in table.columns]
+        self._kinds = kinds
+        self._select = f'SELECT {_list(columns)} FROM "{name}"'
+        self._select_keys = f'SELECT {_list(keys)} FROM "{name}"'
+        given = f"{_arrays(kinds[key] for key in keys)} AS k ({_list(keys)})"
+        match = " AND ".join(f't."{key}" = k."{key}"' for key in keys)
+        self._given, self._match = given, match
+        self._find = (
+            f"SELECT {_list(columns, 'f.')} FROM {given} CROSS JOIN LATERAL "
+            f'(SELECT {_list(columns, "t.")} FROM "{name}" t WHERE {match} LIMIT 1) f'
+        )
+        rows = _arrays(kinds[column] for column in columns)
+        self._insert = f'INSERT INTO "{name}" ({_list(columns)}) SELECT * FROM {rows}'
+        rest = ", ".join(f'"{column}" = excluded."{column}"' for column in columns[table.key :])
+        action = f"UPDATE SET {rest}" if rest else "NOTHING"
+        self._update = f"{self._insert} ON CONFLICT ({_list(keys)}) DO {action}"
+        # What is locked may be newer than what the statement saw. Then both counts differ, and dividing by nothing ends
+        # the transaction before its commit, which is already on its way: all of it is tried again.
+        self._delete = (
+            f"WITH found AS MATERIALIZED (SELECT f.place FROM {given} CROSS JOIN LATERAL "
+            f'(SELECT t.ctid AS place FROM "{name}" t WHERE {match} FOR UPDATE LIMIT 1) f), '
+            f'gone AS (DELETE FROM "{name}" t USING found WHERE t.ctid = found.place RETURNING 1) '
+            "SELECT 1 / CASE WHEN (SELECT count(*) FROM found) = (SELECT count(*) FROM gone) THEN 1 ELSE 0 END"
+        )
+
+    def find(self, keys: Sequence[Key]) -> Filled:
+        """Rows by their keys."""
+        return self._find, self._keys_out(keys)
+
+    def insert(self, rows: Sequence[Row]) -> Filled:
+        """New rows; meeting an old one is an error."""
+        return self._insert, self._rows_out(rows)
+
+    def update(self, rows: Sequence[Row]) -> Filled:
+        """Rows in place of those with the same keys."""
+        return self._update, self._rows_out(rows)
+
+    def delete(self, keys: Sequence[Key]) -> Filled:
+        """Remove rows by their keys."""
+        return self._delete, self._keys_out(sorted(keys))
+
+    def touch(self, touches: Sequence[Touch]) -> Filled:
+        """Soft changes of one column; gives the keys that were due, and those that were done.
+
+        A row that somebody else is writing is passed over: nobody waits for a soft change, and so no two wait in a
+        circle.
+        """
+        column, life = touches[0].column, touches[0].life_column
+        keys = self.table.key_columns
+        given = _arrays([*(self._kinds[key] for key in keys), self._kinds[column], "bytea"])
+        aliases = f"{_list(keys)}, value, life"
+        due = f't."{column}" < k.value' + (f' AND t."{life}" = k.life' if life else "")
+        sql = (
+            f"WITH k AS MATERIALIZED (SELECT * FROM {given} AS k ({aliases})), "
+            f"due AS (SELECT f.* FROM k CROSS JOIN LATERAL "
+            f'(SELECT {_list(keys, "t.")} FROM "{self.name}" t WHERE {self._match} AND {due} LIMIT 1) f), '
+            f"free AS MATERIALIZED (SELECT f.place, k.value FROM k CROSS JOIN LATERAL "
+            f'(SELECT t.ctid AS place FROM "{self.name}" t WHERE {self._match} AND {due} '
+            f"FOR NO KEY UPDATE SKIP LOCKED LIMIT 1) f), "
+            f'done AS (UPDATE "{self.name}" t SET "{column}" = free.value FROM free WHERE t.ctid = free.place '
+            f"RETURNING {_list(keys, 't.')}) "
+            f"SELECT 0::int8, {_list(keys)} FROM due UNION ALL SELECT 1::int8, {_list(keys)} FROM done"
+        )
+        values = [self.unsigned.value_out(column, touch.value) for touch in touches]
+        array = _ENCODERS[self.table.columns[self.table.position(column)].kind](values)
+        return sql, [*self._keys_out([touch.key for touch in touches]), array, bytes_array([t.life for t in touches])]
+
+    def scan(self, wanted: Range, *, keys_only: bool = False) -> Filled:
+        """The statement and values of a range."""
+        select = self._select_keys if keys_only else self._select
+        order = self.table.ordering(wanted.by)
+        depth = len(wanted.prefix)
+        values = [self._scalar(name, value) for name, value in zip(order, wanted.prefix, strict=False)]
+        terms = [f'"{column}" = ${place}' for place, column in enumerate(order[:depth], 1)]
+        for bound, sign in ((wanted.start, ">="), (wanted.stop, "<")):
+            if bound:
+                bounded = order[depth : depth + len(bound)]
+                places = ", ".join(f"${len(values) + place}" for place in range(1, len(bound) + 1))
+                terms.append(f"({_list(bounded)}) {sign} ({places})")
+                values += [self._scalar(name, value) for name, value in zip(bounded, bound, strict=True)]
+        way = " DESC" if wanted.reverse else ""
+        where = f" WHERE {' AND '.join(terms)}" if terms else ""
+        by = ", ".join(f'"{column}"{way}' for column in order)
+        return f"{select}{where} ORDER BY {by} LIMIT ${len(values) + 1}", [*values, number(wanted.limit)]
+
+    def _rows_out(self, rows: Sequence[Row]) -> list[bytes]:
+        ordered = sorted(rows, key=self.table.key_of)
+        columns = zip(*self.unsigned.rows_out(ordered), strict=True)
+        return [encode(values) for encode, values in zip(self._encoders, columns, strict=True)]
+
+    def _keys_out(self, keys: Sequence[Key]) -> list[bytes]:
+        columns = zip(*map(self.unsigned.key_out, keys), strict=True)
+        return [encode(values) for encode, values in zip(self._encoders, columns, strict=False)]
+
+    def _scalar(self, column: str, value: Any) -> bytes:
+        stored = self.unsigned.value_out(column, value)
+        return number(stored) if isinstance(stored, int) else stored
+
+
+_ENCODERS: dict[Kind, Any] = {Kind.I64: number_array, Kind.U64: bytes_array, Kind.BYTES: bytes_array}

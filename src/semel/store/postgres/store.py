@@ -1,0 +1,200 @@
+"""Rows in one PostgreSQL database, shared by any number of nodes.
+
+Format: a schema with one table for each declared one (three for a generational one), `semel_schema` with the version,
+`semel_generation` with the generation that takes new rows, and `semel_mark` with the last commit of each line. Locks
+are advisory, the clock is the server's, and what is read in order is read from the server that takes the writes.
+
+A node keeps nothing that it could not lose: kill it at any point, and each of its transactions is either whole in the
+database or not there. A database that is away is waited for; when it comes back, on this server or on a standby that
+took over, the node goes on, and learns from its marks what became of the commits that were under way.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Mapping, Sequence
+
+import psycopg
+
+from semel.store.migrations import Migration
+from semel.store.postgres import marks
+from semel.store.postgres.address import Address
+from semel.store.postgres.failures import sentence
+from semel.store.postgres.hints import Listener, Speaker
+from semel.store.postgres.leader import Leader
+from semel.store.postgres.line import Line, connect
+from semel.store.postgres.locks import slot_of_table
+from semel.store.postgres.marks import Mark
+from semel.store.postgres.schema import bring_up_to_date
+from semel.store.postgres.snapshot import PostgresSnapshot
+from semel.store.postgres.statements import GENERATIONS, Statements, names
+from semel.store.postgres.transaction import PostgresTx
+from semel.store.postgres.wire import Filled, LostError
+from semel.store.protocol import AnyTable, Hear, Lock, Range, StoreError
+
+_TIDY_SECONDS = 1.0
+
+
+class Desk:
+    """Where one transaction at a time is carried out: a line, and the mark of its present connection."""
+
+    def __init__(self, address: Address, own: set[int]) -> None:
+        self.line = Line(address, self._greet)
+        self.mark = Mark()
+        self._own = own
+
+    def _greet(self, line: Line) -> None:
+        """A new connection has a mark of its own, because the old one's transaction may not have ended yet.
+
+        Writing it is a commit, and waiting for that one is waiting for everything that can be seen here.
+        """
+        mark = Mark()
+        self._own.add(mark.id)
+        line.was_warned = False
+        line.exchange([mark.write()])
+        if line.was_warned:
+            raise LostError("the server did not wait for its standby")
+        self.mark = mark
+
+
+class PostgresStore:
+    """The store for many nodes."""
+
+    def __init__(self, address: Address, tables: Sequence[AnyTable], migrations: Sequence[Migration]) -> None:
+        self.address = address
+        self.lanes = address.lanes
+        self.statements = {
+            table: [Statements(table, name) for name in names(table.name, table.generational)] for table in tables
+        }
+        self.generation_slots = sorted(slot_of_table(table, shared=True) for table in tables if table.generational)
+        self.generations: Mapping[str, int] = {}
+        """Which generation of each table takes new rows, as last heard of."""
+        self._retired: set[AnyTable] = set()
+        self._tidied_at = time.monotonic()
+        self._is_closed = False
+        _prepare(address, migrations)
+        self._speaker = Speaker(Line(address), f"semel_{address.schema}")
+        self._listener: Listener | None = None
+        self._leader = Leader(Line(address), address.schema)
+        self._desks: queue.SimpleQueue[Desk] = queue.SimpleQueue()
+        self._readers: queue.SimpleQueue[Line] = queue.SimpleQueue()
+        desks = [Desk(address, self._speaker.own) for _ in range(address.lanes)]
+        readers = [Line(address) for _ in range(address.readers)]
+        for desk in desks:
+            self._desks.put(desk)
+        for line in readers:
+            self._readers.put(line)
+        self._lines = [*(desk.line for desk in desks), *readers]
+        self._speaker.start()
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the database has not answered for some seconds."""
+        return self._listener is not None and self._listener.is_away
+
+    def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> PostgresTx:
+        """A transaction at the next free desk; nothing is sent before it is needed."""
+        self._check_open()
+        desk = self._desks.get()
+        try:
+            return PostgresTx(self, desk, locks, durable)
+        except BaseException:
+            self.free(desk)
+            raise
+
+    def free(self, desk: Desk) -> None:
+        """The desk's transaction has ended."""
+        if self._is_closed:
+            desk.line.drop()
+        self._desks.put(desk)
+
+    def read(self) -> PostgresSnapshot:
+        """The last committed state, on a connection of the reader's own."""
+        return PostgresSnapshot(self)
+
+    def reader(self) -> Line:
+        """The next free reader's line."""
+        self._check_open()
+        return self._readers.get()
+
+    def free_reader(self, line: Line) -> None:
+        """The line's snapshot has ended."""
+        if self._is_closed:
+            line.drop()
+        self._readers.put(line)
+
+    def follow(self, hear: Hear) -> None:
+        """Listen to the other nodes."""
+        line = Line(self.address)
+        self._listener = Listener(line, f"semel_{self.address.schema}", self._speaker.own, hear)
+        self._listener.start()
+
+    def leads(self) -> bool:
+        """Whether this node does the chores."""
+        return self._leader.leads()
+
+    def committed(self, mark: Mark, topics: Sequence[bytes], rotated: Mapping[AnyTable, int]) -> None:
+        """After a durable commit: tell the others, and remember which generations have turned."""
+        self._speaker.say(mark.id, mark.number, topics)
+        if rotated:
+            self.generations = {**self.generations, **{table.name: number for table, number in rotated.items()}}
+            self._retired.update(rotated)
+
+    def scannable(self, wanted: Range) -> Statements:
+        """The statements for a range; a generational table has none."""
+        if wanted.table.generational:
+            raise StoreError(f"{wanted.table.name} is found by its key alone")
+        return self.statements[wanted.table][0]
+
+    def tidy(self) -> None:
+        """Empty the generations that have been retired here; one that somebody still looks at waits."""
+        now = time.monotonic()
+        if not self._retired or now - self._tidied_at < _TIDY_SECONDS:
+            return
+        self._tidied_at = now
+        for table in list(self._retired):
+            if self._empty_retired(table):
+                self._retired.discard(table)
+
+    def _empty_retired(self, table: AnyTable) -> bool:
+        tx = self.begin(())
+        try:
+            tx.now_ms  # noqa: B018 - begins: the table's generations stand still until the end
+            number = (self.generations.get(table.name, 0) + 1) % GENERATIONS
+            patient: Filled = ("SET LOCAL lock_timeout = 100", ())
+            tx.send([patient, (self.statements[table][number].truncate, ())])
+            tx.commit()
+        except StoreError:
+            return False
+        finally:
+            tx.rollback()
+        return True
+
+    def close(self) -> None:
+        """Close every connection; what is committed stays."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._speaker.stop()
+        if self._listener is not None:
+            self._listener.stop()
+            self._listener.join(self.address.patience)
+        self._speaker.join(self.address.patience)
+        self._leader.close()
+        for line in self._lines:
+            line.drop()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreError("The store is closed.")
+
+
+def _prepare(address: Address, migrations: Sequence[Migration]) -> None:
+    """The first connection: is this a server that we can use, and has it our tables?"""
+    try:
+        with connect(address) as connection:
+            bring_up_to_date(connection, address.schema, migrations)
+            connection.execute(marks.FORGET_OLD)
+    except psycopg.Error as error:
+        raise StoreError(sentence(error)) from error

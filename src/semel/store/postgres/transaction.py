@@ -1,0 +1,282 @@
+"""One transaction on PostgreSQL, in two round trips: locks, clock and rows; then changes, mark and COMMIT.
+
+The first statement takes the locks and the second reads, so that what is read is newer than the locks. Nothing is sent
+before it is needed: a transaction that only stores soft changes is one trip.
+
+What a crash does: before COMMIT the server rolls back by itself when the connection ends. An answer to COMMIT that is
+lost leaves the node in doubt, and the mark tells (`marks`). A warning with the answer is doubt too: so the server says
+that it stopped waiting for its standby.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from semel.store.postgres.encoding import number as encode_number
+from semel.store.postgres.failures import BROKEN, UNFIT, meaning, sentence
+from semel.store.postgres.locks import slot_of_table, slots_of, take
+from semel.store.postgres.marks import Mark, ask_fate
+from semel.store.postgres.statements import GENERATIONS, NOW_MS, Statements
+from semel.store.postgres.wire import Filled, LostError, RefusedError, Rows
+from semel.store.protocol import (
+    AnyTable,
+    Changes,
+    CommitUnknownError,
+    Loaded,
+    Lock,
+    Range,
+    Row,
+    StoreAwayError,
+    Touch,
+    TryAgainError,
+)
+from semel.store.table import Key
+
+if TYPE_CHECKING:
+    from semel.store.postgres.store import Desk, PostgresStore
+
+SEND_BYTES = 8 * 1024 * 1024
+"""Changes beyond this size are sent before the commit, so that a copy of any size fits in memory."""
+
+_BEGIN: Filled = ("BEGIN ISOLATION LEVEL READ COMMITTED", ())
+_SOFTLY: Filled = ("SET LOCAL synchronous_commit = off", ())
+_COMMIT: Filled = ("COMMIT", ())
+_ROLLBACK: Filled = ("ROLLBACK", ())
+_CLOCK: Filled = (f"SELECT {NOW_MS}, name, number FROM (SELECT 1) one LEFT JOIN semel_generation ON true", ())
+_TURN = "INSERT INTO semel_generation VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET number = excluded.number"
+
+
+class PostgresTx:
+    """Open from construction to `commit` or `rollback`; holds a desk of the store for that time."""
+
+    def __init__(self, store: PostgresStore, desk: Desk, locks: Sequence[Lock], durable: bool) -> None:
+        self._store = store
+        self._desk = desk
+        self._durable = durable
+        self._slots = slots_of(locks)
+        desk.line.open(time.monotonic() + store.address.patience)
+        self._is_begun = False
+        self._is_over = False
+        self._now_ms = 0
+        self._numbers: Mapping[str, int] = store.generations
+        """Which generation of each table takes new rows; what is believed until it has been read under the locks."""
+        self._waiting: list[Filled] = []
+        self._waiting_bytes = 0
+        self._touches: list[tuple[int, Statements, Sequence[Touch]]] = []
+        self._topics: Sequence[bytes] = ()
+        self._rotated: dict[AnyTable, int] = {}
+
+    @property
+    def now_ms(self) -> int:
+        self._begin(())
+        return self._now_ms
+
+    def load(self, keys: Mapping[AnyTable, Iterable[Key]], ranges: Sequence[Range]) -> Loaded:
+        wanted = {table: list(some) for table, some in keys.items()}
+        believed = dict(self._numbers)
+        finds = [(table, made) for table in wanted if wanted[table] for made in self._lookup(table, believed)]
+        answers = self._ask(
+            lambda: [
+                *(made.find(wanted[table]) for table, made in finds),
+                *(self._store.scannable(one).scan(one) for one in ranges),
+            ]
+        )
+        if any(believed.get(table.name, 0) != self._numbers.get(table.name, 0) for table, _ in finds):
+            return self.load(wanted, ranges)  # a generation has turned since we last looked: look in the right ones
+        rows: dict[AnyTable, dict[Key, Row]] = {table: {} for table in wanted}
+        for (table, made), answer in zip(finds, answers, strict=False):
+            for row in map(made.unsigned.row_in, answer):
+                rows[table][row[: table.key]] = row
+        scanned = answers[len(finds) :]
+        return Loaded(
+            rows,
+            [
+                [self._store.scannable(one).unsigned.row_in(row) for row in answer]
+                for one, answer in zip(ranges, scanned, strict=True)
+            ],
+        )
+
+    def flush(self, changes: Changes) -> None:
+        if self._durable:
+            self._begin(())
+        try:
+            for filled in self._filled(changes):
+                self._wait(filled)
+        except UNFIT as error:
+            raise meaning(error) from error
+        self._topics = [*self._topics, *changes.topics]
+        if self._waiting_bytes > SEND_BYTES:
+            self._send_waiting()
+
+    def _filled(self, changes: Changes) -> Iterable[Filled]:
+        for table, gone in changes.deletes.items():
+            for made in self._lookup(table, self._numbers):
+                yield made.delete(gone)
+        for updates in (changes.updates, changes.steady):
+            for table, rows in updates.items():
+                yield self._younger(table).update(rows)
+        for table, rows in changes.inserts.items():
+            yield self._younger(table).insert(rows)
+        groups: dict[tuple[AnyTable, str, str | None], dict[tuple[Key, bytes | None], Touch]] = defaultdict(dict)
+        for touch in changes.touches:
+            group = groups[touch.table, touch.column, touch.life_column]
+            known = group.get((touch.key, touch.life))
+            if known is None or known.value < touch.value:
+                group[touch.key, touch.life] = touch
+        for (table, _, _), touches in groups.items():
+            for made in self._lookup(table, self._numbers):
+                some = [touches[place] for place in sorted(touches, key=lambda place: place[0])]
+                self._touches.append((len(self._waiting), made, some))
+                yield made.touch(some)
+
+    def rotate(self, table: AnyTable) -> None:
+        self._begin(())
+        number = (self._numbers.get(table.name, 0) + 1) % GENERATIONS
+        self._wait(take(self._store.address.schema, [slot_of_table(table, shared=False)]))
+        self._wait((self._store.statements[table][number].clear, ()))
+        self._wait((_TURN, (table.name.encode(), encode_number(number))))
+        self._rotated[table] = number
+
+    def commit(self) -> Collection[Touch]:
+        mark = self._desk.mark
+        if self._durable:
+            self._begin(())
+            mark.number += 1
+            self._waiting.append(mark.write())
+        ahead = [] if self._is_begun else [_BEGIN, _SOFTLY]
+        answers = self._send_commit([*ahead, *self._waiting, _COMMIT])
+        self._is_over = True
+        if self._durable:
+            self._store.committed(mark, self._topics, self._rotated)
+        undone = self._undone(answers[len(ahead) :])
+        self._store.free(self._desk)
+        return undone
+
+    def _send_commit(self, statements: Sequence[Filled]) -> Sequence[Rows]:
+        """The last exchange; returns only when the transaction is committed. No answers when its own was lost."""
+        began = time.monotonic()
+        self._desk.line.was_warned = False
+        try:
+            answers = self._desk.line.exchange(statements)
+        except RefusedError as error:
+            raise meaning(error) from error
+        except LostError as error:
+            self._settle(error, began)
+            return ()
+        if self._desk.line.was_warned:
+            self._settle(LostError("a warning came with the commit."), began)
+        return answers
+
+    def rollback(self) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        if self._is_begun:
+            try:
+                self._desk.line.exchange([_ROLLBACK])
+            except BROKEN:
+                self._desk.line.drop()  # the server rolls back when the connection ends
+        self._store.free(self._desk)
+
+    def _settle(self, error: Exception, began: float) -> None:
+        """After a commit without a clear answer: find out what became of it."""
+        self._is_begun = False  # there is nothing left to roll back
+        mark, number = self._desk.mark, self._desk.mark.number
+        self._desk.line.drop()
+        if not self._durable:
+            raise TryAgainError(sentence(error)) from error
+        is_committed = self._fate(mark, number, began + self._store.address.patience)
+        if is_committed is None:
+            raise CommitUnknownError(sentence(error)) from error
+        if not is_committed:
+            raise TryAgainError(f"{sentence(error)} The transaction was not committed.") from error
+
+    def _fate(self, mark: Mark, number: int, deadline: float) -> bool | None:
+        """Whether that transaction was committed; None when nobody could be asked in time."""
+        line = self._desk.line
+        while True:
+            try:
+                line.open(deadline)
+                line.was_warned = False
+                found = line.exchange(ask_fate(self._store.address.schema, mark))[-2]
+                if not line.was_warned:
+                    return bool(found[0][0] >= number)
+            except StoreAwayError:
+                return None
+            except BROKEN:
+                line.drop()
+            if time.monotonic() >= deadline:
+                return None
+
+    def _begin(self, statements: Sequence[Filled]) -> list[Rows]:
+        """Begin if that has not happened yet, and ask these; one trip, or none."""
+        if self._is_begun and not statements:
+            return []
+        opening = [] if self._is_begun else self._opening()
+        try:
+            answers = self._desk.line.exchange([*opening, *statements])
+        except BROKEN as error:
+            raise meaning(error) from error
+        if opening:
+            self._is_begun = True
+            clock = answers[len(opening) - 1]
+            self._now_ms = clock[0][0]
+            self._numbers = {name.decode(): number for _, name, number in clock if name is not None}
+            self._store.generations = self._numbers
+        return answers[len(opening) :]
+
+    def _opening(self) -> list[Filled]:
+        if not self._durable:
+            return [_BEGIN, _SOFTLY, _CLOCK]
+        slots = [self._desk.mark.slot, *self._store.generation_slots, *self._slots]
+        return [_BEGIN, take(self._store.address.schema, slots), _CLOCK]
+
+    def _ask(self, fill: Callable[[], list[Filled]]) -> list[Rows]:
+        try:
+            statements = fill()
+        except UNFIT as error:
+            raise meaning(error) from error
+        self._send_waiting()
+        return self._begin(statements)
+
+    def _send_waiting(self) -> None:
+        if self._waiting and not self._touches:
+            statements, self._waiting, self._waiting_bytes = self._waiting, [], 0
+            self.send(statements)
+
+    def send(self, statements: Sequence[Filled]) -> None:
+        """Carry these out now."""
+        try:
+            self._desk.line.exchange(statements)
+        except BROKEN as error:
+            raise meaning(error) from error
+
+    def _wait(self, filled: Filled) -> None:
+        self._waiting.append(filled)
+        self._waiting_bytes += sum(len(value) for value in filled[1] if isinstance(value, bytes))
+
+    def _undone(self, answers: Sequence[Rows]) -> list[Touch]:
+        if not answers:
+            return [touch for _, _, touches in self._touches for touch in touches]
+        undone = []
+        for place, made, touches in self._touches:
+            found: tuple[set[Key], set[Key]] = (set(), set())
+            for done, *key in answers[place]:
+                found[done].add(made.unsigned.key_in(key))
+            undone += [touch for touch in touches if touch.key in found[0] - found[1]]
+        return undone
+
+    def _lookup(self, table: AnyTable, numbers: Mapping[str, int]) -> list[Statements]:
+        """The SQL tables in which a row may be; the younger one last, so that it wins."""
+        made = self._store.statements[table]
+        if not table.generational:
+            return made
+        number = numbers.get(table.name, 0)
+        return [made[(number - 1) % GENERATIONS], made[number]]
+
+    def _younger(self, table: AnyTable) -> Statements:
+        made = self._store.statements[table]
+        return made[self._numbers.get(table.name, 0)] if table.generational else made[0]

