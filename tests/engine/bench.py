@@ -155,7 +155,9 @@ class FaultyStore(SoleNode):
             fault = f"{what} {kind}".strip()
             if self.faults.get(fault, 0) > 0:
                 self.faults[fault] -= 1
-                raise (error if kind or what not in ("commit", "tidy") else StoreBrokenError)(f"{fault} failed on demand")
+                raise (error if kind or what not in ("commit", "tidy") else StoreBrokenError)(
+                    f"{fault} failed on demand"
+                )
 
 
 class _FaultyTx:

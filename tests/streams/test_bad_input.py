@@ -30,6 +30,7 @@ from tests.streams.wire import (
     Streams,
     Wire,
     is_problem,
+    log_of,
     offset_of,
     producer,
     raw,
@@ -43,7 +44,7 @@ BODY_LIMIT = 65_536
 
 
 @pytest.fixture(scope="module")
-def streams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Streams]:
+def streams(tmp_path_factory: pytest.TempPathFactory, store_kind: str) -> Iterator[Streams]:
     data = tmp_path_factory.mktemp("bad-input") / "data"
     with serving(data, MAX_BODY_BYTES=str(BODY_LIMIT), STREAMS_LONG_POLL_MS="50", SHUTDOWN_MS="1000") as served:
         yield served
@@ -794,7 +795,7 @@ def token_file(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Streams]:
+def guarded(tmp_path_factory: pytest.TempPathFactory, store_kind: str) -> Iterator[Streams]:
     folder = tmp_path_factory.mktemp("guarded")
     with serving(
         folder / "data", TOKENS=str(token_file(folder)), LOG_LEVEL="debug", MAX_BODY_BYTES=str(BODY_LIMIT)
@@ -1002,7 +1003,7 @@ def test_no_secret_and_no_key_reaches_the_log(guarded: Streams) -> None:
         guarded.get(path, credential, token=UNKNOWN)
     bad = [b"Authorization: Bearer " + UNKNOWN.encode(), b"Idempotency-Key: " + keys[0].encode() + b"\0"]
     raw(guarded.server, "POST", path, *bad, body=b"1")
-    log = guarded.server.output.read_text(errors="replace")
+    log = log_of(guarded.server)
     secrets = [secret for secret, _, _ in TOKENS.values()] + [UNKNOWN]
     digests = [hashlib.sha256(secret.encode()).hexdigest() for secret in secrets]
     assert [word for word in [*secrets, *digests, *keys, "5e6f"] if word in log] == []

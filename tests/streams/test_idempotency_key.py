@@ -42,7 +42,7 @@ KEPT_HEADERS = ("Stream-Next-Offset", "Stream-Closed", "Producer-Epoch", "Produc
 
 
 @pytest.fixture(scope="module")
-def streams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Streams]:
+def streams(tmp_path_factory: pytest.TempPathFactory, store_kind: str) -> Iterator[Streams]:
     data = tmp_path_factory.mktemp("idempotency") / "data"
     with serving(data, MAX_BODY_BYTES=str(BODY_LIMIT), STREAMS_LONG_POLL_MS="8000", SWEEP_INTERVAL_MS="200") as served:
         yield served
@@ -638,7 +638,7 @@ class Crashed(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def crashed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crashed]:
+def crashed(tmp_path_factory: pytest.TempPathFactory, store_kind: str) -> Iterator[Crashed]:
     with serving(tmp_path_factory.mktemp("crash") / "data") as streams:
         paths = {name: streams.new() for name in REPEATED}
         answers = {}
@@ -650,6 +650,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crashed]:
         yield Crashed(streams, paths, answers)
 
 
+@pytest.mark.lasting
 @pytest.mark.parametrize("name", REPEATED)
 def test_a_record_survives_a_crash(crashed: Crashed, name: str) -> None:
     streams, path = crashed.streams, crashed.paths[name]
@@ -660,10 +661,12 @@ def test_a_record_survives_a_crash(crashed: Crashed, name: str) -> None:
     assert streams.content(path) == content
 
 
+@pytest.mark.lasting
 def test_a_message_survives_a_crash_once(crashed: Crashed) -> None:
     assert crashed.streams.messages(crashed.paths["append"]) == [1]
 
 
+@pytest.mark.lasting
 def test_every_keyed_append_lands_once_though_the_server_dies_amid_them(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

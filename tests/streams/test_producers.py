@@ -31,7 +31,7 @@ LARGEST = 2**53 - 1
 
 
 @pytest.fixture(scope="module")
-def streams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Streams]:
+def streams(tmp_path_factory: pytest.TempPathFactory, store_kind: str) -> Iterator[Streams]:
     with serving(tmp_path_factory.mktemp("producers") / "data") as served:
         yield served
 
@@ -247,6 +247,7 @@ def test_a_stream_made_again_knows_no_producer(streams: Streams) -> None:
     accepted(streams.post(path, b"1", producer("p", 0, 0)), 0, 0)
 
 
+@pytest.mark.lasting
 def test_state_survives_a_crash(tmp_path_factory: pytest.TempPathFactory) -> None:
     with serving(tmp_path_factory.mktemp("crash") / "data") as streams:
         path, closed = known(streams), known(streams)

@@ -49,7 +49,7 @@ PAGE_BYTES = 1_000
 
 
 @pytest.fixture(scope="module")
-def streams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Streams]:
+def streams(tmp_path_factory: pytest.TempPathFactory, store_kind: str) -> Iterator[Streams]:
     """A server whose long polls are short and whose pages are small."""
     settings = {"MAX_BODY_BYTES": str(BODY_LIMIT), "STREAMS_PAGE_BYTES": str(PAGE_BYTES)}
     with serving(tmp_path_factory.mktemp("protocol") / "data", STREAMS_LONG_POLL_MS="400", **settings) as served:
@@ -57,7 +57,7 @@ def streams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Streams]:
 
 
 @pytest.fixture(scope="module")
-def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Streams]:
+def patient(tmp_path_factory: pytest.TempPathFactory, store_kind: str) -> Iterator[Streams]:
     """A server whose long polls outlast the tests: what ends there was ended by something else."""
     data = tmp_path_factory.mktemp("patient") / "data"
     with serving(data, STREAMS_LONG_POLL_MS="60000", SWEEP_INTERVAL_MS="100", SHUTDOWN_MS="1000") as served:
@@ -1309,6 +1309,7 @@ def is_gone(streams: Streams, path: str) -> bool:
     return streams.head(path).status_code == 404
 
 
+@pytest.mark.lasting
 def test_a_ttl_window_survives_a_restart(tmp_path_factory: pytest.TempPathFactory) -> None:
     with serving(tmp_path_factory.mktemp("window") / "data") as streams:
         for window in (2, 4, 8):  # a slow machine needs a longer one to tell anything
@@ -1327,6 +1328,7 @@ def test_a_ttl_window_survives_a_restart(tmp_path_factory: pytest.TempPathFactor
         raise AssertionError("the machine is too slow to tell one window from two")
 
 
+@pytest.mark.lasting
 def test_a_stream_survives_a_crash_as_it_was(tmp_path_factory: pytest.TempPathFactory) -> None:
     with serving(tmp_path_factory.mktemp("crash") / "data") as streams:
         path = prepared(streams, is_closed=True)

@@ -22,6 +22,8 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import httpx
 
+from tests.nodes import Nodes
+from tests.postgres.shared import fresh_url
 from tests.running import HOST, RunningServer
 
 ROOT = "/v1/stream/"
@@ -44,9 +46,10 @@ T = TypeVar("T")
 class Streams:
     """A client of one server. Every stream it makes has a name of its own, so that tests share the server."""
 
-    def __init__(self, server: RunningServer) -> None:
+    def __init__(self, server: Servers) -> None:
         self.server = server
-        self.client = httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS)
+        transport = server.transport() if isinstance(server, Nodes) else None
+        self.client = httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS, transport=transport)
         self._numbers = itertools.count(1)
 
     def path(self, name: str = "") -> str:
@@ -141,17 +144,35 @@ class Streams:
             yield Live(response)
 
 
+store_kind = "sqlite"
+"""What stands under the servers; `conftest` sets it."""
+
+Servers = RunningServer | Nodes
+
+
 @contextmanager
 def serving(data: Path, **settings: str) -> Iterator[Streams]:
-    """A server with SEMEL_ settings, and a client of it. What it logged must show no fault of its own."""
-    server = RunningServer(data, env={f"SEMEL_{name}": value for name, value in settings.items()})
+    """A server with SEMEL_ settings, or two nodes, and a client. What they logged must show no fault of their own."""
+    server = _servers(data, {f"SEMEL_{name}": value for name, value in settings.items()})
     with server:
         streams = Streams(server)
         with streams.client:
             yield streams
-    log = server.output.read_text(errors="replace")
+    log = log_of(server)
     assert "Traceback" not in log, log
     assert '"level":"error"' not in log, log
+
+
+def _servers(data: Path, env: dict[str, str]) -> Servers:
+    if store_kind == "postgres":
+        return Nodes(data, 2, env=env | {"SEMEL_STORE": fresh_url()})
+    return RunningServer(data, env=env | ({"SEMEL_STORE": "memory:"} if store_kind == "memory" else {}))
+
+
+def log_of(server: Servers) -> str:
+    """All that was printed."""
+    outputs = server.outputs if isinstance(server, Nodes) else [server.output]
+    return "".join(output.read_text(errors="replace") for output in outputs)
 
 
 def offset_of(answer: httpx.Response) -> str:
@@ -354,7 +375,7 @@ class Live:
 class Wire:
     """One TCP connection: bytes go out as given, answers are taken apart one by one."""
 
-    def __init__(self, server: RunningServer, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, server: Servers, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._socket = socket.create_connection((HOST, server.port), timeout=patience_seconds)
         self._buffer = b""
 
@@ -468,13 +489,13 @@ def request(method: str, path: str, *headers: bytes, body: bytes | None = None) 
     return b"\r\n".join(lines) + b"\r\n\r\n" + (body or b"")
 
 
-def raw(server: RunningServer, method: str, path: str, *headers: bytes, body: bytes | None = None) -> httpx.Response:
+def raw(server: Servers, method: str, path: str, *headers: bytes, body: bytes | None = None) -> httpx.Response:
     """One request on a connection of its own, its bytes exactly as given, and the answer."""
     with Wire(server) as wire:
         wire.send(request(method, path, *headers, body=body))
         return wire.answer(method)
 
 
-def raw_append(server: RunningServer, path: str, *headers: bytes, body: bytes = b"1") -> httpx.Response:
+def raw_append(server: Servers, path: str, *headers: bytes, body: bytes = b"1") -> httpx.Response:
     """An append of JSON with header lines as given."""
     return raw(server, "POST", path, b"Content-Type: application/json", *headers, body=body)
