@@ -36,6 +36,12 @@ class Address(NamedTuple):
         """In seconds."""
         return self.patience_ms / 1_000
 
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Where the rows are, whoever comes for them."""
+        given = {"port": "5432", **conninfo_to_dict(self.conninfo)}
+        return (*(str(given.get(name, "")) for name in ("host", "hostaddr", "port", "dbname")), self.schema)
+
 
 def parse(url: str) -> Address:
     """The address behind a URL; one that cannot be used is refused without repeating it."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from semel.store.postgres.failures import BROKEN, UNFIT, meaning
 from semel.store.postgres.statements import GENERATIONS, NOW_MS, Statements
 from semel.store.postgres.wire import Filled, Rows
-from semel.store.protocol import Range, Row
+from semel.store.protocol import AnyTable, Range, Row
 from semel.store.table import Key, Table
 
 if TYPE_CHECKING:
@@ -68,6 +68,20 @@ class PostgresSnapshot:
         made = self._store.scannable(wanted)
         found = self._ask(self._filled(lambda: made.scan(wanted, keys_only=True)))[0]
         return [made.unsigned.key_in(key) for key in found]
+
+    def page(self, table: Table[R], age: int, behind: Key | None, limit: int, most_bytes: int) -> list[R]:
+        found = []
+        for made in self._lookup(table)[age : age + 1]:
+            rows = self._ask(self._filled(lambda made=made: made.page(behind, limit, most_bytes)))[0]
+            found += [made.unsigned.row_in(row) for row in rows]
+        return found
+
+    def page_keys(self, table: AnyTable, age: int, behind: Key | None, limit: int) -> list[Key]:
+        found = []
+        for made in self._lookup(table)[age : age + 1]:
+            keys = self._ask(self._filled(lambda made=made: made.page_keys(behind, limit)))[0]
+            found += [made.unsigned.key_in(key) for key in keys]
+        return found
 
     def _lookup(self, table: Table[Any]) -> list[Statements]:
         made = self._store.statements[table]

@@ -174,6 +174,29 @@ class Statements:
         by = ", ".join(f'"{column}"{way}' for column in order)
         return f"{select}{where} ORDER BY {by} LIMIT ${len(values) + 1}", [*values, number(wanted.limit)]
 
+    def page(self, behind: Key | None, limit: int, most_bytes: int) -> Filled:
+        """The statement and values of the rows behind a key, up to the one that makes so many bytes full."""
+        columns = _list([column.name for column in self.table.columns])
+        payloads = [name for name, kind in self._kinds.items() if kind == "bytea"]
+        size = " + ".join(["0", *(f'coalesce(octet_length("{name}"), 0)' for name in payloads)])
+        sql, values = self._behind(f'SELECT {columns}, {size} AS "its bytes" FROM "{self.name}"', behind, limit)
+        keys = _list(self.table.key_columns)
+        before = f'sum("its bytes") OVER (ORDER BY {keys} ROWS UNBOUNDED PRECEDING) - "its bytes" AS "bytes before"'
+        # The lengths of large values are known without fetching them: what does not fit is never read.
+        fitting = f"SELECT {columns} FROM (SELECT {columns}, {before} FROM ({sql}) AS found) AS sized"
+        return f'{fitting} WHERE "bytes before" < ${len(values) + 1} ORDER BY {keys}', [*values, number(most_bytes)]
+
+    def page_keys(self, behind: Key | None, limit: int) -> Filled:
+        """The statement and values of the keys behind a key."""
+        return self._behind(self._select_keys, behind, limit)
+
+    def _behind(self, select: str, behind: Key | None, limit: int) -> Filled:
+        keys = self.table.key_columns
+        values = [] if behind is None else [self._scalar(name, one) for name, one in zip(keys, behind, strict=True)]
+        places = ", ".join(f"${place}" for place in range(1, len(values) + 1))
+        where = f" WHERE ({_list(keys)}) > ({places})" if values else ""
+        return f"{select}{where} ORDER BY {_list(keys)} LIMIT ${len(values) + 1}", [*values, number(limit)]
+
     def _rows_out(self, rows: Sequence[Row]) -> list[bytes]:
         ordered = sorted(rows, key=self.table.key_of)
         columns = zip(*self.unsigned.rows_out(ordered), strict=True)

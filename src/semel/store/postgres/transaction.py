@@ -138,6 +138,7 @@ class PostgresTx:
         self._wait(take(self._store.address.schema, [slot_of_table(table, shared=False)]))
         self._wait((self._store.statements[table][number].clear, ()))
         self._wait((_TURN, (table.name.encode(), encode_number(number))))
+        self._numbers = {**self._numbers, table.name: number}
         self._rotated[table] = number
 
     def commit(self) -> Collection[Touch]:
@@ -147,6 +148,7 @@ class PostgresTx:
             mark.number += 1
             self._waiting.append(mark.write())
         ahead = [] if self._is_begun else [_BEGIN, _SOFTLY]
+        self._is_begun = True
         answers = self._send_commit([*ahead, *self._waiting, _COMMIT])
         self._is_over = True
         if self._durable:
@@ -216,12 +218,12 @@ class PostgresTx:
         if self._is_begun and not statements:
             return []
         opening = [] if self._is_begun else self._opening()
+        self._is_begun = True  # whatever comes of it, there is something to roll back
         try:
             answers = self._desk.line.exchange([*opening, *statements])
         except BROKEN as error:
             raise meaning(error) from error
         if opening:
-            self._is_begun = True
             clock = answers[len(opening) - 1]
             self._now_ms = clock[0][0]
             self._numbers = {name.decode(): number for _, name, number in clock if name is not None}

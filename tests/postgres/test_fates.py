@@ -1,0 +1,341 @@
+"""What becomes of a commit whose answer is lost: the store finds out, and says no less and no more than is true.
+
+The connection is cut, or the server's own process ended, before, during and after COMMIT. Nothing here is simulated but
+the network between the two.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from semel.store.open import open_store
+from semel.store.postgres.store import PostgresStore
+from semel.store.protocol import CommitUnknownError, Store, StoreAwayError, Touch, TryAgainError, Tx
+from tests.postgres.cluster import Cluster
+from tests.postgres.proxy import Proxy
+from tests.postgres.shared import fresh_url, shared_cluster
+from tests.store.conformance import LOCKS, MIGRATIONS, TABLES, THING, Clock, changes, find, thing, write
+
+PATIENCE_SECONDS = 20.0
+
+
+def opened(url: str) -> Store:
+    return open_store(url, TABLES, MIGRATIONS, Clock())
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    with Proxy(shared_cluster().port) as made:
+        yield made
+
+
+@pytest.fixture
+def store(proxy: Proxy) -> Iterator[Store]:
+    """A store behind the proxy, with one desk, which has been used."""
+    url = fresh_url(lanes="1", patience_ms="8000").replace(f":{shared_cluster().port}/", f":{proxy.port}/")
+    made = opened(url)
+    write(made, [(THING, thing(number=1))])
+    time.sleep(0.1)  # the hint has been sent: what the proxy sees next is what a test does
+    yield made
+    proxy.come_back()
+    made.close()
+
+
+def adding(store: Store, number: int) -> Tx:
+    """A transaction that waits only for its commit."""
+    tx = store.begin(LOCKS)
+    assert tx.load({THING: [(b"a", number, 1)]}, []).rows[THING] == {}
+    tx.flush(changes([(THING, thing(number=number))]))
+    return tx
+
+
+def is_there(store: Store, number: int) -> bool:
+    return find(store, THING, (b"a", number, 1)) is not None
+
+
+def until(check: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_cut_before_the_commit_reaches_the_server_nothing_is_stored(store: Store, proxy: Proxy) -> None:
+    tx = adding(store, 2)
+    proxy.cut_before()
+    with pytest.raises(TryAgainError):
+        tx.commit()
+    tx.rollback()
+    assert proxy.cuts == 1
+    assert not is_there(store, 2)
+    write(store, [(THING, thing(number=2))])
+
+
+def test_cut_after_the_commit_it_is_known_to_be_stored(store: Store, proxy: Proxy) -> None:
+    tx = adding(store, 2)
+    proxy.cut_after()
+    tx.commit()
+    tx.rollback()
+    assert proxy.cuts == 1
+    assert is_there(store, 2)
+    write(store, [(THING, thing(number=3))])
+
+
+@pytest.mark.parametrize("cut", [Proxy.cut_before, Proxy.cut_after])
+def test_cut_amid_loading_nothing_is_stored(store: Store, proxy: Proxy, cut: Callable[[Proxy], None]) -> None:
+    tx = store.begin(LOCKS)
+    cut(proxy)
+    with pytest.raises(TryAgainError):
+        tx.load({THING: [(b"a", 1, 1)]}, [])
+    tx.rollback()
+    write(store, [(THING, thing(number=2))])
+
+
+@pytest.mark.parametrize("cut", [Proxy.cut_before, Proxy.cut_after])
+def test_cut_amid_a_look_it_can_be_taken_again(store: Store, proxy: Proxy, cut: Callable[[Proxy], None]) -> None:
+    with store.read() as snapshot:
+        assert snapshot.get(THING, (b"a", 1, 1)) is not None
+        cut(proxy)
+        with pytest.raises(TryAgainError):
+            snapshot.get(THING, (b"a", 1, 1))
+    assert is_there(store, 1)
+
+
+def test_a_soft_change_whose_commit_is_lost_is_tried_again(store: Store, proxy: Proxy) -> None:
+    tx = store.begin((), durable=False)
+    tx.flush(changes(touches=[Touch(THING, (b"a", 1, 1), "seen_at", 5)]))
+    proxy.cut_before()
+    with pytest.raises(TryAgainError):
+        tx.commit()
+    tx.rollback()
+
+
+def test_a_database_that_stays_away_leaves_the_outcome_unknown_and_the_store_alive(proxy: Proxy) -> None:
+    url = fresh_url(lanes="1", patience_ms="700").replace(f":{shared_cluster().port}/", f":{proxy.port}/")
+    store = opened(url)
+    tx = adding(store, 2)
+    proxy.cut_all(and_stay_away=True)
+    with pytest.raises(CommitUnknownError):
+        tx.commit()
+    tx.rollback()
+    with pytest.raises(StoreAwayError):
+        store.begin(LOCKS)
+    proxy.come_back()
+    assert not is_there(store, 2)
+    write(store, [(THING, thing(number=2))])
+    store.close()
+
+
+def test_the_servers_own_process_ends_before_the_commit(store: Store) -> None:
+    tx = adding(store, 2)
+    end_sessions("state = 'idle in transaction'")
+    with pytest.raises(TryAgainError):
+        tx.commit()
+    tx.rollback()
+    assert not is_there(store, 2)
+
+
+def end_sessions(which: str) -> None:
+    """End the server's processes of the store's sessions."""
+    asked = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'semel' AND {which}"
+    assert shared_cluster().execute(asked) != []
+
+
+# While COMMIT waits for a standby, the transaction is committed on disk and told to nobody.
+
+
+@pytest.fixture(scope="module")
+def primary() -> Iterator[Cluster]:
+    with Cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def waiting(primary: Cluster) -> Iterator[tuple[Store, Tx, Future[object]]]:
+    """A commit that waits for a standby which is not there."""
+    store = opened(f"{primary.url}?schema=waiting_{time.monotonic_ns()}&lanes=1&patience_ms=30000")
+    write(store, [(THING, thing(number=1))])
+    tx = adding(store, 2)
+    primary.set("synchronous_standby_names", "nobody")
+    until(lambda: primary.execute("SHOW synchronous_standby_names") == [("nobody",)])
+    with ThreadPoolExecutor(1) as pool:
+        committing: Future[object] = pool.submit(tx.commit)
+        until(lambda: waiters(primary) == 1)
+        yield store, tx, committing
+        release(primary)
+    tx.rollback()
+    store.close()
+
+
+def waiters(primary: Cluster) -> int:
+    asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'semel' AND wait_event = 'SyncRep'"
+    count: int = primary.execute(asked)[0][0]
+    return count
+
+
+def release(primary: Cluster) -> None:
+    primary.set("synchronous_standby_names", "")
+
+
+def act(primary: Cluster, function: str) -> None:
+    asked = f"SELECT {function}(pid) FROM pg_stat_activity WHERE application_name = 'semel' AND wait_event = 'SyncRep'"
+    primary.execute(asked)
+
+
+def test_the_servers_own_process_ends_during_the_commit(
+    primary: Cluster, waiting: tuple[Store, Tx, Future[object]]
+) -> None:
+    store, _, committing = waiting
+    act(primary, "pg_terminate_backend")
+    # What it left is visible, and must not be believed before a commit behind it has been confirmed.
+    until(lambda: waiters(primary) == 1)
+    assert not committing.done()
+    release(primary)
+    committing.result(PATIENCE_SECONDS)
+    assert is_there(store, 2)
+
+
+def test_a_commit_that_is_cancelled_while_it_waits_is_no_success_yet(
+    primary: Cluster, waiting: tuple[Store, Tx, Future[object]]
+) -> None:
+    store, _, committing = waiting
+    act(primary, "pg_cancel_backend")
+    until(lambda: waiters(primary) == 1)
+    assert not committing.done()
+    release(primary)
+    committing.result(PATIENCE_SECONDS)
+    assert is_there(store, 2)
+
+
+def test_a_standby_that_stays_away_leaves_the_outcome_unknown(primary: Cluster) -> None:
+    store = opened(f"{primary.url}?schema=unknown&lanes=1&patience_ms=800")
+    tx = adding(store, 2)
+    primary.set("synchronous_standby_names", "nobody")
+    until(lambda: primary.execute("SHOW synchronous_standby_names") == [("nobody",)])
+    with pytest.raises(CommitUnknownError):
+        tx.commit()
+    tx.rollback()
+    release(primary)
+    until(lambda: waiters(primary) == 0)
+    assert is_there(store, 2)
+    store.close()
+
+
+def test_a_server_that_crashes_and_recovers(primary: Cluster) -> None:
+    store = opened(f"{primary.url}?schema=crash&lanes=1&patience_ms=30000")
+    tx = adding(store, 2)
+    primary.kill()
+    starting = threading.Thread(target=primary.start)
+    starting.start()
+    with pytest.raises(TryAgainError):
+        tx.commit()
+    tx.rollback()
+    starting.join()
+    assert not is_there(store, 2)
+    store.close()
+
+
+def test_a_server_that_hangs_is_given_up_and_found_again(primary: Cluster) -> None:
+    store = opened(f"{primary.url}?schema=hang&lanes=1&patience_ms=1000")
+    tx = adding(store, 2)
+    primary.pause()
+    try:
+        with pytest.raises(CommitUnknownError):
+            tx.commit()
+        tx.rollback()
+    finally:
+        primary.resume()
+    # The server takes up what stood in its queue, the commit among it.
+    write(store, [(THING, thing(number=3))])
+    assert is_there(store, 3)
+    store.close()
+
+
+# Conflicts
+
+
+def outsider() -> psycopg.Connection:
+    """Somebody else in the same database."""
+    return psycopg.connect(shared_cluster().url)
+
+
+def schema_of(store: Store) -> str:
+    assert isinstance(store, PostgresStore)
+    return store.address.schema
+
+
+def test_a_deadlock_is_tried_again(store: Store) -> None:
+    tx = store.begin(LOCKS)
+    tx.load({}, [])
+    tx.flush(changes(updates=[(THING, thing(number=1, weight=5))]))
+    with outsider() as other:
+        # The server ends the one that notices; the other one is made to notice late.
+        other.execute("SET deadlock_timeout = '1min'")
+        other.execute(f"UPDATE {schema_of(store)}.thing SET weight = 7")
+        locks = "SELECT classid::int8 - CASE WHEN classid::int8 >= 2147483648 THEN 4294967296 ELSE 0 END, objid::int8 "
+        held = other.execute(
+            f"{locks} FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2"
+        ).fetchall()
+        with ThreadPoolExecutor(1) as pool:
+            taking = [
+                pool.submit(other.execute, f"SELECT pg_advisory_xact_lock({kind}, {number})") for kind, number in held
+            ]
+            with pytest.raises(TryAgainError):
+                tx.commit()
+            tx.rollback()
+            for taken in taking:
+                taken.result(PATIENCE_SECONDS)
+        other.rollback()
+    write(store, updates=[(THING, thing(number=1, weight=5))])
+
+
+def test_a_row_that_changes_while_it_is_deleted_is_tried_again(store: Store) -> None:
+    with outsider() as other, ThreadPoolExecutor(1) as pool:
+        other.execute(f"UPDATE {schema_of(store)}.thing SET seen_at = 7")
+        deleting = pool.submit(write, store, deletes=[(THING, (b"a", 1, 1))])
+        until(is_someone_waiting)
+        other.commit()
+        with pytest.raises(TryAgainError):
+            deleting.result(PATIENCE_SECONDS)
+    write(store, deletes=[(THING, (b"a", 1, 1))])
+    assert not is_there(store, 1)
+
+
+def is_someone_waiting() -> bool:
+    asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'semel' AND wait_event_type = 'Lock'"
+    return bool(shared_cluster().execute(asked)[0][0])
+
+
+def test_a_soft_change_waits_for_nobody(store: Store) -> None:
+    touches = [Touch(THING, (b"a", number, 1), "seen_at", 9) for number in (1, 2)]
+    write(store, [(THING, thing(number=2))])
+    with outsider() as other:
+        other.execute(f"UPDATE {schema_of(store)}.thing SET weight = 7 WHERE number = 1")
+        for durable in (True, False):
+            tx = store.begin((), durable=durable)
+            tx.flush(changes(touches=touches))
+            assert tx.commit() == touches[:1]
+        other.rollback()
+    tx = store.begin((), durable=False)
+    tx.flush(changes(touches=touches))
+    assert tx.commit() == []
+    assert [find(store, THING, (b"a", number, 1)).seen_at for number in (1, 2)] == [9, 9]  # type: ignore[union-attr]
+
+
+def test_a_lock_that_is_held_for_too_long_is_told(proxy: Proxy) -> None:
+    store = opened(fresh_url(lanes="2", patience_ms="700"))
+    holder = store.begin(LOCKS)
+    assert holder.now_ms > 0
+    waiter = store.begin(LOCKS)
+    with pytest.raises(StoreAwayError):
+        assert waiter.now_ms
+    waiter.rollback()
+    holder.rollback()
+    write(store, [(THING, thing())])
+    store.close()
