@@ -20,6 +20,7 @@ from semel.store.protocol import (
     AnyTable,
     Changes,
     CommitUnknownError,
+    Hear,
     Loaded,
     Lock,
     Range,
@@ -128,6 +129,7 @@ class FaultyStore(SoleNode):
         self.soft_commits = 0
         self.soft_stored = threading.Event()
         self.is_closed = False
+        self.hear: Hear | None = None
 
     @property
     def lanes(self) -> int:
@@ -139,7 +141,11 @@ class FaultyStore(SoleNode):
         return _FaultyTx(self, self._inside.begin(locks, durable=durable), durable)
 
     def read(self) -> Any:
+        self.check("read")
         return self._inside.read()
+
+    def follow(self, hear: Hear) -> None:
+        self.hear = hear
 
     def tidy(self) -> None:
         self.check("tidy")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from semel.engine.contract import FaultError, NotStoredError, OutcomeUnknownError, OverloadedError
+from semel.engine.contract import FaultError, NotStoredError, OutcomeUnknownError, OverloadedError, UnavailableError
 from semel.engine.engine import Caller, EngineLimits
-from semel.engine.lane import BatchLimits
+from semel.engine.lane import MAX_TRIES, BatchLimits
 from semel.engine.observer import Commit
+from semel.engine.reading import Reading
+from semel.engine.sweeper import Sweeper
 from semel.store.open import open_store
 from semel.store.protocol import Lock, Store
 from tests.engine.bench import Bench, Gate, on_loop, running, slow_call
@@ -36,17 +38,20 @@ from tests.engine.toy import (
     Nothing,
     Poison,
     Step,
+    Toy,
     ToyWorld,
 )
 from tests.faulty_vfs import FaultyVfs
+from tests.postgres.shared import fresh_url
 
-KINDS = ("memory", "sqlite")
+KINDS = ("memory", "sqlite", "postgres")
 
 
 @pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """A fresh store; the engine closes it."""
-    url = "memory:" if request.param == "memory" else f"sqlite:{tmp_path}"
+    kind: str = request.param
+    url = fresh_url() if kind == "postgres" else {"memory": "memory:", "sqlite": f"sqlite:{tmp_path}"}[kind]
     return open_store(url, TABLES, MIGRATIONS, ToyWorld().wall_ms)
 
 
@@ -143,7 +148,9 @@ async def test_readers_look_at_one_instant(store: Store) -> None:
     async with running(store) as bench:
         await bench.submit(Add(b"a", b"k", 5))
         assert await bench.engine.read(lambda reading: reading.get(COUNTER, (b"a",))) == CounterRow(b"a", 5, 0)
-        assert await bench.engine.read(lambda reading: reading.now.ms) == bench.world.wall
+        at = await bench.engine.read(lambda reading: reading.now.ms)
+        with store.read() as snapshot:
+            assert bench.world.wall <= at <= snapshot.now_ms
 
 
 # Overload
@@ -441,6 +448,101 @@ async def test_when_the_second_try_cannot_commit_everyone_of_the_batch_is_told()
         assert not waiting
         outcomes = kinds([one.result() for one in sent if one in told])
         assert outcomes == [OutcomeUnknownError, NotStoredError, NotStoredError]
+
+
+@on_loop
+async def test_a_batch_that_the_store_broke_off_is_tried_again_whole() -> None:
+    async with running() as bench:
+        bench.store.faults = {"commit again": MAX_TRIES - 1}
+        assert await bench.together(Add(b"a", b"k"), Add(b"a", b"l")) == [1, 2]
+        assert value(bench, b"a") == 2
+        assert len(bench.observer.failures) == MAX_TRIES - 1
+        bench.store.faults = {"begin again": MAX_TRIES}
+        assert kinds([await bench.outcome(Add(b"a", b"m"))]) == [NotStoredError]
+        assert value(bench, b"a") == 2
+        assert await bench.submit(Add(b"a", b"m")) == 3
+
+
+@on_loop
+async def test_a_store_that_stays_away_is_told_at_once_and_the_engine_goes_on() -> None:
+    async with running() as bench:
+        bench.store.faults = {"begin away": 1}
+        assert kinds([await bench.outcome(Add(b"a", b"k"))]) == [NotStoredError]
+        assert bench.engine.failure is None
+        bench.store.faults = {"flush away": 1}
+        assert kinds(await bench.together(Add(b"a", b"k"), Add(b"a", b"l"))) == [NotStoredError] * 2
+        bench.store.faults = {"flush": 1, "flush away": 1}
+        assert kinds(await bench.together(Add(b"a", b"k"), Add(b"a", b"l"), Add(b"a", b"m"))) == [NotStoredError] * 3
+        assert await bench.submit(Add(b"a", b"k")) == 1
+        assert bench.engine.waiting_writes == 0
+
+
+@on_loop
+async def test_an_outcome_that_stays_unknown_is_told_and_the_engine_goes_on() -> None:
+    async with running() as bench:
+        bench.store.faults = {"commit unknown": 1}
+        assert kinds(await bench.together(Add(b"a", b"k"), Add(b"a", b"l"))) == [OutcomeUnknownError] * 2
+        assert bench.engine.failure is None
+        assert bench.observer.batches[-1].commit is Commit.UNKNOWN
+        bench.store.faults = {"flush": 1, "commit unknown": 1}
+        outcomes = await bench.together(Add(b"a", b"k"), Add(b"a", b"l"), Add(b"a", b"m"))
+        assert kinds(outcomes[:1]) == [OutcomeUnknownError]
+        assert outcomes[1:] == [1, 2]
+        assert await bench.submit(Add(b"a", b"k")) == 3
+
+
+@on_loop
+async def test_a_look_that_was_broken_off_is_taken_again_and_one_that_cannot_be_taken_is_told() -> None:
+    async with running() as bench:
+        await bench.submit(Add(b"a", b"k"))
+        bench.store.faults = {"read again": 2}
+        assert await bench.engine.read(lambda reading: reading.get(COUNTER, (b"a",))) is not None
+        for faults in ({"read again": MAX_TRIES}, {"read away": 1}, {"read": 1}):
+            bench.store.faults = faults
+            with pytest.raises(UnavailableError):
+                await bench.engine.read(lambda reading: reading.get(COUNTER, (b"a",)))
+        bench.store.faults = {}
+
+
+@on_loop
+async def test_a_node_that_does_not_lead_does_no_chores() -> None:
+    async with running() as bench:
+        answers, done = iter([False, False, False, True]), asyncio.Event()
+        asked: list[bool] = []
+
+        def leads() -> bool:
+            asked.append(next(answers, True))
+            return asked[-1]
+
+        class Chores(Toy):
+            def chores(self, reading: Reading) -> Sequence[Any]:
+                bench.engine._loop.call_soon_threadsafe(done.set)
+                return ()
+
+        bench.store.leads = leads  # type: ignore[method-assign]
+        sweeping = asyncio.create_task(Sweeper(bench.engine, [Chores()], 0.01).run())
+        await done.wait()
+        sweeping.cancel()
+        assert asked[:4] == [False, False, False, True]
+
+
+@on_loop
+async def test_what_others_commit_wakes_the_readers_of_its_topics() -> None:
+    async with running() as bench:
+        assert bench.store.hear is not None
+        told, other = bench.engine.signals.watch(b"told"), bench.engine.signals.watch(b"other")
+        bench.store.hear([b"told", b"nobody's"])
+        assert await told.wait(5)
+        assert not await other.wait(0.05)
+        bench.store.hear(None)
+        assert await other.wait(5)
+
+
+@on_loop
+async def test_a_commit_carries_its_topics() -> None:
+    async with running() as bench:
+        await bench.together(Add(b"a", b"k"), Add(b"b", b"k"), Add(b"a", b"l"))
+        assert sorted(topic for flushed in bench.store.flushes for topic in flushed.topics) == [b"a", b"b"]
 
 
 @on_loop

@@ -29,6 +29,7 @@ from semel.store.open import open_store
 from semel.store.protocol import Store
 from tests.engine.bench import Bench
 from tests.engine.toy import COUNTER, MIGRATIONS, RECEIPT, TABLES, Add, ReceiptRow, ToyWorld
+from tests.postgres.shared import fresh_url
 
 STORED_AFTER = ("committed", "answered")
 FILES = ("semel.db", "semel.db-wal")
@@ -82,6 +83,19 @@ class SqliteDisk(Disk):
 
     def _folder(self) -> Path:
         return self._root / str(self._processes)
+
+
+class PostgresDisk(Disk):
+    """A schema; the server keeps it while nodes come and go."""
+
+    def __init__(self) -> None:
+        self._url = fresh_url(lanes="1")
+
+    def start(self) -> Store:
+        return open_store(self._url, TABLES, MIGRATIONS, ToyWorld().wall_ms)
+
+    def survive(self) -> Callable[[], Store]:
+        return self.start
 
 
 class System:
@@ -193,10 +207,16 @@ def _crash_in_next_batch(point: str) -> Callable[[str], None]:
     return reach
 
 
+def _disk(kind: str, folder: Path) -> Disk:
+    if kind == "memory":
+        return MemoryDisk()
+    return SqliteDisk(folder) if kind == "sqlite" else PostgresDisk()
+
+
 @contextmanager
 def system(kind: str) -> Iterator[System]:
     with tempfile.TemporaryDirectory() as folder:
-        made = System(MemoryDisk() if kind == "memory" else SqliteDisk(Path(folder)))
+        made = System(_disk(kind, Path(folder)))
         try:
             yield made
         finally:
@@ -259,12 +279,22 @@ class KeyedWritesOnDisk(KeyedWrites):
     kind = "sqlite"
 
 
-@pytest.mark.parametrize("machine", [KeyedWrites, KeyedWritesOnDisk], ids=["memory", "sqlite"])
+class KeyedWritesOnServer(KeyedWrites):
+    """The same on a database server."""
+
+    kind = "postgres"
+
+
+MACHINES = {KeyedWrites: 80, KeyedWritesOnDisk: 80, KeyedWritesOnServer: 20}
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.kind)
 def test_random_writes_retries_and_crashes(machine: type[KeyedWrites]) -> None:
-    run_state_machine_as_test(machine, settings=settings(max_examples=80, stateful_step_count=14, deadline=None))
+    examples = MACHINES[machine]
+    run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=14, deadline=None))
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
 @pytest.mark.parametrize("point", POINTS)
 def test_a_crash_at_each_point(kind: str, point: str) -> None:
     with system(kind) as running:
