@@ -13,6 +13,7 @@ DATA ?= data
 PYTEST ?=
 UPGRADE ?=
 KILLS ?= 100
+FAILOVERS ?= 20
 ROUNDS ?= 5
 
 .DEFAULT_GOAL := help
@@ -51,9 +52,17 @@ official: $(VENV)/.dev ## run only the official Durable Streams suite
 crash: $(VENV)/.dev ## kill a server under load, again and again, and check every append (KILLS=100)
 	@$(BIN)/python -m bench.crash --kills $(KILLS)
 
+.PHONY: failover
+failover: $(VENV)/.dev ## fail a PostgreSQL over under two nodes with load, and check every append (FAILOVERS=20)
+	@$(BIN)/python -m bench.failover --rounds $(FAILOVERS)
+
 .PHONY: bench
 bench: $(VENV)/.dev ## measure appends beside the bare HTTP host, alternating; prints ratios (ROUNDS=5)
 	@$(BIN)/python -m bench.appends --rounds $(ROUNDS)
+
+.PHONY: benchpg
+benchpg: $(VENV)/.dev ## measure appends on PostgreSQL beside one transaction a request, alternating (ROUNDS=5)
+	@$(BIN)/python -m bench.postgres --rounds $(ROUNDS)
 
 .PHONY: memory
 memory: $(VENV)/.dev ## measure memory: ten thousand idle readers, and writers against a slow disk

@@ -2,25 +2,26 @@
 
 It runs in a process of its own and does as little as possible for each request, because it shares two cores with the
 server it measures: requests are prepared bytes with a fresh key put in, and of an answer only the status is looked at.
-Run as a program it prints one JSON object; `bench.appends` starts it.
+Run as a program it prints one JSON object; `bench.appends` and `bench.postgres` start it.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 try:
     import uvloop
 
-    _new_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    new_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
 except ImportError:  # uvloop has no Windows wheels
-    _new_loop = asyncio.new_event_loop
+    new_loop = asyncio.new_event_loop
 
 BODY = json.dumps({"event": "clicked", "user": "u-123456", "pad": "x" * 150}).encode()
 
@@ -102,17 +103,39 @@ class Tally:
         else:
             self.errors += 1
 
+    def figures(self, window: float) -> dict[str, float]:
+        """What is printed: answers a second, latencies, and how many were refused."""
+        times = sorted(self.seconds) or [0.0]
+        return {
+            "per_second": len(self.seconds) / window,
+            "p50_ms": times[len(times) // 2] * 1_000,
+            "p99_ms": times[len(times) * 99 // 100] * 1_000,
+            "errors": self.errors,
+        }
 
-async def measure(host: str, port: int, path: str, connections: int, keys: str, warm: float, window: float) -> Tally:
-    """Run the loop."""
-    head = (
+
+def paths(path: str, streams: int) -> list[str]:
+    """The path itself, or so many that begin with it."""
+    return [f"{path}-{number}" for number in range(streams)] if streams else [path]
+
+
+def _head(host: str, port: int, path: str) -> bytes:
+    return (
         f"POST {path} HTTP/1.1\r\nhost: {host}:{port}\r\ncontent-type: application/json\r\n"
         f"content-length: {len(BODY)}\r\n"
     ).encode()
+
+
+async def measure(
+    host: str, port: int, targets: Sequence[str], connections: int, keys: str, warm: float, window: float
+) -> Tally:
+    """Run the loop; a connection keeps to one of the paths, so that a request costs the same however many there are."""
+    heads = itertools.cycle([_head(host, port, path) for path in targets])
     loop = asyncio.get_running_loop()
     tally = Tally()
     opened = [
-        await loop.create_connection(lambda: Client(head, KEYS[keys], tally), host, port) for _ in range(connections)
+        await loop.create_connection(lambda: Client(next(heads), KEYS[keys], tally), host, port)
+        for _ in range(connections)
     ]
     await asyncio.sleep(warm)
     tally.is_open = True
@@ -129,26 +152,18 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--path", required=True)
+    parser.add_argument("--streams", type=int, default=0, help="spread over PATH-0 to PATH-(N-1)")
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--keys", choices=sorted(KEYS), required=True)
     parser.add_argument("--warm", type=float, default=0.5)
     parser.add_argument("--window", type=float, default=3.0)
     asked = parser.parse_args()
-    with asyncio.Runner(loop_factory=_new_loop) as runner:
+    targets = paths(asked.path, asked.streams)
+    with asyncio.Runner(loop_factory=new_loop) as runner:
         tally = runner.run(
-            measure(asked.host, asked.port, asked.path, asked.connections, asked.keys, asked.warm, asked.window)
+            measure(asked.host, asked.port, targets, asked.connections, asked.keys, asked.warm, asked.window)
         )
-    times = sorted(tally.seconds) or [0.0]
-    print(
-        json.dumps(
-            {
-                "per_second": len(tally.seconds) / asked.window,
-                "p50_ms": times[len(times) // 2] * 1_000,
-                "p99_ms": times[len(times) * 99 // 100] * 1_000,
-                "errors": tally.errors,
-            }
-        )
-    )
+    print(json.dumps(tally.figures(asked.window)))
 
 
 if __name__ == "__main__":

@@ -38,6 +38,15 @@ class Operation:
         return "Idempotency-Key" in self.headers
 
 
+async def post(http: httpx.AsyncClient, operation: Operation) -> httpx.Response:
+    """One request for it."""
+    return await http.post(
+        f"/v1/stream/{operation.stream}",
+        content=operation.body,
+        headers={"Content-Type": "application/json", **operation.headers},
+    )
+
+
 class Client:
     """One writer: keyed appends, or a producer's numbered ones, to one stream."""
 
@@ -51,7 +60,7 @@ class Client:
 
     async def work(self, stop: asyncio.Event) -> None:
         """Append until told to stop; sometimes repeat an old append, as a client that lost its memory would."""
-        for number in itertools.count():
+        for number in itertools.count(len(self.operations)):
             if stop.is_set():
                 return
             operation = self._new(number)
@@ -65,11 +74,7 @@ class Client:
         while True:
             operation.attempts += 1
             try:
-                answer = await self._http.post(
-                    f"/v1/stream/{operation.stream}",
-                    content=operation.body,
-                    headers={"Content-Type": "application/json", **operation.headers},
-                )
+                answer = await self.send(operation)
             except httpx.TransportError:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
@@ -77,6 +82,10 @@ class Client:
                 operation.answers.append((answer.status_code, answer.headers.get("Stream-Next-Offset", "")))
                 return
             await asyncio.sleep(RETRY_SECONDS)
+
+    async def send(self, operation: Operation) -> httpx.Response:
+        """Send it once."""
+        return await post(self._http, operation)
 
     def _new(self, number: int) -> Operation:
         name = f"{self._name}-{number}"

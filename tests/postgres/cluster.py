@@ -2,11 +2,12 @@
 
 PostgreSQL refuses to run as root, so then it runs as `nobody`, in a folder of its own directly under the temporary
 folder: the folders that pytest makes are closed to others. The server is a child of this process, in a session of its
-own, so that `kill` ends all of it at once, as a power cut would.
+own, and so is each of its own processes: `kill` finds them all and ends them at once, as a power cut would.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import os
@@ -88,21 +89,23 @@ class Cluster:
     def kill(self) -> None:
         """Every process of the server at once, without warning."""
         assert self._process is not None
-        os.killpg(self._process.pid, signal.SIGKILL)
+        os.kill(self._process.pid, signal.SIGSTOP)  # it starts no more of them while they are counted
+        family = self._family()
+        _signal(family, signal.SIGKILL)
         self._process.wait()
         self._process = None
+        _wait_for_end(family)
 
     def pause(self) -> None:
         """Every process stands still: a machine that hangs."""
         assert self._process is not None
-        for pid in self._family():
-            os.kill(pid, signal.SIGSTOP)
+        os.kill(self._process.pid, signal.SIGSTOP)
+        _signal(self._family(), signal.SIGSTOP)
 
     def resume(self) -> None:
         """And goes on."""
         assert self._process is not None
-        for pid in self._family():
-            os.kill(pid, signal.SIGCONT)
+        _signal(self._family(), signal.SIGCONT)
 
     def promote(self) -> None:
         """A standby becomes a primary."""
@@ -113,9 +116,11 @@ class Cluster:
         self.execute(f"ALTER SYSTEM SET {name} = '{value}'")
         self.execute("SELECT pg_reload_conf()")
 
-    def execute(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def execute(self, statement: str, values: Sequence[Any] = (), database: str = "postgres") -> list[tuple[Any, ...]]:
         """One statement as the owner."""
-        with psycopg.connect(self.url, autocommit=True, connect_timeout=10) as connection:
+        with psycopg.connect(
+            self.url, autocommit=True, dbname=database, client_encoding="utf8", connect_timeout=10
+        ) as connection:
             cursor = connection.execute(statement, values)
             return cursor.fetchall() if cursor.description else []
 
@@ -136,19 +141,14 @@ class Cluster:
         self.remove()
 
     def _family(self) -> list[int]:
-        """The server's processes, which share a session."""
+        """The server's first process and its children, each of which leads a session of its own."""
         assert self._process is not None
-        session = self._process.pid
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                except OSError:
-                    continue
-                if int(fields[3]) == session:
-                    found.append(int(entry.name))
-        return found
+        first = self._process.pid
+        try:
+            children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        except OSError:
+            children = []  # not on Linux: they follow the first one, if a moment later
+        return [first, *map(int, children)]
 
     def _end(self, number: signal.Signals) -> None:
         assert self._process is not None
@@ -168,6 +168,28 @@ class Cluster:
         done = subprocess.run(command, capture_output=True, check=False, timeout=120, **_as_account())
         if done.returncode:
             raise RuntimeError(f"{name} failed: {done.stderr.decode(errors='replace')[-2_000:]}")
+
+
+def _signal(processes: Sequence[int], number: signal.Signals) -> None:
+    for pid in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _wait_for_end(processes: Sequence[int]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while any(_is_running(pid) for pid in processes):
+        if time.monotonic() > deadline:
+            raise RuntimeError("PostgreSQL outlived SIGKILL")
+        time.sleep(0.01)
+
+
+def _is_running(pid: int) -> bool:
+    """Whether a process is there, and more than an entry that its new parent has not collected yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("X", "Z")
+    except OSError:
+        return False
 
 
 def _spawn(command: list[str], output: Any) -> subprocess.Popen[bytes]:

@@ -15,7 +15,9 @@ import click
 from semel import __version__
 
 _HOMES = {
+    "copy": "semel.cli.copy",
     "doctor": "semel.cli.doctor",
+    "migrate": "semel.cli.migrate",
     "serve": "semel.cli.serve",
     "streams": "semel.cli.streams",
 }

@@ -18,8 +18,12 @@ from prometheus_client.registry import Collector
 
 from semel.engine.engine import Engine
 from semel.engine.observer import BatchReport
+from semel.store.protocol import StoreAwayError, TryAgainError
 
 _log = logging.getLogger("semel.engine")
+
+_PASSING = (TryAgainError, StoreAwayError)
+"""What a database does now and then that is not a fault of ours."""
 
 _BATCH_WRITES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _BATCH_SECONDS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 4.0)
@@ -59,7 +63,10 @@ class Metrics:
     def store_failure(self, error: BaseException) -> None:
         """The store failed."""
         self.events["store_failures"] += 1
-        _log.error("the store failed", extra={"reason": str(error)}, exc_info=error)
+        if isinstance(error, _PASSING):
+            _log.warning("the store is away or broke off; trying again", extra={"reason": str(error)})
+        else:
+            _log.error("the store failed", extra={"reason": str(error)}, exc_info=error)
 
     def clock_jump(self, ahead_ms: int) -> None:
         """The clock jumped."""

@@ -161,7 +161,7 @@ class _Server(uvicorn.Server):
 def _build(settings: Settings) -> Context:
     world = SystemWorld()
     metrics = Metrics()
-    store = open_store(settings.store or f"sqlite:{settings.data}", TABLES, MIGRATIONS, world.wall_ms)
+    store = open_store(settings.store_url, TABLES, MIGRATIONS, world.wall_ms)
     limits = EngineLimits(settings.queue_writes, settings.queue_bytes, BatchLimits(writes=settings.batch_writes))
     engine = Engine(store, world, limits, metrics, _test_hook(settings))
     metrics.engine = engine

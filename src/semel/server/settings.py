@@ -30,7 +30,9 @@ class Settings:
     host: str = _setting("127.0.0.1", "address to listen on; anything but loopback needs tokens")
     port: int = _setting(8788, "port to listen on; 0 takes a free one", 0)
     data: str = _setting("data", "folder of the embedded database")
-    store: str = _setting("", "store URL: sqlite:FOLDER, postgresql://... or memory:; empty is sqlite in the data folder")
+    store: str = _setting(
+        "", "store URL: sqlite:FOLDER, postgresql://... or memory:; empty is sqlite in the data folder"
+    )
     tokens: str = _setting("", "TOML file with bearer tokens (hashed); empty is development mode")
     insecure: bool = _setting(False, "listen beyond loopback without credentials")
     log_format: str = _setting("auto", "auto (text on a terminal, else json), text or json")
@@ -49,6 +51,11 @@ class Settings:
     crash_point: str = _setting("", "crash tests only: kill the process at this point of the commit path")
     crash_one_in: int = _setting(100, "crash tests only: on average once in so many passes", 1)
     commit_delay_ms: int = _setting(0, "overload tests only: extra time that each commit takes", 0)
+
+    @property
+    def store_url(self) -> str:
+        """Where the rows are kept."""
+        return self.store or f"sqlite:{self.data}"
 
     @property
     def is_loopback(self) -> bool:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from semel.store.protocol import AnyTable, Changes, Loaded, Lock, Range, Row, SoleNode, StoreError, Touch
-from semel.store.table import Key, Table
+from semel.store.table import Key, Table, bytes_of
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
@@ -141,6 +141,7 @@ class _MemoryTx:
 
     def _set(self, table: AnyTable, key: Key, row: Row | None) -> None:
         heap = self._store._heaps[table]
+        self._keep_older(heap)
         for snapshot in self._store._snapshots:
             snapshot._kept.setdefault(table, {}).setdefault(key, heap.rows.get(key))
         heap.set(key, row)
@@ -159,9 +160,15 @@ class _MemoryTx:
 
     def _rotate(self, table: AnyTable) -> None:
         heap = self._store._heaps[table]
+        self._keep_older(heap)
         for key in list(heap.older):
             self._set(table, key, None)
         heap.older = set(heap.rows)
+
+    def _keep_older(self, heap: _Heap) -> None:
+        if heap.table.generational:
+            for snapshot in self._store._snapshots:
+                snapshot._older.setdefault(heap.table, frozenset(heap.older))
 
     def _end(self) -> None:
         self._steps.clear()  # they point back here
@@ -174,6 +181,7 @@ class _MemorySnapshot:
     def __init__(self, store: MemoryStore, now_ms: int) -> None:
         self._store = store
         self._kept: dict[AnyTable, dict[Key, Row | None]] = {}
+        self._older: dict[AnyTable, frozenset[Key]] = {}
         self.now_ms = now_ms
 
     def __enter__(self) -> _MemorySnapshot:
@@ -206,6 +214,25 @@ class _MemorySnapshot:
 
     def keys(self, wanted: Range) -> list[Key]:
         return [wanted.table.key_of(row) for row in self.range(wanted)]
+
+    def page(self, table: Table[R], age: int, behind: Key | None, limit: int, most_bytes: int) -> list[R]:
+        rows: list[R] = []
+        for key in self.page_keys(table, age, behind, limit):
+            row = self.get(table, key)
+            assert row is not None
+            rows.append(row)
+            most_bytes -= bytes_of(row)
+            if most_bytes <= 0:
+                break
+        return rows
+
+    def page_keys(self, table: AnyTable, age: int, behind: Key | None, limit: int) -> list[Key]:
+        with self._store._guard:
+            heap = self._store._heaps[table]
+            older = self._older.get(table, heap.older)
+            rows = {**heap.rows, **self._kept.get(table, {})}
+            keys = [key for key, row in rows.items() if row is not None and (key in older) == (age == 1)]
+        return sorted(key for key in keys if behind is None or key > behind)[:limit]
 
 
 def _first(rows: Iterator[Row], limit: int) -> list[Row]:

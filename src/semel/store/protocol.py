@@ -120,6 +120,15 @@ class Changes(NamedTuple):
     """Whose live readers on other nodes are to be woken, once this is on disk."""
 
 
+class Glimpse(NamedTuple):
+    """What stands at a place, seen without opening or changing it."""
+
+    version: int
+    """Of the schema; 0 when there is nothing yet."""
+    occupied: str | None
+    """A table with rows, if there is one."""
+
+
 class Loaded(NamedTuple):
     """Rows by key (absent keys are left out), and one list for each range asked for."""
 
@@ -141,7 +150,7 @@ class Tx(Protocol):
         """Write whole sets of rows; seen by nobody before the commit, which may be the one to refuse them."""
 
     def rotate(self, table: AnyTable) -> None:
-        """Drop the older generation of a generational table and begin a new one."""
+        """Drop the older generation of a generational table and begin a new one, which takes what is flushed next."""
 
     def commit(self) -> Collection[Touch]:
         """Make it so; a durable transaction returns only when it is on disk.
@@ -168,6 +177,17 @@ class Snapshot(Protocol):
 
     def keys(self, wanted: Range) -> Sequence[Key]:
         """The keys of the rows of a range, without their payloads."""
+
+    def page(self, table: Table[R], age: int, behind: Key | None, limit: int, most_bytes: int) -> Sequence[R]:
+        """The next rows of one generation, as they are stored, by key: for copies.
+
+        The younger generation has the age 0, and is all that an ordinary table has; the older one has the age 1. It
+        may hold rows that the younger one has replaced. A page begins behind a key, or with None at the first row. It
+        ends after `limit` rows, or sooner: with the row that makes its bytes reach `most_bytes`.
+        """
+
+    def page_keys(self, table: AnyTable, age: int, behind: Key | None, limit: int) -> Sequence[Key]:
+        """The same without payloads: only keys, and so without a bound on bytes."""
 
     def __enter__(self) -> Snapshot:
         """Begin."""

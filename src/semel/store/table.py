@@ -130,6 +130,11 @@ class Table(Generic[R]):
         return itemgetter(*places)
 
 
+def bytes_of(row: tuple[Any, ...]) -> int:
+    """About how large a row is: the length of what it holds in bytes."""
+    return sum(len(value) for value in row if isinstance(value, bytes))
+
+
 _BOUNDS = {Kind.I64: (-(2**63), 2**63 - 1), Kind.U64: (0, 2**64 - 1)}
 
 

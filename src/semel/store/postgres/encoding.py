@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from itertools import chain
 
 _BYTEA, _INT8 = 17, 20
 _HEADER = struct.Struct(">iiIii")
 _LENGTH = struct.Struct(">i").pack
 _NUMBER = struct.Struct(">q").pack
+_EIGHT = struct.Struct(">iq").pack
 _NOTHING = _LENGTH(-1)
 
 
@@ -23,24 +23,23 @@ def number(value: int) -> bytes:
 
 def bytes_array(values: Sequence[bytes | None]) -> bytes:
     """A bytea[]; None is NULL."""
-    parts: list[bytes] = [_header(_BYTEA, len(values), None in values)]
-    for value in values:
-        if value is None:
-            parts.append(_NOTHING)
-        else:
-            parts.append(_LENGTH(len(value)))
-            parts.append(value)
-    return b"".join(parts)
+    header = _HEADER.pack(1, None in values, _BYTEA, len(values), 1)
+    sizes = {-1 if value is None else len(value) for value in values}
+    if len(sizes) == 1 and None not in values:
+        # Ids, keys and hashes of one column are mostly of one size: then there is one length to write between them.
+        length = _LENGTH(sizes.pop())
+        return b"".join((header, length, length.join(values)))  # type: ignore[arg-type]
+    return header + b"".join([_NOTHING if value is None else _LENGTH(len(value)) + value for value in values])
 
 
 def number_array(values: Sequence[int | None]) -> bytes:
     """An int8[]; None is NULL."""
-    if None in values:
-        items = b"".join(_NOTHING if value is None else struct.pack(">iq", 8, value) for value in values)
-        return _header(_INT8, len(values), True) + items
-    flat = chain.from_iterable((8, value) for value in values)
-    return _header(_INT8, len(values), False) + struct.pack(">" + "iq" * len(values), *flat)
+    count = len(values)
+    header = _HEADER.pack(1, None in values, _INT8, count, 1)
+    if count and values.count(values[0]) == count:
+        return header + _item(values[0]) * count
+    return header + b"".join(map(_item, values))
 
 
-def _header(kind: int, count: int, has_nothing: bool) -> bytes:
-    return _HEADER.pack(1, has_nothing, kind, count, 1)
+def _item(value: int | None) -> bytes:
+    return _NOTHING if value is None else _EIGHT(8, value)

@@ -89,6 +89,7 @@ class Statements:
         self.unsigned = Unsigned(table)
         self.clear = f'DELETE FROM "{name}"'
         self.truncate = f'TRUNCATE "{name}"'
+        self.some = f'SELECT 1::int8 FROM "{name}" LIMIT 1'
         self._encoders = [_ENCODERS[column.kind] for column in table.columns]
         self._kinds = kinds
         self._select = f'SELECT {_list(columns)} FROM "{name}"'

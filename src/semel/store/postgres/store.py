@@ -34,6 +34,7 @@ from semel.store.postgres.wire import Filled, LostError
 from semel.store.protocol import AnyTable, Hear, Lock, Range, StoreError
 
 _TIDY_SECONDS = 1.0
+_BRIEFLY: Filled = ("SET LOCAL lock_timeout = 100", ())
 
 
 class Desk:
@@ -70,7 +71,8 @@ class PostgresStore:
         self.generation_slots = sorted(slot_of_table(table, shared=True) for table in tables if table.generational)
         self.generations: Mapping[str, int] = {}
         """Which generation of each table takes new rows, as last heard of."""
-        self._retired: set[AnyTable] = set()
+        self._retired = {table for table in tables if table.generational}
+        """Tables whose generation before last may have to be emptied: at first all, because a node may have died."""
         self._tidied_at = time.monotonic()
         self._is_closed = False
         _prepare(address, migrations)
@@ -137,9 +139,13 @@ class PostgresStore:
     def committed(self, mark: Mark, topics: Sequence[bytes], rotated: Mapping[AnyTable, int]) -> None:
         """After a durable commit: tell the others, and remember which generations have turned."""
         self._speaker.say(mark.id, mark.number, topics)
-        if rotated:
-            self.generations = {**self.generations, **{table.name: number for table, number in rotated.items()}}
-            self._retired.update(rotated)
+        self.know_generations({**self.generations, **{table.name: number for table, number in rotated.items()}})
+
+    def know_generations(self, numbers: Mapping[str, int]) -> None:
+        """Which generations take new rows; whoever turned one may be gone before it has emptied the oldest."""
+        if numbers != self.generations:
+            self._retired.update(table for table in self.statements if table.generational)
+            self.generations = numbers
 
     def scannable(self, wanted: Range) -> Statements:
         """The statements for a range; a generational table has none."""
@@ -161,10 +167,10 @@ class PostgresStore:
         tx = self.begin(())
         try:
             tx.now_ms  # noqa: B018 - begins: the table's generations stand still until the end
-            number = (self.generations.get(table.name, 0) + 1) % GENERATIONS
-            patient: Filled = ("SET LOCAL lock_timeout = 100", ())
-            tx.send([patient, (self.statements[table][number].truncate, ())])
-            tx.commit()
+            oldest = self.statements[table][(self.generations.get(table.name, 0) + 1) % GENERATIONS]
+            if tx.send([(oldest.some, ())])[0]:
+                tx.send([_BRIEFLY, (oldest.truncate, ())])
+                tx.commit()
         except StoreError:
             return False
         finally:

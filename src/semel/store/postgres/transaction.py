@@ -84,7 +84,7 @@ class PostgresTx:
                 *(self._store.scannable(one).scan(one) for one in ranges),
             ]
         )
-        if any(believed.get(table.name, 0) != self._numbers.get(table.name, 0) for table, _ in finds):
+        if any(believed.get(table.name) != self._numbers.get(table.name) for table, _ in finds):
             return self.load(wanted, ranges)  # a generation has turned since we last looked: look in the right ones
         rows: dict[AnyTable, dict[Key, Row]] = {table: {} for table in wanted}
         for (table, made), answer in zip(finds, answers, strict=False):
@@ -227,7 +227,7 @@ class PostgresTx:
             clock = answers[len(opening) - 1]
             self._now_ms = clock[0][0]
             self._numbers = {name.decode(): number for _, name, number in clock if name is not None}
-            self._store.generations = self._numbers
+            self._store.know_generations(self._numbers)
         return answers[len(opening) :]
 
     def _opening(self) -> list[Filled]:
@@ -249,10 +249,10 @@ class PostgresTx:
             statements, self._waiting, self._waiting_bytes = self._waiting, [], 0
             self.send(statements)
 
-    def send(self, statements: Sequence[Filled]) -> None:
+    def send(self, statements: Sequence[Filled]) -> list[Rows]:
         """Carry these out now."""
         try:
-            self._desk.line.exchange(statements)
+            return self._desk.line.exchange(statements)
         except BROKEN as error:
             raise meaning(error) from error
 
@@ -276,7 +276,9 @@ class PostgresTx:
         made = self._store.statements[table]
         if not table.generational:
             return made
-        number = numbers.get(table.name, 0)
+        number = numbers.get(table.name)
+        if number is None:
+            return made[:1]  # it has never turned, so there is nothing older
         return [made[(number - 1) % GENERATIONS], made[number]]
 
     def _younger(self, table: AnyTable) -> Statements:

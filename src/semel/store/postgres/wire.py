@@ -61,17 +61,17 @@ class Wire:
         """Send all of these, then read all answers; raises for the first that is refused."""
         if self.is_lost:
             raise LostError("the connection is closed")
+        self.is_lost = True  # until every answer has been read
         try:
             self._pg.enter_pipeline_mode()
-            results = self._results(self._send(statements), deadline)
+            results, refusal = self._results(self._send(statements), deadline)
             self._pg.exit_pipeline_mode()
-            return [self._rows(result) for result in results]
         except psycopg.Error as error:
-            self.is_lost = True
             raise LostError(str(error)) from error
-        except LostError:
-            self.is_lost = True
-            raise
+        self.is_lost = False
+        if refusal is not None:
+            raise refusal
+        return [self._rows(result) for result in results]
 
     def notifications(self, seconds: float) -> list[str]:
         """What others have sent, once it comes or the time is up."""
@@ -106,8 +106,8 @@ class Wire:
         pg.pipeline_sync()
         return steps
 
-    def _results(self, steps: Sequence[_Step], deadline: float) -> list[PGresult]:
-        """The results of the queries among these steps, after all have been read."""
+    def _results(self, steps: Sequence[_Step], deadline: float) -> tuple[list[PGresult], RefusedError | None]:
+        """The results of the queries among these steps, and the first refusal, after all have been read."""
         results: list[PGresult] = []
         refusal: RefusedError | None = None
         place = 0
@@ -121,10 +121,7 @@ class Wire:
                 else:
                     self._names[prepared[0]] = prepared[1]
             place += 1
-        if refusal is not None:
-            self._pg.exit_pipeline_mode()
-            raise refusal
-        return results
+        return results, refusal
 
     def _next(self, deadline: float) -> PGresult:
         pg = self._pg

@@ -170,3 +170,12 @@ class Statements:
         where = f" WHERE {' AND '.join(terms)}" if terms else ""
         by = ", ".join(f"{column}{way}" for column in order)
         return f"{select}{where} ORDER BY {by} LIMIT ?", [*values, wanted.limit]
+
+    def page(self, behind: Key | None, limit: int, *, keys_only: bool = False) -> Filled:
+        """The statement and values of the rows behind a key."""
+        select = self.select_keys if keys_only else self.select
+        keys = ", ".join(self.table.key_columns)
+        where, values = (
+            ("", ()) if behind is None else (f" WHERE ({keys}) > {self._key}", self.unsigned.key_out(behind))
+        )
+        return f"{select}{where} ORDER BY {keys} LIMIT ?", (*values, limit)

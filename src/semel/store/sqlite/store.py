@@ -39,7 +39,7 @@ from semel.store.protocol import (
 from semel.store.sqlite.lockfile import LockFile
 from semel.store.sqlite.schema import bring_up_to_date, check_library, current_generations
 from semel.store.sqlite.statements import GENERATIONS, Statements, names
-from semel.store.table import Key, Table
+from semel.store.table import Key, Table, bytes_of
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
@@ -105,10 +105,11 @@ class SqliteStore(SoleNode):
         self._statements = {
             table: [Statements(table, name) for name in names(table.name, table.generational)] for table in tables
         }
-        self._current = current_generations(self._writer)
+        self._current: Mapping[str, int] = current_generations(self._writer)
         self._older_is_empty = {
-            table: not self._older(table) or self._writer.execute(self._older(table)[0].some).fetchone() is None
+            table: not older or self._writer.execute(older[0].some).fetchone() is None
             for table in tables
+            for older in [self._older(table, self._current)]
         }
         for _ in range(READERS):
             self._readers.put(self._reader())
@@ -163,11 +164,11 @@ class SqliteStore(SoleNode):
         self._wal_pages = pages
         return apsw.SQLITE_OK
 
-    def _younger(self, table: AnyTable) -> Statements:
-        return self._statements[table][self._current.get(table.name, 0)]
+    def _younger(self, table: AnyTable, numbers: Mapping[str, int]) -> Statements:
+        return self._statements[table][numbers.get(table.name, 0)]
 
-    def _older(self, table: AnyTable) -> list[Statements]:
-        current = self._current.get(table.name, 0)
+    def _older(self, table: AnyTable, numbers: Mapping[str, int]) -> list[Statements]:
+        current = numbers.get(table.name, 0)
         return [made for number, made in enumerate(self._statements[table]) if number != current]
 
 
@@ -177,19 +178,21 @@ class _SqliteTx:
         self._writer = store._writer
         self._durable = durable
         self._open = True
-        self._rotated: list[AnyTable] = []
+        self._numbers: Mapping[str, int] = store._current
+        """Which generation of each table takes new rows: the store's, until this transaction turns one."""
+        self._rotated: set[AnyTable] = set()
         self.now_ms = now_ms
 
     def load(self, keys: Mapping[AnyTable, Iterable[Key]], ranges: Sequence[Range]) -> Loaded:
         rows = {table: self._find(table, wanted) for table, wanted in keys.items()}
-        return Loaded(rows, [_scan(self._writer, self._store._younger(wanted.table), wanted) for wanted in ranges])
+        return Loaded(rows, [_scan(self._writer, self._younger(wanted.table), wanted) for wanted in ranges])
 
     def _find(self, table: AnyTable, wanted: Iterable[Key]) -> dict[Key, Row]:
-        younger = self._store._younger(table)
+        younger = self._younger(table)
         found: dict[Key, Row] = {}
         probes = [younger]
-        if table.generational and not self._store._older_is_empty[table]:
-            probes = [*self._store._older(table), younger]
+        if table.generational and (table in self._rotated or not self._store._older_is_empty[table]):
+            probes = [*self._store._older(table, self._numbers), younger]
         keys = list(wanted)
         for made in probes:
             for statement in made.find(keys):
@@ -199,7 +202,7 @@ class _SqliteTx:
         return found
 
     def flush(self, changes: Changes) -> None:
-        store = self._store
+        store, younger = self._store, self._younger
         statements = chain(
             (
                 filled
@@ -208,13 +211,9 @@ class _SqliteTx:
                 for filled in made.delete(gone)
             ),
             # In a generational table the row may stand in the older generation; the younger is looked at last and wins.
-            (filled for table, rows in changes.updates.items() for filled in store._younger(table).update(rows)),
-            (
-                filled
-                for table, rows in changes.steady.items()
-                for filled in store._younger(table).update_steadily(rows)
-            ),
-            (filled for table, rows in changes.inserts.items() for filled in store._younger(table).insert(rows)),
+            (filled for table, rows in changes.updates.items() for filled in younger(table).update(rows)),
+            (filled for table, rows in changes.steady.items() for filled in younger(table).update_steadily(rows)),
+            (filled for table, rows in changes.inserts.items() for filled in younger(table).insert(rows)),
             (made.touch(touch) for touch in changes.touches for made in store._statements[touch.table]),
         )
         try:
@@ -224,14 +223,15 @@ class _SqliteTx:
             raise StoreError(_sentence(error)) from error
 
     def rotate(self, table: AnyTable) -> None:
-        oldest = self._store._older(table)[0]
-        number = (self._store._current.get(table.name, 0) + 1) % GENERATIONS
+        oldest = self._store._older(table, self._numbers)[0]
+        number = (self._numbers.get(table.name, 0) + 1) % GENERATIONS
         try:
             self._writer.execute(oldest.clear)
             self._writer.execute("INSERT OR REPLACE INTO semel_generation VALUES (?, ?)", (table.name.encode(), number))
         except apsw.Error as error:
             raise StoreError(_sentence(error)) from error
-        self._rotated.append(table)
+        self._numbers = {**self._numbers, table.name: number}
+        self._rotated.add(table)
 
     def commit(self) -> tuple[()]:
         try:
@@ -241,8 +241,8 @@ class _SqliteTx:
             self._store._broken = True
             raise StoreBrokenError(_sentence(error)) from error
         self._open = False
+        self._store._current = self._numbers
         for table in self._rotated:
-            self._store._current[table.name] = (self._store._current.get(table.name, 0) + 1) % GENERATIONS
             self._store._older_is_empty[table] = False
         self._restore_durability()
         return ()
@@ -259,6 +259,9 @@ class _SqliteTx:
             self._store._broken = True
             raise StoreBrokenError(_sentence(error)) from error
         self._restore_durability()
+
+    def _younger(self, table: AnyTable) -> Statements:
+        return self._store._younger(table, self._numbers)
 
     def _restore_durability(self) -> None:
         if not self._durable:
@@ -314,12 +317,32 @@ class _SqliteSnapshot:
         return [made[number], *(other for place, other in enumerate(made) if place != number)]
 
     def range(self, wanted: Range) -> list[Row]:
-        return _scan(self._reader, self._store._younger(wanted.table), wanted)
+        return _scan(self._reader, self._store._statements[wanted.table][0], wanted)
 
     def keys(self, wanted: Range) -> list[Key]:
-        made = self._store._younger(wanted.table)
+        made = self._store._statements[wanted.table][0]
         _refuse_generational(wanted)
         return [made.unsigned.key_in(row) for row in _rows(self._reader, *made.scan(wanted, keys_only=True))]
+
+    def page(self, table: Table[R], age: int, behind: Key | None, limit: int, most_bytes: int) -> list[R]:
+        found: list[R] = []
+        for made in self._generations(table)[age : age + 1]:
+            try:
+                for values in self._reader.execute(*made.page(behind, limit)):
+                    found.append(made.unsigned.row_in(values))
+                    most_bytes -= bytes_of(found[-1])
+                    if most_bytes <= 0:
+                        break
+            except (apsw.Error, OverflowError, TypeError) as error:
+                raise StoreError(_sentence(error)) from error
+        return found
+
+    def page_keys(self, table: AnyTable, age: int, behind: Key | None, limit: int) -> list[Key]:
+        found = []
+        for made in self._generations(table)[age : age + 1]:
+            keys = _rows(self._reader, *made.page(behind, limit, keys_only=True))
+            found += [made.unsigned.key_in(key) for key in keys]
+        return found
 
 
 def _scan(connection: apsw.Connection, made: Statements, wanted: Range) -> list[Row]:

@@ -1,0 +1,131 @@
+"""`semel migrate` says what it does, and `--dry-run` does nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from semel.cli import migrate as command
+from semel.contracts.schema import MIGRATIONS, TABLES
+from semel.store.migrations import CreateTable, Migration
+from semel.store.open import look_at
+from semel.store.table import Column, Kind, Shape
+from tests.cli.command import Semel
+from tests.postgres.shared import fresh_url, shared_cluster
+from tests.running import RunningServer
+
+DONE = "schema version 0 -> 1: generations and streams"
+UP_TO_DATE = f"up to date: version {len(MIGRATIONS)}"
+
+
+@pytest.fixture
+def semel() -> Semel:
+    return Semel("http://127.0.0.1:1")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A place where nothing is yet."""
+    return f"sqlite:{tmp_path}/data" if request.param == "sqlite" else fresh_url()
+
+
+def is_nothing_there(url: str) -> bool:
+    scheme, _, rest = url.partition(":")
+    if scheme == "sqlite":
+        return not Path(rest).exists()
+    schema = url.partition("schema=")[2]
+    return shared_cluster().execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)) == []
+
+
+def test_migrates_and_says_so(semel: Semel, url: str) -> None:
+    assert semel("migrate", "--store", url).out.splitlines()[1:] == [DONE]
+    assert look_at(url, TABLES).version == len(MIGRATIONS)
+    assert semel.here("migrate", "--store", url).out.splitlines()[1:] == [UP_TO_DATE]
+    assert semel.here("migrate", "--store", url, "--dry-run").out.splitlines()[1:] == [UP_TO_DATE]
+
+
+def test_a_dry_run_changes_nothing_at_all(semel: Semel, url: str) -> None:
+    for _ in range(2):
+        run = semel.here("migrate", "--store", url, "--dry-run")
+        assert (run.code, run.out.splitlines()[1:]) == (0, [f"would change {DONE}"])
+        assert is_nothing_there(url)
+
+
+def test_only_the_missing_migrations(semel: Semel, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    semel.here("migrate", "--store", url)
+    later = [
+        Migration(number, about, (CreateTable(Shape(f"later_{number}", (Column("id", Kind.BYTES),), 1)),))
+        for number, about in ((2, "jobs"), (3, "events"))
+    ]
+    monkeypatch.setattr(command, "MIGRATIONS", (*MIGRATIONS, *later))
+    said = ["schema version 1 -> 2: jobs", "schema version 2 -> 3: events"]
+    dry = semel.here("migrate", "--store", url, "--dry-run")
+    assert dry.out.splitlines()[1:] == [f"would change {line}" for line in said]
+    assert look_at(url, ()).version == 1
+    assert semel.here("migrate", "--store", url).out.splitlines()[1:] == said
+    assert look_at(url, ()).version == 3
+
+
+@pytest.mark.parametrize("flags", [[], ["--dry-run"]])
+def test_newer_data_is_refused_and_left_alone(
+    semel: Semel, url: str, flags: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = Migration(2, "newer", (CreateTable(Shape("newer", (Column("id", Kind.BYTES),), 1)),))
+    with monkeypatch.context() as patch:
+        patch.setattr(command, "MIGRATIONS", (*MIGRATIONS, newer))
+        semel.here("migrate", "--store", url)
+    run = semel.here("migrate", "--store", url, *flags)
+    assert (run.code, run.raw) == (1, b"")
+    assert run.err == (
+        "Error: The data is of schema version 2, and this Semel knows versions up to 1: start a newer Semel on it.\n"
+    )
+    assert look_at(url, ()).version == 2
+
+
+def test_the_store_is_the_one_that_a_server_would_use(
+    semel: Semel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert semel("migrate").out.startswith("Store: sqlite:data\n")
+    assert semel("migrate", env={"SEMEL_DATA": "one"}).out.startswith("Store: sqlite:one\n")
+    assert semel("migrate", "--data", "two", env={"SEMEL_DATA": "one"}).out.startswith("Store: sqlite:two\n")
+    assert semel("migrate", env={"SEMEL_STORE": "sqlite:three"}).out.startswith("Store: sqlite:three\n")
+    Path("semel.toml").write_text('data = "four"\nhost = "0.0.0.0"\n')
+    assert semel("migrate", env={"SEMEL_CONFIG": "semel.toml"}).out.startswith("Store: sqlite:four\n")
+    for folder in ("data", "one", "two", "three", "four"):
+        assert apsw.Connection(f"{folder}/semel.db").execute("SELECT version FROM semel_schema").get == 1
+
+
+def test_a_server_starts_on_what_was_migrated(semel: Semel, tmp_path: Path) -> None:
+    semel.here("migrate", "--data", str(tmp_path / "data"))
+    with RunningServer(tmp_path / "data"):
+        # What is up to date needs no opening, so the server is not in the way.
+        assert semel.here("migrate", "--data", str(tmp_path / "data")).out.splitlines()[1:] == [UP_TO_DATE]
+
+
+def test_errors_are_one_sentence(semel: Semel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    for args, sentence in (
+        (["--store", "memory:"], "nothing to migrate"),
+        (["--store", "nothing:x"], "There is no store 'nothing:x'"),
+        (["--data", str(tmp_path / "file")], "cannot be read: Not a directory."),
+        (["--store", "postgresql://me:secret@127.0.0.1:1/db"], "PostgreSQL: "),
+        (["--store", "postgresql://me:secret@127.0.0.1/db?schema=UP"], "The schema in the PostgreSQL URL"),
+    ):
+        run = semel("migrate", *args)
+        assert (run.code, run.raw) == (1, b"")
+        assert run.err.startswith("Error: ")
+        assert run.err.count("\n") == 1
+        assert sentence in run.err
+        assert "secret" not in run.err
+
+
+def test_a_folder_in_use_is_told_as_it_is(semel: Semel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    newer = Migration(2, "newer", (CreateTable(Shape("newer", (Column("id", Kind.BYTES),), 1)),))
+    with RunningServer(tmp_path / "data") as server:
+        monkeypatch.setattr(command, "MIGRATIONS", (*MIGRATIONS, newer))
+        run = semel.here("migrate", "--data", str(tmp_path / "data"))
+        assert run.code == 1
+        assert f"Another server (process {server.pid}) is using" in run.err
