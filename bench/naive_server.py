@@ -40,10 +40,10 @@ class App:
 class _Server(uvicorn.Server):
     """Connects to the database before it listens."""
 
-    def __init__(self, config: uvicorn.Config, url: str, connections: int) -> None:
+    def __init__(self, config: uvicorn.Config, url: str, pool: Pool) -> None:
         super().__init__(config)
         self._url = url
-        self._pool = Pool(connections)
+        self._pool = pool
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         """The pool lives on the loop, so it is opened here."""
@@ -63,9 +63,10 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--url", required=True)
     parser.add_argument("--connections", type=int, required=True, help="to the database")
+    parser.add_argument("--block", action="store_true", help="BEGIN, INSERT, COMMIT instead of autocommit")
     asked = parser.parse_args()
     collect_rarely()
-    _Server(host_config(Settings(port=asked.port)), asked.url, asked.connections).run()
+    _Server(host_config(Settings(port=asked.port)), asked.url, Pool(asked.connections, in_block=asked.block)).run()
 
 
 if __name__ == "__main__":

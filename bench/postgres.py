@@ -1,10 +1,10 @@
 """`make benchpg`: durable keyed appends on PostgreSQL beside one transaction a request, in one alternating run.
 
 Every round measures each candidate once, in the same order, so that a noisy machine disturbs all of them alike; what
-counts is the median of the ratios within a round. The baseline (`bench.naive`) writes on as many connections as a node
-of Semel does. Keys are random UUIDs, the harder case for an index; appends are spread over a few streams, because one
-stream is one lock. The database server is made for the run, with its commits synced to disk, and each candidate has
-a database of its own in it, so that no candidate meets another one's rows, locks or notifications.
+counts is the median of the ratios within a round. The baselines are in `bench.naive`. Keys are random UUIDs, the harder
+case for an index; appends are spread over a few streams, because one stream is one lock. The database server is made
+for the run, with its commits synced to disk, and each candidate has a database of its own in it, so that no candidate
+meets another one's rows, locks or notifications.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import mean, median
 from typing import NamedTuple
@@ -25,7 +26,6 @@ import httpx
 from bench import naive
 from bench.appends import committed, wait_for_listener
 from bench.load import paths
-from semel.store.postgres.address import parse
 from tests.postgres.cluster import Cluster
 from tests.running import RunningServer, free_port
 
@@ -36,7 +36,8 @@ CONNECTIONS = (64, 256)
 WRITERS = 256
 
 HTTP, STORE = "HTTP", "store"
-BASELINE, ONE_NODE, TWO_NODES, ENGINE = "one transaction a request", "Semel, 1 node", "Semel, 2 nodes", "Semel's engine"
+BLOCK, LEAN = "BEGIN, INSERT, COMMIT", "INSERT, autocommit"
+ONE_NODE, TWO_NODES, ENGINE = "Semel, 1 node", "Semel, 2 nodes", "Semel's engine"
 
 
 class Row(NamedTuple):
@@ -46,10 +47,9 @@ class Row(NamedTuple):
     name: str
     at_once: int
 
-    @property
-    def baseline(self) -> Row:
+    def against(self, baseline: str) -> Row:
         """What this row is compared with."""
-        return self._replace(name=BASELINE)
+        return self._replace(name=baseline)
 
 
 class Figures(NamedTuple):
@@ -122,11 +122,11 @@ def database(cluster: Cluster, name: str) -> str:
 
 
 @contextmanager
-def naive_server(url: str) -> Iterator[int]:
-    """The baseline over HTTP, on the port that is given."""
+def naive_server(url: str, *options: str) -> Iterator[int]:
+    """A baseline over HTTP, on the port that is given."""
     naive.create(url)
     port = free_port()
-    options = ["--port", str(port), "--url", url, "--connections", str(parse(url).lanes)]
+    options = ("--port", str(port), "--url", url, "--connections", str(naive.CONNECTIONS), *options)
     server = subprocess.Popen([sys.executable, "-m", "bench.naive_server", *options])
     try:
         wait_for_listener(port)
@@ -149,18 +149,22 @@ def semel_nodes(url: str, folders: Sequence[Path]) -> Iterator[list[RunningServe
 @contextmanager
 def candidates(cluster: Cluster, folder: Path) -> Iterator[dict[Row, Measure]]:
     """Everything that is measured, in order, with its servers running; one that nobody asks costs next to nothing."""
-    naive_store = database(cluster, "naive_store")
-    naive.create(naive_store)
+    block_store, lean_store = database(cluster, "block_store"), database(cluster, "lean_store")
+    naive.create(block_store)
+    naive.create(lean_store)
     with ExitStack() as running:
-        port = running.enter_context(naive_server(database(cluster, "naive_http")))
+        block = running.enter_context(naive_server(database(cluster, "block_http"), "--block"))
+        lean = running.enter_context(naive_server(database(cluster, "lean_http")))
         one = running.enter_context(semel_nodes(database(cluster, "one_node"), [folder / "single"]))
         two = running.enter_context(semel_nodes(database(cluster, "two_nodes"), [folder / "first", folder / "second"]))
         found: dict[Row, Measure] = {}
         for connections in CONNECTIONS:
-            found[Row(HTTP, BASELINE, connections)] = lambda count, seconds: over_http([port], count, seconds)
+            found[Row(HTTP, BLOCK, connections)] = partial(over_http, [block])
+            found[Row(HTTP, LEAN, connections)] = partial(over_http, [lean])
             found[Row(HTTP, ONE_NODE, connections)] = measure_nodes(one)
             found[Row(HTTP, TWO_NODES, connections)] = measure_nodes(two)
-        found[Row(STORE, BASELINE, WRITERS)] = measure_writers("naive", naive_store)
+        found[Row(STORE, BLOCK, WRITERS)] = measure_writers("block", block_store)
+        found[Row(STORE, LEAN, WRITERS)] = measure_writers("lean", lean_store)
         found[Row(STORE, ENGINE, WRITERS)] = measure_writers("engine", database(cluster, "engine"))
         yield found
 
@@ -179,27 +183,30 @@ def run(rounds: int, seconds: float) -> dict[Row, list[Figures]]:
     return figures
 
 
-def times_the_baseline(figures: dict[Row, list[Figures]], row: Row) -> float:
+def times(figures: dict[Row, list[Figures]], row: Row, baseline: str) -> float:
     """The median of the ratios within a round."""
-    pairs = zip(figures[row], figures[row.baseline], strict=True)
+    pairs = zip(figures[row], figures[row.against(baseline)], strict=True)
     return median(ours.per_second / theirs.per_second for ours, theirs in pairs)
 
 
 def print_table(figures: dict[Row, list[Figures]]) -> None:
     """Medians, ratios within a round, and both targets."""
-    print("| measured at | candidate | at once | appends/s | times the baseline | p50 ms | p99 ms | writes a commit |")
-    print("|---|---|---|---|---|---|---|---|")
+    print(f"| measured at | candidate | at once | appends/s | of {BLOCK} | of {LEAN} | p50 ms | p99 ms | a commit |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for row, some in figures.items():
         print(
             f"| {row.where} | {row.name} | {row.at_once} | {median(one.per_second for one in some):,.0f} "
-            f"| {times_the_baseline(figures, row):.2f} "
+            f"| {times(figures, row, BLOCK):.2f} | {times(figures, row, LEAN):.2f} "
             f"| {median(one.p50_ms for one in some):.1f} | {median(one.p99_ms for one in some):.1f} "
             f"| {median(one.writes_a_commit for one in some):.1f} |"
         )
-    http = times_the_baseline(figures, Row(HTTP, ONE_NODE, 256))
-    store = times_the_baseline(figures, Row(STORE, ENGINE, WRITERS))
-    print(f"\nover HTTP with 256 connections: {http:.2f} times the baseline (target 3)")
-    print(f"at the store with {WRITERS} writers: {store:.2f} times the baseline (target 5)")
+    for where, row, target in (
+        ("over HTTP, one node", Row(HTTP, ONE_NODE, 256), 3),
+        ("over HTTP, two nodes", Row(HTTP, TWO_NODES, 256), 3),
+        ("at the store", Row(STORE, ENGINE, WRITERS), 5),
+    ):
+        block, lean = times(figures, row, BLOCK), times(figures, row, LEAN)
+        print(f"\n{where}, 256 at once: {block:.2f} times {BLOCK}, {lean:.2f} times {LEAN} (target {target})")
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Appends at the store, without HTTP: so many tasks, each with one keyed append under way, for so many seconds.
 
-`--through engine` submits to the commit engine the commands that the host would make; `--through naive` does one
-transaction an append through the baseline's pool. What is not the store's business is done beforehand on both sides:
+`--through engine` submits to the commit engine the commands that the host would make; `--through block` and `lean` do
+one transaction an append through a baseline's pool. What is not the store's business is done beforehand on both sides:
 bodies are checked and fingerprinted once, and only the key is fresh. Run as a program it prints one JSON object;
 `bench.postgres` starts it.
 """
@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from bench.load import BODY, Tally, new_loop, paths, random_key
-from bench.naive import Pool
+from bench.naive import CONNECTIONS, Pool
 from semel.contracts.schema import MIGRATIONS, TABLES
 from semel.contracts.streams.commands import Append, Appended, Created
 from semel.contracts.streams.contract import Streams
@@ -31,7 +31,6 @@ from semel.server.process import collect_rarely
 from semel.server.settings import Settings
 from semel.server.world import SystemWorld
 from semel.store.open import open_store
-from semel.store.postgres.address import parse
 
 Store = Callable[[int, bytes], Awaitable[None]]
 """Appends once to the stream of this number, under this key; returns when it is on disk."""
@@ -82,9 +81,21 @@ async def through_engine(url: str, names: list[bytes], commits: list[int]) -> As
 
 
 @asynccontextmanager
-async def through_pool(url: str, names: list[bytes], commits: list[int]) -> AsyncIterator[Store]:
-    """The baseline; every append is a commit of its own, so none are counted."""
-    pool = Pool(parse(url).lanes)
+async def through_block(url: str, names: list[bytes], commits: list[int]) -> AsyncIterator[Store]:
+    """A baseline; every append is a commit of its own, so none are counted."""
+    async with _through(Pool(CONNECTIONS, in_block=True), url, names) as store:
+        yield store
+
+
+@asynccontextmanager
+async def through_lean(url: str, names: list[bytes], commits: list[int]) -> AsyncIterator[Store]:
+    """The other one."""
+    async with _through(Pool(CONNECTIONS, in_block=False), url, names) as store:
+        yield store
+
+
+@asynccontextmanager
+async def _through(pool: Pool, url: str, names: list[bytes]) -> AsyncIterator[Store]:
     await pool.open(url)
     fingerprint = _template(b"any").fingerprint
 
@@ -99,7 +110,8 @@ async def through_pool(url: str, names: list[bytes], commits: list[int]) -> Asyn
 
 WAYS: dict[str, Callable[[str, list[bytes], list[int]], AbstractAsyncContextManager[Store]]] = {
     "engine": through_engine,
-    "naive": through_pool,
+    "block": through_block,
+    "lean": through_lean,
 }
 
 

@@ -10,13 +10,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
 
 import psycopg
 import pytest
 
 from semel.store.open import open_store
+from semel.store.postgres.address import parse
+from semel.store.postgres.line import Line, Trust
 from semel.store.postgres.store import PostgresStore
-from semel.store.protocol import CommitUnknownError, Store, StoreAwayError, Touch, TryAgainError, Tx
+from semel.store.protocol import CommitUnknownError, Lock, Store, StoreAwayError, Touch, TryAgainError, Tx
 from tests.postgres.cluster import Cluster
 from tests.postgres.proxy import Proxy
 from tests.postgres.shared import fresh_url, shared_cluster
@@ -254,6 +258,44 @@ def test_a_server_that_hangs_is_given_up_and_found_again(primary: Cluster) -> No
     # The server takes up what stood in its queue, the commit among it.
     write(store, [(THING, thing(number=3))])
     assert is_there(store, 3)
+    store.close()
+
+
+def test_a_server_that_hangs_once_it_is_connected_to_is_given_up(
+    primary: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = psycopg.connect
+
+    def connect_and_hang(*arguments: Any, **named: Any) -> psycopg.Connection:
+        made = connect(*arguments, **named)
+        primary.pause()
+        return made
+
+    monkeypatch.setattr(psycopg, "connect", connect_and_hang)
+    try:
+        with pytest.raises(StoreAwayError):
+            Line(parse(f"{primary.url}?patience_ms=700"), Trust()).open(time.monotonic())
+    finally:
+        primary.resume()
+
+
+def test_once_one_connection_is_lost_the_others_are_not_trusted(proxy: Proxy) -> None:
+    url = fresh_url(lanes="4", readers="4").replace(f":{shared_cluster().port}/", f":{proxy.port}/")
+    store = opened(url)
+    with ExitStack() as held:
+        for _ in range(4):
+            held.enter_context(store.read())
+    transactions = [store.begin((Lock(b"%d" % number),)) for number in range(4)]
+    for tx in transactions:
+        assert tx.now_ms
+        tx.rollback()
+    proxy.cut_all(and_stay_away=False)
+    with pytest.raises(TryAgainError), store.read():
+        pass
+    for _ in range(4):
+        with store.read() as snapshot:
+            assert snapshot.get(THING, (b"a", 1, 1)) is None
+    write(store, [(THING, thing(number=1))])
     store.close()
 
 

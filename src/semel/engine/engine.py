@@ -29,6 +29,8 @@ from semel.store.protocol import Lock, Store, StoreError, Touch, TryAgainError
 
 T = TypeVar("T")
 
+_UNREADABLE = "The store cannot be read at the moment."
+
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
@@ -130,14 +132,14 @@ class Engine:
         return await self._loop.run_in_executor(self._readers, self._look, look)
 
     def _look(self, look: Callable[[Reading], T]) -> T:
-        for _ in range(MAX_TRIES - 1):
+        for _ in range(MAX_TRIES):
             try:
                 return self._look_once(look)
             except TryAgainError as error:
                 self.observer.store_failure(error)
             except StoreError as error:
-                raise UnavailableError("The store cannot be read at the moment.") from error
-        raise UnavailableError("The store cannot be read at the moment.")
+                raise UnavailableError(_UNREADABLE) from error
+        raise UnavailableError(_UNREADABLE)
 
     def _look_once(self, look: Callable[[Reading], T]) -> T:
         with self._store.read() as snapshot:

@@ -25,7 +25,7 @@ class Address(NamedTuple):
 
     conninfo: str
     schema: str = "semel"
-    lanes: int = 4
+    lanes: int = 2
     """Transactions at once, each on a connection of its own."""
     readers: int = 4
     patience_ms: int = 20_000

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 import psycopg
 
 from semel.store.postgres.address import Address
-from semel.store.postgres.failures import sentence
+from semel.store.postgres.failures import BROKEN, sentence
 from semel.store.postgres.line import connect
 from semel.store.postgres.schema import version_of
 from semel.store.postgres.statements import GENERATIONS, names
@@ -17,12 +18,12 @@ from semel.store.protocol import AnyTable, Glimpse, StoreError
 def glimpse(address: Address, tables: Sequence[AnyTable]) -> Glimpse:
     """The version of the data, and a table with rows if one of these has any."""
     try:
-        with connect(address) as connection:
-            version = version_of(connection, address.schema)
+        with closing(connect(address)) as wire:
+            version = version_of(wire.connection, address.schema)
             if version is None:
                 return Glimpse(0, None)
-            return Glimpse(version, next(_occupied(connection, tables), None))
-    except psycopg.Error as error:
+            return Glimpse(version, next(_occupied(wire.connection, tables), None))
+    except (psycopg.Error, *BROKEN) as error:
         raise StoreError(sentence(error)) from error
 
 

@@ -14,7 +14,7 @@ import psycopg
 
 from semel.store.postgres.address import Address
 from semel.store.postgres.failures import sentence
-from semel.store.postgres.requirements import UnfitServerError, check
+from semel.store.postgres.requirements import ASK, Facts, UnfitServerError, check
 from semel.store.postgres.wire import Filled, LostError, RefusedError, Rows, Wire
 from semel.store.protocol import StoreAwayError
 
@@ -53,34 +53,47 @@ def settings_of(address: Address) -> dict[str, str]:
     }
 
 
-def connect(address: Address) -> psycopg.Connection:
+def connect(address: Address) -> Wire:
     """A session, set up and checked."""
-    connection = psycopg.connect(address.conninfo, autocommit=True)
+    wire = Wire(psycopg.connect(address.conninfo, autocommit=True))
     try:
         settings = settings_of(address)
-        asked = ", ".join("set_config(%s, %s, false)" for _ in settings)
-        connection.execute(f"SELECT {asked}", [part for pair in settings.items() for part in pair])
-        check(connection)
+        asked = ", ".join(f"set_config(${place}, ${place + 1}, false)" for place in range(1, 2 * len(settings), 2))
+        values = [part.encode() for pair in settings.items() for part in pair]
+        facts = wire.exchange([(f"SELECT {asked}", values), (ASK, ())], time.monotonic() + address.patience)[1][0]
+        check(Facts(*facts))
     except BaseException:
-        connection.close()
+        wire.close()
         raise
-    return connection
+    return wire
+
+
+class Trust:
+    """Shared by the lines of one node: once one of them is lost, those that were opened before it are not trusted.
+
+    A server that has died or hangs has done so for all of them, and each would have to find out by itself.
+    """
+
+    def __init__(self) -> None:
+        self.era = 0
 
 
 class Line:
     """Used by one thread at a time. `greet` is what is done first on a new connection."""
 
-    def __init__(self, address: Address, greet: Greeting = lambda line: None) -> None:
+    def __init__(self, address: Address, trust: Trust, greet: Greeting = lambda line: None) -> None:
         self._address = address
+        self._trust = trust
         self._greet = greet
         self._wire: Wire | None = None
+        self._era = 0
         self.was_warned = False
         """Whether the server has sent a warning since this was last set to False."""
 
     @property
     def is_open(self) -> bool:
         """Whether there is a connection that is not known to be lost."""
-        return self._wire is not None and not self._wire.is_lost
+        return self._wire is not None and not self._wire.is_lost and self._era == self._trust.era
 
     def open(self, deadline: float) -> None:
         """Make the connection if there is none; try again and again until the deadline, at least once."""
@@ -98,16 +111,21 @@ class Line:
                 attempt += 1
 
     def _connect(self) -> None:
-        connection = connect(self._address)
-        connection.add_notice_handler(self._warn)
-        self._wire = Wire(connection)
+        self._era = self._trust.era
+        self._wire = connect(self._address)
+        self._wire.connection.add_notice_handler(self._warn)
         self._greet(self)
 
     def exchange(self, statements: Sequence[Filled]) -> list[Rows]:
         """Send all of these, then read all answers: one round trip."""
         if self._wire is None:
             raise LostError("the connection is closed")
-        return self._wire.exchange(statements, time.monotonic() + self._address.patience * _BUSY_SHARE)
+        try:
+            return self._wire.exchange(statements, time.monotonic() + self._address.patience * _BUSY_SHARE)
+        except LostError:
+            if self._era == self._trust.era:
+                self._trust.era += 1
+            raise
 
     def notifications(self, seconds: float) -> list[str]:
         """What others have sent on the channels that this line listens to."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import psycopg
-
 from semel.store.protocol import StoreError
 
 OLDEST = 15
 
-_ASK = """
+ASK = """
 SELECT current_setting('server_version_num')::int4, pg_is_in_recovery(),
     current_setting('transaction_read_only') = 'on',
     current_setting('fsync'), current_setting('synchronous_commit'), current_setting('server_encoding')
@@ -32,11 +30,9 @@ class Facts(NamedTuple):
     encoding: str
 
 
-def check(connection: psycopg.Connection) -> None:
+def check(facts: Facts) -> None:
     """Refuse a server that would lose or refuse writes."""
-    found = connection.execute(_ASK).fetchone()
-    assert found is not None
-    reason = refusal(Facts(*found))
+    reason = refusal(facts)
     if reason is not None:
         raise UnfitServerError(reason)
 

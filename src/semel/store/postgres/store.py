@@ -14,16 +14,17 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 
 import psycopg
 
 from semel.store.migrations import Migration
 from semel.store.postgres import marks
 from semel.store.postgres.address import Address
-from semel.store.postgres.failures import sentence
+from semel.store.postgres.failures import BROKEN, sentence
 from semel.store.postgres.hints import Listener, Speaker
 from semel.store.postgres.leader import Leader
-from semel.store.postgres.line import Line, connect
+from semel.store.postgres.line import Line, Trust, connect
 from semel.store.postgres.locks import slot_of_table
 from semel.store.postgres.marks import Mark
 from semel.store.postgres.schema import bring_up_to_date
@@ -40,8 +41,8 @@ _BRIEFLY: Filled = ("SET LOCAL lock_timeout = 100", ())
 class Desk:
     """Where one transaction at a time is carried out: a line, and the mark of its present connection."""
 
-    def __init__(self, address: Address, own: set[int]) -> None:
-        self.line = Line(address, self._greet)
+    def __init__(self, address: Address, trust: Trust, own: set[int]) -> None:
+        self.line = Line(address, trust, self._greet)
         self.mark = Mark()
         self._own = own
 
@@ -76,13 +77,15 @@ class PostgresStore:
         self._tidied_at = time.monotonic()
         self._is_closed = False
         _prepare(address, migrations)
-        self._speaker = Speaker(Line(address), f"semel_{address.schema}")
+        self._trust = Trust()
+        self._speaker = Speaker(Line(address, self._trust), f"semel_{address.schema}")
         self._listener: Listener | None = None
-        self._leader = Leader(Line(address), address.schema)
-        self._desks: queue.SimpleQueue[Desk] = queue.SimpleQueue()
-        self._readers: queue.SimpleQueue[Line] = queue.SimpleQueue()
-        desks = [Desk(address, self._speaker.own) for _ in range(address.lanes)]
-        readers = [Line(address) for _ in range(address.readers)]
+        self._leader = Leader(Line(address, self._trust), address.schema)
+        # The one that was used last comes first: it is the one that is known to work.
+        self._desks: queue.LifoQueue[Desk] = queue.LifoQueue()
+        self._readers: queue.LifoQueue[Line] = queue.LifoQueue()
+        desks = [Desk(address, self._trust, self._speaker.own) for _ in range(address.lanes)]
+        readers = [Line(address, self._trust) for _ in range(address.readers)]
         for desk in desks:
             self._desks.put(desk)
         for line in readers:
@@ -128,7 +131,7 @@ class PostgresStore:
 
     def follow(self, hear: Hear) -> None:
         """Listen to the other nodes."""
-        line = Line(self.address)
+        line = Line(self.address, self._trust)
         self._listener = Listener(line, f"semel_{self.address.schema}", self._speaker.own, hear)
         self._listener.start()
 
@@ -199,8 +202,8 @@ class PostgresStore:
 def _prepare(address: Address, migrations: Sequence[Migration]) -> None:
     """The first connection: is this a server that we can use, and has it our tables?"""
     try:
-        with connect(address) as connection:
-            bring_up_to_date(connection, address.schema, migrations)
-            connection.execute(marks.FORGET_OLD)
-    except psycopg.Error as error:
+        with closing(connect(address)) as wire:
+            bring_up_to_date(wire.connection, address.schema, migrations)
+            wire.connection.execute(marks.FORGET_OLD)
+    except (psycopg.Error, *BROKEN) as error:
         raise StoreError(sentence(error)) from error

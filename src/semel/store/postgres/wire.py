@@ -47,7 +47,7 @@ class Wire:
     """One connection. Used by one thread at a time."""
 
     def __init__(self, connection: psycopg.Connection) -> None:
-        self._connection = connection
+        self.connection = connection
         self._pg = connection.pgconn
         self._pg.nonblocking = 1
         self._transformer = Transformer(connection)
@@ -90,7 +90,7 @@ class Wire:
         """Say good-bye; the server rolls back whatever is open."""
         self.is_lost = True
         self._selector.close()
-        self._connection.close()
+        self.connection.close()
 
     def _send(self, statements: Sequence[Filled]) -> list[_Step]:
         pg, steps, fresh = self._pg, list[_Step](), dict[str, bytes]()

@@ -1,0 +1,1 @@
+"""Two nodes over a PostgreSQL that fails over to its standby, again and again."""

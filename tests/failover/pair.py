@@ -1,0 +1,108 @@
+"""A primary and its synchronous standby, which change places with every failover; their addresses never change.
+
+What the primary has confirmed stands on the standby too, so a standby that takes over has it. That holds from the
+moment in which the standby is synchronous; before that moment nobody may kill the primary, and `attach` returns only
+after it. A primary that has just been promoted waits for nobody, because its standby was copied before it was told to.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from enum import Enum
+from types import TracebackType
+from typing import Self
+
+from tests.postgres.cluster import Cluster
+from tests.running import HOST
+
+STANDBY = "standby"
+PATIENCE_MS = 20_000
+ATTACH_SECONDS = 30.0
+NOTICE_SECONDS = (0.0, 0.8)
+"""Until somebody has noticed that the primary is gone."""
+HANG_SECONDS = (0.5, 1.2)
+AWAKE_SECONDS = 0.5
+
+# What a killed server leaves behind then lies in its data folder, and goes with it.
+_SETTINGS = {"dynamic_shared_memory_type": "mmap"}
+
+
+class Manner(Enum):
+    """How a primary goes; in every case the standby takes over."""
+
+    KILL = "killed"
+    """All its processes at once; a little later the standby is promoted."""
+    HANG = "hung"
+    """It stands still, and is killed after the standby was promoted."""
+    WAKE = "woken"
+    """It stands still, wakes up when the standby is a primary already, and is killed later.
+
+    It takes connections and writes meanwhile, but confirms none: the standby that it waits for has left.
+    """
+
+
+class Pair:
+    """Two servers; a context manager that starts them and removes them."""
+
+    def __init__(self) -> None:
+        self.primary = Cluster(_SETTINGS)
+        self.standby = Cluster(_SETTINGS)
+        places = ",".join(f"{HOST}:{cluster.port}" for cluster in (self.primary, self.standby))
+        self.url = f"postgresql://semel@{places}/postgres?target_session_attrs=read-write&patience_ms={PATIENCE_MS}"
+        """For `semel serve --store`: finds whichever of the two takes writes."""
+
+    def fail_over(self, manner: Manner, chance: random.Random) -> None:
+        """The primary goes and the standby takes its place; there is no standby until `attach`."""
+        old, new = self.primary, self.standby
+        if manner is Manner.KILL:
+            old.kill()
+            time.sleep(chance.uniform(*NOTICE_SECONDS))
+        else:
+            old.pause()
+            time.sleep(chance.uniform(*HANG_SECONDS))
+        new.promote()
+        self.primary, self.standby = new, old
+        if manner is Manner.WAKE:
+            old.resume()
+            time.sleep(AWAKE_SECONDS)
+        elif manner is Manner.HANG:
+            time.sleep(chance.uniform(*HANG_SECONDS))
+        if manner is not Manner.KILL:
+            old.kill()
+
+    def attach(self) -> None:
+        """Make the other server a fresh standby, and wait until everything confirmed stands on it."""
+        self.standby.copy_of(self.primary, STANDBY)
+        self.standby.start()
+        self.primary.set("synchronous_standby_names", STANDBY)
+        self._wait_until("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'")
+        # What was confirmed a moment ago may not have waited for the standby; from here on it is there as well.
+        [[end]] = self.primary.execute("SELECT pg_current_wal_flush_lsn()::text")
+        self._wait_until(f"SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync' AND flush_lsn >= '{end}'")
+
+    def __enter__(self) -> Self:
+        try:
+            self.primary.create()
+            self.primary.start()
+            self.attach()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._remove()
+
+    def _wait_until(self, question: str) -> None:
+        deadline = time.monotonic() + ATTACH_SECONDS
+        while not self.primary.execute(question):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"The standby did not become synchronous in {ATTACH_SECONDS} s.")
+            time.sleep(0.02)
+
+    def _remove(self) -> None:
+        self.primary.remove()
+        self.standby.remove()
