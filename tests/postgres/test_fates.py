@@ -19,6 +19,7 @@ import pytest
 from semel.store.open import open_store
 from semel.store.postgres.address import parse
 from semel.store.postgres.line import Line, Trust
+from semel.store.postgres.locks import slots_of, space
 from semel.store.postgres.store import PostgresStore
 from semel.store.protocol import CommitUnknownError, Lock, Store, StoreAwayError, Touch, TryAgainError, Tx
 from tests.postgres.cluster import Cluster
@@ -320,19 +321,14 @@ def test_a_deadlock_is_tried_again(store: Store) -> None:
         # The server ends the one that notices; the other one is made to notice late.
         other.execute("SET deadlock_timeout = '1min'")
         other.execute(f"UPDATE {schema_of(store)}.thing SET weight = 7")
-        locks = "SELECT classid::int8 - CASE WHEN classid::int8 >= 2147483648 THEN 4294967296 ELSE 0 END, objid::int8 "
-        held = other.execute(
-            f"{locks} FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2"
-        ).fetchall()
+        slot = slots_of(LOCKS)[0]
+        wanted = (space(schema_of(store), slot.kind), slot.number)
         with ThreadPoolExecutor(1) as pool:
-            taking = [
-                pool.submit(other.execute, f"SELECT pg_advisory_xact_lock({kind}, {number})") for kind, number in held
-            ]
+            taking = pool.submit(other.execute, "SELECT pg_advisory_xact_lock(%s, %s)", wanted)
             with pytest.raises(TryAgainError):
                 tx.commit()
             tx.rollback()
-            for taken in taking:
-                taken.result(PATIENCE_SECONDS)
+            taking.result(PATIENCE_SECONDS)
         other.rollback()
     write(store, updates=[(THING, thing(number=1, weight=5))])
 
