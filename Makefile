@@ -13,6 +13,7 @@ DATA ?= data
 PYTEST ?=
 UPGRADE ?=
 KILLS ?= 100
+STORE ?= sqlite
 FAILOVERS ?= 20
 ROUNDS ?= 5
 
@@ -49,8 +50,8 @@ official: $(VENV)/.dev ## run only the official Durable Streams suite
 	@$(BIN)/python -m pytest tests/official $(PYTEST)
 
 .PHONY: crash
-crash: $(VENV)/.dev ## kill a server under load, again and again, and check every append (KILLS=100)
-	@$(BIN)/python -m bench.crash --kills $(KILLS)
+crash: $(VENV)/.dev ## kill a server under load, again and again, and check every append (KILLS=100, STORE=sqlite)
+	@$(BIN)/python -m bench.crash --kills $(KILLS) --store $(STORE)
 
 .PHONY: failover
 failover: $(VENV)/.dev ## fail a PostgreSQL over under two nodes with load, and check every append (FAILOVERS=20)

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from tests.crash.harness import CrashRun
+from tests.postgres.shared import fresh_url
 
 
 def main() -> None:
@@ -15,14 +16,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--store", choices=("sqlite", "postgres"), default="sqlite")
     asked = parser.parse_args()
 
     def report(done: int) -> None:
         print(f"\rkilled {done} of {asked.kills}", end="", file=sys.stderr, flush=True)
 
+    store = fresh_url() if asked.store == "postgres" else ""
     with tempfile.TemporaryDirectory() as folder:
-        verdict = CrashRun(Path(folder), asked.kills, asked.seed, report).run()
-    print(f"\n{asked.kills} kills; {verdict}")
+        verdict = CrashRun(Path(folder), asked.kills, asked.seed, report, store).run()
+    print(f"\n{asked.kills} kills on {asked.store}; {verdict}")
     for kind in ("lost", "doubled", "differing"):
         for name in getattr(verdict, kind)[:10]:
             print(f"  {kind}: {name}")

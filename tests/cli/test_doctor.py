@@ -17,6 +17,7 @@ from semel.store.sqlite import store
 from semel.store.sqlite.schema import OLDEST_LIBRARY
 from tests.cli.command import Finished, Semel
 from tests.cli.scripted import Line, scripted
+from tests.postgres.shared import fresh_url
 from tests.running import RunningServer
 
 EVERYTHING = ["python", "sqlite", "speedups", "clock", "settings", "data folder", "disk space", "fsync", "lock"]
@@ -141,3 +142,20 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.
 def test_the_lock_has_the_store_s_name() -> None:
     assert LOCK_NAME == store.LOCK_NAME
     assert shutil.disk_usage("/").free > 0
+
+
+def test_a_database_that_serves(semel: Semel) -> None:
+    told = semel("doctor", "--store", fresh_url())
+    assert told.code == 0, told
+    assert "ok       store" in told.out
+    assert "tables will be made at the first start" in told.out
+    assert "data folder" not in told.out
+
+
+def test_a_database_that_is_not_there(semel: Semel) -> None:
+    told = semel("doctor", "--store", "postgresql://me:secret@127.0.0.1:1/db")
+    assert told.code == 1
+    assert "problem  store" in told.out
+    assert "Connection refused" in told.out
+    assert "secret" not in told.out + told.err
+    assert "Traceback" not in told.err

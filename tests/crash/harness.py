@@ -27,8 +27,10 @@ POINT_SECONDS = 5.0
 class CrashRun:
     """One data folder, many lives."""
 
-    def __init__(self, folder: Path, kills: int, seed: int, report: Callable[[int], None] = lambda done: None) -> None:
-        self._server = RunningServer(folder / "data")
+    def __init__(
+        self, folder: Path, kills: int, seed: int, report: Callable[[int], None] = lambda done: None, store: str = ""
+    ) -> None:
+        self._server = RunningServer(folder / "data", env={"SEMEL_STORE": store})
         self._kills = kills
         self._chance = random.Random(seed)
         self._report = report

@@ -14,13 +14,17 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from tests.balancer import Balancer
+from tests.nodes import Nodes
+from tests.postgres.shared import fresh_url
 from tests.running import RunningServer
 
 HERE = Path(__file__).parent
@@ -186,13 +190,25 @@ def read_report(document: dict[str, Any]) -> list[Result]:
     ]
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
+@pytest.fixture(scope="module", params=["one server on SQLite", "two nodes over PostgreSQL"])
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
     node = find_node()
     install(node)
     folder = tmp_path_factory.mktemp("official")
-    with RunningServer(folder / "data", env={"SEMEL_STREAMS_LONG_POLL_MS": "500"}) as server:
-        return run_suite(node, server.url, folder / "report.json")
+    with serving(request.param, folder / "data", {"SEMEL_STREAMS_LONG_POLL_MS": "500"}) as url:
+        return run_suite(node, url, folder / "report.json")
+
+
+@contextmanager
+def serving(kind: str, data: Path, env: dict[str, str]) -> Iterator[str]:
+    if kind == "one server on SQLite":
+        with RunningServer(data, env=env) as server:
+            yield server.url
+    else:
+        nodes = Nodes(data, 2, env=env | {"SEMEL_STORE": fresh_url()})
+        with nodes, Balancer([node.port for node in nodes.each]) as balancer:
+            yield balancer.url
+            assert balancer.connections > 1, "every request went to one node"
 
 
 def counts(results: list[Result]) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -21,15 +22,16 @@ from semel.cli.output import with_json
 
 @click.command()
 @click.option("--data", type=click.Path(path_type=Path), envvar="SEMEL_DATA", default="data", help="The data folder.")
+@click.option("--store", envvar="SEMEL_STORE", default="", metavar="URL", help="The store, instead of the data folder.")
 @with_json
 @with_connection
-def doctor(connection: Connection, data: Path, as_json: bool) -> None:
+def doctor(connection: Connection, data: Path, store: str, as_json: bool) -> None:
     """Check this machine and the server.
 
     Says what to mend, and exits with 1 if there is a problem. The database is not opened; nothing is left behind.
     """
     checks = []
-    for check in _rounds(connection, data):
+    for check in _rounds(connection, data, store):
         checks.append(check)
         if not as_json:
             _show(check)
@@ -41,13 +43,17 @@ def doctor(connection: Connection, data: Path, as_json: bool) -> None:
     sys.exit(1 if problems else 0)
 
 
-def _rounds(connection: Connection, data: Path) -> Iterator[Check]:
+def _rounds(connection: Connection, data: Path, store: str) -> Iterator[Check]:
     yield check_python()
     yield check_sqlite()
     yield check_speedups()
     yield check_clock()
     yield check_settings(os.environ)
-    yield from check_folder(data)
+    if store:
+        # Only now: where a library is missing, the checks before this one say so.
+        yield from importlib.import_module("semel.cli.doctor.store").check_store(store)
+    else:
+        yield from check_folder(data)
     yield from check_server(connection)
 
 
