@@ -31,6 +31,10 @@ from semel.server import protocol
 from semel.server.process import host_config
 from semel.server.settings import PREFIX, Settings
 from semel.server.streams.listing import MAX_LISTED
+from semel.store.postgres.address import Address
+from semel.store.postgres.hints import MAX_WAITING as MAX_HINTS
+from semel.store.postgres.line import BUSY_SHARE, LOCK_SHARE
+from semel.store.postgres.locks import SLOTS
 from tests.running import RunningServer
 
 ROOT = Path(__file__).parent.parent.parent
@@ -67,6 +71,13 @@ CONSTANTS = {
     "soft changes in one commit": MAX_TOUCHES,
     "delay of freeing an ended stream": SWEEP_GRACE_MS,
     "jump of the clock that is taken at once": JUMP_MS,
+    "transactions of a node at once": Address("").lanes,
+    "connections for reads": Address("").readers,
+    "wait for a database that is away": Address("").patience_ms,
+    "one exchange with the database": BUSY_SHARE,
+    "wait for locks that others hold": LOCK_SHARE,
+    "slots for named locks": SLOTS,
+    "hints waiting to be sent": MAX_HINTS,
     "content of one append, or one line": LARGEST_BYTES,
     "tries after the first": RETRIES,
 }

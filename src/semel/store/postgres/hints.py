@@ -27,7 +27,7 @@ MAX_PAYLOAD = 7_900
 """PostgreSQL takes less than 8,000 bytes."""
 _NOTIFY = "SELECT pg_notify($1::text, $2::text)"
 _AWAY_SECONDS = 3 * POLL_SECONDS
-_GATHER_SECONDS = 0.002
+_GATHER_SECONDS = 0.005
 """How long a hint waits for company: NOTIFY takes a lock that all of the database's nodes share."""
 
 

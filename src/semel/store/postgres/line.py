@@ -18,9 +18,9 @@ from semel.store.postgres.requirements import ASK, Facts, UnfitServerError, chec
 from semel.store.postgres.wire import Filled, LostError, RefusedError, Rows, Wire
 from semel.store.protocol import StoreAwayError
 
-_BUSY_SHARE = 0.5
+BUSY_SHARE = 0.5
 """The share of our patience that one exchange with the database may take; locks are waited for a little less."""
-_LOCK_SHARE = 0.4
+LOCK_SHARE = 0.4
 _PAUSES = (0.05, 0.1, 0.2, 0.5)
 
 Greeting = Callable[["Line"], None]
@@ -36,7 +36,7 @@ def settings_of(address: Address) -> dict[str, str]:
     return {
         "search_path": address.schema,
         "statement_timeout": "0",
-        "lock_timeout": str(int(address.patience_ms * _LOCK_SHARE)),
+        "lock_timeout": str(int(address.patience_ms * LOCK_SHARE)),
         "idle_in_transaction_session_timeout": str(address.patience_ms),
         "idle_session_timeout": "0",
         "client_min_messages": "warning",
@@ -121,7 +121,7 @@ class Line:
         if self._wire is None:
             raise LostError("the connection is closed")
         try:
-            return self._wire.exchange(statements, time.monotonic() + self._address.patience * _BUSY_SHARE)
+            return self._wire.exchange(statements, time.monotonic() + self._address.patience * BUSY_SHARE)
         except LostError:
             if self._era == self._trust.era:
                 self._trust.era += 1
