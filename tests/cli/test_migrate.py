@@ -109,7 +109,7 @@ def test_errors_are_one_sentence(semel: Semel, tmp_path: Path, monkeypatch: pyte
     (tmp_path / "file").touch()
     for args, sentence in (
         (["--store", "memory:"], "nothing to migrate"),
-        (["--store", "nothing:x"], "There is no store 'nothing:x'"),
+        (["--store", "nothing:x"], "There is no store 'nothing'"),
         (["--data", str(tmp_path / "file")], "cannot be read: Not a directory."),
         (["--store", "postgresql://me:secret@127.0.0.1:1/db"], "PostgreSQL: "),
         (["--store", "postgresql://me:secret@127.0.0.1/db?schema=UP"], "The schema in the PostgreSQL URL"),

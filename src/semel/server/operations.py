@@ -5,11 +5,12 @@ from __future__ import annotations
 import orjson
 
 from semel import __version__
+from semel.engine.contract import EngineError
 from semel.kernel.errors import Problem, Refused
 from semel.server.asgi import SECURITY, Header, Scope, Send, respond
 from semel.server.context import Context
 from semel.server.metrics import render
-from semel.server.problem import problem_body, problem_headers
+from semel.server.problem import engine_problem, problem_body, problem_headers
 from semel.server.streams.listing import list_streams
 
 _JSON: Header = (b"content-type", b"application/json")
@@ -42,6 +43,8 @@ class Operations:
             status, headers, body = await answer(scope)
         except Refused as refused:
             status, headers, body = _refusal(refused.problem)
+        except EngineError as error:
+            status, headers, body = _refusal(engine_problem(error))
         self._context.metrics.requests["server", method, status] += 1
         headers = [*headers, *SECURITY, (b"x-request-id", self._context.request_id())]
         await respond(send, status, headers, None if method == "HEAD" else body)

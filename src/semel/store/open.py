@@ -68,7 +68,11 @@ def place_of(url: str) -> tuple[str, ...]:
 
 def shown(url: str) -> str:
     """A store URL without the secrets that may stand in it, for people and logs."""
-    return re.sub(r"//[^/]*@", "//", url.partition("?")[0]) if "//" in url else url
+    scheme = url.partition(":")[0]
+    if scheme in ("sqlite", "memory"):
+        return url
+    # Up to the last @, wherever it stands: who forgets to encode a password may have any character in it.
+    return re.sub(r"//.*@", "//", url.partition("?")[0]) if "//" in url else f"{scheme}:..."
 
 
 def _folder(rest: str) -> tuple[Path, str | None]:
@@ -86,4 +90,4 @@ def _address(url: str) -> Address:
 
 
 def _unknown(url: str) -> StoreError:
-    return StoreError(f"There is no store {shown(url)!r}: use sqlite:FOLDER, postgresql://... or memory:.")
+    return StoreError(f"There is no store {url.partition(':')[0]!r}: use sqlite:FOLDER, postgresql://... or memory:.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -17,7 +17,14 @@ from semel.store.protocol import StoreError
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,47}")
 _LIMITS = {"lanes": (1, 64), "readers": (1, 64), "patience_ms": (500, 600_000)}
-_DEFAULTS: dict[str, Any] = {"connect_timeout": 5, "application_name": "semel", "tcp_user_timeout": 10_000}
+_DEFAULTS: dict[str, Any] = {
+    "application_name": "semel",
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
 
 
 class Address(NamedTuple):
@@ -47,9 +54,11 @@ def parse(url: str) -> Address:
     """The address behind a URL; one that cannot be used is refused without repeating it."""
     try:
         parts = urlsplit(url)
-        query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        if parts.netloc.count("@") > 1:
+            raise ValueError
+        query = parse_qsl(parts.query.replace("+", "%2B"), keep_blank_values=True, strict_parsing=bool(parts.query))
         theirs = [pair for pair in query if pair[0] not in (*_LIMITS, "schema")]
-        given = conninfo_to_dict(urlunsplit(parts._replace(query=urlencode(theirs))))
+        given = conninfo_to_dict(urlunsplit(parts._replace(query=urlencode(theirs, quote_via=quote))))
     except (psycopg.ProgrammingError, ValueError):
         raise StoreError(
             "The PostgreSQL URL cannot be read: write postgresql://USER@HOST:PORT/DATABASE, "
@@ -65,6 +74,6 @@ def parse(url: str) -> Address:
 
 def _number(name: str, value: str) -> int:
     least, most = _LIMITS[name]
-    if not value.isascii() or not value.isdigit() or not least <= int(value) <= most:
+    if not value.isascii() or not value.isdigit() or len(value) > 9 or not least <= int(value) <= most:
         raise StoreError(f"{name} in the PostgreSQL URL is a number from {least} to {most}.")
     return int(value)

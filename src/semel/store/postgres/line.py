@@ -55,7 +55,7 @@ def settings_of(address: Address) -> dict[str, str]:
 
 def connect(address: Address) -> Wire:
     """A session, set up and checked."""
-    wire = Wire(psycopg.connect(address.conninfo, autocommit=True))
+    wire = Wire(psycopg.connect(address.conninfo, autocommit=True, client_encoding="utf8"))
     try:
         settings = settings_of(address)
         asked = ", ".join(f"set_config(${place}, ${place + 1}, false)" for place in range(1, 2 * len(settings), 2))

@@ -26,10 +26,9 @@ _BASE = (
 
 def version_of(connection: psycopg.Connection, schema: str) -> int | None:
     """The version of the data; None when there is none."""
-    asked = "SELECT to_regclass(%s) IS NOT NULL"
-    found = connection.execute(asked, (f'"{schema}".semel_schema',)).fetchone()
-    assert found is not None
-    if not found[0]:
+    # A query of the catalogue, not to_regclass: that would answer from a cache which waiting for a lock does not renew.
+    asked = "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = %s AND relname = %s"
+    if connection.execute(asked, (schema, "semel_schema")).fetchone() is None:
         return None
     version = connection.execute("SELECT version FROM semel_schema").fetchone()
     return 0 if version is None else int(version[0])
@@ -41,6 +40,8 @@ def bring_up_to_date(connection: psycopg.Connection, schema: str, migrations: Se
     if version is not None and not pending(migrations, version):
         return
     with connection.transaction():
+        connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        connection.execute("SET LOCAL lock_timeout = 0")  # another node's migration takes as long as it takes
         connection.execute("SELECT pg_advisory_xact_lock(%s, 0)", (space(schema, Kind.MIGRATION),))
         version = version_of(connection, schema)
         if version is None:

@@ -32,7 +32,7 @@ from semel.store.postgres.snapshot import PostgresSnapshot
 from semel.store.postgres.statements import GENERATIONS, Statements, names
 from semel.store.postgres.transaction import PostgresTx
 from semel.store.postgres.wire import Filled, LostError
-from semel.store.protocol import AnyTable, Hear, Lock, Range, StoreError
+from semel.store.protocol import AnyTable, CommitUnknownError, Hear, Lock, Range, StoreError
 
 _TIDY_SECONDS = 1.0
 _BRIEFLY: Filled = ("SET LOCAL lock_timeout = 100", ())
@@ -167,14 +167,17 @@ class PostgresStore:
                 self._retired.discard(table)
 
     def _empty_retired(self, table: AnyTable) -> bool:
-        tx = self.begin(())
+        try:
+            tx = self.begin(())
+        except StoreError:
+            return False
         try:
             tx.now_ms  # noqa: B018 - begins: the table's generations stand still until the end
             oldest = self.statements[table][(self.generations.get(table.name, 0) + 1) % GENERATIONS]
             if tx.send([(oldest.some, ())])[0]:
                 tx.send([_BRIEFLY, (oldest.truncate, ())])
                 tx.commit()
-        except StoreError:
+        except (StoreError, CommitUnknownError):
             return False
         finally:
             tx.rollback()
