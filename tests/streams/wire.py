@@ -165,7 +165,7 @@ def serving(data: Path, **settings: str) -> Iterator[Streams]:
 
 def _servers(data: Path, env: dict[str, str]) -> Servers:
     if store_kind == "postgres":
-        return Nodes(data, 2, env=env | {"SEMEL_STORE": fresh_url()})
+        return Nodes(data, 2, env=env | {"SEMEL_STORE": fresh_url(lanes="3")})
     return RunningServer(data, env=env | ({"SEMEL_STORE": "memory:"} if store_kind == "memory" else {}))
 
 

@@ -32,8 +32,8 @@ class Address(NamedTuple):
 
     conninfo: str
     schema: str = "semel"
-    lanes: int = 2
-    """Transactions at once, each on a connection of its own."""
+    lanes: int = 1
+    """Transactions at once, each on a connection of its own. More make smaller batches: see docs/operating."""
     readers: int = 4
     patience_ms: int = 20_000
     """How long a database that is away is waited for, before callers are told."""
