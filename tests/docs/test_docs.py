@@ -35,6 +35,7 @@ from semel.store.postgres.address import Address
 from semel.store.postgres.hints import MAX_WAITING as MAX_HINTS
 from semel.store.postgres.line import BUSY_SHARE, LOCK_SHARE
 from semel.store.postgres.locks import SLOTS
+from semel.store.sqlite import SqliteStore
 from tests.running import RunningServer
 
 ROOT = Path(__file__).parent.parent.parent
@@ -64,7 +65,7 @@ CONSTANTS = {
     "idle time of a kept connection": host_config(Settings()).timeout_keep_alive,
     "bytes in a batch": EngineLimits().batch.bytes,
     "rows that a batch may touch, roughly": EngineLimits().batch.cost,
-    "looks at the store at once": EngineLimits().readers,
+    "looks at the store at once": SqliteStore.readers,
     "appends of a page": PAGE_ROWS,
     "streams in a listing": MAX_LISTED,
     "soft changes waiting": MAX_WAITING,

@@ -135,6 +135,10 @@ class FaultyStore(SoleNode):
     def lanes(self) -> int:
         return self._inside.lanes
 
+    @property
+    def readers(self) -> int:
+        return self._inside.readers
+
     def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> Tx:
         self.check("begin" if durable else "begin softly")
         self.locks.append(locks)

@@ -21,7 +21,16 @@ from semel.store.postgres.address import parse
 from semel.store.postgres.line import Line, Trust
 from semel.store.postgres.locks import slots_of, space
 from semel.store.postgres.store import PostgresStore
-from semel.store.protocol import CommitUnknownError, Lock, Store, StoreAwayError, Touch, TryAgainError, Tx
+from semel.store.protocol import (
+    CommitUnknownError,
+    Lock,
+    Store,
+    StoreAwayError,
+    StoreHeldError,
+    Touch,
+    TryAgainError,
+    Tx,
+)
 from tests.postgres.cluster import Cluster
 from tests.postgres.proxy import Proxy
 from tests.postgres.shared import fresh_url, shared_cluster
@@ -275,7 +284,7 @@ def test_a_server_that_hangs_once_it_is_connected_to_is_given_up(
     monkeypatch.setattr(psycopg, "connect", connect_and_hang)
     try:
         with pytest.raises(StoreAwayError):
-            Line(parse(f"{primary.url}?patience_ms=700"), Trust()).open(time.monotonic())
+            Line(parse(f"{primary.url}?patience_ms=700"), Trust(0.7)).open(time.monotonic())
     finally:
         primary.resume()
 
@@ -371,7 +380,7 @@ def test_a_lock_that_is_held_for_too_long_is_told(proxy: Proxy) -> None:
     holder = store.begin(LOCKS)
     assert holder.now_ms > 0
     waiter = store.begin(LOCKS)
-    with pytest.raises(StoreAwayError):
+    with pytest.raises(StoreHeldError):
         assert waiter.now_ms
     waiter.rollback()
     holder.rollback()

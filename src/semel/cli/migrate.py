@@ -27,8 +27,8 @@ from semel.store.protocol import StoreError
 def migrate(config: Path | None, store: str | None, data: str | None, dry_run: bool) -> None:
     """Bring the schema of a store up to date.
 
-    The store is the one that `semel serve` would use. A server does this at its start by itself; nodes of an older
-    version must be stopped first.
+    The store is the one that `semel serve` would use. A server does this at its start by itself. Over PostgreSQL, nodes
+    of the version before go on working, but can no longer be started.
     """
     try:
         # This listens nowhere: what a server must know before it may listen is not asked for.

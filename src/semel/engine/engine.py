@@ -39,7 +39,6 @@ class EngineLimits:
     waiting_writes: int = 4_096
     waiting_bytes: int = 256 * 1024 * 1024
     batch: BatchLimits = field(default_factory=BatchLimits)
-    readers: int = 4
 
 
 class Caller:
@@ -85,7 +84,7 @@ class Engine:
         self._timekeeper = Timekeeper(world, self.observer)
         self._admitted: Counter[Order] = Counter()
         self._admitted_guard = Mutex()
-        self._readers = ThreadPoolExecutor(self.limits.readers, thread_name_prefix="semel-reader")
+        self._readers = ThreadPoolExecutor(store.readers, thread_name_prefix="semel-reader")
         self._loop = asyncio.get_running_loop()
         around = Surroundings(
             store=store,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from semel.engine.contract import Order, Outcome, Stage, View
 from semel.engine.reading import Reading
 from semel.kernel.clock import Now
-from semel.store.protocol import AnyTable, Lock
+from semel.store.protocol import AnyTable, Lock, turn_lock
 from semel.store.table import Table
 
 
@@ -50,7 +50,7 @@ class Generations:
 
     def locks(self, command: Turn) -> Sequence[Lock]:
         """One lock a table."""
-        return (Lock(b"generation:" + command.table.name.encode()),)
+        return (turn_lock(command.table),)
 
     def needs(self, command: Turn) -> Generator[Stage, View, None]:
         """The table's own row."""

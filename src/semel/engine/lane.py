@@ -19,7 +19,15 @@ from typing import Any
 from semel.engine.batch import BatchResult, Submission, Surroundings, in_order, run, store_soft
 from semel.engine.contract import NotStoredError, OutcomeUnknownError
 from semel.engine.observer import BatchReport, Commit
-from semel.store.protocol import CommitUnknownError, StoreAwayError, StoreBrokenError, StoreError, TryAgainError
+from semel.store.protocol import (
+    CommitUnknownError,
+    Lock,
+    StoreAwayError,
+    StoreBrokenError,
+    StoreError,
+    StoreHeldError,
+    TryAgainError,
+)
 
 IDLE_SECONDS = 0.5
 """How often an idle lane looks for soft changes to store: at most a second after they were made."""
@@ -28,6 +36,7 @@ MAX_TRIES = 5
 """How often a batch is begun that the store breaks off through no fault of its writes."""
 
 _AWAY = "The store cannot be reached; nothing was stored."
+_HELD = "Other writers held what this write needs for too long; nothing was stored."
 _FAILED = "The store failed before the commit; nothing was stored."
 _STOPPED = "The server stopped before this write's turn; nothing was stored."
 
@@ -135,12 +144,39 @@ class Lane:
             return
         try:
             self._run_whole(batch, len(gone))
-        except (StoreAwayError, TryAgainError) as error:
+        except StoreAwayError as error:
             self._around.observer.store_failure(error)
             self._refuse(batch, NotStoredError(_AWAY))
+        except TryAgainError as error:
+            self._around.observer.store_failure(error)
+            self._refuse(batch, NotStoredError(_FAILED))
+        except StoreHeldError as error:
+            self._around.observer.store_failure(error)
+            self._run_apart(batch)
         except StoreError as error:
             self._around.observer.store_failure(error)
             self._run_one_by_one(in_order(batch))
+
+    def _run_apart(self, batch: Sequence[Submission]) -> None:
+        """Somebody holds a lock of this batch: writes under other locks need not wait with it."""
+        groups: dict[tuple[Lock, ...], list[Submission]] = {}
+        for submission in batch:
+            groups.setdefault(tuple(submission.locks), []).append(submission)
+        waiting = list(groups.values()) if len(groups) > 1 else []
+        if not waiting:
+            self._refuse(batch, NotStoredError(_HELD))
+        while waiting:
+            group = waiting.pop(0)
+            self._current = [one for some in (group, *waiting) for one in some]
+            try:
+                self._run_whole(group, 0, [one for some in waiting for one in some])
+            except StoreBrokenError:
+                self._current = ()
+                self._refuse([one for some in waiting for one in some], NotStoredError(_STOPPED))
+                raise
+            except StoreError as error:
+                self._around.observer.store_failure(error)
+                self._refuse(group, NotStoredError(_HELD if isinstance(error, StoreHeldError) else _FAILED))
 
     def _run_one_by_one(self, batch: Sequence[Submission]) -> None:
         for place, submission in enumerate(batch):

@@ -63,6 +63,7 @@ class MemoryStore(SoleNode):
     """The whole store. One lane; readers are free."""
 
     lanes = 1
+    readers = 4
 
     def __init__(self, tables: Sequence[AnyTable], wall_ms: Callable[[], int]) -> None:
         self._heaps = {table: _Heap(table) for table in tables}

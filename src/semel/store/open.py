@@ -72,7 +72,7 @@ def shown(url: str) -> str:
     if scheme in ("sqlite", "memory"):
         return url
     # Up to the last @, wherever it stands: who forgets to encode a password may have any character in it.
-    return re.sub(r"//.*@", "//", url.partition("?")[0]) if "//" in url else f"{scheme}:..."
+    return re.sub(r"//.*@", "//", url).partition("?")[0] if "//" in url else f"{scheme}:..."
 
 
 def _folder(rest: str) -> tuple[Path, str | None]:

@@ -37,6 +37,10 @@ class StoreAwayError(StoreError):
     """The store could not be reached for as long as it was waited for."""
 
 
+class StoreHeldError(StoreError):
+    """Others held a lock of this transaction for longer than it is waited for."""
+
+
 class CommitUnknownError(Exception):
     """The commit failed: what was flushed may or may not be on disk."""
 
@@ -202,6 +206,11 @@ Hear = Callable[[Sequence[bytes] | None], None]
 """Told the topics of others' commits; None when it is not known which, so that every reader should look."""
 
 
+def turn_lock(table: AnyTable) -> Lock:
+    """The lock under which the generations of a table turn; whoever rotates a table holds it."""
+    return Lock(b"generation:" + table.name.encode())
+
+
 class SoleNode:
     """What a store that only one process can open knows of other nodes: there are none."""
 
@@ -221,6 +230,10 @@ class Store(Protocol):
     @property
     def lanes(self) -> int:
         """How many transactions may be open at once, each from a thread of its own."""
+
+    @property
+    def readers(self) -> int:
+        """How many snapshots may be open at once, each in a thread of its own."""
 
     @property
     def is_away(self) -> bool:

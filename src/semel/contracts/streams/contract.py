@@ -30,9 +30,10 @@ class Streams:
         self._keep = keep
 
     def locks(self, command: Command) -> Sequence[Lock]:
-        """One lock a stream; an ended life needs none but its own."""
+        """One lock a stream. An ended life has one of its own, but its producers' rows may be a newer life's by now."""
         if isinstance(command, Bury):
-            return (Lock(b"grave:" + command.id),)
+            scopes = {scope for scope, _ in command.producers}
+            return (Lock(b"grave:" + command.id), *(Lock(b"stream:" + scope) for scope in scopes))
         return (Lock(b"stream:" + command.scope),)
 
     def needs(self, command: Command) -> Generator[Stage, View, None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from semel.store.postgres.wire import LostError, RefusedError
-from semel.store.protocol import StoreAwayError, StoreError, TryAgainError
+from semel.store.protocol import StoreError, StoreHeldError, TryAgainError
 
 UNFIT = (struct.error, OverflowError, TypeError, AttributeError)
 """What the encoding of a value that does not fit its column raises."""
@@ -18,10 +18,6 @@ _AGAIN = frozenset(
         "40001",  # serialization failure
         "40P01",  # deadlock
         "22012",  # a row that was to be deleted has just changed; see statements
-        "25006",  # this server has become a standby
-        "57P01",  # the server is being shut down
-        "57P02",  # the server has crashed
-        "57P03",  # the server is starting
     }
 )
 _HELD = "55P03"  # a lock was held for longer than we wait
@@ -33,7 +29,7 @@ def meaning(error: Exception) -> StoreError:
         return TryAgainError(sentence(error))
     if isinstance(error, RefusedError):
         if error.sqlstate == _HELD:
-            return StoreAwayError("PostgreSQL: other transactions held the locks for too long.")
+            return StoreHeldError("PostgreSQL: other transactions held the locks for too long.")
         return (TryAgainError if error.sqlstate in _AGAIN else StoreError)(sentence(error))
     return StoreError(f"A value does not fit its column: {error}")
 

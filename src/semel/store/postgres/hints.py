@@ -95,15 +95,16 @@ class Speaker(threading.Thread):
         self._line = line
         self._channel = channel
         self._waiting: queue.Queue[Hint | None] = queue.Queue(MAX_WAITING)
+        self._has_lost = False
         self.own: set[int] = set()
-        """The marks of this node."""
+        """The marks of this node's lines, as they are now."""
 
     def say(self, mark: int, number: int, topics: Iterable[bytes]) -> None:
-        """After a commit; never waits. When too many wait, this one is lost, and found by the others' polls."""
+        """After a commit; never waits. When too many wait, this one is lost, and the next one is for everybody."""
         try:
             self._waiting.put_nowait(Hint({mark: number}, list(topics)))
         except queue.Full:
-            return
+            self._has_lost = True
 
     def stop(self) -> None:
         """Send what waits, then end."""
@@ -114,11 +115,15 @@ class Speaker(threading.Thread):
         while (first := self._waiting.get()) is not None:
             time.sleep(_GATHER_SECONDS)
             is_last, hint = self._gather(first)
+            # Whoever hears a later number believes to have heard of all before it: so that one must make up for them.
+            had_lost, self._has_lost = self._has_lost, False
             try:
                 self._line.open(time.monotonic())
-                self._line.exchange([(_NOTIFY, (self._channel.encode(), encode(hint).encode()))])
+                payload = encode(hint._replace(topics=None) if had_lost else hint)
+                self._line.exchange([(_NOTIFY, (self._channel.encode(), payload.encode()))])
             except (*BROKEN, StoreError):
-                self._line.drop()  # the others find out by themselves
+                self._has_lost = True  # if there is no later one, the others find out by themselves
+                self._line.drop()
             if is_last:
                 break
         self._line.drop()
@@ -168,7 +173,7 @@ class Listener(threading.Thread):
                 self._line.exchange([(f'LISTEN "{self._channel}"', ())])
                 self._missed.start(self._marks())
                 self._hear(None)  # whatever was said while nobody listened
-                while not self._stopped.is_set():
+                while not self._stopped.is_set() and self._line.is_open:
                     self._listen()
             except (*BROKEN, StoreError):
                 self._line.drop()

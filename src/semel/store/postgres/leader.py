@@ -13,6 +13,7 @@ from semel.store.postgres.encoding import number
 from semel.store.postgres.failures import BROKEN
 from semel.store.postgres.line import Line
 from semel.store.postgres.locks import Kind, space
+from semel.store.postgres.marks import FORGET_OLD
 from semel.store.protocol import StoreError
 
 _TRY = "SELECT pg_try_advisory_lock($1::int8::int4, 0)"
@@ -28,13 +29,13 @@ class Leader:
         self._holds = False
 
     def leads(self) -> bool:
-        """Whether this node holds the lock, or gets it now; asks the server each time."""
+        """Whether this node holds the lock, or gets it now; asks the server each time, and tidies up with it."""
         with self._guard:
             self._holds = self._holds and self._line.is_open
             try:
                 self._line.open(time.monotonic())
                 if self._holds:
-                    self._line.exchange([("SELECT 1", ())])
+                    self._line.exchange([(FORGET_OLD, ())])
                 else:
                     self._holds = self._line.exchange([(_TRY, (number(self._space),))])[0][0][0]
             except (*BROKEN, StoreError):

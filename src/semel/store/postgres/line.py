@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import psycopg
 
@@ -22,6 +21,15 @@ BUSY_SHARE = 0.5
 """The share of our patience that one exchange with the database may take; locks are waited for a little less."""
 LOCK_SHARE = 0.4
 _PAUSES = (0.05, 0.1, 0.2, 0.5)
+_PROBE_SECONDS = 1.0
+_MOVED = frozenset(
+    {
+        "25006",  # this server has become a standby
+        "57P01",  # it is being shut down
+        "57P02",  # it has crashed
+        "57P03",  # it is starting
+    }
+)
 
 Greeting = Callable[["Line"], None]
 
@@ -69,13 +77,36 @@ def connect(address: Address) -> Wire:
 
 
 class Trust:
-    """Shared by the lines of one node: once one of them is lost, those that were opened before it are not trusted.
+    """What the lines of one node know together.
 
-    A server that has died or hangs has done so for all of them, and each would have to find out by itself.
+    Once one of them is lost, those that were opened before it are not trusted: a server that has died or hangs has done
+    so for all of them, and each would have to find out by itself. And once the database has been away for as long as we
+    are patient, nobody waits for it again: one try a second is enough to find out that it is back.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, patience_seconds: float) -> None:
         self.era = 0
+        self._patience = patience_seconds
+        self._away_since: float | None = None
+        self._tried_at = 0.0
+
+    def is_worth_a_try(self) -> bool:
+        """Whether to connect now, or to say at once that the database is away."""
+        if self._away_since is None or time.monotonic() - self._away_since < self._patience:
+            return True
+        return time.monotonic() - self._tried_at >= _PROBE_SECONDS
+
+    def give_up_at(self, deadline: float) -> float:
+        """When to stop trying: whoever comes late to an outage waits for what is left of our patience."""
+        return deadline if self._away_since is None else min(deadline, self._away_since + self._patience)
+
+    def tried(self, *, found: bool) -> None:
+        """How a try to connect has ended."""
+        self._tried_at = time.monotonic()
+        if found:
+            self._away_since = None
+        elif self._away_since is None:
+            self._away_since = self._tried_at
 
 
 class Line:
@@ -87,8 +118,8 @@ class Line:
         self._greet = greet
         self._wire: Wire | None = None
         self._era = 0
-        self.was_warned = False
-        """Whether the server has sent a warning since this was last set to False."""
+        self.stopped_waiting = False
+        """Whether the server has said, since this was last set to False, that it no longer waits for its standby."""
 
     @property
     def is_open(self) -> bool:
@@ -100,21 +131,40 @@ class Line:
         attempt = 0
         while not self.is_open:
             self.drop()
+            if not self._trust.is_worth_a_try():
+                raise StoreAwayError("PostgreSQL: it has been away for some time.")
             try:
                 self._connect()
             except (psycopg.Error, UnfitServerError, LostError, RefusedError) as error:
                 self.drop()
+                self._trust.tried(found=False)
                 pause = _PAUSES[min(attempt, len(_PAUSES) - 1)]
-                if time.monotonic() + pause >= deadline:
+                if time.monotonic() + pause >= self._trust.give_up_at(deadline):
                     raise StoreAwayError(sentence(error)) from error
                 time.sleep(pause)
                 attempt += 1
+        self._trust.tried(found=True)
 
     def _connect(self) -> None:
         self._era = self._trust.era
         self._wire = connect(self._address)
-        self._wire.connection.add_notice_handler(self._warn)
+        self._wire.connection.add_notice_handler(self._notice)
         self._greet(self)
+
+    def confirm(self, statement: Filled) -> None:
+        """Commit something and wait until it is confirmed, so that everything seen here before it is confirmed too.
+
+        A wait that is given up must not go on in the server: there would be one session more with every try.
+        """
+        self.stopped_waiting = False
+        try:
+            self.exchange([statement])
+        except LostError:
+            if self._wire is not None:
+                self._wire.cancel()
+            raise
+        if self.stopped_waiting:
+            raise LostError("the server did not wait for its standby")
 
     def exchange(self, statements: Sequence[Filled]) -> list[Rows]:
         """Send all of these, then read all answers: one round trip."""
@@ -122,10 +172,18 @@ class Line:
             raise LostError("the connection is closed")
         try:
             return self._wire.exchange(statements, time.monotonic() + self._address.patience * BUSY_SHARE)
+        except RefusedError as error:
+            if error.sqlstate not in _MOVED:
+                raise
+            self._lose()
+            raise LostError(str(error)) from error
         except LostError:
-            if self._era == self._trust.era:
-                self._trust.era += 1
+            self._lose()
             raise
+
+    def _lose(self) -> None:
+        if self._era == self._trust.era:
+            self._trust.era += 1
 
     def notifications(self, seconds: float) -> list[str]:
         """What others have sent on the channels that this line listens to."""
@@ -139,5 +197,7 @@ class Line:
         if wire is not None:
             wire.close()
 
-    def _warn(self, diagnostic: Any) -> None:
-        self.was_warned = True
+    def _notice(self, diagnostic: psycopg.errors.Diagnostic) -> None:
+        # The message is in the server's language and has no code of its own; the function that sends it has a name.
+        if diagnostic.source_function == "SyncRepWaitForLSN" or diagnostic.sqlstate == "57P01":
+            self.stopped_waiting = True

@@ -5,8 +5,9 @@ on. After a lost answer the node takes that lock on another connection, which wa
 ended one way or the other, and then reads the row: the number is there, or nothing was stored.
 
 Reading it writes it too, and that commit waits for whatever a commit waits for here: a standby, say. What is found has
-then reached the standby as well, because the log is one sequence. For the same reason each line begins its life with
-a commit: after a restart the server shows commits that its standby may not have yet, and nobody may be told of them.
+then reached the standby as well, because the log is one sequence. For the same reason every line that reads or writes
+begins its life with a commit: after a crash the server shows commits that its standby may not have yet, and nobody may
+be told of them.
 """
 
 from __future__ import annotations
@@ -55,4 +56,9 @@ class Mark:
 
 def ask_fate(schema: str, mark: Mark) -> list[Filled]:
     """Statements whose last answer but one is the mark's number, once its transaction has ended."""
-    return [("BEGIN", ()), take(schema, [mark.slot]), (_READ, (number(mark.id),)), ("COMMIT", ())]
+    return [
+        ("BEGIN ISOLATION LEVEL READ COMMITTED", ()),
+        take(schema, [mark.slot]),
+        (_READ, (number(mark.id),)),
+        ("COMMIT", ()),
+    ]

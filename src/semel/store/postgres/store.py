@@ -19,19 +19,17 @@ from contextlib import closing
 import psycopg
 
 from semel.store.migrations import Migration
-from semel.store.postgres import marks
 from semel.store.postgres.address import Address
 from semel.store.postgres.failures import BROKEN, sentence
 from semel.store.postgres.hints import Listener, Speaker
 from semel.store.postgres.leader import Leader
 from semel.store.postgres.line import Line, Trust, connect
-from semel.store.postgres.locks import slot_of_table
 from semel.store.postgres.marks import Mark
 from semel.store.postgres.schema import bring_up_to_date
 from semel.store.postgres.snapshot import PostgresSnapshot
-from semel.store.postgres.statements import GENERATIONS, Statements, names
+from semel.store.postgres.statements import Statements, names
 from semel.store.postgres.transaction import PostgresTx
-from semel.store.postgres.wire import Filled, LostError
+from semel.store.postgres.wire import Filled
 from semel.store.protocol import AnyTable, CommitUnknownError, Hear, Lock, Range, StoreError
 
 _TIDY_SECONDS = 1.0
@@ -41,22 +39,21 @@ _BRIEFLY: Filled = ("SET LOCAL lock_timeout = 100", ())
 class Desk:
     """Where one transaction at a time is carried out: a line, and the mark of its present connection."""
 
-    def __init__(self, address: Address, trust: Trust, own: set[int]) -> None:
+    def __init__(self, address: Address, trust: Trust, node: Mark, own: set[int]) -> None:
         self.line = Line(address, trust, self._greet)
         self.mark = Mark()
+        self._node = node
         self._own = own
 
     def _greet(self, line: Line) -> None:
         """A new connection has a mark of its own, because the old one's transaction may not have ended yet.
 
-        Writing it is a commit, and waiting for that one is waiting for everything that can be seen here.
+        The old one becomes a stranger's: if its last commit happened and nobody was told, our own readers will look.
         """
+        line.confirm(self._node.write())
         mark = Mark()
         self._own.add(mark.id)
-        line.was_warned = False
-        line.exchange([mark.write()])
-        if line.was_warned:
-            raise LostError("the server did not wait for its standby")
+        self._own.discard(self.mark.id)
         self.mark = mark
 
 
@@ -69,27 +66,30 @@ class PostgresStore:
         self.statements = {
             table: [Statements(table, name) for name in names(table.name, table.generational)] for table in tables
         }
-        self.generation_slots = sorted(slot_of_table(table, shared=True) for table in tables if table.generational)
+        self.generational = [table for table in tables if table.generational]
         self.generations: Mapping[str, int] = {}
         """Which generation of each table takes new rows, as last heard of."""
-        self._retired = {table for table in tables if table.generational}
+        self._retired = set(self.generational)
         """Tables whose generation before last may have to be emptied: at first all, because a node may have died."""
         self._tidied_at = time.monotonic()
         self._is_closed = False
         _prepare(address, migrations)
-        self._trust = Trust()
+        self.readers = address.readers
+        self._trust = Trust(address.patience)
         self._speaker = Speaker(Line(address, self._trust), f"semel_{address.schema}")
         self._listener: Listener | None = None
         self._leader = Leader(Line(address, self._trust), address.schema)
         # The one that was used last comes first: it is the one that is known to work.
         self._desks: queue.LifoQueue[Desk] = queue.LifoQueue()
-        self._readers: queue.LifoQueue[Line] = queue.LifoQueue()
-        desks = [Desk(address, self._trust, self._speaker.own) for _ in range(address.lanes)]
-        readers = [Line(address, self._trust) for _ in range(address.readers)]
+        self._free_readers: queue.LifoQueue[Line] = queue.LifoQueue()
+        node = Mark()
+        """Not a line's: what every connection commits when it begins."""
+        desks = [Desk(address, self._trust, node, self._speaker.own) for _ in range(address.lanes)]
+        readers = [Line(address, self._trust, lambda line: line.confirm(node.write())) for _ in range(address.readers)]
         for desk in desks:
             self._desks.put(desk)
         for line in readers:
-            self._readers.put(line)
+            self._free_readers.put(line)
         self._lines = [*(desk.line for desk in desks), *readers]
         self._speaker.start()
 
@@ -99,10 +99,14 @@ class PostgresStore:
         return self._listener is not None and self._listener.is_away
 
     def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> PostgresTx:
-        """A transaction at the next free desk; nothing is sent before it is needed."""
+        """A transaction at the next free desk; nothing is sent before it is needed. Soft changes wait for nothing."""
+        return self._begin(locks, durable, self.address.patience if durable else 0.0)
+
+    def _begin(self, locks: Sequence[Lock], durable: bool, patience_seconds: float) -> PostgresTx:
         self._check_open()
         desk = self._desks.get()
         try:
+            desk.line.open(time.monotonic() + patience_seconds)
             return PostgresTx(self, desk, locks, durable)
         except BaseException:
             self.free(desk)
@@ -121,13 +125,13 @@ class PostgresStore:
     def reader(self) -> Line:
         """The next free reader's line."""
         self._check_open()
-        return self._readers.get()
+        return self._free_readers.get()
 
     def free_reader(self, line: Line) -> None:
         """The line's snapshot has ended."""
         if self._is_closed:
             line.drop()
-        self._readers.put(line)
+        self._free_readers.put(line)
 
     def follow(self, hear: Hear) -> None:
         """Listen to the other nodes."""
@@ -139,15 +143,14 @@ class PostgresStore:
         """Whether this node does the chores."""
         return self._leader.leads()
 
-    def committed(self, mark: Mark, topics: Sequence[bytes], rotated: Mapping[AnyTable, int]) -> None:
-        """After a durable commit: tell the others, and remember which generations have turned."""
+    def committed(self, mark: Mark, topics: Sequence[bytes]) -> None:
+        """After a durable commit: tell the others."""
         self._speaker.say(mark.id, mark.number, topics)
-        self.know_generations({**self.generations, **{table.name: number for table, number in rotated.items()}})
 
     def know_generations(self, numbers: Mapping[str, int]) -> None:
         """Which generations take new rows; whoever turned one may be gone before it has emptied the oldest."""
         if numbers != self.generations:
-            self._retired.update(table for table in self.statements if table.generational)
+            self._retired.update(self.generational)
             self.generations = numbers
 
     def scannable(self, wanted: Range) -> Statements:
@@ -157,7 +160,7 @@ class PostgresStore:
         return self.statements[wanted.table][0]
 
     def tidy(self) -> None:
-        """Empty the generations that have been retired here; one that somebody still looks at waits."""
+        """Empty the generations that have been retired; one that a snapshot has looked into waits for its end."""
         now = time.monotonic()
         if not self._retired or now - self._tidied_at < _TIDY_SECONDS:
             return
@@ -168,12 +171,11 @@ class PostgresStore:
 
     def _empty_retired(self, table: AnyTable) -> bool:
         try:
-            tx = self.begin(())
+            tx = self._begin((), True, 0.0)
         except StoreError:
             return False
         try:
-            tx.now_ms  # noqa: B018 - begins: the table's generations stand still until the end
-            oldest = self.statements[table][(self.generations.get(table.name, 0) + 1) % GENERATIONS]
+            oldest = tx.oldest(table)
             if tx.send([(oldest.some, ())])[0]:
                 tx.send([_BRIEFLY, (oldest.truncate, ())])
                 tx.commit()
@@ -207,6 +209,5 @@ def _prepare(address: Address, migrations: Sequence[Migration]) -> None:
     try:
         with closing(connect(address)) as wire:
             bring_up_to_date(wire.connection, address.schema, migrations)
-            wire.connection.execute(marks.FORGET_OLD)
     except (psycopg.Error, *BROKEN) as error:
         raise StoreError(sentence(error)) from error

@@ -4,8 +4,8 @@ The first statement takes the locks and the second reads, so that what is read i
 before it is needed: a transaction that only stores soft changes is one trip.
 
 What a crash does: before COMMIT the server rolls back by itself when the connection ends. An answer to COMMIT that is
-lost leaves the node in doubt, and the mark tells (`marks`). A warning with the answer is doubt too: so the server says
-that it stopped waiting for its standby.
+lost leaves the node in doubt, and the mark tells (`marks`). An answer is doubtful too when the server says with it that
+it stopped waiting for its standby.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from semel.store.protocol import (
     StoreAwayError,
     Touch,
     TryAgainError,
+    turn_lock,
 )
 from semel.store.table import Key
 
@@ -56,8 +57,12 @@ class PostgresTx:
         self._store = store
         self._desk = desk
         self._durable = durable
-        self._slots = slots_of(locks)
-        desk.line.open(time.monotonic() + store.address.patience)
+        turning = {table: Lock(turn_lock(table).name) in locks for table in store.generational}
+        generations = [slot_of_table(table, shared=not turns) for table, turns in turning.items()]
+        names = [lock for lock in locks if lock not in map(turn_lock, turning)]
+        self._slots = [*sorted(generations, key=lambda slot: slot.number), *slots_of(names)]
+        """A turn has the slot for itself that all others share; so nobody who shares it ever has to ask for more."""
+        self._turning = {table for table, turns in turning.items() if turns}
         self._is_begun = False
         self._is_over = False
         self._now_ms = 0
@@ -67,7 +72,6 @@ class PostgresTx:
         self._waiting_bytes = 0
         self._touches: list[tuple[int, Statements, Sequence[Touch]]] = []
         self._topics: Sequence[bytes] = ()
-        self._rotated: dict[AnyTable, int] = {}
 
     @property
     def now_ms(self) -> int:
@@ -134,12 +138,17 @@ class PostgresTx:
 
     def rotate(self, table: AnyTable) -> None:
         self._begin(())
+        if table not in self._turning:
+            self._wait(take(self._store.address.schema, [slot_of_table(table, shared=False)]))
         number = (self._numbers.get(table.name, 0) + 1) % GENERATIONS
-        self._wait(take(self._store.address.schema, [slot_of_table(table, shared=False)]))
         self._wait((self._store.statements[table][number].clear, ()))
         self._wait((_TURN, (table.name.encode(), encode_number(number))))
         self._numbers = {**self._numbers, table.name: number}
-        self._rotated[table] = number
+
+    def oldest(self, table: AnyTable) -> Statements:
+        """The generation that nobody looks into, as long as this transaction is open."""
+        self._begin(())
+        return self._store.statements[table][(self._numbers.get(table.name, 0) + 1) % GENERATIONS]
 
     def commit(self) -> Collection[Touch]:
         mark = self._desk.mark
@@ -151,16 +160,17 @@ class PostgresTx:
         self._is_begun = True
         answers = self._send_commit([*ahead, *self._waiting, _COMMIT])
         self._is_over = True
-        if self._durable:
-            self._store.committed(mark, self._topics, self._rotated)
-        undone = self._undone(answers[len(ahead) :])
-        self._store.free(self._desk)
-        return undone
+        try:
+            if self._durable:
+                self._store.committed(mark, self._topics)
+            return self._undone(answers[len(ahead) :])
+        finally:
+            self._store.free(self._desk)
 
     def _send_commit(self, statements: Sequence[Filled]) -> Sequence[Rows]:
         """The last exchange; returns only when the transaction is committed. No answers when its own was lost."""
         began = time.monotonic()
-        self._desk.line.was_warned = False
+        self._desk.line.stopped_waiting = False
         try:
             answers = self._desk.line.exchange(statements)
         except RefusedError as error:
@@ -168,8 +178,8 @@ class PostgresTx:
         except LostError as error:
             self._settle(error, began)
             return ()
-        if self._desk.line.was_warned:
-            self._settle(LostError("a warning came with the commit."), began)
+        if self._desk.line.stopped_waiting:
+            self._settle(LostError("the server stopped waiting for its standby."), began)
         return answers
 
     def rollback(self) -> None:
@@ -202,9 +212,9 @@ class PostgresTx:
         while True:
             try:
                 line.open(deadline)
-                line.was_warned = False
+                line.stopped_waiting = False
                 found = line.exchange(ask_fate(self._store.address.schema, mark))[-2]
-                if not line.was_warned:
+                if not line.stopped_waiting:
                     return bool(found[0][0] >= number)
             except StoreAwayError:
                 return None
@@ -233,7 +243,7 @@ class PostgresTx:
     def _opening(self) -> list[Filled]:
         if not self._durable:
             return [_BEGIN, _SOFTLY, _CLOCK]
-        slots = [self._desk.mark.slot, *self._store.generation_slots, *self._slots]
+        slots = [self._desk.mark.slot, *self._slots]
         return [_BEGIN, take(self._store.address.schema, slots), _CLOCK]
 
     def _ask(self, fill: Callable[[], list[Filled]]) -> list[Rows]:
@@ -246,6 +256,7 @@ class PostgresTx:
 
     def _send_waiting(self) -> None:
         if self._waiting and not self._touches:
+            assert self._is_begun, "changes are sent inside a transaction"
             statements, self._waiting, self._waiting_bytes = self._waiting, [], 0
             self.send(statements)
 

@@ -7,6 +7,7 @@ it is sent. An exchange that is not answered in time leaves the connection in th
 
 from __future__ import annotations
 
+import contextlib
 import selectors
 import time
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ Filled = tuple[str, Sequence[bytes | None]]
 
 Rows = list[tuple[Any, ...]]
 
+_CANCEL_SECONDS = 2.0
 _FAILED = (ExecStatus.FATAL_ERROR, ExecStatus.BAD_RESPONSE)
 
 
@@ -76,15 +78,26 @@ class Wire:
     def notifications(self, seconds: float) -> list[str]:
         """What others have sent, once it comes or the time is up."""
         try:
-            self._wait(selectors.EVENT_READ, seconds)
-            self._pg.consume_input()
-            found = []
-            while (notification := self._pg.notifies()) is not None:
-                found.append(notification.extra.decode("utf-8", "replace"))
+            found = self._heard()  # what came along with the last answers
+            if not found:
+                self._wait(selectors.EVENT_READ, seconds)
+                self._pg.consume_input()
+                found = self._heard()
         except psycopg.Error as error:
             self.is_lost = True
             raise LostError(str(error)) from error
         return found
+
+    def _heard(self) -> list[str]:
+        found = []
+        while (notification := self._pg.notifies()) is not None:
+            found.append(notification.extra.decode("utf-8", "replace"))
+        return found
+
+    def cancel(self) -> None:
+        """Ask the server to give up what this connection waits for."""
+        with contextlib.suppress(psycopg.Error):
+            self.connection.cancel_safe(timeout=_CANCEL_SECONDS)
 
     def close(self) -> None:
         """Say good-bye; the server rolls back whatever is open."""

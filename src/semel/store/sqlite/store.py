@@ -64,6 +64,7 @@ class SqliteStore(SoleNode):
     """The embedded store. One lane."""
 
     lanes = 1
+    readers = READERS
 
     def __init__(
         self,
