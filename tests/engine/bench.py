@@ -30,6 +30,7 @@ from semel.store.protocol import (
     StoreAwayError,
     StoreBrokenError,
     StoreError,
+    StoreHeldError,
     Touch,
     TryAgainError,
     Tx,
@@ -113,6 +114,7 @@ FAILURES: Mapping[str, type[Exception]] = {
     "": StoreError,
     "again": TryAgainError,
     "away": StoreAwayError,
+    "held": StoreHeldError,
     "unknown": CommitUnknownError,
 }
 

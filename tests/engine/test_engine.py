@@ -478,6 +478,20 @@ async def test_a_store_that_stays_away_is_told_at_once_and_the_engine_goes_on() 
 
 
 @on_loop
+async def test_writes_under_other_locks_do_not_wait_with_those_that_are_held() -> None:
+    async with running() as bench:
+        bench.store.faults = {"flush held": 2}
+        outcomes = await bench.together(Add(b"a", b"k"), Add(b"b", b"k"), Add(b"a", b"l"), Add(b"c", b"k"))
+        assert kinds(outcomes[::2]) == [NotStoredError] * 2
+        assert [outcomes[1], outcomes[3]] == [1, 1]
+        bench.store.faults = {"flush held": 1}
+        assert kinds(await bench.together(Add(b"a", b"k"), Add(b"a", b"l"))) == [NotStoredError] * 2
+        bench.store.faults = {"flush held": 1, "commit": 1}
+        outcomes = kinds(await bench.together(Add(b"a", b"k"), Add(b"b", b"l"), Add(b"c", b"l")))
+        assert outcomes == [OutcomeUnknownError, NotStoredError, NotStoredError]
+
+
+@on_loop
 async def test_an_outcome_that_stays_unknown_is_told_and_the_engine_goes_on() -> None:
     async with running() as bench:
         bench.store.faults = {"commit unknown": 1}

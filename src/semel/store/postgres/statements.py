@@ -6,7 +6,7 @@ table that has just begun to grow. Rows are sorted by key before they are sent, 
 each other's rows in a circle.
 
 A generational table is three SQL tables with a number behind the name: one takes new rows, the one before it is looked
-at too, and the third waits to be emptied, which must not happen while a snapshot may still look at it.
+at too, and the third waits to be emptied, which waits in turn for snapshots that have looked into it.
 """
 
 from __future__ import annotations
