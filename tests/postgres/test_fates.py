@@ -202,24 +202,13 @@ def act(primary: Cluster, function: str) -> None:
     primary.execute(asked)
 
 
-def test_the_servers_own_process_ends_during_the_commit(
-    primary: Cluster, waiting: tuple[Store, Tx, Future[object]]
+@pytest.mark.parametrize("end", ["pg_terminate_backend", "pg_cancel_backend"])
+def test_a_commit_that_is_broken_off_while_it_waits_is_no_success_yet(
+    primary: Cluster, waiting: tuple[Store, Tx, Future[object]], end: str
 ) -> None:
     store, _, committing = waiting
-    act(primary, "pg_terminate_backend")
+    act(primary, end)
     # What it left is visible, and must not be believed before a commit behind it has been confirmed.
-    until(lambda: waiters(primary) == 1)
-    assert not committing.done()
-    release(primary)
-    committing.result(PATIENCE_SECONDS)
-    assert is_there(store, 2)
-
-
-def test_a_commit_that_is_cancelled_while_it_waits_is_no_success_yet(
-    primary: Cluster, waiting: tuple[Store, Tx, Future[object]]
-) -> None:
-    store, _, committing = waiting
-    act(primary, "pg_cancel_backend")
     until(lambda: waiters(primary) == 1)
     assert not committing.done()
     release(primary)
