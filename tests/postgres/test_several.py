@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,7 +24,7 @@ from semel.kernel.retention import Window
 from semel.server.world import SystemWorld
 from semel.store.open import open_store
 from semel.store.postgres.store import PostgresStore
-from semel.store.protocol import Changes, Lock, Range
+from semel.store.protocol import Changes, Lock, Range, StoreError, StoreHeldError
 from tests.engine.bench import on_loop
 from tests.postgres.cluster import Cluster
 from tests.postgres.shared import fresh_url, shared_cluster
@@ -209,6 +210,51 @@ async def test_a_lost_hint_is_made_up_for_by_the_next() -> None:
         assert await waiting
 
 
+@on_loop
+async def test_a_turn_that_would_have_to_wait_comes_another_time() -> None:
+    """Whoever waits for what all share makes everybody wait behind it."""
+    url = fresh_url()
+    standing, turning, writing = Node(url), Node(url), Node(url)
+    async with nodes(standing, turning, writing):
+        await writing.send(create(b"s"))
+        tx = standing.store.begin((Lock(b"nobody else's"),))
+        assert tx.now_ms
+        turn, written = list[Any](
+            await asyncio.gather(
+                turning.send(Turn(RECEIPT, -(2**40))), turning.send(append(b"s", b"1")), return_exceptions=True
+            )
+        )
+        assert isinstance(turn, NotStoredError)
+        assert isinstance(written, Appended)
+        tx.rollback()
+        await turning.send(Turn(RECEIPT, -(2**40)))
+
+
+def test_locks_that_are_held_one_after_the_other_are_not_taken_for_a_server_that_is_gone() -> None:
+    url = fresh_url(lanes="2", patience_ms="2000")
+    standing, waiting = (open_store(url, TABLES, MIGRATIONS, SystemWorld().wall_ms) for _ in range(2))
+    assert isinstance(waiting, PostgresStore)
+    holder = standing.begin((Lock(b"b"),))
+    assert holder.now_ms
+
+    def wait() -> type[BaseException]:
+        tx = waiting.begin((Lock(b"a"), Lock(b"b")))
+        try:
+            return type(tx.now_ms)  # type: ignore[return-value]
+        except StoreError as error:
+            return type(error)
+        finally:
+            tx.rollback()
+
+    with ThreadPoolExecutor(2) as pool:
+        told = [one.result() for one in [pool.submit(wait) for _ in range(2)]]
+    assert told == [StoreHeldError, StoreHeldError]
+    assert waiting._trust.era == 0
+    holder.rollback()
+    standing.close()
+    waiting.close()
+
+
 # With servers that are told to wait for a standby which is not there
 
 
@@ -284,6 +330,31 @@ def test_after_a_crash_nobody_is_shown_what_the_standby_may_not_have(primary: Cl
     with store.read() as snapshot:
         assert snapshot.get(RECEIPT, (b"s", b"k")) == receipt
     store.close()
+
+
+@on_loop
+async def read_while_writes_wait(primary: Cluster) -> None:
+    node = Node(f"{primary.url}?schema=reads&patience_ms=600&readers=1")
+    async with nodes(node):
+        await node.send(create(b"s"))
+        assert await node.content(b"s") == []
+        await asyncio.to_thread(wait_for, primary, "nobody")
+        for expected in (OutcomeUnknownError, NotStoredError, NotStoredError):
+            with pytest.raises(expected):
+                await node.send(append(b"s", b"1"))
+            assert await node.content(b"s") == []
+        await asyncio.to_thread(wait_for, primary, "")
+        while True:
+            try:
+                await node.send(append(b"s", b"2"))
+                break
+            except NotStoredError:
+                await asyncio.sleep(0.1)
+        assert await node.content(b"s") == [b"1", b"2"]
+
+
+def test_connections_that_are_there_read_on_while_the_standby_is_away(primary: Cluster) -> None:
+    read_while_writes_wait(primary)
 
 
 def test_a_warning_of_another_kind_is_no_doubt(primary: Cluster) -> None:

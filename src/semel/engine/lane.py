@@ -35,6 +35,9 @@ IDLE_SECONDS = 0.5
 MAX_TRIES = 5
 """How often a batch is begun that the store breaks off through no fault of its writes."""
 
+MAX_HELD = 3
+"""So many locks of one batch are waited for, one after the other, before its other writes are told to come again."""
+
 _AWAY = "The store cannot be reached; nothing was stored."
 _HELD = "Other writers held what this write needs for too long; nothing was stored."
 _FAILED = "The store failed before the commit; nothing was stored."
@@ -165,23 +168,40 @@ class Lane:
         waiting = list(groups.values()) if len(groups) > 1 else []
         if not waiting:
             self._refuse(batch, NotStoredError(_HELD))
+        held = 0
         while waiting:
             group = waiting.pop(0)
-            self._current = [one for some in (group, *waiting) for one in some]
+            behind = [one for some in waiting for one in some]
+            self._current = [*group, *behind]
             try:
-                self._run_whole(group, 0, [one for some in waiting for one in some])
+                self._run_whole(group, 0, behind)
             except StoreBrokenError:
                 self._current = ()
-                self._refuse([one for some in waiting for one in some], NotStoredError(_STOPPED))
+                self._refuse(behind, NotStoredError(_STOPPED))
                 raise
+            except (StoreAwayError, TryAgainError) as error:
+                self._around.observer.store_failure(error)
+                self._refuse([*group, *behind], NotStoredError(_AWAY))
+                return
+            except StoreHeldError as error:
+                self._around.observer.store_failure(error)
+                self._refuse(group, NotStoredError(_HELD))
+                held += 1
+                if held == MAX_HELD:
+                    self._refuse(behind, NotStoredError(_HELD))
+                    return
             except StoreError as error:
                 self._around.observer.store_failure(error)
-                self._refuse(group, NotStoredError(_HELD if isinstance(error, StoreHeldError) else _FAILED))
+                self._run_one_by_one(in_order(group), behind)
 
-    def _run_one_by_one(self, batch: Sequence[Submission]) -> None:
+    def _run_one_by_one(self, batch: Sequence[Submission], further: Sequence[Submission] = ()) -> None:
+        held: set[tuple[Lock, ...]] = set()
         for place, submission in enumerate(batch):
-            self._current = batch[place:]
-            behind = batch[place + 1 :]
+            behind = [*batch[place + 1 :], *further]
+            self._current = [submission, *behind]
+            if tuple(submission.locks) in held:
+                self._refuse([submission], NotStoredError(_HELD))
+                continue
             try:
                 self._run_whole([submission], 0, behind)
             except StoreBrokenError:
@@ -192,6 +212,10 @@ class Lane:
                 self._around.observer.store_failure(error)
                 self._refuse(batch[place:], NotStoredError(_AWAY))
                 return
+            except StoreHeldError as error:
+                self._around.observer.store_failure(error)
+                self._refuse([submission], NotStoredError(_HELD))
+                held.add(tuple(submission.locks))
             except StoreError as error:
                 self._around.observer.store_failure(error)
                 self._refuse([submission], NotStoredError(_FAILED))

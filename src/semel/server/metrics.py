@@ -18,11 +18,11 @@ from prometheus_client.registry import Collector
 
 from semel.engine.engine import Engine
 from semel.engine.observer import BatchReport
-from semel.store.protocol import StoreAwayError, TryAgainError
+from semel.store.protocol import StoreAwayError, StoreHeldError, TryAgainError
 
 _log = logging.getLogger("semel.engine")
 
-_PASSING = (TryAgainError, StoreAwayError)
+_PASSING = (TryAgainError, StoreAwayError, StoreHeldError)
 """What a database does now and then that is not a fault of ours."""
 
 _BATCH_WRITES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -64,7 +64,7 @@ class Metrics:
         """The store failed."""
         self.events["store_failures"] += 1
         if isinstance(error, _PASSING):
-            _log.warning("the store is away or broke off; trying again", extra={"reason": str(error)})
+            _log.warning("the store is away, held or broke off", extra={"reason": str(error)})
         else:
             _log.error("the store failed", extra={"reason": str(error)}, exc_info=error)
 

@@ -20,7 +20,12 @@ _AGAIN = frozenset(
         "22012",  # a row that was to be deleted has just changed; see statements
     }
 )
-_HELD = "55P03"  # a lock was held for longer than we wait
+_HELD = frozenset(
+    {
+        "55P03",  # a lock was held for longer than we wait
+        "57014",  # or several, one after the other
+    }
+)
 
 
 def meaning(error: Exception) -> StoreError:
@@ -28,7 +33,7 @@ def meaning(error: Exception) -> StoreError:
     if isinstance(error, LostError):
         return TryAgainError(sentence(error))
     if isinstance(error, RefusedError):
-        if error.sqlstate == _HELD:
+        if error.sqlstate in _HELD:
             return StoreHeldError("PostgreSQL: other transactions held the locks for too long.")
         return (TryAgainError if error.sqlstate in _AGAIN else StoreError)(sentence(error))
     return StoreError(f"A value does not fit its column: {error}")

@@ -9,6 +9,7 @@ readers.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -16,10 +17,9 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from semel.store.postgres.failures import BROKEN
 from semel.store.postgres.line import Line
 from semel.store.postgres.marks import NUMBERS
-from semel.store.protocol import Hear, StoreError
+from semel.store.protocol import Hear
 
 POLL_SECONDS = 1.0
 MAX_WAITING = 4_096
@@ -108,7 +108,8 @@ class Speaker(threading.Thread):
 
     def stop(self) -> None:
         """Send what waits, then end."""
-        self._waiting.put(None)
+        with contextlib.suppress(queue.Full):
+            self._waiting.put(None, timeout=POLL_SECONDS)
 
     def run(self) -> None:
         """Until stopped."""
@@ -121,7 +122,7 @@ class Speaker(threading.Thread):
                 self._line.open(time.monotonic())
                 payload = encode(hint._replace(topics=None) if had_lost else hint)
                 self._line.exchange([(_NOTIFY, (self._channel.encode(), payload.encode()))])
-            except (*BROKEN, StoreError):
+            except Exception:  # noqa: BLE001 - hints may be lost, but nothing may end their sending
                 self._has_lost = True  # if there is no later one, the others find out by themselves
                 self._line.drop()
             if is_last:
@@ -175,7 +176,7 @@ class Listener(threading.Thread):
                 self._hear(None)  # whatever was said while nobody listened
                 while not self._stopped.is_set() and self._line.is_open:
                     self._listen()
-            except (*BROKEN, StoreError):
+            except Exception:  # noqa: BLE001 - a database may be away, but nothing may end the listening
                 self._line.drop()
                 self._stopped.wait(POLL_SECONDS)
         self._line.drop()

@@ -14,7 +14,7 @@ import psycopg
 from semel.store.postgres.address import Address
 from semel.store.postgres.failures import sentence
 from semel.store.postgres.requirements import ASK, Facts, UnfitServerError, check
-from semel.store.postgres.wire import Filled, LostError, RefusedError, Rows, Wire
+from semel.store.postgres.wire import Filled, LostError, RefusedError, Rows, SilenceError, Wire
 from semel.store.protocol import StoreAwayError
 
 BUSY_SHARE = 0.5
@@ -37,13 +37,13 @@ Greeting = Callable[["Line"], None]
 def settings_of(address: Address) -> dict[str, str]:
     """What every session of ours is set to, whatever the server's defaults are.
 
-    Statements have no time limit, because a commit that is cancelled while it waits for a standby is reported as a
-    success. Locks have one. Every query goes through an index by construction; the planner must not think otherwise of
-    tables that it believes to be empty.
+    One statement may take many locks, so it has a time limit as well as each lock; a commit has none, because one that
+    is cancelled while it waits for a standby is reported as a success (`marks` lifts it). Every query goes through an
+    index by construction; the planner must not think otherwise of tables that it believes to be empty.
     """
     return {
         "search_path": address.schema,
-        "statement_timeout": "0",
+        "statement_timeout": str(int(address.patience_ms * LOCK_SHARE)),
         "lock_timeout": str(int(address.patience_ms * LOCK_SHARE)),
         "idle_in_transaction_session_timeout": str(address.patience_ms),
         "idle_session_timeout": "0",
@@ -68,8 +68,10 @@ def connect(address: Address) -> Wire:
         settings = settings_of(address)
         asked = ", ".join(f"set_config(${place}, ${place + 1}, false)" for place in range(1, 2 * len(settings), 2))
         values = [part.encode() for pair in settings.items() for part in pair]
-        facts = wire.exchange([(f"SELECT {asked}", values), (ASK, ())], time.monotonic() + address.patience)[1][0]
-        check(Facts(*facts))
+        answers = wire.exchange([(f"SELECT {asked}", values), (ASK, ())], time.monotonic() + address.patience)
+        facts = Facts(*answers[1][0])
+        check(facts)
+        wire.server = facts.started
     except BaseException:
         wire.close()
         raise
@@ -79,9 +81,10 @@ def connect(address: Address) -> Wire:
 class Trust:
     """What the lines of one node know together.
 
-    Once one of them is lost, those that were opened before it are not trusted: a server that has died or hangs has done
-    so for all of them, and each would have to find out by itself. And once the database has been away for as long as we
-    are patient, nobody waits for it again: one try a second is enough to find out that it is back.
+    Once one of them is lost, those that were opened before it are not trusted: a server that has died has done so for
+    all of them, and each would have to find out by itself. One that was only silent is asked first (`Line._connect`).
+    And once the database has been away for as long as we are patient, nobody waits for it again: one try a second is
+    enough to find out that it is back. A database that confirms no commits is away too, for those who need one.
     """
 
     def __init__(self, patience_seconds: float) -> None:
@@ -92,13 +95,15 @@ class Trust:
 
     def is_worth_a_try(self) -> bool:
         """Whether to connect now, or to say at once that the database is away."""
-        if self._away_since is None or time.monotonic() - self._away_since < self._patience:
+        away_since = self._away_since  # once: another thread may set it to None meanwhile
+        if away_since is None or time.monotonic() - away_since < self._patience:
             return True
         return time.monotonic() - self._tried_at >= _PROBE_SECONDS
 
     def give_up_at(self, deadline: float) -> float:
         """When to stop trying: whoever comes late to an outage waits for what is left of our patience."""
-        return deadline if self._away_since is None else min(deadline, self._away_since + self._patience)
+        away_since = self._away_since
+        return deadline if away_since is None else min(deadline, away_since + self._patience)
 
     def tried(self, *, found: bool) -> None:
         """How a try to connect has ended."""
@@ -112,12 +117,14 @@ class Trust:
 class Line:
     """Used by one thread at a time. `greet` is what is done first on a new connection."""
 
-    def __init__(self, address: Address, trust: Trust, greet: Greeting = lambda line: None) -> None:
+    def __init__(self, address: Address, trust: Trust, greet: Greeting | None = None) -> None:
         self._address = address
         self._trust = trust
         self._greet = greet
         self._wire: Wire | None = None
         self._era = 0
+        self._silent = ""
+        """The server that has not answered, until it is known whether it is there."""
         self.stopped_waiting = False
         """Whether the server has said, since this was last set to False, that it no longer waits for its standby."""
 
@@ -131,37 +138,45 @@ class Line:
         attempt = 0
         while not self.is_open:
             self.drop()
-            if not self._trust.is_worth_a_try():
+            if self._greet is not None and not self._trust.is_worth_a_try():
                 raise StoreAwayError("PostgreSQL: it has been away for some time.")
             try:
                 self._connect()
             except (psycopg.Error, UnfitServerError, LostError, RefusedError) as error:
                 self.drop()
-                self._trust.tried(found=False)
+                if self._greet is not None:
+                    self._trust.tried(found=False)
                 pause = _PAUSES[min(attempt, len(_PAUSES) - 1)]
                 if time.monotonic() + pause >= self._trust.give_up_at(deadline):
                     raise StoreAwayError(sentence(error)) from error
                 time.sleep(pause)
                 attempt += 1
-        self._trust.tried(found=True)
+        if self._greet is not None:
+            self._trust.tried(found=True)
 
     def _connect(self) -> None:
+        silent, self._silent = self._silent, ""
+        try:
+            self._wire = connect(self._address)
+        finally:
+            if silent and (self._wire is None or self._wire.server != silent):
+                self._trust.era += 1  # it is not there, or another one is in its place: the other lines hang as we did
         self._era = self._trust.era
-        self._wire = connect(self._address)
         self._wire.connection.add_notice_handler(self._notice)
-        self._greet(self)
+        if self._greet is not None:
+            self._greet(self)
 
     def confirm(self, statement: Filled) -> None:
         """Commit something and wait until it is confirmed, so that everything seen here before it is confirmed too.
 
         A wait that is given up must not go on in the server: there would be one session more with every try.
         """
+        assert self._wire is not None
         self.stopped_waiting = False
         try:
-            self.exchange([statement])
+            self._wire.exchange([statement], time.monotonic() + self._address.patience * BUSY_SHARE)
         except LostError:
-            if self._wire is not None:
-                self._wire.cancel()
+            self._wire.cancel()
             raise
         if self.stopped_waiting:
             raise LostError("the server did not wait for its standby")
@@ -177,6 +192,9 @@ class Line:
                 raise
             self._lose()
             raise LostError(str(error)) from error
+        except SilenceError:
+            self._silent = self._wire.server
+            raise
         except LostError:
             self._lose()
             raise

@@ -28,10 +28,13 @@ NUMBERS = "SELECT id, number FROM semel_mark"
 _WRITE = """
 INSERT INTO semel_mark (id, number, written_at) VALUES ($1, $2, now())
 ON CONFLICT (id) DO UPDATE SET number = excluded.number, written_at = excluded.written_at
+RETURNING set_config('statement_timeout', '0', true)
 """
+"""The last statement before COMMIT, which must not be cancelled while it waits for a standby."""
 _READ = """
 INSERT INTO semel_mark (id, number, written_at) VALUES ($1, 0, now())
-ON CONFLICT (id) DO UPDATE SET written_at = excluded.written_at RETURNING number
+ON CONFLICT (id) DO UPDATE SET written_at = excluded.written_at
+RETURNING number, set_config('statement_timeout', '0', true)
 """
 FORGET_OLD = "DELETE FROM semel_mark WHERE written_at < now() - interval '7 days'"
 """The marks of lines that are long gone."""

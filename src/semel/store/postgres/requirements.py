@@ -11,7 +11,8 @@ OLDEST = 15
 ASK = """
 SELECT current_setting('server_version_num')::int4, pg_is_in_recovery(),
     current_setting('transaction_read_only') = 'on',
-    current_setting('fsync'), current_setting('synchronous_commit'), current_setting('server_encoding')
+    current_setting('fsync'), current_setting('synchronous_commit'), current_setting('server_encoding'),
+    pg_postmaster_start_time()::text
 """
 
 
@@ -28,6 +29,8 @@ class Facts(NamedTuple):
     fsync: str
     synchronous_commit: str
     encoding: str
+    started: str = ""
+    """When it was started, to the microsecond: tells one server from another behind the same address."""
 
 
 def check(facts: Facts) -> None:

@@ -41,7 +41,9 @@ def bring_up_to_date(connection: psycopg.Connection, schema: str, migrations: Se
         return
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        connection.execute("SET LOCAL lock_timeout = 0")  # another node's migration takes as long as it takes
+        # A migration takes as long as it takes, and so does that of another node.
+        connection.execute("SET LOCAL lock_timeout = 0")
+        connection.execute("SET LOCAL statement_timeout = 0")
         connection.execute("SELECT pg_advisory_xact_lock(%s, 0)", (space(schema, Kind.MIGRATION),))
         version = version_of(connection, schema)
         if version is None:

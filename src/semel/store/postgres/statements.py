@@ -88,6 +88,7 @@ class Statements:
         self.name = name
         self.unsigned = Unsigned(table)
         self.clear = f'DELETE FROM "{name}"'
+        self.lock = f'LOCK TABLE "{name}" IN ACCESS EXCLUSIVE MODE NOWAIT'
         self.truncate = f'TRUNCATE "{name}"'
         self.some = f'SELECT 1::int8 FROM "{name}" LIMIT 1'
         self._encoders = [_ENCODERS[column.kind] for column in table.columns]

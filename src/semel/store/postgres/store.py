@@ -29,11 +29,9 @@ from semel.store.postgres.schema import bring_up_to_date
 from semel.store.postgres.snapshot import PostgresSnapshot
 from semel.store.postgres.statements import Statements, names
 from semel.store.postgres.transaction import PostgresTx
-from semel.store.postgres.wire import Filled
 from semel.store.protocol import AnyTable, CommitUnknownError, Hear, Lock, Range, StoreError
 
 _TIDY_SECONDS = 1.0
-_BRIEFLY: Filled = ("SET LOCAL lock_timeout = 100", ())
 
 
 class Desk:
@@ -176,8 +174,9 @@ class PostgresStore:
             return False
         try:
             oldest = tx.oldest(table)
-            if tx.send([(oldest.some, ())])[0]:
-                tx.send([_BRIEFLY, (oldest.truncate, ())])
+            # The strongest lock first: two nodes that look and then ask for more would wait for each other.
+            if tx.send([(oldest.lock, ()), (oldest.some, ())])[1]:
+                tx.send([(oldest.truncate, ())])
                 tx.commit()
         except (StoreError, CommitUnknownError):
             return False

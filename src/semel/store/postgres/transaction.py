@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from semel.store.postgres.encoding import number as encode_number
 from semel.store.postgres.failures import BROKEN, UNFIT, meaning, sentence
-from semel.store.postgres.locks import slot_of_table, slots_of, take
+from semel.store.postgres.locks import Kind, slot_of_table, slots_of, take
 from semel.store.postgres.marks import Mark, ask_fate
 from semel.store.postgres.statements import GENERATIONS, NOW_MS, Statements
 from semel.store.postgres.wire import Filled, LostError, RefusedError, Rows
@@ -44,6 +44,8 @@ SEND_BYTES = 8 * 1024 * 1024
 
 _BEGIN: Filled = ("BEGIN ISOLATION LEVEL READ COMMITTED", ())
 _SOFTLY: Filled = ("SET LOCAL synchronous_commit = off", ())
+_BRIEFLY: Filled = ("SET LOCAL lock_timeout = 200", ())
+_USUALLY: Filled = ("SET LOCAL lock_timeout TO DEFAULT", ())
 _COMMIT: Filled = ("COMMIT", ())
 _ROLLBACK: Filled = ("ROLLBACK", ())
 _CLOCK: Filled = (f"SELECT {NOW_MS}, name, number FROM (SELECT 1) one LEFT JOIN semel_generation ON true", ())
@@ -243,8 +245,13 @@ class PostgresTx:
     def _opening(self) -> list[Filled]:
         if not self._durable:
             return [_BEGIN, _SOFTLY, _CLOCK]
-        slots = [self._desk.mark.slot, *self._slots]
-        return [_BEGIN, take(self._store.address.schema, slots), _CLOCK]
+        schema, slots = self._store.address.schema, [self._desk.mark.slot, *self._slots]
+        if not self._turning:
+            return [_BEGIN, take(schema, slots), _CLOCK]
+        # Whoever waits for the slot that all share makes all others wait behind: a turn rather comes another time.
+        shared = [slot for slot in slots if slot.kind is not Kind.NAME]
+        named = [slot for slot in slots if slot.kind is Kind.NAME]
+        return [_BEGIN, _BRIEFLY, take(schema, shared), _USUALLY, take(schema, named), _CLOCK]
 
     def _ask(self, fill: Callable[[], list[Filled]]) -> list[Rows]:
         try:

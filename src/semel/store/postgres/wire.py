@@ -36,7 +36,11 @@ class RefusedError(Exception):
 
 
 class LostError(Exception):
-    """The connection was lost, or not answered in time: what the server did last is not known."""
+    """The connection was lost: what the server did last is not known."""
+
+
+class SilenceError(LostError):
+    """Nothing came back in time, though the connection may be there."""
 
 
 class _Step(NamedTuple):
@@ -58,6 +62,8 @@ class Wire:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._pg.socket, selectors.EVENT_READ)
         self.is_lost = False
+        self.server = ""
+        """Which server this is, as long as it runs; set by whoever has asked."""
 
     def exchange(self, statements: Sequence[Filled], deadline: float) -> list[Rows]:
         """Send all of these, then read all answers; raises for the first that is refused."""
@@ -145,7 +151,7 @@ class Wire:
             if pg.is_busy():
                 events = selectors.EVENT_READ | (0 if is_flushed else selectors.EVENT_WRITE)
                 if not self._wait(events, deadline - time.monotonic()):
-                    raise LostError("the server did not answer in time")
+                    raise SilenceError("the server did not answer in time")
                 pg.consume_input()
                 continue
             result = pg.get_result()
