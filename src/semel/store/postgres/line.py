@@ -142,6 +142,8 @@ class Line:
                 raise StoreAwayError("PostgreSQL: it has been away for some time.")
             try:
                 self._connect()
+                if self._greet is not None:
+                    self._trust.tried(found=True)
             except (psycopg.Error, UnfitServerError, LostError, RefusedError) as error:
                 self.drop()
                 if self._greet is not None:
@@ -151,8 +153,6 @@ class Line:
                     raise StoreAwayError(sentence(error)) from error
                 time.sleep(pause)
                 attempt += 1
-        if self._greet is not None:
-            self._trust.tried(found=True)
 
     def _connect(self) -> None:
         silent, self._silent = self._silent, ""

@@ -80,7 +80,7 @@ class PostgresStore:
         # The one that was used last comes first: it is the one that is known to work.
         self._desks: queue.LifoQueue[Desk] = queue.LifoQueue()
         self._free_readers: queue.LifoQueue[Line] = queue.LifoQueue()
-        node = Mark()
+        self._node = node = Mark()
         """Not a line's: what every connection commits when it begins."""
         desks = [Desk(address, self._trust, node, self._speaker.own) for _ in range(address.lanes)]
         readers = [Line(address, self._trust, lambda line: line.confirm(node.write())) for _ in range(address.readers)]
@@ -133,7 +133,8 @@ class PostgresStore:
 
     def follow(self, hear: Hear) -> None:
         """Listen to the other nodes."""
-        line = Line(self.address, self._trust)
+        # It asks for a commit too, so that it finds out for all others that the database is back, and we are ready.
+        line = Line(self.address, self._trust, lambda line: line.confirm(self._node.write()))
         self._listener = Listener(line, f"semel_{self.address.schema}", self._speaker.own, hear)
         self._listener.start()
 
