@@ -13,7 +13,8 @@ from semel.store import copying
 from semel.store.open import look_at, open_store
 from semel.store.protocol import AnyTable, Changes, CommitUnknownError, Row, Store
 from tests.cli.command import Semel
-from tests.postgres.shared import fresh_url, shared_cluster
+from tests.cli.places import is_nothing_there
+from tests.postgres.shared import fresh_url
 from tests.running import RunningServer
 
 PARTS = ["generation", "stream", "chunk", "producer", "receipt (older)", "receipt (younger)", "grave"]
@@ -58,14 +59,6 @@ def source(tmp_path: Path) -> str:
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A place where nothing is yet."""
     return f"sqlite:{tmp_path}/target" if request.param == "sqlite" else fresh_url()
-
-
-def is_nothing_there(url: str) -> bool:
-    scheme, _, rest = url.partition(":")
-    if scheme == "sqlite":
-        return not Path(rest).exists()
-    schema = url.partition("schema=")[2]
-    return shared_cluster().execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)) == []
 
 
 def test_copies_and_shows_both_sides(semel: Semel, source: str, target: str) -> None:

@@ -13,7 +13,8 @@ from semel.store.migrations import CreateTable, Migration
 from semel.store.open import look_at
 from semel.store.table import Column, Kind, Shape
 from tests.cli.command import Semel
-from tests.postgres.shared import fresh_url, shared_cluster
+from tests.cli.places import is_nothing_there
+from tests.postgres.shared import fresh_url
 from tests.running import RunningServer
 
 DONE = "schema version 0 -> 1: generations and streams"
@@ -29,14 +30,6 @@ def semel() -> Semel:
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A place where nothing is yet."""
     return f"sqlite:{tmp_path}/data" if request.param == "sqlite" else fresh_url()
-
-
-def is_nothing_there(url: str) -> bool:
-    scheme, _, rest = url.partition(":")
-    if scheme == "sqlite":
-        return not Path(rest).exists()
-    schema = url.partition("schema=")[2]
-    return shared_cluster().execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)) == []
 
 
 def test_migrates_and_says_so(semel: Semel, url: str) -> None:

@@ -11,7 +11,7 @@ from semel.store.postgres.address import Address
 from semel.store.postgres.failures import BROKEN, sentence
 from semel.store.postgres.line import connect
 from semel.store.postgres.schema import version_of
-from semel.store.postgres.statements import GENERATIONS, names
+from semel.store.postgres.statements import DIALECT, GENERATIONS
 from semel.store.protocol import AnyTable, Glimpse, StoreError
 
 
@@ -33,7 +33,7 @@ def _occupied(connection: psycopg.Connection, tables: Sequence[AnyTable]) -> Ite
     for table in tables:
         # The third generation waits to be emptied: what is in it has been dropped.
         dropped = (numbers.get(table.name, 0) + 1) % GENERATIONS if table.generational else None
-        for number, name in enumerate(names(table.name, table.generational)):
+        for number, name in enumerate(DIALECT.names_of(table)):
             if number == dropped or name not in made:
                 continue
             if connection.execute(f'SELECT 1 FROM "{name}" LIMIT 1'.encode()).fetchone() is not None:

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 import psycopg
 from psycopg import sql
 
-from semel.store.migrations import CreateTable, Migration, pending
+from semel.store.ddl import generational_tables
+from semel.store.migrations import Migration, pending
 from semel.store.postgres import marks
 from semel.store.postgres.locks import Kind, space
-from semel.store.postgres.statements import migrate
+from semel.store.postgres.statements import DIALECT
 
 _BASE = (
     "CREATE TABLE semel_schema (version int8 NOT NULL)",
@@ -49,15 +50,10 @@ def bring_up_to_date(connection: psycopg.Connection, schema: str, migrations: Se
         if version is None:
             _begin(connection, schema)
         missing = pending(migrations, version or 0)
-        generational = frozenset(
-            step.shape.name
-            for migration in migrations
-            for step in migration.steps
-            if isinstance(step, CreateTable) and step.shape.generational
-        )
+        generational = generational_tables(migrations)
         for migration in missing:
             for step in migration.steps:
-                for statement in migrate(step, generational):
+                for statement in DIALECT.migrate(step, generational):
                     connection.execute(statement)
         connection.execute("UPDATE semel_schema SET version = %s", (len(migrations),))
 

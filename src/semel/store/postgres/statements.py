@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from semel.store.migrations import AddColumn, CreateTable, Step
+from semel.store.ddl import Dialect, quoted
 from semel.store.postgres.encoding import bytes_array, number, number_array
 from semel.store.postgres.wire import Filled
 from semel.store.protocol import AnyTable, Range, Row, Touch
 from semel.store.table import Key, Kind, Shape
-from semel.store.unsigned import Unsigned, pack
+from semel.store.unsigned import Unsigned
 
 GENERATIONS = 3
 NOW_MS = "floor(extract(epoch FROM clock_timestamp()) * 1000)::int8"
@@ -28,48 +28,18 @@ NOW_MS = "floor(extract(epoch FROM clock_timestamp()) * 1000)::int8"
 _TYPES = {Kind.I64: "int8", Kind.U64: "bytea", Kind.BYTES: "bytea"}
 
 
-def names(name: str, generational: bool) -> list[str]:
-    """The SQL tables behind a declared one."""
-    return [f"{name}_{number}" for number in range(GENERATIONS)] if generational else [name]
-
-
-def migrate(step: Step, generational: frozenset[str]) -> list[str]:
-    """The statements of one migration step."""
-    if isinstance(step, AddColumn):
-        value = "NULL" if step.value is None else _literal(step.value, step.column.kind)
-        empty = "" if step.column.nullable else " NOT NULL"
-        kind = _TYPES[step.column.kind]
-        return [
-            f'ALTER TABLE "{name}" ADD COLUMN "{step.column.name}" {kind}{empty} DEFAULT {value}'
-            for name in names(step.table, step.table in generational)
-        ]
-    assert isinstance(step, CreateTable)
-    return [sql for name in names(step.shape.name, step.shape.generational) for sql in _create(name, step.shape)]
-
-
-def _create(name: str, shape: Shape) -> list[str]:
-    columns = [
-        f'"{column.name}" {_TYPES[column.kind]}' + ("" if column.nullable else " NOT NULL") for column in shape.columns
-    ]
-    keys = [column.name for column in shape.columns[: shape.key]]
+def _options(shape: Shape) -> str:
     # Room in each page, so that a row that changes often finds its next version beside it and no index has to follow.
-    room = "" if shape.bulky else " WITH (fillfactor = 70)"
-    made = [f'CREATE TABLE "{name}" ({", ".join(columns)}, PRIMARY KEY ({_list(keys)})){room}']
-    for index, named in shape.indexes.items():
-        ordering = [*named, *(key for key in keys if key not in named)]
-        made.append(f'CREATE INDEX "{name}_{index}" ON "{name}" ({_list(ordering)})')
-    return made
+    return "" if shape.bulky else "WITH (fillfactor = 70)"
 
 
-def _literal(value: int | bytes, kind: Kind) -> str:
-    if isinstance(value, int) and kind is Kind.I64:
-        return str(value)
-    stored = pack(value) if isinstance(value, int) else value
-    return f"'\\x{stored.hex()}'::bytea"
-
-
-def _list(columns: Sequence[str], before: str = "") -> str:
-    return ", ".join(f'{before}"{column}"' for column in columns)
+DIALECT = Dialect(
+    types=_TYPES,
+    generations=GENERATIONS,
+    bytes_literal=lambda value: f"'\\x{value.hex()}'::bytea",
+    options=_options,
+    indexes_name_the_key=True,
+)
 
 
 def _arrays(kinds: Iterable[str]) -> str:
@@ -93,20 +63,20 @@ class Statements:
         self.some = f'SELECT 1::int8 FROM "{name}" LIMIT 1'
         self._encoders = [_ENCODERS[column.kind] for column in table.columns]
         self._kinds = kinds
-        self._select = f'SELECT {_list(columns)} FROM "{name}"'
-        self._select_keys = f'SELECT {_list(keys)} FROM "{name}"'
-        given = f"{_arrays(kinds[key] for key in keys)} AS k ({_list(keys)})"
+        self._select = f'SELECT {quoted(columns)} FROM "{name}"'
+        self._select_keys = f'SELECT {quoted(keys)} FROM "{name}"'
+        given = f"{_arrays(kinds[key] for key in keys)} AS k ({quoted(keys)})"
         match = " AND ".join(f't."{key}" = k."{key}"' for key in keys)
         self._given, self._match = given, match
         self._find = (
-            f"SELECT {_list(columns, 'f.')} FROM {given} CROSS JOIN LATERAL "
-            f'(SELECT {_list(columns, "t.")} FROM "{name}" t WHERE {match} LIMIT 1) f'
+            f"SELECT {quoted(columns, 'f.')} FROM {given} CROSS JOIN LATERAL "
+            f'(SELECT {quoted(columns, "t.")} FROM "{name}" t WHERE {match} LIMIT 1) f'
         )
         rows = _arrays(kinds[column] for column in columns)
-        self._insert = f'INSERT INTO "{name}" ({_list(columns)}) SELECT * FROM {rows}'
+        self._insert = f'INSERT INTO "{name}" ({quoted(columns)}) SELECT * FROM {rows}'
         rest = ", ".join(f'"{column}" = excluded."{column}"' for column in columns[table.key :])
         action = f"UPDATE SET {rest}" if rest else "NOTHING"
-        self._update = f"{self._insert} ON CONFLICT ({_list(keys)}) DO {action}"
+        self._update = f"{self._insert} ON CONFLICT ({quoted(keys)}) DO {action}"
         # What is locked may be newer than what the statement saw. Then both counts differ, and dividing by nothing ends
         # the transaction before its commit, which is already on its way: all of it is tried again.
         self._delete = (
@@ -141,18 +111,18 @@ class Statements:
         column, life = touches[0].column, touches[0].life_column
         keys = self.table.key_columns
         given = _arrays([*(self._kinds[key] for key in keys), self._kinds[column], "bytea"])
-        aliases = f"{_list(keys)}, value, life"
+        aliases = f"{quoted(keys)}, value, life"
         due = f't."{column}" < k.value' + (f' AND t."{life}" = k.life' if life else "")
         sql = (
             f"WITH k AS MATERIALIZED (SELECT * FROM {given} AS k ({aliases})), "
             f"due AS (SELECT f.* FROM k CROSS JOIN LATERAL "
-            f'(SELECT {_list(keys, "t.")} FROM "{self.name}" t WHERE {self._match} AND {due} LIMIT 1) f), '
+            f'(SELECT {quoted(keys, "t.")} FROM "{self.name}" t WHERE {self._match} AND {due} LIMIT 1) f), '
             f"free AS MATERIALIZED (SELECT f.place, k.value FROM k CROSS JOIN LATERAL "
             f'(SELECT t.ctid AS place FROM "{self.name}" t WHERE {self._match} AND {due} '
             f"FOR NO KEY UPDATE SKIP LOCKED LIMIT 1) f), "
             f'done AS (UPDATE "{self.name}" t SET "{column}" = free.value FROM free WHERE t.ctid = free.place '
-            f"RETURNING {_list(keys, 't.')}) "
-            f"SELECT 0::int8, {_list(keys)} FROM due UNION ALL SELECT 1::int8, {_list(keys)} FROM done"
+            f"RETURNING {quoted(keys, 't.')}) "
+            f"SELECT 0::int8, {quoted(keys)} FROM due UNION ALL SELECT 1::int8, {quoted(keys)} FROM done"
         )
         values = [self.unsigned.value_out(column, touch.value) for touch in touches]
         array = _ENCODERS[self.table.columns[self.table.position(column)].kind](values)
@@ -169,7 +139,7 @@ class Statements:
             if bound:
                 bounded = order[depth : depth + len(bound)]
                 places = ", ".join(f"${len(values) + place}" for place in range(1, len(bound) + 1))
-                terms.append(f"({_list(bounded)}) {sign} ({places})")
+                terms.append(f"({quoted(bounded)}) {sign} ({places})")
                 values += [self._scalar(name, value) for name, value in zip(bounded, bound, strict=True)]
         way = " DESC" if wanted.reverse else ""
         where = f" WHERE {' AND '.join(terms)}" if terms else ""
@@ -178,11 +148,11 @@ class Statements:
 
     def page(self, behind: Key | None, limit: int, most_bytes: int) -> Filled:
         """The statement and values of the rows behind a key, up to the one that makes so many bytes full."""
-        columns = _list([column.name for column in self.table.columns])
+        columns = quoted([column.name for column in self.table.columns])
         payloads = [name for name, kind in self._kinds.items() if kind == "bytea"]
         size = " + ".join(["0", *(f'coalesce(octet_length("{name}"), 0)' for name in payloads)])
         sql, values = self._behind(f'SELECT {columns}, {size} AS "its bytes" FROM "{self.name}"', behind, limit)
-        keys = _list(self.table.key_columns)
+        keys = quoted(self.table.key_columns)
         before = f'sum("its bytes") OVER (ORDER BY {keys} ROWS UNBOUNDED PRECEDING) - "its bytes" AS "bytes before"'
         # The lengths of large values are known without fetching them: what does not fit is never read.
         fitting = f"SELECT {columns} FROM (SELECT {columns}, {before} FROM ({sql}) AS found) AS sized"
@@ -196,8 +166,8 @@ class Statements:
         keys = self.table.key_columns
         values = [] if behind is None else [self._scalar(name, one) for name, one in zip(keys, behind, strict=True)]
         places = ", ".join(f"${place}" for place in range(1, len(values) + 1))
-        where = f" WHERE ({_list(keys)}) > ({places})" if values else ""
-        return f"{select}{where} ORDER BY {_list(keys)} LIMIT ${len(values) + 1}", [*values, number(limit)]
+        where = f" WHERE ({quoted(keys)}) > ({places})" if values else ""
+        return f"{select}{where} ORDER BY {quoted(keys)} LIMIT ${len(values) + 1}", [*values, number(limit)]
 
     def _rows_out(self, rows: Sequence[Row]) -> list[bytes]:
         ordered = sorted(rows, key=self.table.key_of)

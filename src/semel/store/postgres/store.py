@@ -27,7 +27,7 @@ from semel.store.postgres.line import Line, Trust, connect
 from semel.store.postgres.marks import Mark
 from semel.store.postgres.schema import bring_up_to_date
 from semel.store.postgres.snapshot import PostgresSnapshot
-from semel.store.postgres.statements import Statements, names
+from semel.store.postgres.statements import DIALECT, Statements
 from semel.store.postgres.transaction import PostgresTx
 from semel.store.protocol import AnyTable, CommitUnknownError, Hear, Lock, Range, StoreError
 
@@ -61,9 +61,7 @@ class PostgresStore:
     def __init__(self, address: Address, tables: Sequence[AnyTable], migrations: Sequence[Migration]) -> None:
         self.address = address
         self.lanes = address.lanes
-        self.statements = {
-            table: [Statements(table, name) for name in names(table.name, table.generational)] for table in tables
-        }
+        self.statements = {table: [Statements(table, name) for name in DIALECT.names_of(table)] for table in tables}
         self.generational = [table for table in tables if table.generational]
         self.generations: Mapping[str, int] = {}
         """Which generation of each table takes new rows, as last heard of."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import apsw
 
 from semel.store.protocol import AnyTable, Glimpse, StoreError
-from semel.store.sqlite.statements import names
+from semel.store.sqlite.statements import DIALECT
 from semel.store.sqlite.store import FILE_NAME
 
 
@@ -49,6 +49,6 @@ def _look(connection: apsw.Connection, tables: Sequence[AnyTable]) -> Glimpse:
 
 def _occupied(connection: apsw.Connection, tables: Sequence[AnyTable], made: set[str]) -> Iterator[str]:
     for table in tables:
-        for name in names(table.name, table.generational):
+        for name in DIALECT.names_of(table):
             if name in made and connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() is not None:
                 yield table.name

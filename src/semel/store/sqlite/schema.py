@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import apsw
 
-from semel.store.migrations import CreateTable, Migration, pending
+from semel.store.ddl import generational_tables
+from semel.store.migrations import Migration, pending
 from semel.store.protocol import StoreError
-from semel.store.sqlite.statements import migrate
+from semel.store.sqlite.statements import DIALECT
 
 OLDEST_LIBRARY = (3, 51, 3)
 """Older versions can lose committed pages when a log is reset while another connection checkpoints."""
@@ -34,16 +35,11 @@ def bring_up_to_date(connection: apsw.Connection, migrations: Sequence[Migration
     missing = pending(migrations, version)
     if not missing:
         return
-    generational = frozenset(
-        step.shape.name
-        for migration in migrations
-        for step in migration.steps
-        if isinstance(step, CreateTable) and step.shape.generational
-    )
+    generational = generational_tables(migrations)
     with connection:
         for migration in missing:
             for step in migration.steps:
-                for statement in migrate(step, generational):
+                for statement in DIALECT.migrate(step, generational):
                     connection.execute(statement)
         connection.execute("DELETE FROM semel_schema")
         connection.execute("INSERT INTO semel_schema VALUES (?)", (len(migrations),))

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from semel.store.migrations import AddColumn, CreateTable, Step
+from semel.store.ddl import Dialect
 from semel.store.protocol import AnyTable, Range, Row, Touch
 from semel.store.table import Key, Kind, Shape
-from semel.store.unsigned import Unsigned, pack
+from semel.store.unsigned import Unsigned
 
 GENERATIONS = 2
 _SIZES = (128, 64, 32, 16, 8, 4, 2, 1)
@@ -25,45 +25,19 @@ _SIZES = (128, 64, 32, 16, 8, 4, 2, 1)
 Filled = tuple[str, tuple[Any, ...]]
 """A statement and its values."""
 
-_TYPES = {Kind.I64: "INTEGER", Kind.U64: "BLOB", Kind.BYTES: "BLOB"}
 
-
-def names(name: str, generational: bool) -> list[str]:
-    """The SQL tables behind a declared one."""
-    return [f"{name}_{number}" for number in range(GENERATIONS)] if generational else [name]
-
-
-def migrate(step: Step, generational: frozenset[str]) -> list[str]:
-    """The statements of one migration step."""
-    if isinstance(step, AddColumn):
-        value = "NULL" if step.value is None else _literal(step.value, step.column.kind)
-        empty = "" if step.column.nullable else " NOT NULL"
-        return [
-            f"ALTER TABLE {name} ADD COLUMN {step.column.name} {_TYPES[step.column.kind]}{empty} DEFAULT {value}"
-            for name in names(step.table, step.table in generational)
-        ]
-    assert isinstance(step, CreateTable)
-    return [sql for name in names(step.shape.name, step.shape.generational) for sql in _create(name, step.shape)]
-
-
-def _create(name: str, shape: Shape) -> list[str]:
-    columns = [
-        f"{column.name} {_TYPES[column.kind]}" + ("" if column.nullable else " NOT NULL") for column in shape.columns
-    ]
-    key = ", ".join(column.name for column in shape.columns[: shape.key])
+def _options(shape: Shape) -> str:
     # A bulky row is appended at the end of its table and found through an index; a small one lives in the index itself.
-    kind = "STRICT" if shape.bulky else "STRICT, WITHOUT ROWID"
-    made = [f"CREATE TABLE {name} ({', '.join(columns)}, PRIMARY KEY ({key})) {kind}"]
-    for index, named in shape.indexes.items():
-        made.append(f"CREATE INDEX {name}_{index} ON {name} ({', '.join(named)})")
-    return made
+    return "STRICT" if shape.bulky else "STRICT, WITHOUT ROWID"
 
 
-def _literal(value: int | bytes, kind: Kind) -> str:
-    if isinstance(value, int) and kind is Kind.I64:
-        return str(value)
-    stored = pack(value) if isinstance(value, int) else value
-    return f"x'{stored.hex()}'"
+DIALECT = Dialect(
+    types={Kind.I64: "INTEGER", Kind.U64: "BLOB", Kind.BYTES: "BLOB"},
+    generations=GENERATIONS,
+    bytes_literal=lambda value: f"x'{value.hex()}'",
+    options=_options,
+    indexes_name_the_key=False,
+)
 
 
 class Statements:

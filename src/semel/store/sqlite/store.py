@@ -38,7 +38,7 @@ from semel.store.protocol import (
 )
 from semel.store.sqlite.lockfile import LockFile
 from semel.store.sqlite.schema import bring_up_to_date, check_library, current_generations
-from semel.store.sqlite.statements import GENERATIONS, Statements, names
+from semel.store.sqlite.statements import DIALECT, GENERATIONS, Statements
 from semel.store.table import Key, Table, bytes_of
 
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -103,9 +103,7 @@ class SqliteStore(SoleNode):
         self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         self._writer.set_wal_hook(self._on_commit)
         bring_up_to_date(self._writer, migrations)
-        self._statements = {
-            table: [Statements(table, name) for name in names(table.name, table.generational)] for table in tables
-        }
+        self._statements = {table: [Statements(table, name) for name in DIALECT.names_of(table)] for table in tables}
         self._current: Mapping[str, int] = current_generations(self._writer)
         self._older_is_empty = {
             table: not older or self._writer.execute(older[0].some).fetchone() is None

@@ -1,0 +1,16 @@
+"""Places for data that commands are tried on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.postgres.shared import shared_cluster
+
+
+def is_nothing_there(url: str) -> bool:
+    """Whether neither a folder nor a schema has been made."""
+    scheme, _, rest = url.partition(":")
+    if scheme == "sqlite":
+        return not Path(rest).exists()
+    schema = url.partition("schema=")[2]
+    return shared_cluster().execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)) == []
