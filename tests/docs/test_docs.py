@@ -27,7 +27,7 @@ from semel.kernel.clock import JUMP_MS
 from semel.kernel.errors import REGISTRY
 from semel.kernel.json_text import MAX_DEPTH
 from semel.kernel.producers import MAX_NUMBER
-from semel.server import protocol
+from semel.server import jwt_claims, jwt_keys, jwt_tokens, protocol
 from semel.server.process import host_config
 from semel.server.settings import PREFIX, Settings
 from semel.server.streams.listing import MAX_LISTED
@@ -68,6 +68,16 @@ CONSTANTS = {
     "looks at the store at once": SqliteStore.readers,
     "appends of a page": PAGE_ROWS,
     "streams in a listing": MAX_LISTED,
+    "length of a JWT": jwt_tokens.MAX_TOKEN_BYTES,
+    "length of `sub` and `client_id`": jwt_claims.MAX_IDENTITY_BYTES,
+    "names in one claim": jwt_claims.MAX_NAMES,
+    "clock of the issuer ahead of ours": jwt_claims.LEEWAY_MS,
+    "keys tried for a JWT that names none": jwt_keys.MAX_TRIED,
+    "keys in the key file": jwt_keys.MAX_KEYS,
+    "length of the key file": jwt_keys.MAX_FILE_BYTES,
+    "pace of looking at the key file": jwt_keys.LOOK_MS,
+    "verified JWTs remembered": jwt_tokens.MAX_REMEMBERED,
+    "names in the claims of those": jwt_tokens.MAX_REMEMBERED_NAMES,
     "soft changes waiting": MAX_WAITING,
     "soft changes in one commit": MAX_TOUCHES,
     "delay of freeing an ended stream": SWEEP_GRACE_MS,

@@ -200,6 +200,7 @@ def find(store: Store, table: AnyTable, key: Key) -> Row | None:
     """One row, by both ways of reading, which must agree."""
     with store.read() as snapshot:
         seen: Row | None = snapshot.get(table, key)
+        assert snapshot.find(table, [key]) == ({} if seen is None else {key: seen})
     tx = store.begin(LOCKS)
     try:
         assert tx.load({table: [key]}, []).rows[table].get(key) == seen

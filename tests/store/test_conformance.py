@@ -49,6 +49,17 @@ TEXTS = (
 )
 
 
+def test_many_rows_are_found_at_once_and_absent_ones_left_out(place: Place) -> None:
+    store = place.open()
+    parcels = [ParcelRow(number, b"o", b"content %d" % number) for number in range(300)]
+    write(store, [*((PARCEL, parcel) for parcel in parcels), (TICKET, TICKET_ROW)])
+    with store.read() as snapshot:
+        found = snapshot.find(PARCEL, [(number,) for number in range(-5, 305)])
+        assert found == {(parcel.number,): parcel for parcel in parcels}
+        assert snapshot.find(TICKET, [TICKET_KEY, (b"other", 1)]) == {TICKET_KEY: TICKET_ROW}
+        assert snapshot.find(PARCEL, []) == {}
+
+
 def test_a_commit_keeps_every_row(place: Place) -> None:
     store = place.open()
     parcel = ParcelRow(1, b"o", b"content")

@@ -13,9 +13,10 @@ from typing import Any
 import click
 
 from semel.cli.access import DEFAULT_URL
-from semel.server.principals import TokenFileError
+from semel.server.jwt_keys import KeyFileError
 from semel.server.process import ListenError, run_server
 from semel.server.settings import PREFIX, Settings, SettingsError, load_settings
+from semel.server.token_file import TokenFileError
 from semel.store.open import shown
 from semel.store.protocol import StoreError
 
@@ -66,7 +67,7 @@ def serve(config: Path | None, **flags: Any) -> None:
             sys.stdout.flush()
 
         code = run_server(settings, announce)
-    except (SettingsError, TokenFileError, StoreError, ListenError) as error:
+    except (SettingsError, TokenFileError, KeyFileError, StoreError, ListenError) as error:
         raise click.ClickException(str(error)) from error
     sys.exit(code)
 
@@ -75,7 +76,7 @@ def _what_next(settings: Settings, port: int) -> str:
     """Where the server is, and commands that work when they are pasted."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - only looked up
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    mode = "tokens required" if settings.tokens else "development mode, no credentials"
+    mode = "tokens required" if settings.has_credentials else "development mode, no credentials"
     kept = shown(settings.store) if settings.store else f"data in {Path(settings.data).resolve()}"
     flag = "" if url == DEFAULT_URL else f" --url {url}"
     return TRY_NEXT.format(url=url, mode=f"{mode}; {kept}", semel=_own_name(), flag=flag)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from semel.contracts.events import tables as events
 from semel.contracts.streams import tables as streams
 from semel.engine.generations import GENERATION
 from semel.store.migrations import CreateTable, Migration
 from semel.store.protocol import AnyTable
 from semel.store.table import Column, Kind, Shape
 
-TABLES: tuple[AnyTable, ...] = (GENERATION, *streams.TABLES)
+TABLES: tuple[AnyTable, ...] = (GENERATION, *streams.TABLES, *events.TABLES)
 
 _I64, _BYTES = Kind.I64, Kind.BYTES
 
@@ -103,6 +104,54 @@ MIGRATIONS = (
                 )
             ),
             CreateTable(Shape("grave", (Column("id", _BYTES), Column("ended_at", _I64)), key=1)),
+        ),
+    ),
+    Migration(
+        2,
+        "events",
+        (
+            CreateTable(
+                Shape(
+                    "event",
+                    (
+                        Column("committed_id", _I64),
+                        Column("id", _BYTES),
+                        Column("client_id", _BYTES),
+                        Column("origin", _BYTES),
+                        Column("committed_at", _I64),
+                        Column("partitions", _BYTES),
+                        Column("event", _BYTES),
+                    ),
+                    key=1,
+                    bulky=True,
+                )
+            ),
+            CreateTable(
+                Shape(
+                    "event_id",
+                    (
+                        Column("key", _BYTES),
+                        Column("committed_id", _I64),
+                        Column("committed_at", _I64),
+                        Column("digest", _BYTES),
+                    ),
+                    key=1,
+                    bulky=True,
+                )
+            ),
+            CreateTable(Shape("event_place", (Column("name", _BYTES), Column("committed_id", _I64)), key=2)),
+            CreateTable(
+                Shape(
+                    "event_head",
+                    (
+                        Column("name", _BYTES),
+                        Column("last_id", _I64),
+                        Column("updated_at", _I64),
+                        Column("pruned_to", _I64),
+                    ),
+                    key=1,
+                )
+            ),
         ),
     ),
 )

@@ -102,6 +102,10 @@ class Engine:
 
     async def submit(self, write: Write, caller: Caller | None = None) -> Any:
         """Carry out a write; the answer comes after its commit is on disk."""
+        return await self.admit(write, caller)
+
+    def admit(self, write: Write, caller: Caller | None = None) -> asyncio.Future[Any]:
+        """Take a write in; writes under the same locks are decided in the order in which they were admitted."""
         if self._stopped or self.failure is not None:
             raise NotStoredError("The server is stopping; nothing was stored.")
         limits = self.limits
@@ -120,7 +124,7 @@ class Engine:
             with self._admitted_guard:
                 self._admitted[submission.order] += 1
         self._lane_of(submission.locks).put(submission)
-        return await caller.future
+        return caller.future
 
     def touch(self, touches: Iterable[Touch]) -> None:
         """Soft changes of a reader: kept soon, never waited for."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from semel.engine.soft import SoftChanges
@@ -25,6 +25,11 @@ class Reading:
         """One row by its key."""
         row = self._snapshot.get(table, key)
         return None if row is None else self._soft.over(table, row)
+
+    def find(self, table: Table[R], keys: Sequence[Key]) -> Mapping[Key, R]:
+        """Rows by their keys, all at once; absent keys are left out."""
+        found = self._snapshot.find(table, keys)
+        return {key: self._soft.over(table, row) for key, row in found.items()}
 
     def range(self, wanted: Range) -> Sequence[Row]:
         """The rows of a range."""

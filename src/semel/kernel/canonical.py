@@ -22,7 +22,7 @@ from json.encoder import encode_basestring
 from semel.kernel.json_error import JsonError, JsonKind
 from semel.kernel.json_number import Integers, print_double, print_integer
 from semel.kernel.json_parse import parse, parse_slowly
-from semel.kernel.json_proof import load, print_proved, prints_canonically
+from semel.kernel.json_proof import load, print_parsed, print_proved, prints_canonically
 from semel.kernel.json_text import MAX_DEPTH, Json, too_deep
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "JsonKind",
     "Surrogates",
     "canonical",
+    "canonical_parsed",
     "canonicalize",
     "parse",
 ]
@@ -61,6 +62,11 @@ def canonicalize(raw: bytes, integers: Integers, surrogates: Surrogates) -> byte
 def canonical(value: Json, integers: Integers, surrogates: Surrogates) -> bytes:
     """The canonical bytes of a parsed value; TypeError for anything that is not one."""
     return print_proved(value) or canonical_slowly(value, integers, surrogates)
+
+
+def canonical_parsed(value: Json, integers: Integers, surrogates: Surrogates) -> bytes:
+    """The same for a value that came out of a parser of ours, which spares the proof that it is JSON."""
+    return print_parsed(value) or canonical_slowly(value, integers, surrogates)
 
 
 def canonical_slowly(value: Json, integers: Integers, surrogates: Surrogates) -> bytes:

@@ -51,7 +51,8 @@ class ErrorKind(NamedTuple):
     @property
     def type(self) -> str:
         """The relative reference that names this kind in a problem document."""
-        return "/errors/" + self.code.lower().replace("_", "-")
+        surface = "events-" if self.code.islower() else ""
+        return "/errors/" + surface + self.code.lower().replace("_", "-")
 
 
 _TABLE: tuple[tuple[str, int, str, Grpc, Retry, int], ...] = (
@@ -86,6 +87,15 @@ _TABLE: tuple[tuple[str, int, str, Grpc, Retry, int], ...] = (
     ("UNAVAILABLE", 503, "Store Unavailable", Grpc.UNAVAILABLE, Retry.LATER, 1013),
     ("NOT_STORED", 503, "Not Stored", Grpc.UNAVAILABLE, Retry.LATER, 1011),
     ("OUTCOME_UNKNOWN", 503, "Outcome Unknown", Grpc.UNAVAILABLE, Retry.SAME_KEY, 1011),
+    # The codes of events, which are spelled in small letters on the wire.
+    ("bad_request", 400, "Bad Request", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
+    ("validation_failed", 422, "Validation Failed", Grpc.FAILED_PRECONDITION, Retry.NEVER, 1008),
+    ("forbidden", 403, "Partition Not Allowed", Grpc.PERMISSION_DENIED, Retry.NEVER, 1008),
+    ("auth_failed", 401, "Authentication Failed", Grpc.UNAUTHENTICATED, Retry.NEVER, 1008),
+    ("rate_limited", 429, "Too Many Events", Grpc.RESOURCE_EXHAUSTED, Retry.LATER, 1013),
+    ("server_error", 500, "Server Error", Grpc.INTERNAL, Retry.SAME_KEY, 1011),
+    ("protocol_version_unsupported", 400, "Protocol Version Unsupported", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
+    ("profile_unsupported", 400, "Profile Unsupported", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
 )
 
 REGISTRY: dict[str, ErrorKind] = {row[0]: ErrorKind(*row) for row in _TABLE}

@@ -35,7 +35,8 @@ def parse_slowly(raw: bytes) -> Json:
     return value
 
 
-def _object(members: list[tuple[str, Json]]) -> dict[str, Json]:
+def members_once(members: list[tuple[str, Json]]) -> dict[str, Json]:
+    """An object of these members; a name that comes twice is refused."""
     value = dict(members)
     if len(value) != len(members):
         raise JsonError(JsonKind.DUPLICATE_NAME, f"The name {shown(_repeated(members))} occurs twice in one object.")
@@ -48,5 +49,5 @@ def _repeated(members: list[tuple[str, Json]]) -> str:
 
 
 _decoder = json.JSONDecoder(
-    object_pairs_hook=_object, parse_float=read_double, parse_int=read_integer, parse_constant=refuse_constant
+    object_pairs_hook=members_once, parse_float=read_double, parse_int=read_integer, parse_constant=refuse_constant
 )

@@ -59,6 +59,15 @@ def print_proved(value: Json) -> bytes | None:
     return printed if prints_canonically(printed) and orjson.loads(printed) == value else None
 
 
+def print_parsed(value: Json) -> bytes | None:
+    """The same for a value that a parser has made: it holds JSON's types alone, nested no deeper than allowed."""
+    try:
+        printed = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:
+        return None
+    return printed if prints_canonically(printed) else None
+
+
 def prints_canonically(printed: bytes) -> bool:
     """Whether text that orjson printed with sorted names is RFC 8785 under every policy for integers."""
     # orjson sorts names by code point, RFC 8785 by UTF-16 unit: equal when no character is beyond U+FFFF.

@@ -57,8 +57,13 @@ def refuse_deep(raw: bytes) -> None:
     """Refuse a text nested deeper than MAX_DEPTH, whether or not it is JSON."""
     if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
         return  # fewer brackets than levels, even counting those inside strings
-    if _depth(outside_strings(raw)) > MAX_DEPTH:
+    if depth_of(raw) > MAX_DEPTH:
         raise too_deep()
+
+
+def depth_of(raw: bytes) -> int:
+    """How deep a text is nested, whether or not it is JSON."""
+    return _depth(outside_strings(raw))
 
 
 def too_deep() -> JsonError:

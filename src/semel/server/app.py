@@ -9,6 +9,9 @@ from semel.kernel.errors import Problem
 from semel.server.asgi import SECURITY, Receive, Scope, Send, respond
 from semel.server.body import ClientGoneError
 from semel.server.context import Context
+from semel.server.events import PATH as EVENTS
+from semel.server.events import EventsHost
+from semel.server.events.hub import Hub
 from semel.server.operations import Operations
 from semel.server.problem import internal_problem, problem_body, problem_headers
 from semel.server.streams import PREFIX as STREAMS
@@ -16,7 +19,9 @@ from semel.server.streams import StreamsHost
 
 _log = logging.getLogger("semel.server")
 
-_NOTHING_HERE = Problem("NOT_FOUND", "There is nothing at this path; streams are under /v1/stream/.")
+_NOTHING_HERE = Problem(
+    "NOT_FOUND", "There is nothing at this path; streams are under /v1/stream/, events at /v1/events."
+)
 
 
 class App:
@@ -24,7 +29,9 @@ class App:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self.hub = Hub(context)
         self._streams = StreamsHost(context)
+        self._events = EventsHost(context, self.hub)
         self._operations = Operations(context)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -35,6 +42,8 @@ class App:
         try:
             if raw_path.startswith(STREAMS):
                 await self._streams(scope, receive, send)
+            elif raw_path == EVENTS:
+                await self._events(scope, receive, send)
             elif not await self._operations(scope, send):
                 await self._refuse(_NOTHING_HERE, scope["method"], send)
         except (ClientGoneError, asyncio.CancelledError):

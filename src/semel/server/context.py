@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from semel.contracts.events.contract import Events
 from semel.contracts.streams.contract import Streams
 from semel.engine.engine import Caller, Engine
 from semel.kernel.world import World
@@ -28,6 +29,7 @@ class Context:
     metrics: Metrics
     bodies: Bodies
     streams: Streams
+    events: Events
     is_stopping: bool = False
     _prefix: bytes = b""
     _numbers: Any = field(default_factory=count)

@@ -25,6 +25,7 @@ _log = logging.getLogger("semel.engine")
 _PASSING = (TryAgainError, StoreAwayError, StoreHeldError)
 """What a database does now and then that is not a fault of ours."""
 
+_ITEM_OUTCOMES = ("committed", "replayed", "rejected", "not_processed")
 _BATCH_WRITES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _BATCH_SECONDS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 4.0)
 
@@ -38,6 +39,10 @@ class Metrics:
         self.outcomes: Counter[str] = Counter()
         self.commits: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
+        self.event_counts: Counter[str] = Counter()
+        self.event_errors: Counter[str] = Counter()
+        self.event_connections: Callable[[], int] = int
+        self.event_live: Callable[[], int] = int
         self._batch_writes = Histogram(
             "semel_engine_batch_writes", "Writes in one batch", registry=self.registry, buckets=_BATCH_WRITES
         )
@@ -89,13 +94,26 @@ class _Live(Collector):
             requests.add_metric((surface, method, str(status)), count)
         yield requests
         yield _labelled("semel_streams_appends", "Appends by outcome", "outcome", metrics.outcomes)
+        items = {name: metrics.event_counts[name] for name in _ITEM_OUTCOMES}
+        yield _labelled("semel_events_items", "Submitted items by outcome", "outcome", Counter(items))
+        yield _labelled("semel_events_errors", "Error messages by code", "code", metrics.event_errors)
+        yield _counted("semel_events_broadcasts", "Events sent live", metrics.event_counts["broadcasts"])
+        yield _counted(
+            "semel_events_slow_readers", "Clients cut off for not reading", metrics.event_counts["slow_readers"]
+        )
+        yield GaugeMetricFamily("semel_events_connections", "Open WebSocket connections", metrics.event_connections())
+        yield GaugeMetricFamily("semel_events_live", "Connections that keep up with the log", metrics.event_live())
         yield _labelled("semel_engine_commits", "Batches by how they ended", "kind", metrics.commits)
         for name in ("writes", "faults", "reruns", "deferred", "dropped", "store_failures", "clock_jumps"):
-            family = CounterMetricFamily(f"semel_engine_{name}", f"Engine {name.replace('_', ' ')}")
-            family.add_metric((), metrics.events[name])
-            yield family
+            yield _counted(f"semel_engine_{name}", f"Engine {name.replace('_', ' ')}", metrics.events[name])
         yield GaugeMetricFamily("semel_http_connections", "Open connections", metrics.connections())
         yield from _gauges(metrics.engine)
+
+
+def _counted(name: str, about: str, count: int) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, about)
+    family.add_metric((), count)
+    return family
 
 
 def _labelled(name: str, about: str, label: str, counts: Counter[str]) -> CounterMetricFamily:

@@ -65,12 +65,13 @@ class Operations:
 
     async def _metrics(self, scope: Scope) -> tuple[int, list[Header], bytes]:
         fields = dict(scope["headers"])
-        self._context.principals.resolve(fields.get(b"authorization"))
+        self._context.principals.resolve(fields.get(b"authorization"), self._context.world.wall_ms())
         content_type, body = render(self._context.metrics.registry, fields.get(b"accept", b"").decode("latin-1"))
         return 200, [(b"content-type", content_type), _NO_STORE], body
 
     async def _streams(self, scope: Scope) -> tuple[int, list[Header], bytes]:
-        principal = self._context.principals.resolve(dict(scope["headers"]).get(b"authorization"))
+        authorization = dict(scope["headers"]).get(b"authorization")
+        principal = self._context.principals.resolve(authorization, self._context.world.wall_ms())
         body = await list_streams(self._context.engine, principal, scope["query_string"])
         return 200, [_JSON, _NO_STORE], body
 

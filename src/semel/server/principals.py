@@ -1,19 +1,18 @@
 """Who is asking: one resolver, one `Principal`, for every surface.
 
 Without credentials the server is for development: it listens on loopback only and everyone is `default`. With a token
-file, a request without a known bearer token is refused. The file keeps SHA-256 hashes, never tokens, and a token
-reaches no log, error or URL.
+file, a key file for JWTs or both, a caller without a token that one of them vouches for is refused. A bearer string is
+looked up among the hashed tokens first; what is not there and looks like a JWT is verified. A token reaches no log, no
+error and no URL.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import sha256
-from pathlib import Path
-from typing import Any
+from typing import NamedTuple, Protocol
 
 from semel.kernel.errors import Refused
 
@@ -27,14 +26,45 @@ class Role(Enum):
     ADMIN = "admin"
 
 
+EVERY_SURFACE = "*"
+
+
+class Scope(NamedTuple):
+    """Names on a surface that a principal may reach: one name, or all that begin so."""
+
+    surface: str
+    name: bytes
+    is_prefix: bool
+
+
+class _Reach(NamedTuple):
+    """The scopes of one surface, ready to be asked: a thousand names cost one look-up."""
+
+    names: frozenset[bytes]
+    prefixes: tuple[bytes, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A known caller. `scopes` are patterns such as `streams:orders/*`; none means everything."""
+    """A known caller. `scopes` of None is everything; else it is limited to what they name, which may be nothing."""
 
     name: str
     kind: str
     roles: frozenset[Role]
-    scopes: tuple[str, ...] = ()
+    scopes: tuple[Scope, ...] | None = None
+    client_id: str = ""
+    """The origin that its writes carry; its name, unless its credential says otherwise."""
+    expires_at_ms: int | None = None
+    """From this time on its credential is void; None for one without an end."""
+    _by_surface: Mapping[str, _Reach] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Sort the scopes by surface, once."""
+        if not self.client_id:
+            object.__setattr__(self, "client_id", self.name)
+        scopes = self.scopes or ()
+        surfaces = {EVERY_SURFACE, *(scope.surface for scope in scopes)}
+        object.__setattr__(self, "_by_surface", {surface: _reach(scopes, surface) for surface in surfaces})
 
     @property
     def actor(self) -> str:
@@ -45,9 +75,10 @@ class Principal:
         """Whether it may do that to a thing of this name."""
         if not self.has(role):
             return False
-        if not self.scopes:
+        if self.scopes is None:
             return True
-        return any(name.startswith(one) if is_prefix else name == one for one, is_prefix in self.reach(surface))
+        names, prefixes = self._on(surface)
+        return name in names or name.startswith(prefixes)
 
     def has(self, role: Role) -> bool:
         """Whether it has a role, or the one that has them all."""
@@ -55,86 +86,74 @@ class Principal:
 
     def reach(self, surface: str) -> list[tuple[bytes, bool]]:
         """The names it is limited to on a surface: each a prefix (True) or one name; the empty prefix is everything."""
-        if not self.scopes:
+        if self.scopes is None:
             return [(b"", True)]
-        patterns = [
-            pattern for kind, _, pattern in (scope.partition(":") for scope in self.scopes) if kind in (surface, "*")
-        ]
-        return [(pattern.removesuffix("*").encode(), pattern.endswith("*")) for pattern in patterns]
+        names, prefixes = self._on(surface)
+        return [*((name, False) for name in sorted(names)), *((prefix, True) for prefix in prefixes)]
+
+    def _on(self, surface: str) -> _Reach:
+        found = self._by_surface.get(surface)
+        return self._by_surface[EVERY_SURFACE] if found is None else found
+
+
+def _reach(scopes: tuple[Scope, ...], surface: str) -> _Reach:
+    here = [scope for scope in scopes if scope.surface in (surface, EVERY_SURFACE)]
+    return _Reach(
+        frozenset(scope.name for scope in here if not scope.is_prefix),
+        tuple(sorted({scope.name for scope in here if scope.is_prefix})),
+    )
 
 
 DEVELOPER = Principal("default", "client", frozenset(Role))
 
 
-class Principals:
-    """Resolves the credential of a request. With no tokens at all, everyone is the developer."""
+class Verifier(Protocol):
+    """Judges tokens that carry their own claims."""
 
-    def __init__(self, tokens: Mapping[bytes, Principal] | None = None) -> None:
+    def can_read(self, token: bytes) -> bool:
+        """Whether a token has the shape of one; nothing is said of its truth."""
+
+    def verify(self, token: bytes, now_ms: int) -> Principal:
+        """The caller that a token names; `Refused` for one that is not accepted at this time."""
+
+
+class Principals:
+    """Resolves the credential of a caller. With no way to know anyone, everyone is the developer."""
+
+    def __init__(self, tokens: Mapping[bytes, Principal] | None = None, verifier: Verifier | None = None) -> None:
         self._tokens = dict(tokens or {})
+        self._verifier = verifier
 
     @property
     def are_known(self) -> bool:
         """Whether credentials are needed."""
-        return bool(self._tokens)
+        return bool(self._tokens) or self._verifier is not None
 
-    def resolve(self, authorization: bytes | None) -> Principal:
+    def resolve(self, authorization: bytes | None, now_ms: int) -> Principal:
         """The caller behind an Authorization header."""
-        if not self._tokens:
+        if not self.are_known:
             return DEVELOPER
         if authorization is None:
-            raise _unauthorized("Send a bearer token in the Authorization header.")
+            raise unauthorized("Send a bearer token in the Authorization header.")
         kind, _, token = authorization.partition(b" ")
         if kind.lower() != b"bearer":
-            raise _unauthorized("The Authorization header must carry a bearer token.")
+            raise unauthorized("The Authorization header must carry a bearer token.")
+        return self.resolve_token(token.strip(), now_ms)
+
+    def resolve_token(self, token: bytes, now_ms: int) -> Principal:
+        """The caller behind a token, however it came here."""
+        if not self.are_known:
+            return DEVELOPER
         # Looking up a hash leaks nothing about the token by its timing.
-        known = self._tokens.get(sha256(token.strip()).digest())
-        if known is None:
-            raise _unauthorized("This token is not known here.")
-        return known
+        known = self._tokens.get(sha256(token).digest())
+        if known is not None:
+            return known
+        if self._verifier is not None and self._verifier.can_read(token):
+            return self._verifier.verify(token, now_ms)
+        raise unauthorized("This token is not known here.")
 
 
-def _unauthorized(detail: str) -> Refused:
-    return Refused("UNAUTHORIZED", detail, ((b"www-authenticate", b"Bearer"),))
-
-
-class TokenFileError(ValueError):
-    """The token file cannot be used; the message says what to mend."""
-
-
-def read_token_file(path: Path) -> Principals:
-    """Principals from a TOML file with a `[[token]]` table each: name, sha256, roles, and scopes if it is limited."""
-    try:
-        entries = tomllib.loads(path.read_text("utf-8")).get("token", [])
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise TokenFileError(f"The token file {path} cannot be read: {error}") from error
-    tokens: dict[bytes, Principal] = {}
-    for entry in entries:
-        digest, principal = _entry(path, entry)
-        if digest in tokens:
-            raise TokenFileError(f"{path}: {principal.name} has the token of {tokens[digest].name}.")
-        tokens[digest] = principal
-    if not tokens:
-        raise TokenFileError(f"{path} names no [[token]]: add one, or start without a token file.")
-    return Principals(tokens)
-
-
-def _entry(path: Path, entry: Mapping[str, Any]) -> tuple[bytes, Principal]:
-    name = entry.get("name")
-    if not isinstance(name, str) or not name:
-        raise TokenFileError(f"{path}: every [[token]] needs a name.")
-    unknown = sorted(set(entry) - {"name", "sha256", "roles", "scopes"})
-    if unknown:
-        raise TokenFileError(f"{path}: the token {name!r} has the unknown field {unknown[0]!r}.")
-    if not all(isinstance(entry.get(field, ["-"]), list) and entry.get(field, ["-"]) for field in ("roles", "scopes")):
-        raise TokenFileError(
-            f"{path}: roles and scopes of {name!r} are lists with something in them; leave out scopes for all."
-        )
-    try:
-        digest = bytes.fromhex(entry["sha256"])
-        roles = frozenset(Role(role) for role in entry.get("roles", ["read", "write"]))
-        scopes = tuple(str(scope) for scope in entry.get("scopes", []))
-    except (KeyError, TypeError, ValueError) as error:
-        raise TokenFileError(f"{path}: the token {name!r} needs sha256 (64 hex digits) and known roles.") from error
-    if len(digest) != 32:
-        raise TokenFileError(f"{path}: the sha256 of {name!r} has {len(digest)} bytes instead of 32.")
-    return digest, Principal(name, "client", roles, scopes)
+def unauthorized(detail: str, error: bytes = b"") -> Refused:
+    """The refusal of a credential; `error` is its name for clients, where there is one."""
+    challenge = b'Bearer error="%s", error_description="%s"' % (error, detail.encode()) if error else b"Bearer"
+    return Refused("UNAUTHORIZED", detail, ((b"www-authenticate", challenge),))

@@ -17,10 +17,10 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import uvicorn
 
+from semel.contracts.events.contract import Events
 from semel.contracts.schema import MIGRATIONS, TABLES
 from semel.contracts.streams.contract import Streams
 from semel.contracts.streams.tables import RECEIPT
@@ -33,9 +33,11 @@ from semel.kernel.retention import Window
 from semel.server.app import App
 from semel.server.body import Bodies
 from semel.server.context import Context
+from semel.server.credentials import read_principals
+from semel.server.events import EventSocket
+from semel.server.events.validators import load_validator
 from semel.server.logs import set_up_logs
 from semel.server.metrics import Metrics
-from semel.server.principals import Principals, read_token_file
 from semel.server.protocol import SemelProtocol, close_overdue
 from semel.server.settings import Settings
 from semel.server.world import SystemWorld
@@ -86,7 +88,7 @@ def host_config(settings: Settings) -> uvicorn.Config:
         host=settings.host,
         port=settings.port,
         http=SemelProtocol,
-        ws="none",
+        ws=EventSocket,
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -128,13 +130,15 @@ class _Server(uvicorn.Server):
         except BaseException:
             listener.close()
             raise
-        self.config.loaded_app = App(self._context)
+        app = App(self._context)
+        self.config.loaded_app = app
         self._context.metrics.connections = lambda: len(self.server_state.connections)
         await super().startup([listener])
         engine = self._context.engine
-        contracts = (Generations({RECEIPT: self._settings.streams_idempotency_ttl_ms}), self._context.streams)
+        generations = Generations({RECEIPT: self._settings.streams_idempotency_ttl_ms})
+        contracts = (generations, self._context.streams, self._context.events)
         sweeper = Sweeper(engine, contracts, self._settings.sweep_interval_ms / 1_000)
-        for work in (sweeper.run(), close_overdue(self.server_state), self._watch(engine)):
+        for work in (sweeper.run(), app.hub.feed.run(), close_overdue(self.server_state), self._watch(engine)):
             self._tasks.append(asyncio.create_task(work))
         self._announce(listener.getsockname()[1])
 
@@ -161,6 +165,8 @@ class _Server(uvicorn.Server):
 def _build(settings: Settings) -> Context:
     world = SystemWorld()
     metrics = Metrics()
+    events = Events(load_validator(settings.events_validator), settings.events_retention_ms)
+    principals = read_principals(settings)  # before the store is opened: a mistake in a file touches nothing
     store = open_store(settings.store_url, TABLES, MIGRATIONS, world.wall_ms)
     limits = EngineLimits(settings.queue_writes, settings.queue_bytes, BatchLimits(writes=settings.batch_writes))
     engine = Engine(store, world, limits, metrics, _test_hook(settings))
@@ -169,10 +175,11 @@ def _build(settings: Settings) -> Context:
         settings=settings,
         engine=engine,
         world=world,
-        principals=read_token_file(Path(settings.tokens)) if settings.tokens else Principals(),
+        principals=principals,
         metrics=metrics,
         bodies=Bodies(settings.max_body_bytes, settings.max_uploads_bytes),
         streams=Streams(Window(settings.streams_idempotency_ttl_ms)),
+        events=events,
     )
 
 

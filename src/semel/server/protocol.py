@@ -21,6 +21,7 @@ from semel.server.asgi import SECURITY
 from semel.server.problem import problem_body, problem_headers
 
 CONNECTION = "semel.connection"
+SOCKET_PATH = b"/v1/events"
 MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADERS = 128
 SILENCE_SECONDS = 30.0
@@ -118,6 +119,11 @@ class SemelProtocol(HttpToolsProtocol):
         self._count(len(name) + len(value))
         super().on_header(name, value)
 
+    def _should_upgrade(self) -> bool:
+        """WebSocket is spoken at one path, and only when nothing on this connection waits for its answer."""
+        is_there = self.url.partition(b"?")[0] == SOCKET_PATH
+        return is_there and self._unanswered == 0 and super()._should_upgrade()
+
     def on_headers_complete(self) -> None:
         """The head is whole, and its request has a handler."""
         is_upgrade = self.parser.should_upgrade()
@@ -126,6 +132,8 @@ class SemelProtocol(HttpToolsProtocol):
             self._refusal = Problem("INVALID_REQUEST", "Send a request with a body without the Upgrade header.")
             raise _RefusedHeadError
         super().on_headers_complete()
+        if is_upgrade and self._should_upgrade():
+            return
         self._unanswered += 1
         self._is_head_open = False
         if is_upgrade:

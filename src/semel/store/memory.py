@@ -201,6 +201,10 @@ class _MemorySnapshot:
             kept = self._kept.get(table, {})
             return kept[key] if key in kept else self._store._heaps[table].rows.get(key)
 
+    def find(self, table: Table[R], keys: Sequence[Key]) -> dict[Key, R]:
+        found = ((key, self.get(table, key)) for key in keys)
+        return {key: row for key, row in found if row is not None}
+
     def range(self, wanted: Range) -> list[Row]:
         table = wanted.table
         with self._store._guard:

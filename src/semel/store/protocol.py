@@ -176,6 +176,9 @@ class Snapshot(Protocol):
     def get(self, table: Table[R], key: Key) -> R | None:
         """One row by its key."""
 
+    def find(self, table: Table[R], keys: Sequence[Key]) -> Mapping[Key, R]:
+        """Rows by their keys, all at once; absent keys are left out."""
+
     def range(self, wanted: Range) -> Sequence[Row]:
         """The rows of a range."""
 

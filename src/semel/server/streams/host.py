@@ -59,7 +59,7 @@ class StreamsHost:
     def _admit(self, method: str, scope: Scope) -> tuple[bytes, Fields]:
         """Credential, name and method, in this order; then whether this caller may do that to this stream."""
         fields = Fields(scope["headers"])
-        principal = self._context.principals.resolve(fields.get(b"authorization"))
+        principal = self._context.principals.resolve(fields.get(b"authorization"), self._context.world.wall_ms())
         name = parse_name(scope["raw_path"][len(PREFIX) :])
         role = _ROLES.get(method)
         if role is None:

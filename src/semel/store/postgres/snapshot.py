@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -59,6 +60,15 @@ class PostgresSnapshot:
             if found:
                 return made.unsigned.row_in(found[0])  # type: ignore[no-any-return]
         return None
+
+    def find(self, table: Table[R], keys: Sequence[Key]) -> dict[Key, R]:
+        found: dict[Key, R] = {}
+        for made in self._lookup(table):
+            missing = [key for key in keys if key not in found]
+            if missing:
+                rows = self._ask(self._filled(lambda made=made, missing=missing: made.find(missing)))[0]
+                found.update((table.key_of(row), row) for row in map(made.unsigned.row_in, rows))
+        return found
 
     def range(self, wanted: Range) -> list[Row]:
         made = self._store.scannable(wanted)

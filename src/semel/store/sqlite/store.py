@@ -305,6 +305,15 @@ class _SqliteSnapshot:
                 return made.unsigned.row_in(found[0])  # type: ignore[no-any-return]
         return None
 
+    def find(self, table: Table[R], keys: Sequence[Key]) -> dict[Key, R]:
+        found: dict[Key, R] = {}
+        for made in self._generations(table):
+            missing = [key for key in keys if key not in found]
+            for sql, values in made.find(missing):
+                rows = map(made.unsigned.row_in, _rows(self._reader, sql, values))
+                found.update((table.key_of(row), row) for row in rows)
+        return found
+
     def _generations(self, table: AnyTable) -> list[Statements]:
         made = self._store._statements[table]
         if not table.generational:

@@ -1,0 +1,1 @@
+"""Events: one global order of client-made events, synced over WebSocket and HTTP."""

@@ -1,0 +1,86 @@
+"""What can be asked of events, and what is answered."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+VALIDATION_FAILED = "validation_failed"
+FORBIDDEN = "forbidden"
+BAD_REQUEST = "bad_request"
+
+
+class Rejection(NamedTuple):
+    """An item that was not committed; nothing remembers it."""
+
+    reason: str
+    errors: tuple[tuple[str, str], ...]
+    """A dot path inside the item, and a sentence."""
+
+
+class Item(NamedTuple):
+    """One event to commit. A flaw was found before anything was looked up, and is the item's whole answer."""
+
+    id: str
+    name: bytes
+    key: bytes
+    digest: bytes
+    partitions: tuple[str, ...]
+    event: Any
+    text: bytes
+    flaw: Rejection | None = None
+
+
+class Submit(NamedTuple):
+    """Commit the items of one request, each on its own, in list order."""
+
+    items: tuple[Item, ...]
+    client_id: str
+    origin: bytes
+    stops: bool = False
+    """Whether nothing behind the first rejection is looked at."""
+
+
+class Prune(NamedTuple):
+    """Forget the bodies of these events, oldest first: positions and the names they are placed under."""
+
+    places: tuple[tuple[int, tuple[bytes, ...]], ...]
+
+
+class Jump(NamedTuple):
+    """Go on above every position that a lost future of this log can have given out."""
+
+    ids_a_ms: int
+
+
+class Committed(NamedTuple):
+    """An item's place in the order: the first one, on a retry."""
+
+    committed_id: int
+    committed_at: int
+    is_new: bool
+
+
+class NotProcessed(NamedTuple):
+    """An item behind the one that stopped its request."""
+
+    blocked_by: str
+
+
+Result = Committed | Rejection | NotProcessed
+
+
+class Submitted(NamedTuple):
+    """One result an item, in the order of the items, and when they were decided."""
+
+    results: tuple[Result, ...]
+    decided_at: int
+
+
+class Jumped(NamedTuple):
+    """The last position before and after."""
+
+    last_id: int
+    next_last_id: int
+
+
+Command = Submit | Prune | Jump

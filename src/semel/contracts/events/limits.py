@@ -1,0 +1,23 @@
+"""How large things may be; each is advertised or documented, and told when it is hit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAX_ID_BYTES = 128
+MAX_NAME_BYTES = 128
+MAX_NAMES = 64
+MAX_COMMITTED_ID = 2**53 - 1
+EVENT_LEVELS = 64
+FRAME_LEVELS = EVENT_LEVELS + 4
+"""An event stands inside a message, its payload, the list of items and its item."""
+PAGE_LEAST, PAGE_MOST, PAGE_DEFAULT = 1, 1_000, 500
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a deployment may set."""
+
+    batch_items: int = 100
+    message_bytes: int = 1024 * 1024
+    in_flight_items: int = 200

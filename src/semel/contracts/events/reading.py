@@ -1,0 +1,100 @@
+"""Reading the log: the events of some partitions between two positions, as of one instant, in bounded pages.
+
+A page holds positions and rows of one snapshot, and nothing can appear later at or below the watermark that it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from semel.contracts.events.tables import (
+    EMPTY_LOG,
+    EVENT,
+    EVENT_HEAD,
+    EVENT_PLACE,
+    HEAD_KEY,
+    EventHeadRow,
+    EventRow,
+)
+from semel.engine.reading import Reading
+from semel.store.protocol import Range
+
+AT_ONCE = 64
+"""So many rows are fetched before their size is looked at."""
+ROW_BYTES = 256
+"""About what a message adds to an event's own text."""
+TAIL_EVENTS = 1_000
+
+
+class Page(NamedTuple):
+    """Events after a cursor up to `sync_to`; `has_more` says exactly whether there are others."""
+
+    events: Sequence[EventRow]
+    next_since: int
+    sync_to: int
+    has_more: bool
+    pruned_to: int = 0
+
+
+def head_of(reading: Reading) -> EventHeadRow:
+    """Where the log ends."""
+    return reading.get(EVENT_HEAD, HEAD_KEY) or EMPTY_LOG
+
+
+def history(reading: Reading, names: Iterable[str], since: int, to: int | None, limit: int, budget: int) -> Page:
+    """The next page of some partitions. Without `to` a cycle begins: its bound is the watermark of this instant."""
+    head = head_of(reading)
+    sync_to = head.last_id if to is None else min(to, head.last_id)
+    if since >= sync_to:
+        return Page((), min(since, sync_to), sync_to, False, head.pruned_to)
+    ids = _places(reading, names, since, sync_to, limit + 1)
+    rows = _within(reading, ids[:limit], budget)
+    next_since = rows[-1].committed_id if rows else since
+    return Page(rows, next_since, sync_to, len(rows) < len(ids), head.pruned_to)
+
+
+def tail(reading: Reading, after: int, budget: int) -> Page:
+    """What was committed behind a position, in all partitions; an empty page's cursor is the watermark."""
+    head = head_of(reading)
+    if after >= head.last_id:
+        return Page((), after, head.last_id, False)
+    keys = reading.keys(Range(EVENT, "", (), TAIL_EVENTS, start=(after + 1,)))
+    ids = [key[0] for key in keys]
+    rows = _within(reading, ids, budget)
+    is_all = len(rows) == len(ids) < TAIL_EVENTS
+    return Page(rows, head.last_id if is_all else rows[-1].committed_id, head.last_id, not is_all)
+
+
+def last_in(reading: Reading, name: str) -> int:
+    """The watermark of one partition; 0 when it has no events."""
+    found = reading.keys(Range(EVENT_PLACE, "", (name.encode(),), 1, reverse=True))
+    return found[0][1] if found else 0
+
+
+def oldest(reading: Reading, limit: int) -> Sequence[EventRow]:
+    """The first events of the log."""
+    return reading.range(Range(EVENT, "", (), limit))
+
+
+def _places(reading: Reading, names: Iterable[str], since: int, to: int, limit: int) -> list[int]:
+    """The first positions in any of the partitions, each once."""
+    found: set[int] = set()
+    for name in names:
+        wanted = Range(EVENT_PLACE, "", (name.encode(),), limit, start=(since + 1,), stop=(to + 1,))
+        found.update(key[1] for key in reading.keys(wanted))
+    return sorted(found)[:limit]
+
+
+def _within(reading: Reading, ids: Sequence[int], budget: int) -> list[EventRow]:
+    """The events at these positions until their bytes are used up; at least one."""
+    rows: list[EventRow] = []
+    for start in range(0, len(ids), AT_ONCE):
+        found = reading.find(EVENT, [(one,) for one in ids[start : start + AT_ONCE]])
+        for committed_id in ids[start : start + AT_ONCE]:
+            row = found[(committed_id,)]
+            budget -= len(row.event) + len(row.partitions) + ROW_BYTES
+            if rows and budget < 0:
+                return rows
+            rows.append(row)
+    return rows

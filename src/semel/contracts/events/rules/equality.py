@@ -1,0 +1,26 @@
+"""When two submissions under one id are the same: equal RFC 8785 bytes of {"event": ..., "partitions": ...}.
+
+Nothing else counts: not the client, not the connection, not the time. The digest is made once, when an event is
+submitted, and stored with its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from semel.kernel.canonical import Integers, Surrogates, canonical_parsed
+from semel.kernel.fingerprint import fingerprint
+from semel.kernel.json_text import refuse_deep
+
+
+def digest(partitions: Sequence[str], event: Any) -> bytes:
+    """SHA-256 over normalized partitions and an event that a strict parser has made."""
+    names = canonical_parsed(list(partitions), Integers.REFUSE, Surrogates.REFUSE)
+    return fingerprint(b'{"event":%s,"partitions":%s}' % (_canonical(event), names))
+
+
+def _canonical(event: Any) -> bytes:
+    text = canonical_parsed(event, Integers.REFUSE, Surrogates.REFUSE)
+    refuse_deep(text)  # the message around it may be nested deeper than an event
+    return text

@@ -1,0 +1,53 @@
+"""Names of partitions: normalized to NFC, without repetition, sorted by code point; then measured.
+
+Python sorts strings by code point, which is the order of their UTF-8 bytes and not that of UTF-16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from unicodedata import is_normalized, normalize
+
+from semel.contracts.events.limits import MAX_NAME_BYTES, MAX_NAMES
+
+
+class PartitionError(ValueError):
+    """The names cannot be used; the message says why."""
+
+
+def normalized(names: Iterable[str]) -> tuple[str, ...]:
+    """The set that is stored and compared."""
+    return tuple(sorted({normalize("NFC", name) for name in names}))
+
+
+def checked(names: Iterable[str]) -> tuple[str, ...]:
+    """The normalized set, if it is within bounds."""
+    found = normalized(names)
+    if not found:
+        raise PartitionError("at least one partition is needed")
+    if len(found) > MAX_NAMES:
+        raise PartitionError(f"{len(found)} partitions are more than {MAX_NAMES}")
+    for name in found:
+        refuse_name(name)
+    return found
+
+
+def refuse_name(name: str) -> None:
+    """Refuse a normalized name that is empty, too long, or holds half of a surrogate pair."""
+    if not name:
+        raise PartitionError("the name of a partition is empty")
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise PartitionError("the name of a partition holds half of a surrogate pair") from None
+    if size > MAX_NAME_BYTES:
+        raise PartitionError(f"the name of a partition has {size} bytes, and {MAX_NAME_BYTES} is the most")
+
+
+def is_usable(name: str) -> bool:
+    """Whether this is a name that normalizing would leave alone and that is within bounds."""
+    try:
+        refuse_name(name)
+    except PartitionError:
+        return False
+    return is_normalized("NFC", name)

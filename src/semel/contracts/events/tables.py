@@ -1,0 +1,65 @@
+"""The rows behind events.
+
+One log for all partitions: its position is the `committed_id`. Everything stands under one lock, so positions become
+visible in the order in which they were given. The memory of an id outlives the event itself: pruning takes bodies and
+places in partitions, never what was promised about an id.
+
+Look-ups: an event by its position (EVENT), an id by its packed form (EVENT_ID), the events of a partition by position
+(EVENT_PLACE), the end of the log (EVENT_HEAD).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from semel.store.table import Table
+
+
+class EventRow(NamedTuple):
+    """One committed event. `origin` names the connection that sent it, which is never sent it back."""
+
+    committed_id: int
+    id: bytes
+    client_id: bytes
+    origin: bytes
+    committed_at: int
+    partitions: bytes
+    """The normalized names as a JSON array."""
+    event: bytes
+    """JSON, as it is returned."""
+
+
+class EventIdRow(NamedTuple):
+    """What an id was used for: kept for ever."""
+
+    key: bytes
+    committed_id: int
+    committed_at: int
+    digest: bytes
+
+
+class EventPlaceRow(NamedTuple):
+    """An event's place in one of its partitions."""
+
+    name: bytes
+    committed_id: int
+
+
+class EventHeadRow(NamedTuple):
+    """Where the log ends, and how far it was pruned."""
+
+    name: bytes
+    last_id: int
+    updated_at: int
+    pruned_to: int
+
+
+EVENT = Table("event", EventRow, key=1, bulky=True)
+EVENT_ID = Table("event_id", EventIdRow, key=1, bulky=True)
+EVENT_PLACE = Table("event_place", EventPlaceRow, key=2)
+EVENT_HEAD = Table("event_head", EventHeadRow, key=1)
+
+HEAD_KEY = (b"",)
+EMPTY_LOG = EventHeadRow(b"", 0, 0, 0)
+
+TABLES = (EVENT, EVENT_ID, EVENT_PLACE, EVENT_HEAD)

@@ -1,0 +1,1 @@
+"""Events on the wire: frames and bodies in, messages out; no sockets."""

@@ -1,0 +1,121 @@
+"""What the two camelCase dialects share: the envelope, results, and the shape of an event's own fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from semel.contracts.events.commands import Committed, Item, NotProcessed, Rejection, Result, Submit, Submitted
+from semel.contracts.events.tables import EventRow
+from semel.contracts.events.wire.dialect import Dialect, Head
+from semel.contracts.events.wire.fields import is_number, short_text, text
+from semel.contracts.events.wire.items import FlawError, invalid
+from semel.contracts.events.wire.messages import Connect, Identity, bad_request
+from semel.contracts.events.wire.seed import refuse_version
+from semel.kernel.canonical import parse
+from semel.kernel.json_print import dump
+
+
+class Camel(Dialect):
+    """The envelope of published clients: `msgId` is optional, and answers echo it."""
+
+    version_key = "protocolVersion"
+    types = frozenset({"connect", "submit_events", "sync"})
+    holds_while_paging = True
+    is_watched = False
+    is_exclusive = False
+    time_key: str
+    """The name of the commit's time."""
+
+    def head(self, message: Mapping[str, Any]) -> Head:
+        refuse_version(message.get("protocolVersion"), "protocolVersion", self)
+        kind, msg_id, payload = (message.get(name) for name in ("type", "msgId", "payload"))
+        if not isinstance(kind, str):
+            raise bad_request("type must be a string")
+        if "msgId" in message and not isinstance(msg_id, str):
+            raise bad_request("msgId must be a string")
+        if not isinstance(payload, dict):
+            raise bad_request("payload must be an object")
+        return Head(kind, msg_id, payload)
+
+    def connect(self, payload: dict[str, Any]) -> Connect:
+        return Connect(text(payload, "token"), short_text(payload, "clientId"))
+
+    def message(self, kind: str, payload: bytes, msg_id: str, reply_to: str | None, now_ms: int) -> bytes:
+        return b'{"type":"%s","protocolVersion":"1.0","msgId":%s,"payload":%s}' % (
+            kind.encode(),
+            dump(msg_id if reply_to is None else reply_to),
+            payload,
+        )
+
+    def submitted(self, command: Submit, answer: Submitted) -> bytes:
+        pairs = zip(command.items, answer.results, strict=True)
+        return dump({"results": [self._result(item, result, answer.decided_at) for item, result in pairs]})
+
+    def spelled(self, code: str) -> str:
+        # The published clients stop for this spelling alone.
+        return "protocolVersion_unsupported" if code == "protocol_version_unsupported" else code
+
+    def _result(self, item: Item, result: Result, decided_at: int) -> dict[str, Any]:
+        shown: dict[str, Any] = {"id": item.id}
+        if isinstance(result, Committed):
+            shown |= {"status": "committed", "committedId": result.committed_id, self.time_key: result.committed_at}
+        elif isinstance(result, NotProcessed):
+            shown |= {"status": "not_processed", "reason": "prior_item_failed", "blockedById": result.blocked_by}
+            shown["created"] = decided_at
+        else:
+            shown |= {"status": "rejected", "reason": result.reason, "errors": _errors(result)}
+            shown["created"] = decided_at
+        return shown
+
+
+def _errors(rejection: Rejection) -> list[dict[str, str]]:
+    return [{"field": field, "message": message} for field, message in rejection.errors]
+
+
+def stored_event(row: EventRow) -> dict[str, Any]:
+    """The event behind a row, every number as it was sent."""
+    event = parse(row.event)
+    assert isinstance(event, dict)
+    return event
+
+
+def meta_shown(row: EventRow, event: Mapping[str, Any]) -> dict[str, Any]:
+    """Where and when an event was made; one that does not say was made when it was committed."""
+    sent = event.get("meta")
+    meta = dict(sent) if isinstance(sent, dict) else {}
+    if not is_number(meta.get("clientTs")):
+        meta["clientTs"] = row.committed_at
+    return {**meta, "clientId": row.client_id.decode()}
+
+
+def meta_of(item: Mapping[str, Any], who: Identity) -> dict[str, Any]:
+    """The meta of an item without its client, which is the connection's."""
+    meta = item.get("meta")
+    if not isinstance(meta, dict):
+        raise invalid("meta", "must be an object")
+    if not is_number(meta.get("clientTs")):
+        raise invalid("meta.clientTs", "must be a number")
+    if meta.get("clientId", who.client_id) != who.client_id:
+        raise FlawError("forbidden", "meta.clientId", "is not the identity of this connection")
+    return {name: value for name, value in meta.items() if name != "clientId"}
+
+
+def user_of(item: Mapping[str, Any], who: Identity) -> dict[str, str]:
+    """The user an item names, if any."""
+    if "userId" not in item:
+        return {}
+    user = item["userId"]
+    if not isinstance(user, str) or not user:
+        raise invalid("userId", "must be a non-empty string")
+    if who.users is not None and user not in who.users:
+        raise FlawError("forbidden", "userId", "is not a user of this credential")
+    return {"userId": user}
+
+
+def kind_of(item: Mapping[str, Any]) -> str:
+    """The type of an item."""
+    kind = item.get("type")
+    if not isinstance(kind, str) or not kind:
+        raise invalid("type", "must be a non-empty string")
+    return kind

@@ -1,0 +1,103 @@
+"""What differs between dialects: names of fields, the shape of items, and a few habits. They share one log.
+
+A dialect turns payloads into requests and rows into payloads. It knows no state of a connection but its own choice of
+profile or project.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from semel.contracts.events.commands import Submit, Submitted
+from semel.contracts.events.limits import Limits
+from semel.contracts.events.reading import Page
+from semel.contracts.events.tables import EventRow
+from semel.contracts.events.wire.messages import Connect, Identity, Sync
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the server tells and asks of every connection."""
+
+    limits: Limits
+    strict_types: bool = False
+    model_version: int = 0
+
+
+class Head(NamedTuple):
+    """The part of a message around its payload."""
+
+    type: str
+    msg_id: str | None
+    payload: dict[str, Any]
+
+
+class Welcome(NamedTuple):
+    """What a new connection is told."""
+
+    client_id: str
+    now_ms: int
+    last_id: int
+    project_last_id: int
+
+
+class Dialect(ABC):
+    """One way to speak of events."""
+
+    version_key: ClassVar[str]
+    types: ClassVar[frozenset[str]]
+    """The requests that exist in it."""
+    holds_while_paging: ClassVar[bool]
+    """Whether live events wait until a cycle of pages has ended."""
+    is_watched: ClassVar[bool]
+    """Whether its clients send heartbeats, so that silence means that they are gone."""
+    is_exclusive: ClassVar[bool]
+    """Whether a client has one connection at a time."""
+
+    @property
+    @abstractmethod
+    def audience(self) -> Hashable:
+        """Connections of one audience are sent the same bytes for the same event."""
+
+    @abstractmethod
+    def head(self, message: Mapping[str, Any]) -> Head:
+        """The envelope of a request, checked."""
+
+    @abstractmethod
+    def connect(self, payload: dict[str, Any]) -> Connect:
+        """The payload of `connect`."""
+
+    @abstractmethod
+    def submit(self, payload: dict[str, Any], who: Identity, terms: Terms, origin: bytes) -> Submit:
+        """The payload of `submit_events`."""
+
+    @abstractmethod
+    def sync(self, payload: dict[str, Any], who: Identity) -> Sync:
+        """The payload of `sync`."""
+
+    @abstractmethod
+    def message(self, kind: str, payload: bytes, msg_id: str, reply_to: str | None, now_ms: int) -> bytes:
+        """A whole message to the client."""
+
+    @abstractmethod
+    def connected(self, welcome: Welcome, terms: Terms) -> bytes:
+        """The payload of `connected`."""
+
+    @abstractmethod
+    def submitted(self, command: Submit, answer: Submitted) -> bytes:
+        """The payload of `submit_events_result`."""
+
+    @abstractmethod
+    def page(self, asked: Sync, page: Page, subscribed: Sequence[str], terms: Terms) -> bytes:
+        """The payload of `sync_response`."""
+
+    @abstractmethod
+    def event(self, row: EventRow) -> bytes:
+        """One committed event, in pages and in `event_broadcast`."""
+
+    @abstractmethod
+    def spelled(self, code: str) -> str:
+        """How an error code is written."""

@@ -1,0 +1,110 @@
+"""Events over plain HTTP: the seed dialect without envelopes; bytes and strings in, requests and bytes out."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from semel.contracts.events.commands import Submit
+from semel.contracts.events.limits import FRAME_LEVELS, MAX_COMMITTED_ID, PAGE_DEFAULT, PAGE_LEAST, PAGE_MOST
+from semel.contracts.events.rules.partitions import PartitionError, checked
+from semel.contracts.events.tables import EventRow
+from semel.contracts.events.wire.dialect import Terms
+from semel.contracts.events.wire.fields import is_text
+from semel.contracts.events.wire.messages import Identity, bad_request
+from semel.contracts.events.wire.profiles import ACCEPTED
+from semel.contracts.events.wire.seed import event_payload, submitted_items
+from semel.kernel.json_error import JsonError
+from semel.kernel.json_marks import parse_marked
+
+COMMENT = b":\n\n"
+_DIGITS = re.compile(r"[0-9]{1,20}")
+_NUMBER = re.compile(r"-?[0-9]{1,20}")
+_MAX_FIELDS = 256
+
+
+class Tail(NamedTuple):
+    """What a GET asks for; `to` is the bound of a cycle that it continues."""
+
+    names: tuple[str, ...]
+    since: int
+    limit: int
+    to: int | None
+
+
+class Query:
+    """The fields behind the question mark, in their order."""
+
+    def __init__(self, raw: bytes) -> None:
+        try:
+            pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
+        except ValueError:
+            raise bad_request(f"the query must be percent-encoded UTF-8 with at most {_MAX_FIELDS} fields") from None
+        self._pairs = pairs
+
+    def one(self, name: str) -> str | None:
+        """A field that may be given once."""
+        found = self.all(name)
+        if len(found) > 1:
+            raise bad_request(f"{name} may be given once")
+        return found[0] if found else None
+
+    def all(self, name: str) -> list[str]:
+        """Every value of a field."""
+        return [value for key, value in self._pairs if key == name]
+
+    def tail(self, last_event_id: str | None = None) -> Tail:
+        """What a GET asks for; where a broken tail stopped wins over `since`."""
+        try:
+            names = checked(self.all("partition"))
+        except PartitionError as error:
+            raise bad_request(f"partition: {error}") from None
+        since = self._position("since", last_event_id or self.one("since") or "0")
+        to = self.one("to")
+        return Tail(names, since, self._limit(), None if to is None else self._position("to", to))
+
+    def _position(self, name: str, text: str) -> int:
+        if _DIGITS.fullmatch(text) is None:
+            raise bad_request(f"{name} must be an integer of at least 0")
+        return min(int(text), MAX_COMMITTED_ID)
+
+    def _limit(self) -> int:
+        text = self.one("limit")
+        if text is None:
+            return PAGE_DEFAULT
+        if _NUMBER.fullmatch(text) is None:
+            raise bad_request("limit must be an integer")
+        return max(PAGE_LEAST, min(int(text), PAGE_MOST))
+
+
+def parse_body(body: bytes) -> dict[str, Any]:
+    """A body is one JSON object."""
+    try:
+        value = parse_marked(body, FRAME_LEVELS)
+    except JsonError as error:
+        raise bad_request(str(error)) from None
+    if not isinstance(value, dict):
+        raise bad_request("the body must be a JSON object")
+    return value
+
+
+def named_client(value: Any) -> str | None:
+    """The client that a request names, if any."""
+    if value is None:
+        return None
+    if not is_text(value):
+        raise bad_request("client_id must be a non-empty string")
+    name: str = value
+    return name
+
+
+def submission(payload: dict[str, Any], who: Identity, terms: Terms, origin: bytes) -> Submit:
+    """The items of a POST."""
+    accepted = ACCEPTED["canonical"] if terms.strict_types else None
+    return Submit(submitted_items(payload, who, terms.limits.batch_items, accepted), who.client_id, origin)
+
+
+def event_frame(row: EventRow) -> bytes:
+    """One event of an event stream."""
+    return b"id: %d\nevent: event\ndata: %s\n\n" % (row.committed_id, event_payload(row))

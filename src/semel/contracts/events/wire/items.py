@@ -1,0 +1,103 @@
+"""Items of a submission: what is wrong with one is its own answer, found before anything is looked up.
+
+The order is the contract's: the item's values first, then whether its sender may write to every one of its partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from semel.contracts.events.commands import FORBIDDEN, VALIDATION_FAILED, Item, Rejection
+from semel.contracts.events.limits import MAX_ID_BYTES
+from semel.contracts.events.rules.equality import digest
+from semel.contracts.events.rules.partitions import PartitionError, checked
+from semel.contracts.events.wire.messages import Allowed, bad_request
+from semel.kernel.json_error import JsonError
+from semel.kernel.json_marks import first_mark
+from semel.kernel.json_print import dump
+from semel.kernel.keys import pack
+
+
+class FlawError(Exception):
+    """An item is rejected."""
+
+    def __init__(self, reason: str, field: str, message: str) -> None:
+        super().__init__(message)
+        self.rejection = Rejection(reason, ((field, message),))
+
+
+def invalid(field: str, message: str) -> FlawError:
+    """A value of the item cannot be taken."""
+    return FlawError(VALIDATION_FAILED, field, message)
+
+
+def flawed(sent_id: str, flaw: FlawError) -> Item:
+    """An item that is rejected whatever the log holds."""
+    return Item(sent_id, b"", b"", b"", (), None, b"", flaw.rejection)
+
+
+def item_of(sent_id: str, names: Sequence[str], event: dict[str, Any], may_write: Allowed) -> Item:
+    """An item that may be committed."""
+    try:
+        name = _name(sent_id)
+        partitions = checked(names)
+        content = _digest(partitions, event)
+    except PartitionError as error:
+        raise invalid("partitions", str(error)) from None
+    for partition in partitions:
+        if not may_write(partition):
+            raise FlawError(FORBIDDEN, "partitions", f"this credential may not write to {partition}")
+    return Item(sent_id, name, pack(name), content, partitions, event, dump(event))
+
+
+def raw_items(payload: dict[str, Any], most: int) -> list[dict[str, Any]]:
+    """The items of a request that can be answered one by one: objects, each with an id of its own."""
+    items = payload.get("events")
+    if not isinstance(items, list):
+        raise bad_request("payload.events must be an array")
+    if not items:
+        raise bad_request("payload.events must not be empty")
+    if len(items) > most:
+        raise bad_request(f"payload.events has {len(items)} items, and {most} is the most", max_batch_size=most)
+    seen = set()
+    for place, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise bad_request(f"payload.events.{place} must be an object")
+        sent_id = item.get("id")
+        if not isinstance(sent_id, str) or not sent_id:
+            raise bad_request(f"payload.events.{place}.id must be a non-empty string")
+        if sent_id in seen:
+            raise bad_request(f"payload.events.{place}.id occurs twice in this request")
+        seen.add(sent_id)
+    return items
+
+
+def event_type(event: dict[str, Any]) -> str:
+    """The type of an event, which must have one."""
+    value = event.get("type")
+    if not isinstance(value, str) or not value:
+        raise invalid("event.type", "must be a non-empty string")
+    return value
+
+
+def _name(sent_id: str) -> bytes:
+    try:
+        name = sent_id.encode()
+    except UnicodeEncodeError:
+        raise invalid("id", "holds half of a surrogate pair") from None
+    if len(name) > MAX_ID_BYTES:
+        raise invalid("id", f"has {len(name)} bytes, and {MAX_ID_BYTES} is the most")
+    return name
+
+
+def _digest(partitions: Sequence[str], event: dict[str, Any]) -> bytes:
+    try:
+        return digest(partitions, event)
+    except JsonError as error:
+        raise invalid("event", str(error)) from None
+    except TypeError:
+        mark = first_mark(event)
+        if mark is None:
+            raise
+        raise invalid("event", str(mark)) from None

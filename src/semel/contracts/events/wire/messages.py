@@ -1,0 +1,71 @@
+"""What clients ask, whatever their dialect, and how a request is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from semel.contracts.events.commands import Submit
+
+VERSION = "1.0"
+PROFILES = ("canonical", "compatibility")
+
+Allowed = Callable[[str], bool]
+"""Whether the caller may write to, or read from, a partition."""
+
+
+class WireError(Exception):
+    """A request is refused. `closes` says whether the connection ends with it."""
+
+    def __init__(
+        self, code: str, message: str, details: Mapping[str, Any] | None = None, *, closes: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.details = details or {}
+        self.closes = closes
+
+
+def bad_request(message: str, **details: Any) -> WireError:
+    """The request cannot be understood; the connection stays."""
+    return WireError("bad_request", message, details)
+
+
+class Identity(NamedTuple):
+    """Who is connected, and what that allows."""
+
+    client_id: str
+    may_write: Allowed
+    may_read: Allowed
+    users: frozenset[str] | None = None
+    """Names under which it may act as a user; None is any."""
+
+
+class Connect(NamedTuple):
+    """The first thing a connection asks."""
+
+    token: str
+    client_id: str
+    profile: str = "canonical"
+    project: str | None = None
+
+
+class Sync(NamedTuple):
+    """History of some partitions after a cursor; `subscription` replaces what the connection is sent live."""
+
+    names: tuple[str, ...]
+    since: int
+    limit: int
+    subscription: tuple[str, ...] | None
+
+
+class Heartbeat(NamedTuple):
+    """A sign of life."""
+
+
+class Disconnect(NamedTuple):
+    """A farewell."""
+
+
+Request = Connect | Submit | Sync | Heartbeat | Disconnect

@@ -1,0 +1,152 @@
+"""One connection as a table of states: text in, a request out, or the error that the contract has for it.
+
+| state | takes | else |
+|---|---|---|
+| awaiting | connect, heartbeat | bad_request, stays |
+| active | submit_events, sync, heartbeat, disconnect | bad_request, stays |
+| closed | nothing | - |
+
+The dialect is detected from the first message that names a version, and then fixed. Nothing here is durable: after a
+reconnect the client begins again.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from semel.contracts.events.limits import FRAME_LEVELS
+from semel.contracts.events.reading import Page
+from semel.contracts.events.wire.camel_v1 import CamelV1
+from semel.contracts.events.wire.camel_v2 import CamelV2
+from semel.contracts.events.wire.dialect import Dialect, Terms
+from semel.contracts.events.wire.messages import (
+    Disconnect,
+    Heartbeat,
+    Identity,
+    Request,
+    Sync,
+    WireError,
+    bad_request,
+)
+from semel.contracts.events.wire.seed import Seed
+from semel.kernel.json_error import JsonError
+from semel.kernel.json_marks import parse_marked
+from semel.kernel.json_print import dump
+
+
+class State(Enum):
+    """Where a connection stands."""
+
+    AWAITING = "awaiting"
+    ACTIVE = "active"
+    CLOSED = "closed"
+
+
+TAKES = {
+    State.AWAITING: frozenset({"connect", "heartbeat"}),
+    State.ACTIVE: frozenset({"submit_events", "sync", "heartbeat", "disconnect"}),
+    State.CLOSED: frozenset[str](),
+}
+
+
+class Session:
+    """The part of a connection that needs no socket."""
+
+    def __init__(self, terms: Terms, origin: bytes) -> None:
+        self.terms = terms
+        self.origin = origin
+        self.state = State.AWAITING
+        self.dialect: Dialect | None = None
+        self.who: Identity | None = None
+        self.reply_to: str | None = None
+        """The name of the message that was read last."""
+        self._cycle: tuple[tuple[str, ...], int, int] | None = None
+        """Partitions, cursor and bound of a cycle that has more pages."""
+        self._sent = 0
+
+    def read(self, raw: bytes) -> Request:
+        """The request in a text message."""
+        self.reply_to = None
+        try:
+            message = parse_marked(raw, FRAME_LEVELS)
+        except JsonError as error:
+            raise bad_request(str(error)) from None
+        if not isinstance(message, dict):
+            raise bad_request("a message must be a JSON object")
+        dialect = self._detected(message)
+        head = dialect.head(message)
+        self.reply_to = head.msg_id
+        return self._request(dialect, head.type, head.payload)
+
+    def activate(self, who: Identity) -> None:
+        """The credential was good."""
+        self.who = who
+        self.state = State.ACTIVE
+
+    def bound_of(self, asked: Sync) -> int | None:
+        """The bound of the cycle that a sync continues; None when it begins one."""
+        if self._cycle is not None and self._cycle[:2] == (asked.names, asked.since):
+            return self._cycle[2]
+        return None
+
+    def paged(self, asked: Sync, page: Page) -> None:
+        """A page was sent."""
+        self._cycle = (asked.names, page.next_since, page.sync_to) if page.has_more else None
+
+    def message(self, kind: str, payload: bytes, reply_to: str | None, now_ms: int) -> bytes:
+        """A message to the client, with a name that this connection has not had."""
+        self._sent += 1
+        if self.dialect is None:
+            return _in_every_dialect(kind, payload, f"s-{self._sent}", now_ms)
+        return self.dialect.message(kind, payload, f"s-{self._sent}", reply_to, now_ms)
+
+    def error(self, code: str, message: str, details: Any, now_ms: int, reply_to: str | None = None) -> bytes:
+        """An error to the client."""
+        spelled = code if self.dialect is None else self.dialect.spelled(code)
+        payload = dump({"code": spelled, "message": message, "details": details})
+        return self.message("error", payload, reply_to, now_ms)
+
+    def _detected(self, message: dict[str, Any]) -> Dialect:
+        if self.dialect is None:
+            is_seed, is_camel = (key in message for key in (Seed.version_key, CamelV1.version_key))
+            if is_seed == is_camel:
+                raise bad_request("send either protocol_version or protocolVersion")
+            self.dialect = Seed() if is_seed else CamelV1()
+        return self.dialect
+
+    def _request(self, dialect: Dialect, kind: str, payload: dict[str, Any]) -> Request:
+        if kind not in dialect.types:
+            raise bad_request(f"there is no message of the type {kind[:64]}")
+        if kind not in TAKES[self.state]:
+            raise bad_request(f"{kind} is not expected while the connection is {self.state.value}")
+        if kind == "heartbeat":
+            return Heartbeat()
+        if kind == "connect":
+            if isinstance(dialect, CamelV1) and "projectId" in payload:
+                dialect = CamelV2()
+            request = dialect.connect(payload)
+            self.dialect = dialect
+            return request
+        assert self.who is not None
+        if kind == "submit_events":
+            return dialect.submit(payload, self.who, self.terms, self.origin)
+        if kind == "sync":
+            return dialect.sync(payload, self.who)
+        return Disconnect()
+
+
+def _in_every_dialect(kind: str, payload: bytes, msg_id: str, now_ms: int) -> bytes:
+    """Before the dialect is known, a message has the fields of both."""
+    facts = {
+        "type": kind,
+        "msg_id": msg_id,
+        "msgId": msg_id,
+        "timestamp": now_ms,
+        "protocol_version": "1.0",
+        "protocolVersion": "1.0",
+    }
+    return b'%s,"payload":%s}' % (dump(facts)[:-1], payload)
+
+
+__all__ = ["Session", "State", "WireError"]

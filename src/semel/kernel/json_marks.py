@@ -1,0 +1,83 @@
+"""Strict JSON in which one bad value does not spoil the rest of the text.
+
+A message carries many items, and a number that no double holds or a value nested too deep is the fault of its own item.
+So `parse_marked` gives the value of a whole text and leaves a `JsonError` in the place of each value that cannot be
+taken. What breaks the text itself (its syntax, UTF-8, a name that comes twice, NaN) is still raised.
+
+What is nested deeper than allowed is cut out before anything recursive sees it; inside of what is cut out only the
+brackets are looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from semel.kernel.json_error import JsonError
+from semel.kernel.json_number import read_double, read_integer
+from semel.kernel.json_parse import members_once
+from semel.kernel.json_proof import load
+from semel.kernel.json_text import decode, depth_of, refuse_constant, syntax_error, too_deep
+
+# Strings are passed over as a whole; possessive, so that one without an end costs one look and no more.
+_STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
+_CUT = "6.4e99999"
+"""Stands where something too deep was: no double holds it, so it is found again as a mark."""
+
+
+def parse_marked(raw: bytes, levels: int) -> Any:
+    """The value of a text of at most so many levels, with a `JsonError` for each value that cannot be taken."""
+    loaded = load(raw)
+    if loaded is not None:
+        return loaded.value
+    text = decode(raw)
+    try:
+        return _decoder.decode(_without_deep(text, levels) if depth_of(raw) > levels else text)
+    except json.JSONDecodeError as error:
+        raise syntax_error(error) from None
+
+
+def first_mark(value: Any) -> JsonError | None:
+    """The first mark inside a value; None when it has none."""
+    if isinstance(value, JsonError):
+        return value
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next((mark for part in inside if (mark := first_mark(part)) is not None), None)
+
+
+def _without_deep(text: str, levels: int) -> str:
+    pieces: list[str] = []
+    depth = kept_from = 0
+    for found in _STRUCTURE.finditer(text):
+        sign = found[0]
+        if sign in "[{":
+            depth += 1
+            if depth == levels + 1:
+                pieces += text[kept_from : found.start()], _CUT
+        elif sign in "]}":
+            if depth == levels + 1:
+                kept_from = found.end()
+            depth -= 1
+    if depth > levels:
+        kept_from = len(text)  # what was opened is never closed, and the parser will say so
+    return "".join((*pieces, text[kept_from:]))
+
+
+def _double(token: str) -> float | JsonError:
+    try:
+        return read_double(token)
+    except JsonError as error:
+        return too_deep() if token == _CUT else error
+
+
+def _integer(token: str) -> int | JsonError:
+    try:
+        return read_integer(token)
+    except JsonError as error:
+        return error
+
+
+_decoder = json.JSONDecoder(
+    object_pairs_hook=members_once, parse_float=_double, parse_int=_integer, parse_constant=refuse_constant
+)

@@ -1,0 +1,98 @@
+"""The timers of one connection: silence, signs of life, a reader that stalls, the end of a credential; and its pace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from semel.server.settings import Settings
+
+if TYPE_CHECKING:
+    from semel.server.events.conversation import Conversation
+
+LONGEST_SECONDS = 86_400.0
+"""A timer that would run longer is set again."""
+
+
+class Clocks:
+    """Tells a conversation when a time is up."""
+
+    def __init__(self, conversation: Conversation, settings: Settings) -> None:
+        self._conversation = conversation
+        self._loop = asyncio.get_running_loop()
+        self._idle = settings.events_idle_ms / 1_000
+        self._ping = settings.events_ping_ms / 1_000
+        self._slow = settings.events_slow_ms / 1_000
+        self._heard_at = self._loop.time()
+        self._silence: asyncio.TimerHandle | None = self._loop.call_later(min(self._idle, self._ping), self._listen)
+        self._stall: asyncio.TimerHandle | None = None
+        self._end: asyncio.TimerHandle | None = None
+        self.room_since: float | None = None
+        """Since when a submission waits for room in the engine."""
+
+    def heard(self) -> None:
+        """The client is there."""
+        self._heard_at = self._loop.time()
+
+    def filled(self) -> None:
+        """The client has begun not to read."""
+        if self._stall is None:
+            self._stall = self._loop.call_later(self._slow, self._conversation.stalled)
+
+    def drained(self) -> None:
+        """It reads again, which is a sign of life too."""
+        self.heard()
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+
+    def expire(self, at_ms: int | None, now: Callable[[], int]) -> None:
+        """End the conversation at this time, by the wall clock."""
+        if at_ms is None:
+            return
+        left = (at_ms - now()) / 1_000
+        if left <= 0:
+            self._conversation.expired()
+        else:
+            self._end = self._loop.call_later(min(left, LONGEST_SECONDS), self.expire, at_ms, now)
+
+    def stop(self) -> None:
+        """No more of it."""
+        for timer in (self._silence, self._stall, self._end):
+            if timer is not None:
+                timer.cancel()
+        self._silence = self._stall = self._end = None
+
+    def _listen(self) -> None:
+        """Clients that send heartbeats may be silent for so long; the others are asked, and may miss one answer."""
+        is_watched = self._conversation.is_watched
+        quiet = self._loop.time() - self._heard_at
+        longest = self._idle if is_watched else 2 * self._ping
+        if quiet >= longest:
+            self._conversation.silent()
+            return
+        if not is_watched and quiet >= self._ping / 2:
+            self._conversation.ping()
+        wait = longest - quiet if is_watched else min(self._ping, longest - quiet)
+        self._silence = self._loop.call_later(max(wait, 0.01), self._listen)
+
+
+class Bucket:
+    """So many messages a second, and as many at once; 0 is no limit."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._left = float(rate)
+        self._at = 0.0
+
+    def take(self, now: float) -> float:
+        """Seconds to wait before the next message may be read; 0 when it may be now."""
+        if not self._rate:
+            return 0.0
+        self._left = min(float(self._rate), self._left + (now - self._at) * self._rate)
+        self._at = now
+        if self._left >= 1.0:
+            self._left -= 1.0
+            return 0.0
+        return (1.0 - self._left) / self._rate

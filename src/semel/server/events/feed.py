@@ -1,0 +1,125 @@
+"""One reader of the log for all live subscribers of this node.
+
+It looks at the log when a commit is signalled, here or on another node, and hands every event, in the log's order, to
+the live subscribers of its partitions. What it hands on was read from the store after its commit. A subscriber that
+cannot take an event leaves the feed and reads the log itself. While nobody is live nothing is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, TypeVar
+
+import orjson
+
+from semel.contracts.events.reading import Page, tail
+from semel.contracts.events.rules.submit import TOPIC
+from semel.contracts.events.tables import EventRow
+from semel.engine.contract import UnavailableError
+from semel.engine.engine import Engine
+from semel.engine.reading import Reading
+
+if TYPE_CHECKING:
+    from semel.server.events.subscriber import Subscriber
+
+LOOK_BYTES = 4 * 1024 * 1024
+POLL_SECONDS = 30.0
+REST_SECONDS = 0.5
+
+T = TypeVar("T")
+Answered = Callable[[EventRow], "asyncio.Future[object] | None"]
+
+
+class Feed:
+    """Runs as one task on the event loop until it is cancelled."""
+
+    def __init__(self, engine: Engine, answered: Answered, counts: Counter[str]) -> None:
+        self._engine = engine
+        self._answered = answered
+        self._counts = counts
+        self._members: dict[str, dict[Subscriber, None]] = {}
+        self._live: set[Subscriber] = set()
+        self._watch = engine.signals.watch(TOPIC)
+        self.position = 0
+        """Every event up to here has been handed to the live subscribers."""
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def admits(self, cursor: int) -> bool:
+        """Whether a subscriber that has had everything up to here would miss nothing by joining."""
+        return not self._live or cursor >= self.position
+
+    def join(self, subscriber: Subscriber) -> None:
+        """From now on hand it what it has not had."""
+        if not self._live:
+            self.position = subscriber.cursor
+            self._watch.wake()  # it may have slept through commits
+        self._live.add(subscriber)
+        for name in subscriber.names:
+            self._members.setdefault(name, {})[subscriber] = None
+
+    def leave(self, subscriber: Subscriber) -> None:
+        """Hand it nothing more."""
+        self._live.discard(subscriber)
+        for name in subscriber.names:
+            members = self._members.get(name)
+            if members is not None:
+                members.pop(subscriber, None)
+                if not members:
+                    del self._members[name]
+
+    async def read(self, look: Callable[[Reading], T]) -> T:
+        """Look at the log on behalf of a subscriber."""
+        return await self._engine.read(look)
+
+    def count(self, sent: int) -> None:
+        """Events were sent."""
+        self._counts["broadcasts"] += sent
+
+    async def run(self) -> None:
+        """Look, hand on, wait for the next signal."""
+        while True:
+            self._watch.arm()
+            try:
+                has_more = bool(self._live) and await self._look()
+            except UnavailableError:
+                await asyncio.sleep(REST_SECONDS)
+                continue
+            if not has_more:
+                await self._watch.wait(POLL_SECONDS)
+
+    async def _look(self) -> bool:
+        after = self.position
+        page: Page = await self._engine.read(lambda reading: tail(reading, after, LOOK_BYTES))
+        if after != self.position:
+            return True  # everyone left meanwhile, and others came: what was read is not what they need
+        for row in page.events:
+            await self._wait_for_answer(row)
+            if self.position >= row.committed_id or not self._live:
+                return True
+            self._hand_on(row)
+        self.position = max(self.position, page.next_since)
+        return page.has_more
+
+    async def _wait_for_answer(self, row: EventRow) -> None:
+        """The answer to a submitter goes out before its event reaches others; it is on its way by now."""
+        waiting = self._answered(row)
+        if waiting is not None:
+            await asyncio.wait((waiting,), timeout=1.0)
+            await asyncio.sleep(0)
+
+    def _hand_on(self, row: EventRow) -> None:
+        before, self.position = self.position, row.committed_id
+        frames: dict[Hashable, bytes] = {}
+        sent = 0
+        for name in orjson.loads(row.partitions):
+            for member in list(self._members.get(name, ())):
+                audience = member.sink.audience
+                frame = frames.get(audience)
+                if frame is None:
+                    frame = frames[audience] = member.sink.frame(row)
+                sent += member.take(row, frame, before)
+        self._counts["broadcasts"] += sent

@@ -1,0 +1,176 @@
+"""Events over plain HTTP: `POST` submits, `GET` pages or follows; every refusal is a problem document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+from semel.contracts.events.reading import history
+from semel.contracts.events.wire.http import Query, named_client, parse_body, submission
+from semel.contracts.events.wire.messages import Identity, WireError, bad_request
+from semel.contracts.events.wire.seed import page_payload, refuse_unreadable, result_payload
+from semel.contracts.streams.wire.fields import Fields
+from semel.engine.contract import EngineError, FaultError, OverloadedError, Write
+from semel.kernel.errors import REGISTRY, Refused
+from semel.server.asgi import SECURITY, Header, Receive, Scope, Send, respond
+from semel.server.body import CLOSE, Bodies
+from semel.server.context import Context, caller_of
+from semel.server.events.conversation import count_results
+from semel.server.events.hub import SURFACE, Hub
+from semel.server.events.tail import Tails
+from semel.server.principals import Principal
+from semel.server.problem import RETRY_AFTER
+from semel.server.protocol import SOCKET_PATH as PATH
+
+__all__ = ["PATH", "EventsHost"]
+
+_JSON: Header = (b"content-type", b"application/json")
+_NO_STORE: Header = (b"cache-control", b"no-store")
+_ALLOW: Header = (b"allow", b"GET, POST, OPTIONS")
+_STATIC: tuple[Header, ...] = (
+    *SECURITY,
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-expose-headers", b"retry-after, x-request-id"),
+)
+_PREFLIGHT: tuple[Header, ...] = (
+    (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
+    (b"access-control-allow-headers", b"content-type, authorization, last-event-id"),
+    (b"access-control-max-age", b"86400"),
+)
+_STREAM: tuple[Header, ...] = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache"))
+_ANONYMOUS = "default"
+
+
+class Answer(NamedTuple):
+    """One whole answer."""
+
+    status: int
+    headers: list[Header]
+    body: bytes
+
+
+class EventsHost:
+    """Everything at `/v1/events` that is not a WebSocket."""
+
+    def __init__(self, context: Context, hub: Hub) -> None:
+        self._context = context
+        self._hub = hub
+        self._tails = Tails(context)
+        self._bodies = Bodies(hub.terms.limits.message_bytes, context.settings.max_uploads_bytes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        method: str = scope["method"]
+        try:
+            answer = await self._route(method, scope, receive, send)
+        except WireError as error:
+            answer = refusal(error.code, error.message, error.details, self._status(error))
+        except Refused as refused:
+            answer = refusal("rate_limited", refused.problem.detail, {"retry_after_ms": 1_000}, 503)
+        except EngineError as error:
+            answer = _failed(error)
+        if answer is None:
+            return
+        self._context.metrics.requests[SURFACE, method, answer.status] += 1
+        headers = [*answer.headers, *_STATIC, (b"x-request-id", self._context.request_id())]
+        await respond(send, answer.status, headers, None if method == "HEAD" else answer.body)
+
+    async def _route(self, method: str, scope: Scope, receive: Receive, send: Send) -> Answer | None:
+        if method == "OPTIONS":
+            return Answer(204, [*_PREFLIGHT], b"")
+        if method not in ("GET", "POST"):
+            answer = refusal("bad_request", f"{method} is not used here.", {}, 405)
+            return answer._replace(headers=[*answer.headers, _ALLOW])
+        fields = Fields(scope["headers"])
+        principal = self._principal(fields)
+        query = Query(scope["query_string"])
+        if method == "POST":
+            return await self._submit(principal, query, scope, receive)
+        return await self._read(principal, query, fields, scope, send)
+
+    async def _submit(self, principal: Principal, query: Query, scope: Scope, receive: Receive) -> Answer:
+        body = await self._bodies.read(receive)
+        if body is None:
+            most = self._bodies.max_bytes
+            answer = refusal("bad_request", f"a body may have {most} bytes", {"max_message_bytes": most}, 413)
+            return answer._replace(headers=[*answer.headers, CLOSE])
+        payload = parse_body(body)
+        who = self._identity(principal, named_client(payload.get("client_id")) or named_client(query.one("client_id")))
+        command = submission(payload, who, self._hub.terms, self._hub.origin())
+        write = Write(self._context.events, command, len(body), len(command.items))
+        answer = await self._context.engine.submit(write, caller_of(scope))
+        count_results(self._hub.counts, answer)
+        return Answer(200, [_JSON, _NO_STORE], result_payload(command, answer))
+
+    async def _read(
+        self, principal: Principal, query: Query, fields: Fields, scope: Scope, send: Send
+    ) -> Answer | None:
+        who = self._identity(principal, named_client(query.one("client_id")))
+        is_stream = b"text/event-stream" in (fields.get(b"accept") or b"").lower()
+        last = fields.get(b"last-event-id") if is_stream else None
+        asked = query.tail(None if last is None else last.decode("latin-1"))
+        refuse_unreadable(asked.names, who)
+        if is_stream:
+            await self._stream(principal, asked, scope, send)
+            return None
+        budget = self._hub.terms.limits.message_bytes
+        page = await self._context.engine.read(
+            lambda reading: history(reading, asked.names, asked.since, asked.to, asked.limit, budget)
+        )
+        return Answer(200, [_JSON, _NO_STORE], page_payload(asked.names, page, self._hub.terms))
+
+    async def _stream(self, principal: Principal, asked: Any, scope: Scope, send: Send) -> None:
+        if scope.get("http_version") == "1.0":
+            raise bad_request("an event stream needs HTTP/1.1")
+        headers = [*_STREAM, *_STATIC, (b"x-request-id", self._context.request_id())]
+        self._context.metrics.requests[SURFACE, "GET", 200] += 1
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self._tails.follow(asked, principal.expires_at_ms, scope, send)
+
+    def _principal(self, fields: Fields) -> Principal:
+        try:
+            return self._context.principals.resolve(fields.get(b"authorization"), self._context.world.wall_ms())
+        except Refused as refused:
+            raise WireError("auth_failed", refused.problem.detail) from None
+
+    def _identity(self, principal: Principal, named: str | None) -> Identity:
+        default = principal.client_id if self._context.principals.are_known else _ANONYMOUS
+        return self._hub.identity(principal, named or default)
+
+    def _status(self, error: WireError) -> int:
+        # A known caller that names somebody else is refused for that, not for its credential.
+        is_foreign = error.code == "auth_failed" and error.closes
+        return 403 if is_foreign else REGISTRY[error.code].status
+
+
+def refusal(code: str, message: str, details: Mapping[str, Any], status: int) -> Answer:
+    """A problem document with the contract's code and details."""
+    kind = REGISTRY[code]
+    body = orjson.dumps(
+        {
+            "type": kind.type,
+            "title": kind.title,
+            "status": status,
+            "code": code,
+            "detail": message,
+            "details": dict(details),
+            "retry": kind.retry.value,
+        }
+    )
+    headers: list[Header] = [(b"content-type", b"application/problem+json"), _NO_STORE]
+    if status in (429, 503):
+        headers.append(RETRY_AFTER)
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    return Answer(status, headers, body)
+
+
+def _failed(error: EngineError) -> Answer:
+    if isinstance(error, OverloadedError):
+        return refusal("rate_limited", f"{error} Try again in a moment.", {"retry_after_ms": 1_000}, 503)
+    if isinstance(error, FaultError):
+        message = f"Something went wrong here; repeat it with the same ids. Error id {error.error_id}."
+        return refusal("server_error", message, {}, 500)
+    return refusal("server_error", f"{error} Repeat it with the same ids.", {}, 503)

@@ -1,0 +1,88 @@
+"""What the connections of events share on one node: the feed, who is connected, and the terms they are told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from semel.contracts.events.limits import Limits
+from semel.contracts.events.tables import EventRow
+from semel.contracts.events.wire.dialect import Terms
+from semel.contracts.events.wire.messages import Identity, WireError
+from semel.kernel.errors import Refused
+from semel.server.context import Context
+from semel.server.events.feed import Feed
+from semel.server.principals import Principal, Role
+
+if TYPE_CHECKING:
+    from semel.server.events.conversation import Conversation
+
+SURFACE = "events"
+
+
+class Hub:
+    """Made once at start."""
+
+    def __init__(self, context: Context) -> None:
+        settings = context.settings
+        self.context = context
+        self.terms = Terms(
+            Limits(settings.events_batch_items, settings.events_message_bytes, settings.events_in_flight_items),
+            settings.events_strict_types,
+            settings.events_model_version,
+        )
+        self.counts = context.metrics.event_counts
+        self.feed = Feed(context.engine, self._answer_under_way, self.counts)
+        self._connections: dict[bytes, Conversation] = {}
+        self._by_client: dict[str, Conversation] = {}
+        context.metrics.event_connections = lambda: len(self._connections)
+        context.metrics.event_live = lambda: len(self.feed)
+
+    def origin(self) -> bytes:
+        """A name for a connection that no other has, on any node."""
+        return self.context.world.random_bytes(12)
+
+    def opened(self, conversation: Conversation) -> None:
+        """A connection was made."""
+        self._connections[conversation.origin] = conversation
+
+    def closed(self, conversation: Conversation, client_id: str | None) -> None:
+        """A connection has ended."""
+        self._connections.pop(conversation.origin, None)
+        if client_id is not None and self._by_client.get(client_id) is conversation:
+            del self._by_client[client_id]
+
+    def claim(self, client_id: str, conversation: Conversation) -> None:
+        """A client has one connection here: the newest."""
+        older = self._by_client.get(client_id)
+        self._by_client[client_id] = conversation
+        if older is not None:
+            older.replaced()
+
+    def principal(self, token: bytes) -> Principal:
+        """Who a credential is."""
+        try:
+            return self.context.principals.resolve_token(token, self.context.world.wall_ms())
+        except Refused as refused:
+            raise WireError("auth_failed", refused.problem.detail, closes=True) from None
+
+    def identity(self, principal: Principal, client_id: str) -> Identity:
+        """What a caller may do under a name; without credentials everyone is who they say."""
+        if not self.context.principals.are_known:
+            return Identity(client_id, _everything, _everything)
+        if principal.client_id != client_id:
+            raise WireError("auth_failed", "client_id is not the identity of this credential.", closes=True)
+        return Identity(
+            client_id,
+            lambda name: principal.may(Role.WRITE, SURFACE, name.encode()),
+            lambda name: principal.may(Role.READ, SURFACE, name.encode()),
+            frozenset({principal.name, principal.client_id}),
+        )
+
+    def _answer_under_way(self, row: EventRow) -> asyncio.Future[object] | None:
+        conversation = self._connections.get(row.origin)
+        return None if conversation is None else conversation.under_way(row.id)
+
+
+def _everything(name: str) -> bool:
+    return True

@@ -1,0 +1,164 @@
+"""WebSocket on the server's own port: the frames of RFC 6455, their limits, and the ways a connection ends.
+
+The protocol itself is the sans-I/O core of `websockets`; here it meets the transport. Text frames are written as they
+are made, so that one frame can be sent to many. A message over the limit is answered before the close. After a close
+that the client did not begin, what it still sends is read and thrown away for a moment, or it would never see why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+from websockets.exceptions import PayloadTooBig
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request
+from websockets.protocol import OPEN
+from websockets.server import ServerProtocol
+
+from semel.server.events.conversation import Conversation
+from semel.server.events.hub import Hub
+
+LINGER_SECONDS = 5.0
+MAX_REASON_BYTES = 120
+
+
+class EventSocket(asyncio.Protocol):
+    """One connection, from its handshake on. Made by the HTTP protocol when a client asks for the upgrade."""
+
+    def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
+        self._hub: Hub = config.loaded_app.hub
+        self._state = server_state
+        most = self._hub.terms.limits.message_bytes
+        self._protocol = ServerProtocol(max_size=most)
+        self._loop = asyncio.get_running_loop()
+        self._conversation: Conversation | None = None
+        self._pieces: list[bytes] = []
+        self._is_text = True
+        self._is_reading = True
+        self._linger: asyncio.TimerHandle | None = None
+        self.is_full = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """The HTTP protocol hands its transport over."""
+        self._transport = transport
+        transport.set_write_buffer_limits(high=self._hub.context.settings.events_buffer_bytes)
+        self._state.connections.add(self)  # type: ignore[arg-type]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        self._state.connections.discard(self)
+        if self._linger is not None:
+            self._linger.cancel()
+        if self._conversation is not None:
+            self._conversation.lost()
+            self._conversation = None
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the client: the handshake first, then frames."""
+        self._protocol.receive_data(data)
+        if self._conversation is not None:
+            self._conversation.heard()
+        for event in self._protocol.events_received():
+            if isinstance(event, Request):
+                self._shake_hands(event)
+            else:
+                self._take(event)
+        if isinstance(self._protocol.parser_exc, PayloadTooBig) and self._conversation is not None:
+            self._transport.write(self._conversation.too_large())
+        self._flush()
+
+    def eof_received(self) -> None:
+        """The client sends no more; the transport closes."""
+        self._protocol.receive_eof()
+
+    def pause_writing(self) -> None:
+        """The client does not keep up."""
+        self.is_full = True
+        if self._conversation is not None:
+            self._conversation.filled()
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self.is_full = False
+        if self._conversation is not None:
+            self._conversation.drained()
+
+    def shutdown(self) -> None:
+        """The server stops."""
+        if self._conversation is None:
+            self._transport.close()
+        else:
+            self._conversation.shut_down()
+
+    def frame(self, text: bytes) -> bytes:
+        """A text message as bytes for the wire."""
+        return Frame(Opcode.TEXT, text).serialize(mask=False)
+
+    def write(self, frames: bytes) -> None:
+        """Send frames that are ready."""
+        if frames and self._protocol.state is OPEN and not self._transport.is_closing():
+            self._transport.write(frames)
+
+    def ping(self) -> None:
+        """Ask for a pong."""
+        if self._protocol.state is OPEN:
+            self._protocol.send_ping(b"")
+            self._flush()
+
+    def close(self, code: int, reason: str) -> None:
+        """Begin the end; a client that does not answer is cut off."""
+        if self._protocol.state is OPEN:
+            self._protocol.send_close(code, reason.encode()[:MAX_REASON_BYTES].decode("utf-8", "ignore"))
+            self._flush()
+        self._leave()
+
+    def read_on(self, wanted: bool) -> None:
+        """Listen to the client, or let it wait."""
+        if wanted != self._is_reading and not self._transport.is_closing() and self._linger is None:
+            self._is_reading = wanted
+            (self._transport.resume_reading if wanted else self._transport.pause_reading)()
+
+    def _shake_hands(self, request: Request) -> None:
+        response = self._protocol.accept(request)
+        self._protocol.send_response(response)
+        self._flush()
+        if self._protocol.state is OPEN:
+            self._conversation = Conversation(self._hub, self)
+
+    def _take(self, frame: Any) -> None:
+        """A frame; a message may come in several."""
+        if frame.opcode in (Opcode.TEXT, Opcode.BINARY):
+            self._is_text = frame.opcode is Opcode.TEXT
+            self._pieces = [frame.data]
+        elif frame.opcode is Opcode.CONT:
+            self._pieces.append(frame.data)
+        else:
+            return
+        if frame.fin and self._conversation is not None:
+            raw = bytes(self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces))
+            self._pieces = []
+            self._conversation.received(raw, self._is_text)
+
+    def _flush(self) -> None:
+        for data in self._protocol.data_to_send():
+            if self._transport.is_closing():
+                return
+            if data:
+                self._transport.write(data)
+            elif self._protocol.close_rcvd is not None or self._conversation is None:
+                self._transport.close()
+            else:
+                self._leave()
+                if self._transport.can_write_eof():
+                    self._transport.write_eof()
+
+    def _leave(self) -> None:
+        """Read and throw away what still comes, for a moment."""
+        if self._linger is None and not self._transport.is_closing():
+            if not self._is_reading:
+                self._is_reading = True
+                self._transport.resume_reading()
+            self._linger = self._loop.call_later(LINGER_SECONDS, self._transport.abort)

@@ -1,0 +1,182 @@
+"""What one connection is sent live: every event of its partitions after its watermark, once, in the log's order.
+
+A subscriber is fed from the log by its own cursor. While it keeps up it is live: the node's one feed hands it each new
+event as it passes. When it is held (its client pages through history), lags (its client does not read) or has just
+subscribed, it reads the log itself from its cursor, in small pages, until it has caught up with the feed. So nothing is
+queued for a reader that does not read, and nothing is skipped.
+
+A new set of partitions counts from the watermark of the sync that named it; up to there the old set counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from semel.contracts.events.reading import Page, history
+from semel.contracts.events.tables import EventRow
+from semel.engine.contract import UnavailableError
+from semel.server.events.feed import Feed
+
+PAGE_EVENTS = 200
+REST_SECONDS = 0.5
+
+
+class Sink(Protocol):
+    """Where a subscriber's events go."""
+
+    origin: bytes
+
+    @property
+    def audience(self) -> Hashable:
+        """Sinks of one audience take the same bytes."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether enough is waiting to be sent."""
+
+    def frame(self, row: EventRow) -> bytes:
+        """An event as this audience is sent it."""
+
+    def push(self, frame: bytes) -> None:
+        """Send one."""
+
+
+class Mode(Enum):
+    """What a subscriber is doing."""
+
+    OFF = "off"
+    HELD = "held"
+    CATCHING_UP = "catching up"
+    LAGGING = "lagging"
+    LIVE = "live"
+
+
+class _Span(NamedTuple):
+    """Events of these partitions after one position and up to another."""
+
+    names: frozenset[str]
+    after: int
+    upto: int
+
+
+class Subscriber:
+    """Lives on the event loop."""
+
+    def __init__(self, feed: Feed, sink: Sink, page_bytes: int) -> None:
+        self._feed = feed
+        self._page_bytes = page_bytes
+        self._backlog: list[_Span] = []
+        self._task: asyncio.Task[None] | None = None
+        self.sink = sink
+        self.names: frozenset[str] = frozenset()
+        self.cursor = 0
+        """Everything up to here was sent, once the backlog has been."""
+        self.mode = Mode.OFF
+
+    def hold(self) -> None:
+        """Send nothing until released."""
+        self._leave_feed()
+        if self.mode is not Mode.OFF:
+            self.mode = Mode.HELD
+
+    def subscribe(self, watermark: int, names: frozenset[str]) -> None:
+        """From this position on, these partitions; the subscriber is held, or was off."""
+        if names == self.names:
+            return
+        if not self.names:
+            self.cursor = watermark
+        elif self.cursor < watermark:
+            self._backlog.append(_Span(self.names, self.cursor, watermark))
+            self.cursor = watermark
+        elif names - self.names and watermark < self.cursor:
+            # In the middle of a cycle: its pages end below what has been sent already of the other partitions.
+            self._backlog.append(_Span(names - self.names, watermark, self.cursor))
+        self.names = names
+        self.mode = Mode.HELD
+
+    def release(self) -> None:
+        """Go on from where it was held."""
+        if self.mode is Mode.HELD:
+            self._catch_up()
+
+    def drained(self) -> None:
+        """The client has read what was waiting."""
+        if self.mode is Mode.LAGGING:
+            self._catch_up()
+
+    def close(self) -> None:
+        """Nothing more."""
+        self._leave_feed()
+        self.mode = Mode.OFF
+        self.names = frozenset()
+        self._backlog.clear()
+
+    def take(self, row: EventRow, frame: bytes, before: int) -> bool:
+        """From the feed: one event; whether it was sent. A sink that is full is left to read the log later."""
+        if self.mode is not Mode.LIVE or self.cursor >= row.committed_id:
+            return False
+        if self.sink.is_full:
+            self._feed.leave(self)
+            self.cursor = max(self.cursor, before)
+            self.mode = Mode.LAGGING
+            return False
+        self.cursor = row.committed_id
+        if row.origin == self.sink.origin:
+            return False
+        self.sink.push(frame)
+        return True
+
+    def _leave_feed(self) -> None:
+        if self.mode is Mode.LIVE:
+            self._feed.leave(self)
+            self.cursor = max(self.cursor, self._feed.position)
+
+    def _catch_up(self) -> None:
+        self.mode = Mode.CATCHING_UP
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        while self.mode is Mode.CATCHING_UP:
+            if self.sink.is_full:
+                self.mode = Mode.LAGGING
+            elif not self._backlog and not self.names:
+                self.mode = Mode.OFF
+            elif not self._backlog and self._feed.admits(self.cursor):
+                self.mode = Mode.LIVE
+                self._feed.join(self)
+            else:
+                await self._step()
+
+    async def _step(self) -> None:
+        """One page of the log; what was read while the subscriber was held again is dropped, and read again later."""
+        span = self._backlog[0] if self._backlog else None
+        names, after = (self.names, self.cursor) if span is None else (span.names, span.after)
+        try:
+            page = await self._feed.read(
+                lambda reading: history(
+                    reading, names, after, None if span is None else span.upto, PAGE_EVENTS, self._page_bytes
+                )
+            )
+        except UnavailableError:
+            await asyncio.sleep(REST_SECONDS)
+            return
+        if self.mode is not Mode.CATCHING_UP:
+            return
+        for row in page.events:
+            if row.origin != self.sink.origin:
+                self._feed.count(1)
+                self.sink.push(self.sink.frame(row))
+        self._advance(span, page)
+
+    def _advance(self, span: _Span | None, page: Page) -> None:
+        reached = page.next_since if page.has_more else page.sync_to
+        if span is None:
+            self.cursor = max(self.cursor, reached)
+        elif page.has_more:
+            self._backlog[0] = span._replace(after=reached)
+        else:
+            del self._backlog[0]

@@ -1,0 +1,120 @@
+"""What the claims of a verified JWT say: who it is, what it may do, where, and from when until when.
+
+One rule for limits: if any of `allowed_partitions`, `allowed_partition_prefixes`, `gw` and `org` is there, the token
+reaches what they name and nothing else, on every surface; if none is, its roles alone limit it. A claim of the wrong
+type is never read as a missing one: the token is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+from unicodedata import normalize
+
+from semel.kernel.json_text import Json
+from semel.server.principals import Principal, Role, Scope
+
+MAX_NAMES = 1_000
+"""Names in one claim that is a list."""
+MAX_IDENTITY_BYTES = 512
+"""Length of `sub` and `client_id`."""
+LEEWAY_MS = 10_000
+"""How far the issuer's clock may be ahead of ours, for `nbf` and `iat`."""
+
+_LAST_SECOND = 253_402_300_799  # of the year 9999: more is a mistake, for the most part milliseconds
+
+_ROLES = {role.value: role for role in Role}
+
+
+class ClaimError(ValueError):
+    """A claim is missing, or is not what it should be. The message names the claim and not its value."""
+
+
+class Claimed(NamedTuple):
+    """A caller, and the time before which its token does not count."""
+
+    principal: Principal
+    not_before_ms: int
+
+
+def read_claims(claims: Mapping[str, Json]) -> Claimed:
+    """The caller that the claims describe; whether that is the case now is not judged."""
+    subject = _identity(claims, "sub")
+    expires_at_ms = _time_ms(claims, "exp")
+    early = [_time_ms(claims, name) - LEEWAY_MS for name in ("nbf", "iat") if name in claims]
+    principal = Principal(
+        name=subject,
+        kind="user",
+        roles=_roles(claims),
+        scopes=_scopes(claims),
+        client_id=_identity(claims, "client_id") if "client_id" in claims else subject,
+        expires_at_ms=expires_at_ms,
+    )
+    return Claimed(principal, max(early, default=0))
+
+
+def is_for(claims: Mapping[str, Json], issuer: str, audience: str) -> bool:
+    """Whether it comes from the right issuer and is meant for us. An audience that we have not is not us."""
+    if issuer and claims.get("iss") != issuer:
+        return False
+    if not audience:
+        return "aud" not in claims
+    meant = claims.get("aud")
+    return audience in meant if isinstance(meant, list) else meant == audience
+
+
+def _identity(claims: Mapping[str, Json], name: str) -> str:
+    value = claims.get(name)
+    if not isinstance(value, str) or not 1 <= len(_encoded(value, name)) <= MAX_IDENTITY_BYTES:
+        raise ClaimError(name)
+    return value
+
+
+def _time_ms(claims: Mapping[str, Json], name: str) -> int:
+    value = claims.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LAST_SECOND:
+        raise ClaimError(name)
+    return int(value * 1_000)
+
+
+def _roles(claims: Mapping[str, Json]) -> frozenset[Role]:
+    if "role" not in claims:
+        return frozenset({Role.READ, Role.WRITE})
+    return frozenset(_ROLES[name] for name in _names(claims, "role", may_be_one=True) if name in _ROLES)
+
+
+def _scopes(claims: Mapping[str, Json]) -> tuple[Scope, ...] | None:
+    scopes: list[Scope] = []
+    is_limited = False
+    for claim, surface, is_prefix, may_be_one in (
+        ("allowed_partitions", "events", False, False),
+        ("allowed_partition_prefixes", "events", True, False),
+        ("gw", "deltas", False, True),
+        ("org", "ledger", False, True),
+    ):
+        if claim not in claims:
+            continue
+        is_limited = True
+        for name in _names(claims, claim, may_be_one=may_be_one):
+            compared = normalize("NFC", name) if surface == "events" else name
+            scopes.append(Scope(surface, _encoded(compared, claim), is_prefix))
+    return tuple(scopes) if is_limited else None
+
+
+def _names(claims: Mapping[str, Json], claim: str, *, may_be_one: bool) -> list[str]:
+    value = claims[claim]
+    if may_be_one and isinstance(value, str):
+        return [value]
+    if not isinstance(value, list) or len(value) > MAX_NAMES:
+        raise ClaimError(claim)
+    names = [name for name in value if isinstance(name, str)]
+    if len(names) != len(value):
+        raise ClaimError(claim)
+    return names
+
+
+def _encoded(text: str, claim: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can bring
+        raise ClaimError(claim) from None

