@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 from tests.events.wire import PATH, PATIENCE_SECONDS
 from tests.running import HOST
 
-TEXT, BINARY, CLOSE, PING, PONG = 0x1, 0x2, 0x8, 0x9, 0xA
+CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 
 
 class Frame(NamedTuple):

@@ -28,6 +28,9 @@ from tests.running import HOST
 PATH = "/v1/events"
 OPEN_SECONDS = 10.0
 ANSWER_SECONDS = 15.0
+DAWDLE_SECONDS = (0.0, 0.0, 0.0, 0.0, 0.002, 0.01, 0.05)
+SLOW_ANSWER_SECONDS = 60.0
+"""A reader that dawdles has much to read before the answer."""
 SMALL_BUFFER_BYTES = 4_096
 
 _numbers = itertools.count(1)
@@ -51,7 +54,13 @@ class Line:
     """One connection, open from `dial` until it is lost."""
 
     def __init__(
-        self, web: ClientConnection, dialect: Dialect, model: Model, where: str, push: Callable[[Message], None]
+        self,
+        web: ClientConnection,
+        dialect: Dialect,
+        model: Model,
+        where: str,
+        push: Callable[[Message], None],
+        patience_seconds: float,
     ) -> None:
         self.number = next(_numbers)
         self.where = f"{where}, connection {self.number}"
@@ -59,6 +68,7 @@ class Line:
         self._dialect = dialect
         self._model = model
         self._push = push
+        self._patience_seconds = patience_seconds
         self._questions: deque[Question] = deque()
         self._seen: set[str] = set()
 
@@ -78,10 +88,10 @@ class Line:
     async def answer(self, question: asyncio.Future[None]) -> None:
         """Wait until a question is answered; silence on an open connection is a fault."""
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(self._patience_seconds):
                 await question
         except TimeoutError:
-            self._model.blame(self.where, f"no answer in {ANSWER_SECONDS} s to {self._questions}")
+            self._model.blame(self.where, f"no answer in {self._patience_seconds} s to {self._questions}")
             raise LineLostError from None
 
     async def listen(self, chance: random.Random, is_slow: bool) -> None:
@@ -90,7 +100,7 @@ class Line:
             async for raw in self._web:
                 self._take(json.loads(raw, parse_constant=_refuse))
                 if is_slow:
-                    await asyncio.sleep(chance.choice((0, 0, 0.005, 0.02, 0.2)))
+                    await asyncio.sleep(chance.choice(DAWDLE_SECONDS))
         except (ConnectionClosed, LineLostError, ValueError) as error:
             if isinstance(error, ValueError):
                 self._model.blame(self.where, f"no JSON: {error}")
@@ -183,7 +193,7 @@ async def dial(
     except (OSError, TimeoutError, InvalidHandshake, InvalidMessage) as error:
         raw.close()
         raise LineLostError from error
-    return Line(web, dialect, model, where, push)
+    return Line(web, dialect, model, where, push, SLOW_ANSWER_SECONDS if is_slow else ANSWER_SECONDS)
 
 
 def _retrieve(done: asyncio.Future[None]) -> None:

@@ -163,8 +163,8 @@ class Simulation:
         """Give one new id to several clients at once: the same content to all, or another to one of them."""
         chance = random.Random(self._seed + 1)
         author = Author(chance, NAMES, self._run)
+        await asyncio.sleep(chance.uniform(0.05, 0.3))
         while not world.is_over.is_set():
-            await asyncio.sleep(chance.uniform(0.05, 0.3))
             racers = chance.sample(list(writers), 3)
             project = next((writer.project for writer in racers if writer.project), "")
             draft = author.draft("", project)
@@ -173,6 +173,7 @@ class Simulation:
                 differs = place == 0 and chance.random() < 0.3
                 same = Draft(draft.id, draft.partitions, draft.event)
                 writer.outbox.add(author.conflicting(draft) if differs else same)
+            await asyncio.sleep(chance.uniform(0.05, 0.3))
 
     async def _until_none(self, look: Callable[[], Collection[object]], seconds: float, what: str) -> None:
         deadline = time.monotonic() + seconds

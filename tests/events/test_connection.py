@@ -15,7 +15,7 @@ import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from tests.events.handmade import BINARY, CLOSE, PING, PONG, TEXT, HandMade
+from tests.events.handmade import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, HandMade
 from tests.events.wire import Events, Message, Peer, eventually, fresh, item, serving
 from tests.running import RunningServer
 
@@ -128,7 +128,7 @@ BROKEN_FRAMES = {
     "reserved bit": {"first_byte": 0xC0},
     "not masked": {"masked": False},
     "reserved opcode": {"opcode": 0x3},
-    "continuation of nothing": {"opcode": 0x0},
+    "continuation of nothing": {"opcode": CONTINUATION},
 }
 
 
@@ -152,7 +152,7 @@ def test_fragments_and_control_frames_may_be_mixed(events: Events) -> None:
     with HandMade(events.ports[0]) as socket:
         socket.send(whole[:10], TEXT, first_byte=0)
         socket.send(b"x", PING)
-        socket.send(whole[10:], 0x0)
+        socket.send(whole[10:], CONTINUATION)
         opcodes = []
         for _ in range(2):
             frame = socket.frame()
@@ -165,7 +165,7 @@ def test_binary_fragments_are_refused_as_one(events: Events) -> None:
     whole = text("heartbeat")
     with HandMade(events.ports[0]) as socket:
         socket.send(whole[:10], BINARY, first_byte=0)
-        socket.send(whole[10:], 0x0)
+        socket.send(whole[10:], CONTINUATION)
         frame = socket.frame()
         assert frame is not None
         assert json.loads(frame.payload)["payload"]["code"] == "bad_request"

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from semel.kernel.json_error import JsonError
 from semel.kernel.json_number import read_double, read_integer
 from semel.kernel.json_parse import members_once
-from semel.kernel.json_proof import load
+from semel.kernel.json_proof import load, prints_canonically
 from semel.kernel.json_text import decode, depth_of, refuse_constant, syntax_error, too_deep
 
 # Strings are passed over as a whole; possessive, so that one without an end costs one look and no more.
@@ -26,14 +26,21 @@ _CUT = "6.4e99999"
 """Stands where something too deep was: no double holds it, so it is found again as a mark."""
 
 
-def parse_marked(raw: bytes, levels: int) -> Any:
+class Marked(NamedTuple):
+    """A parsed text. When it `prints_canonically`, so does every value inside, by the quick printer alone."""
+
+    value: Any
+    prints_canonically: bool
+
+
+def parse_marked(raw: bytes, levels: int) -> Marked:
     """The value of a text of at most so many levels, with a `JsonError` for each value that cannot be taken."""
     loaded = load(raw)
     if loaded is not None:
-        return loaded.value
+        return Marked(loaded.value, prints_canonically(loaded.printed))
     text = decode(raw)
     try:
-        return _decoder.decode(_without_deep(text, levels) if depth_of(raw) > levels else text)
+        return Marked(_decoder.decode(_without_deep(text, levels) if depth_of(raw) > levels else text), False)
     except json.JSONDecodeError as error:
         raise syntax_error(error) from None
 

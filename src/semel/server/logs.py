@@ -53,4 +53,5 @@ def set_up_logs(form: str, level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    logging.getLogger("uvicorn").setLevel("WARNING")
+    for chatty in ("uvicorn", "websockets"):  # they would log every connection, and at debug its headers and frames
+        logging.getLogger(chatty).setLevel("WARNING")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from semel.contracts.events.rules.partitions import PartitionSet
+
 VALIDATION_FAILED = "validation_failed"
 FORBIDDEN = "forbidden"
 BAD_REQUEST = "bad_request"
@@ -24,7 +26,7 @@ class Item(NamedTuple):
     name: bytes
     key: bytes
     digest: bytes
-    partitions: tuple[str, ...]
+    partitions: PartitionSet
     event: Any
     text: bytes
     flaw: Rejection | None = None

@@ -11,20 +11,20 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Coroutine, Hashable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from semel.contracts.events.commands import Committed, Rejection, Submit, Submitted
+from semel.contracts.events.commands import Submit
 from semel.contracts.events.reading import Page, head_of, history, last_in
 from semel.contracts.events.tables import EventRow
 from semel.contracts.events.wire.dialect import Welcome
 from semel.contracts.events.wire.messages import Connect, Disconnect, Heartbeat, Request, Sync, WireError, bad_request
 from semel.contracts.events.wire.session import Session, State
-from semel.engine.contract import EngineError, FaultError, OverloadedError, Write
-from semel.engine.engine import Caller
+from semel.engine.contract import EngineError, OverloadedError
 from semel.engine.reading import Reading
 from semel.kernel.errors import REGISTRY
 from semel.server.events.clocks import Bucket, Clocks
 from semel.server.events.hub import Hub
+from semel.server.events.submissions import Submissions, unanswerable
 from semel.server.events.subscriber import Subscriber
 
 if TYPE_CHECKING:
@@ -37,15 +37,6 @@ NORMAL, GOING_AWAY, TOO_BIG, FAILED, TRY_LATER, REPLACED = 1000, 1001, 1009, 101
 ROOM_SECONDS = 5.0
 """How long a submission waits for room in the engine before its client is told."""
 RETRY_SECONDS = 0.05
-
-
-class _Pending(NamedTuple):
-    """A submission that the engine has."""
-
-    command: Submit
-    reply_to: str | None
-    caller: Caller
-    future: asyncio.Future[Submitted]
 
 
 class Conversation:
@@ -67,9 +58,7 @@ class Conversation:
         self._inbox_bytes = 0
         self._next: Request | WireError | None = None
         """The first message of the inbox, read and waiting for its turn."""
-        self._pending: deque[_Pending] = deque()
-        self._names: dict[bytes, asyncio.Future[Submitted]] = {}
-        self._items = 0
+        self._pending = Submissions(hub, self._session, self._tell_all, self._go_on, self.fail)
         self._bad = 0
         self._task: asyncio.Task[None] | None = None
         self._is_busy = False
@@ -111,7 +100,7 @@ class Conversation:
 
     def under_way(self, name: bytes) -> asyncio.Future[Any] | None:
         """The answer that this event's submitter is still to be given."""
-        return self._names.get(name)
+        return self._pending.under_way(name)
 
     # From the socket.
 
@@ -146,8 +135,7 @@ class Conversation:
 
     def lost(self) -> None:
         """The connection is gone; what nobody will hear of and is not decided need not be."""
-        for pending in self._pending:
-            pending.caller.leave()
+        self._pending.leave()
         self._end()
         if self._task is not None:
             self._task.cancel()
@@ -231,7 +219,7 @@ class Conversation:
         self._socket.read_on(is_short and self._has_room() and not self.is_full)
 
     def _has_room(self) -> bool:
-        return self._items < self._hub.terms.limits.in_flight_items
+        return self._pending.items < self._hub.terms.limits.in_flight_items
 
     def _read(self, raw: bytes, is_text: bool) -> Request | WireError:
         try:
@@ -279,21 +267,14 @@ class Conversation:
     def _submit(self, command: Submit) -> bool:
         """Hand one to the engine; False when it has to wait for room, or was the last."""
         self._bad = 0
-        caller = Caller()
-        size = len(self._inbox[0][0])
         try:
-            future = self._engine.admit(Write(self._context.events, command, size, len(command.items)), caller)
+            self._pending.hand_over(command, len(self._inbox[0][0]), self._session.reply_to)
         except OverloadedError:
             return self._wait_for_room()
         except EngineError as error:
-            self.fail(str(error))
+            self.fail(unanswerable(error))
             return False
         self._clocks.room_since = None
-        self._pending.append(_Pending(command, self._session.reply_to, caller, future))
-        self._items += len(command.items)
-        for item in command.items:
-            self._names[item.name] = future
-        future.add_done_callback(self._answered)
         return True
 
     def _wait_for_room(self) -> bool:
@@ -323,35 +304,6 @@ class Conversation:
         self._is_busy = False
         self._go_on()
 
-    def _answered(self, future: asyncio.Future[Submitted]) -> None:
-        """Tell every answer whose turn it is, in one write."""
-        frames: list[bytes] = []
-        while self._pending and self._pending[0].future.done():
-            pending = self._pending.popleft()
-            self._items -= len(pending.command.items)
-            for item in pending.command.items:
-                self._names.pop(item.name, None)
-            error = None if pending.future.cancelled() else pending.future.exception()
-            if self.is_closed:
-                continue
-            if pending.future.cancelled() or error is not None:
-                self._socket.write(b"".join(frames))
-                self.fail(_unanswerable(error))
-                return
-            frames.append(self._result(pending))
-        if frames and not self.is_closed:
-            self._socket.write(b"".join(frames))
-        self._go_on()
-
-    def _result(self, pending: _Pending) -> bytes:
-        dialect = self._session.dialect
-        assert dialect is not None
-        answer = pending.future.result()
-        count_results(self._hub.counts, answer)
-        payload = dialect.submitted(pending.command, answer)
-        message = self._session.message("submit_events_result", payload, pending.reply_to, self._now())
-        return self._socket.frame(message)
-
     def _go_on(self) -> None:
         if self._is_last and not self._pending and not self._is_busy:
             self.fail("The server is stopping; connect again.", GOING_AWAY)
@@ -370,7 +322,7 @@ class Conversation:
         except WireError as error:
             self.refuse(error, self._session.reply_to)
         except EngineError as error:
-            self.fail(_unanswerable(error))
+            self.fail(unanswerable(error))
         except Exception:  # noqa: BLE001 - whatever it is, the client gets an answer and the log the details
             error_id = self._context.world.random_bytes(8).hex()
             _log.exception("fault in a connection", extra={"error_id": error_id})
@@ -418,6 +370,10 @@ class Conversation:
     def _tell(self, kind: str, payload: bytes, reply_to: str | None) -> None:
         self._socket.write(self._socket.frame(self._session.message(kind, payload, reply_to, self._now())))
 
+    def _tell_all(self, messages: list[bytes]) -> None:
+        if messages and not self.is_closed:
+            self._socket.write(b"".join(map(self._socket.frame, messages)))
+
     def _tell_error(self, error: WireError, reply_to: str | None = None) -> None:
         if not self.is_closed:
             self._socket.write(self._error_frame(error, reply_to))
@@ -431,21 +387,5 @@ class Conversation:
         return self._context.world.wall_ms()
 
 
-def count_results(counts: dict[str, int], answer: Submitted) -> None:
-    """By outcome, for the metrics."""
-    for result in answer.results:
-        if isinstance(result, Committed):
-            counts["committed" if result.is_new else "replayed"] += 1
-        else:
-            counts["rejected" if isinstance(result, Rejection) else "not_processed"] += 1
-
-
 def _watermarks(reading: Reading, project: str | None) -> tuple[int, int]:
     return head_of(reading).last_id, 0 if project is None else last_in(reading, project)
-
-
-def _unanswerable(error: BaseException | None) -> str:
-    """What a client is told when its items have no outcome: repeat the same ids."""
-    if isinstance(error, FaultError):
-        return f"Something went wrong here; repeat the same ids. Error id {error.error_id}."
-    return f"{error or 'The server is stopping.'} Connect again and repeat the same ids."

@@ -17,8 +17,8 @@ from semel.kernel.errors import REGISTRY, Refused
 from semel.server.asgi import SECURITY, Header, Receive, Scope, Send, respond
 from semel.server.body import CLOSE, Bodies
 from semel.server.context import Context, caller_of
-from semel.server.events.conversation import count_results
 from semel.server.events.hub import SURFACE, Hub
+from semel.server.events.submissions import count_results
 from semel.server.events.tail import Tails
 from semel.server.principals import Principal
 from semel.server.problem import RETRY_AFTER
@@ -97,7 +97,9 @@ class EventsHost:
             answer = refusal("bad_request", f"a body may have {most} bytes", {"max_message_bytes": most}, 413)
             return answer._replace(headers=[*answer.headers, CLOSE])
         payload = parse_body(body)
-        who = self._identity(principal, named_client(payload.get("client_id")) or named_client(query.one("client_id")))
+        who = self._identity(
+            principal, named_client(payload.members.get("client_id")) or named_client(query.one("client_id"))
+        )
         command = submission(payload, who, self._hub.terms, self._hub.origin())
         write = Write(self._context.events, command, len(body), len(command.items))
         answer = await self._context.engine.submit(write, caller_of(scope))

@@ -9,15 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
+
 from semel.kernel.canonical import Integers, Surrogates, canonical_parsed
 from semel.kernel.fingerprint import fingerprint
+from semel.kernel.json_print import dump
 from semel.kernel.json_text import refuse_deep
 
 
 def digest(partitions: Sequence[str], event: Any) -> bytes:
     """SHA-256 over normalized partitions and an event that a strict parser has made."""
-    names = canonical_parsed(list(partitions), Integers.REFUSE, Surrogates.REFUSE)
-    return fingerprint(b'{"event":%s,"partitions":%s}' % (_canonical(event), names))
+    return digest_of(dump(partitions), event, is_proved=False)
+
+
+def digest_of(partitions: bytes, event: Any, *, is_proved: bool) -> bytes:
+    """The same for partitions that are printed already, and an event that may be proved to print canonically."""
+    printed = orjson.dumps(event, option=orjson.OPT_SORT_KEYS) if is_proved else _canonical(event)
+    return fingerprint(b'{"event":%s,"partitions":%s}' % (printed, partitions))
 
 
 def _canonical(event: Any) -> bytes:

@@ -6,13 +6,30 @@ Python sorts strings by code point, which is the order of their UTF-8 bytes and 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
 from unicodedata import is_normalized, normalize
 
 from semel.contracts.events.limits import MAX_NAME_BYTES, MAX_NAMES
+from semel.kernel.json_print import dump
+
+REMEMBERED = 1_024
 
 
 class PartitionError(ValueError):
     """The names cannot be used; the message says why."""
+
+
+class PartitionSet(NamedTuple):
+    """Normalized names, as they are compared, printed and looked up."""
+
+    names: tuple[str, ...]
+    text: bytes
+    """A JSON array, which is its own canonical form."""
+    keys: tuple[bytes, ...]
+
+
+NO_PARTITIONS = PartitionSet((), b"[]", ())
 
 
 def normalized(names: Iterable[str]) -> tuple[str, ...]:
@@ -20,8 +37,9 @@ def normalized(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({normalize("NFC", name) for name in names}))
 
 
-def checked(names: Iterable[str]) -> tuple[str, ...]:
-    """The normalized set, if it is within bounds."""
+@lru_cache(maxsize=REMEMBERED)
+def checked(names: tuple[str, ...]) -> PartitionSet:
+    """The normalized set, if it is within bounds. Clients send the same few again and again."""
     found = normalized(names)
     if not found:
         raise PartitionError("at least one partition is needed")
@@ -29,7 +47,7 @@ def checked(names: Iterable[str]) -> tuple[str, ...]:
         raise PartitionError(f"{len(found)} partitions are more than {MAX_NAMES}")
     for name in found:
         refuse_name(name)
-    return found
+    return PartitionSet(found, dump(found), tuple(name.encode() for name in found))
 
 
 def refuse_name(name: str) -> None:

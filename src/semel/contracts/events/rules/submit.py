@@ -40,7 +40,6 @@ from semel.contracts.events.tables import (
 from semel.contracts.events.validation import Candidate, Validator
 from semel.engine.contract import Outcome, View
 from semel.kernel.clock import Now
-from semel.kernel.json_print import dump
 
 TOPIC = b"events"
 """Live readers of the log listen to this."""
@@ -95,7 +94,7 @@ def _known(view: View, item: Item) -> Committed | Rejection | None:
 def _complaints(item: Item, client_id: str, accepted: list[Candidate], validator: Validator | None) -> Rejection | None:
     if validator is None:
         return None
-    candidate = Candidate(item.id, item.partitions, item.event, client_id)
+    candidate = Candidate(item.id, item.partitions.names, item.event, client_id)
     complaints = tuple((str(field), str(message)) for field, message in validator(candidate, tuple(accepted)) or ())
     if complaints:
         return Rejection(VALIDATION_FAILED, complaints)
@@ -105,9 +104,9 @@ def _complaints(item: Item, client_id: str, accepted: list[Candidate], validator
 
 def _commit(request: _Request, item: Item, committed_id: int) -> Committed:
     view, sender, origin, now_ms = request
-    names = dump(item.partitions)
-    view.insert(EVENT, EventRow(committed_id, item.name, sender, origin, now_ms, names, item.text))
+    partitions = item.partitions
+    view.insert(EVENT, EventRow(committed_id, item.name, sender, origin, now_ms, partitions.text, item.text))
     view.insert(EVENT_ID, EventIdRow(item.key, committed_id, now_ms, item.digest))
-    for name in item.partitions:
-        view.insert(EVENT_PLACE, EventPlaceRow(name.encode(), committed_id))
+    for key in partitions.keys:
+        view.insert(EVENT_PLACE, EventPlaceRow(key, committed_id))
     return Committed(committed_id, now_ms, True)

@@ -15,7 +15,7 @@ from semel.contracts.events.reading import Page
 from semel.contracts.events.rules.partitions import normalized
 from semel.contracts.events.tables import EventRow
 from semel.contracts.events.wire.camel import Camel, kind_of, meta_of, meta_shown, stored_event, user_of
-from semel.contracts.events.wire.dialect import Terms, Welcome
+from semel.contracts.events.wire.dialect import Payload, Terms, Welcome
 from semel.contracts.events.wire.fields import cursor, names, page_size
 from semel.contracts.events.wire.items import FlawError, flawed, invalid, item_of, raw_items
 from semel.contracts.events.wire.messages import Identity, Sync, bad_request
@@ -32,11 +32,11 @@ class CamelV1(Camel):
     def audience(self) -> Hashable:
         return "1.3"
 
-    def submit(self, payload: dict[str, Any], who: Identity, terms: Terms, origin: bytes) -> Submit:
-        items = raw_items(payload, terms.limits.batch_items)
+    def submit(self, payload: Payload, who: Identity, terms: Terms, origin: bytes) -> Submit:
+        items = raw_items(payload.members, terms.limits.batch_items)
         if len(items) != 1:
             raise bad_request("payload.events must have exactly one item")
-        return Submit(tuple(_item(item, who) for item in items), who.client_id, origin)
+        return Submit((_item(items[0], who, payload.is_proved),), who.client_id, origin)
 
     def sync(self, payload: dict[str, Any], who: Identity) -> Sync:
         wanted = names(payload, "partitions")
@@ -68,7 +68,7 @@ class CamelV1(Camel):
         return dump(shown)
 
 
-def _item(item: Mapping[str, Any], who: Identity) -> Item:
+def _item(item: Mapping[str, Any], who: Identity, is_proved: bool) -> Item:
     sent_id: str = item["id"]
     try:
         partitions = _partitions(item)
@@ -78,7 +78,7 @@ def _item(item: Mapping[str, Any], who: Identity) -> Item:
         event |= {"meta": meta_of(item, who), **user_of(item, who)}
         if "projectId" in item:
             event["projectId"] = _project(item)
-        return item_of(sent_id, partitions, event, who.may_write)
+        return item_of(sent_id, partitions, event, who, is_proved)
     except FlawError as flaw:
         return flawed(sent_id, flaw)
 

@@ -16,7 +16,7 @@ from semel.contracts.events.reading import Page
 from semel.contracts.events.rules.partitions import is_usable
 from semel.contracts.events.tables import EventRow
 from semel.contracts.events.wire.camel import Camel, kind_of, meta_of, meta_shown, stored_event, user_of
-from semel.contracts.events.wire.dialect import Terms, Welcome
+from semel.contracts.events.wire.dialect import Payload, Terms, Welcome
 from semel.contracts.events.wire.fields import cursor, is_text, page_size, text
 from semel.contracts.events.wire.items import FlawError, flawed, invalid, item_of, raw_items
 from semel.contracts.events.wire.messages import Connect, Identity, Sync, WireError, bad_request
@@ -42,9 +42,10 @@ class CamelV2(Camel):
         self._project = project
         return super().connect(payload)._replace(project=project)
 
-    def submit(self, payload: dict[str, Any], who: Identity, terms: Terms, origin: bytes) -> Submit:
-        items = raw_items(payload, terms.limits.batch_items)
-        return Submit(tuple(self._item(item, who) for item in items), who.client_id, origin, stops=True)
+    def submit(self, payload: Payload, who: Identity, terms: Terms, origin: bytes) -> Submit:
+        items = raw_items(payload.members, terms.limits.batch_items)
+        read = [self._item(item, who, payload.is_proved) for item in items]
+        return Submit(tuple(read), who.client_id, origin, stops=True)
 
     def sync(self, payload: dict[str, Any], who: Identity) -> Sync:
         project = text(payload, "projectId")
@@ -89,7 +90,7 @@ class CamelV2(Camel):
             shown["userId"] = event["userId"]
         return dump(shown)
 
-    def _item(self, item: Mapping[str, Any], who: Identity) -> Item:
+    def _item(self, item: Mapping[str, Any], who: Identity, is_proved: bool) -> Item:
         sent_id: str = item["id"]
         try:
             kind, version, payload = kind_of(item), _version(item), _payload(item)
@@ -97,7 +98,7 @@ class CamelV2(Camel):
             meta, user = meta_of(item, who), user_of(item, who)
             self._refuse_project(item)
             event = {"type": kind, "schemaVersion": version, "payload": payload, "partition": partition, "meta": meta}
-            return item_of(sent_id, (self._project,), event | user, who.may_write)
+            return item_of(sent_id, (self._project,), event | user if user else event, who, is_proved)
         except FlawError as flaw:
             return flawed(sent_id, flaw)
 

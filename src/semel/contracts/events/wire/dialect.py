@@ -35,6 +35,13 @@ class Head(NamedTuple):
     payload: dict[str, Any]
 
 
+class Payload(NamedTuple):
+    """Members of a message, and whether all in it is proved to print canonically."""
+
+    members: dict[str, Any]
+    is_proved: bool
+
+
 class Welcome(NamedTuple):
     """What a new connection is told."""
 
@@ -71,7 +78,7 @@ class Dialect(ABC):
         """The payload of `connect`."""
 
     @abstractmethod
-    def submit(self, payload: dict[str, Any], who: Identity, terms: Terms, origin: bytes) -> Submit:
+    def submit(self, payload: Payload, who: Identity, terms: Terms, origin: bytes) -> Submit:
         """The payload of `submit_events`."""
 
     @abstractmethod

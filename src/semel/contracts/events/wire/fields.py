@@ -52,7 +52,7 @@ def names(members: Mapping[str, Any], name: str, *, may_be_empty: bool = False) 
     if may_be_empty and not value:
         return ()
     try:
-        return checked(value)
+        return checked(tuple(value)).names
     except PartitionError as error:
         raise bad_request(f"payload.{name}: {error}") from None
 

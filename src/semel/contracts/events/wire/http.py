@@ -10,7 +10,7 @@ from semel.contracts.events.commands import Submit
 from semel.contracts.events.limits import FRAME_LEVELS, MAX_COMMITTED_ID, PAGE_DEFAULT, PAGE_LEAST, PAGE_MOST
 from semel.contracts.events.rules.partitions import PartitionError, checked
 from semel.contracts.events.tables import EventRow
-from semel.contracts.events.wire.dialect import Terms
+from semel.contracts.events.wire.dialect import Payload, Terms
 from semel.contracts.events.wire.fields import is_text
 from semel.contracts.events.wire.messages import Identity, bad_request
 from semel.contracts.events.wire.profiles import ACCEPTED
@@ -57,7 +57,7 @@ class Query:
     def tail(self, last_event_id: str | None = None) -> Tail:
         """What a GET asks for; where a broken tail stopped wins over `since`."""
         try:
-            names = checked(self.all("partition"))
+            names = checked(tuple(self.all("partition"))).names
         except PartitionError as error:
             raise bad_request(f"partition: {error}") from None
         since = self._position("since", last_event_id or self.one("since") or "0")
@@ -78,15 +78,15 @@ class Query:
         return max(PAGE_LEAST, min(int(text), PAGE_MOST))
 
 
-def parse_body(body: bytes) -> dict[str, Any]:
+def parse_body(body: bytes) -> Payload:
     """A body is one JSON object."""
     try:
-        value = parse_marked(body, FRAME_LEVELS)
+        value, is_proved = parse_marked(body, FRAME_LEVELS)
     except JsonError as error:
         raise bad_request(str(error)) from None
     if not isinstance(value, dict):
         raise bad_request("the body must be a JSON object")
-    return value
+    return Payload(value, is_proved)
 
 
 def named_client(value: Any) -> str | None:
@@ -99,7 +99,7 @@ def named_client(value: Any) -> str | None:
     return name
 
 
-def submission(payload: dict[str, Any], who: Identity, terms: Terms, origin: bytes) -> Submit:
+def submission(payload: Payload, who: Identity, terms: Terms, origin: bytes) -> Submit:
     """The items of a POST."""
     accepted = ACCEPTED["canonical"] if terms.strict_types else None
     return Submit(submitted_items(payload, who, terms.limits.batch_items, accepted), who.client_id, origin)

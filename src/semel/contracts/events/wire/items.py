@@ -10,9 +10,9 @@ from typing import Any
 
 from semel.contracts.events.commands import FORBIDDEN, VALIDATION_FAILED, Item, Rejection
 from semel.contracts.events.limits import MAX_ID_BYTES
-from semel.contracts.events.rules.equality import digest
-from semel.contracts.events.rules.partitions import PartitionError, checked
-from semel.contracts.events.wire.messages import Allowed, bad_request
+from semel.contracts.events.rules.equality import digest_of
+from semel.contracts.events.rules.partitions import NO_PARTITIONS, PartitionError, checked
+from semel.contracts.events.wire.messages import Identity, bad_request
 from semel.kernel.json_error import JsonError
 from semel.kernel.json_marks import first_mark
 from semel.kernel.json_print import dump
@@ -34,19 +34,19 @@ def invalid(field: str, message: str) -> FlawError:
 
 def flawed(sent_id: str, flaw: FlawError) -> Item:
     """An item that is rejected whatever the log holds."""
-    return Item(sent_id, b"", b"", b"", (), None, b"", flaw.rejection)
+    return Item(sent_id, b"", b"", b"", NO_PARTITIONS, None, b"", flaw.rejection)
 
 
-def item_of(sent_id: str, names: Sequence[str], event: dict[str, Any], may_write: Allowed) -> Item:
-    """An item that may be committed."""
+def item_of(sent_id: str, names: Sequence[str], event: dict[str, Any], who: Identity, is_proved: bool) -> Item:
+    """An item that may be committed; an event that is proved needs no look at its numbers and strings."""
+    name = _name(sent_id)
     try:
-        name = _name(sent_id)
-        partitions = checked(names)
-        content = _digest(partitions, event)
+        partitions = checked(tuple(names))
     except PartitionError as error:
         raise invalid("partitions", str(error)) from None
-    for partition in partitions:
-        if not may_write(partition):
+    content = _digest(partitions.text, event, is_proved)
+    for partition in partitions.names:
+        if not who.may_write(partition):
             raise FlawError(FORBIDDEN, "partitions", f"this credential may not write to {partition}")
     return Item(sent_id, name, pack(name), content, partitions, event, dump(event))
 
@@ -91,9 +91,9 @@ def _name(sent_id: str) -> bytes:
     return name
 
 
-def _digest(partitions: Sequence[str], event: dict[str, Any]) -> bytes:
+def _digest(partitions: bytes, event: dict[str, Any], is_proved: bool) -> bytes:
     try:
-        return digest(partitions, event)
+        return digest_of(partitions, event, is_proved=is_proved)
     except JsonError as error:
         raise invalid("event", str(error)) from None
     except TypeError:

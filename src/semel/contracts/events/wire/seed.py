@@ -9,7 +9,7 @@ from semel.contracts.events.commands import Committed, Item, Rejection, Result, 
 from semel.contracts.events.limits import PAGE_LEAST, PAGE_MOST
 from semel.contracts.events.reading import Page
 from semel.contracts.events.tables import EventRow
-from semel.contracts.events.wire.dialect import Dialect, Head, Terms, Welcome
+from semel.contracts.events.wire.dialect import Dialect, Head, Payload, Terms, Welcome
 from semel.contracts.events.wire.fields import cursor, is_number, is_text, names, page_size, short_text, text
 from semel.contracts.events.wire.items import FlawError, event_type, flawed, invalid, item_of, raw_items
 from semel.contracts.events.wire.messages import VERSION, Connect, Identity, Sync, WireError, bad_request
@@ -51,7 +51,7 @@ class Seed(Dialect):
         self._profile = negotiate(payload)
         return Connect(token, client_id, self._profile)
 
-    def submit(self, payload: dict[str, Any], who: Identity, terms: Terms, origin: bytes) -> Submit:
+    def submit(self, payload: Payload, who: Identity, terms: Terms, origin: bytes) -> Submit:
         accepted = ACCEPTED[self._profile] if terms.strict_types else None
         items = submitted_items(payload, who, terms.limits.batch_items, accepted)
         return Submit(items, who.client_id, origin)
@@ -128,18 +128,19 @@ def refuse_unreadable(wanted: Sequence[str], who: Identity) -> None:
 
 
 def submitted_items(
-    payload: dict[str, Any], who: Identity, most: int, accepted: Sequence[str] | None = None
+    payload: Payload, who: Identity, most: int, accepted: Sequence[str] | None = None
 ) -> tuple[Item, ...]:
     """The items of a submission in this dialect; what is wrong with their shape refuses the whole request."""
-    if "partition" in payload:
+    members, is_proved = payload
+    if "partition" in members:
         raise bad_request("payload.partition is not used any more; send partitions with each item")
-    _refuse_foreign(payload, who, "payload")
-    items = raw_items(payload, most)
+    _refuse_foreign(members, who, "payload")
+    items = raw_items(members, most)
     for place, item in enumerate(items):
         _refuse_shape(item, place)
     for place, item in enumerate(items):
         _refuse_foreign(item, who, f"payload.events.{place}")
-    return tuple(_item(item, who, accepted) for item in items)
+    return tuple([_item(item, who, accepted, is_proved) for item in items])
 
 
 def _refuse_shape(item: dict[str, Any], place: int) -> None:
@@ -161,11 +162,11 @@ def _refuse_foreign(members: dict[str, Any], who: Identity, where: str) -> None:
         raise WireError("auth_failed", f"{where}.client_id is not the identity of this connection.", closes=True)
 
 
-def _item(item: dict[str, Any], who: Identity, accepted: Sequence[str] | None) -> Item:
+def _item(item: dict[str, Any], who: Identity, accepted: Sequence[str] | None, is_proved: bool) -> Item:
     sent_id: str = item["id"]
     try:
         _refuse_type(event_type(item["event"]), accepted)
-        return item_of(sent_id, item["partitions"], item["event"], who.may_write)
+        return item_of(sent_id, item["partitions"], item["event"], who, is_proved)
     except FlawError as flaw:
         return flawed(sent_id, flaw)
 

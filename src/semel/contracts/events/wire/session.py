@@ -19,7 +19,7 @@ from semel.contracts.events.limits import FRAME_LEVELS
 from semel.contracts.events.reading import Page
 from semel.contracts.events.wire.camel_v1 import CamelV1
 from semel.contracts.events.wire.camel_v2 import CamelV2
-from semel.contracts.events.wire.dialect import Dialect, Terms
+from semel.contracts.events.wire.dialect import Dialect, Payload, Terms
 from semel.contracts.events.wire.messages import (
     Disconnect,
     Heartbeat,
@@ -69,7 +69,7 @@ class Session:
         """The request in a text message."""
         self.reply_to = None
         try:
-            message = parse_marked(raw, FRAME_LEVELS)
+            message, is_proved = parse_marked(raw, FRAME_LEVELS)
         except JsonError as error:
             raise bad_request(str(error)) from None
         if not isinstance(message, dict):
@@ -77,7 +77,7 @@ class Session:
         dialect = self._detected(message)
         head = dialect.head(message)
         self.reply_to = head.msg_id
-        return self._request(dialect, head.type, head.payload)
+        return self._request(dialect, head.type, Payload(head.payload, is_proved))
 
     def activate(self, who: Identity) -> None:
         """The credential was good."""
@@ -115,7 +115,8 @@ class Session:
             self.dialect = Seed() if is_seed else CamelV1()
         return self.dialect
 
-    def _request(self, dialect: Dialect, kind: str, payload: dict[str, Any]) -> Request:
+    def _request(self, dialect: Dialect, kind: str, payload: Payload) -> Request:
+        members = payload.members
         if kind not in dialect.types:
             raise bad_request(f"there is no message of the type {kind[:64]}")
         if kind not in TAKES[self.state]:
@@ -123,16 +124,16 @@ class Session:
         if kind == "heartbeat":
             return Heartbeat()
         if kind == "connect":
-            if isinstance(dialect, CamelV1) and "projectId" in payload:
+            if isinstance(dialect, CamelV1) and "projectId" in members:
                 dialect = CamelV2()
-            request = dialect.connect(payload)
+            request = dialect.connect(members)
             self.dialect = dialect
             return request
         assert self.who is not None
         if kind == "submit_events":
             return dialect.submit(payload, self.who, self.terms, self.origin)
         if kind == "sync":
-            return dialect.sync(payload, self.who)
+            return dialect.sync(members, self.who)
         return Disconnect()
 
 

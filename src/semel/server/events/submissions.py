@@ -1,0 +1,110 @@
+"""The submissions of one connection that the engine has: handed over in order, answered in order, several in one write.
+
+Their items are known by id, so that the feed can let an answer go out before others hear of its events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from semel.contracts.events.commands import Committed, Rejection, Submit, Submitted
+from semel.contracts.events.wire.session import Session
+from semel.engine.contract import FaultError, Write
+from semel.engine.engine import Caller
+from semel.server.events.hub import Hub
+
+
+class _Pending(NamedTuple):
+    command: Submit
+    reply_to: str | None
+    caller: Caller
+    future: asyncio.Future[Submitted]
+
+
+class Submissions:
+    """Answers go to `tell`; when some have gone out `go_on` is called, and `fail` when one has no outcome."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        session: Session,
+        tell: Callable[[list[bytes]], None],
+        go_on: Callable[[], None],
+        fail: Callable[[str], None],
+    ) -> None:
+        self._hub = hub
+        self._session = session
+        self._tell = tell
+        self._go_on = go_on
+        self._fail = fail
+        self._pending: deque[_Pending] = deque()
+        self._names: dict[bytes, asyncio.Future[Submitted]] = {}
+        self.items = 0
+        """How many items wait for a commit."""
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def under_way(self, name: bytes) -> asyncio.Future[Any] | None:
+        """The answer that the submitter of this event is still to be given."""
+        return self._names.get(name)
+
+    def hand_over(self, command: Submit, size: int, reply_to: str | None) -> None:
+        """Give one to the engine; it says so at once when it has no room."""
+        caller = Caller()
+        context = self._hub.context
+        future = context.engine.admit(Write(context.events, command, size, len(command.items)), caller)
+        self._pending.append(_Pending(command, reply_to, caller, future))
+        self.items += len(command.items)
+        for item in command.items:
+            self._names[item.name] = future
+        future.add_done_callback(self._answered)
+
+    def leave(self) -> None:
+        """Nobody will hear the answers: what is not decided yet need not be."""
+        for pending in self._pending:
+            pending.caller.leave()
+
+    def _answered(self, future: asyncio.Future[Submitted]) -> None:
+        """Tell every answer whose turn it is."""
+        messages: list[bytes] = []
+        while self._pending and self._pending[0].future.done():
+            pending = self._pending.popleft()
+            self.items -= len(pending.command.items)
+            for item in pending.command.items:
+                self._names.pop(item.name, None)
+            error = asyncio.CancelledError() if pending.future.cancelled() else pending.future.exception()
+            if error is not None:
+                self._tell(messages)
+                self._fail(unanswerable(error))
+                return
+            messages.append(self._message(pending))
+        self._tell(messages)
+        self._go_on()
+
+    def _message(self, pending: _Pending) -> bytes:
+        dialect = self._session.dialect
+        assert dialect is not None
+        answer = pending.future.result()
+        count_results(self._hub.counts, answer)
+        payload = dialect.submitted(pending.command, answer)
+        return self._session.message("submit_events_result", payload, pending.reply_to, answer.decided_at)
+
+
+def count_results(counts: dict[str, int], answer: Submitted) -> None:
+    """By outcome, for the metrics."""
+    for result in answer.results:
+        if isinstance(result, Committed):
+            counts["committed" if result.is_new else "replayed"] += 1
+        else:
+            counts["rejected" if isinstance(result, Rejection) else "not_processed"] += 1
+
+
+def unanswerable(error: BaseException) -> str:
+    """What a client is told when its items have no outcome: repeat the same ids."""
+    if isinstance(error, FaultError):
+        return f"Something went wrong here; repeat the same ids. Error id {error.error_id}."
+    return f"{str(error) or 'The server is stopping.'} Connect again and repeat the same ids."
