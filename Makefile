@@ -16,6 +16,8 @@ KILLS ?= 100
 STORE ?= sqlite
 FAILOVERS ?= 20
 ROUNDS ?= 5
+FRAMES ?= 100000
+SEEDS ?= 20
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -23,7 +25,7 @@ MAKEFLAGS += --no-print-directory
 
 .PHONY: help
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: $(VENV)/.package ## start the server on http://127.0.0.1:8788, data in ./data (HOST=, PORT=, DATA=)
@@ -65,6 +67,18 @@ bench: $(VENV)/.dev ## measure appends beside the bare HTTP host, alternating; p
 benchpg: $(VENV)/.dev ## measure appends on PostgreSQL beside one transaction a request, alternating (ROUNDS=5)
 	@$(BIN)/python -m bench.postgres --rounds $(ROUNDS)
 
+.PHONY: benchevents
+benchevents: $(VENV)/.dev ## measure committed events and fan-out beside Insieme's own server, alternating (ROUNDS=5)
+	@$(BIN)/python -m bench.events --rounds $(ROUNDS)
+
+.PHONY: fuzz
+fuzz: $(VENV)/.dev ## send mutated frames to the events surface and judge every answer (FRAMES=100000)
+	@$(BIN)/python -m bench.fuzz_events --frames $(FRAMES)
+
+.PHONY: model
+model: $(VENV)/.dev ## random clients, cuts, restarts and kills against a model of the event log (SEEDS=20)
+	@$(BIN)/python -m bench.model_events --seeds $(SEEDS)
+
 .PHONY: memory
 memory: $(VENV)/.dev ## measure memory: ten thousand idle readers, and writers against a slow disk
 	@$(BIN)/python -m bench.memory
@@ -77,7 +91,7 @@ lock: $(UV)/.stamp ## renew the lock files from pyproject.toml (UPGRADE=1 takes 
 
 .PHONY: clean
 clean: ## remove everything that make and the tools have made, but not ./data
-	@rm -rf $(VENV) $(UV) build dist tests/official/node_modules
+	@rm -rf $(VENV) $(UV) build dist tests/official/node_modules tests/events/insieme/node_modules
 	@rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -165,6 +165,9 @@ def _items(count: Callable[[random.Random], int], same: bool = False) -> Maker:
     return make
 
 
+STRANGE = (*OUT_OF_RANGE, *SURROGATES, nested(65, "["), nested(1_000, '{"a":'), nested(DEEPEST, "["))
+"""Texts that are JSON, and that not every parser can hold."""
+
 ITEMS: Mapping[str, Maker] = {
     "deep event": _in_content(deep_event),
     "deepest event": _in_content(lambda chance: nested(62, chance.choice(("[", '{"a":')))),

@@ -37,6 +37,7 @@ STALL_SECONDS = 0.2
 MOST_FAULTS = 40
 SHOWN_BYTES = 300
 GROWTH_BYTES = 96_000_000
+SILENT = Outcome("")
 WILD_ENDS = {1000, 1002, 1007, 1008, 1009}
 
 _numbers = itertools.count(1)
@@ -59,6 +60,7 @@ class FuzzVerdict:
     frames: int = 0
     connections: int = 0
     healthy: int = 0
+    pongs: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
@@ -102,15 +104,19 @@ class Lane:
             self._shapes = {Dialect.PROJECT, Dialect.FLAT}
         self._socket: RawSocket | None = None
         self._left = 0
+        self._next: Case | None = None
         self._sent: list[tuple[Case, str]] = []
 
     def send(self, most: int) -> int:
-        """Send a group of cases; how many."""
+        """Send a group of cases; how many. A case that may end the connection waits until the others are answered."""
         web = self._socket or self._open()
         self._sent = []
         data = []
         while len(self._sent) < most:
-            case, mark = self._source.case(), f"mark-{next(_numbers)}"
+            case, mark = self._next or self._source.case(), f"mark-{next(_numbers)}"
+            self._next = case if self._sent and case.may_end else None
+            if self._next is not None:
+                break
             self._sent.append((case, mark))
             data += [case.data, self._source.mark(mark)]
             if case.may_end or len(case.data) > 65_536:
@@ -168,25 +174,26 @@ class Lane:
             if isinstance(got, Ended):
                 return Outcome(self._only(case, tokens), got.code)
             if got.opcode == PONG:
-                tokens.append("pong")
+                self._verdict.pongs += 1  # comes when it comes: only messages have an order
             elif got.opcode != PING:
                 message = self._message(case, got.payload)
                 if message is None or message["type"] == "event_broadcast":
                     continue
-                if self._answers(message, mark, bool(tokens)):
+                if self._answers(message, mark, bool(tokens) or SILENT in case.expected):
                     return Outcome(self._only(case, tokens))
                 tokens.append(token(message))
 
     def _answers(self, message: dict[str, Any], mark: str, is_answered: bool) -> bool:
         """Whether a message answers the mark: it says so, or the case has had its answer."""
-        reply = message.get("reply_to", message.get("msgId"))
-        return is_answered if reply is None else bool(reply == mark)
+        if self._source.dialect is not Dialect.SEED:
+            return bool(message.get("msgId") == mark)
+        says_so = message.get("reply_to") == mark
+        return message["type"] == "heartbeat_ack" and (says_so or ("reply_to" not in message and is_answered))
 
     def _only(self, case: Case, tokens: list[str]) -> str:
-        answers = [one for one in tokens if one != "pong"] or tokens[:1]
-        if len(answers) > 1:
-            self._blame(case, f"more than one answer: {answers}")
-        return answers[0] if answers else ""
+        if len(tokens) > 1:
+            self._blame(case, f"more than one answer: {tokens}")
+        return tokens[0] if tokens else ""
 
     def _message(self, case: Case, payload: bytes) -> dict[str, Any] | None:
         try:
@@ -379,6 +386,8 @@ class Fuzz:
         for name, count in counts.items():
             if count and ("engine_faults" in name or "status=500" in name):
                 verdict.blame(f"{name} is {count}")
+        if not verdict.pongs:
+            verdict.blame("no ping was answered")
         verdict.grown_bytes = resident_bytes(pid) - began if began else 0
         if verdict.grown_bytes > GROWTH_BYTES:
             verdict.blame(f"the server has grown by {verdict.grown_bytes} bytes")

@@ -10,6 +10,7 @@ Nothing here knows the implementation. Canonical texts come from a library that 
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -161,6 +162,7 @@ class Model:
         self._refused: dict[str, set[Content]] = defaultdict(set)
         self._senders: dict[str, set[str]] = defaultdict(set)
         self._shown: dict[int, Entry] = {}
+        self._texts: dict[int, str] = {}
         self._views: dict[tuple[int, str], Message] = {}
 
     def blame(self, where: str, what: str) -> None:
@@ -219,8 +221,13 @@ class Model:
         self.require(number >= floor, where, f"the watermark is {number}, and {floor} was visible before")
         return self.sees(number)
 
-    def shows(self, entry: Entry, where: str) -> None:
+    def shows(self, event: Message, where: str) -> None:
         """A client was shown an event."""
+        text = json.dumps(event, sort_keys=True)
+        if self._texts.get(event["committed_id"]) == text:
+            return  # letter for letter what somebody was shown before
+        entry = entry_of(event)
+        self._texts[entry.committed_id] = text
         first = self._shown.setdefault(entry.committed_id, entry)
         self.require(first == entry, where, f"{entry} now, {first} before")
         self._owns(entry.committed_id, entry.id, where)

@@ -11,7 +11,19 @@ from typing import NamedTuple
 
 from tests.events import breakages, oracle
 from tests.events.breakages import RARE
-from tests.events.documents import Message, drop, envelope, paths, payloads, place_name, put, spelled
+from tests.events.documents import (
+    Message,
+    at,
+    content_path,
+    drop,
+    envelope,
+    paths,
+    payloads,
+    place_name,
+    put,
+    spelled,
+    with_text,
+)
 from tests.events.oracle import Row, one_of, only, place_row
 from tests.events.raw_frames import frame
 from tests.events.shapes import Dialect
@@ -63,6 +75,8 @@ class Mutator:
             return self._changed_place()
         if odds < 0.62:
             return self._flipped()
+        if odds < 0.7:
+            return self._more_members()
         kind = self._chance.choice(self._kinds)
         while kind in RARE and self._chance.random() > RARELY:
             kind = self._chance.choice(self._kinds)
@@ -105,6 +119,22 @@ class Mutator:
         for _ in range(self._chance.choice((1, 1, 2, 8))):
             text[self._chance.randrange(len(text))] ^= 1 << self._chance.randrange(8)
         return Case("flipped bits", ANYTHING, frame(bytes(text)), starts=kind == "connect")
+
+    def _more_members(self) -> Case:
+        """A member that nobody knows is ignored; one that no double or no UTF-8 can hold may be refused."""
+        kind, message = self._message()
+        inside = place_name(content_path(self.dialect))
+        places = [path for path in ((), *paths(message)) if isinstance(at(message, path), dict)]
+        path = self._chance.choice([path for path in places if not place_name(path).startswith(inside)])
+        if place_name(path).endswith((".event", ".meta")):
+            path = ()  # there it is data
+        starts = kind == "connect"
+        if self._chance.random() < 0.5:
+            label = self._chance.choice(sorted(oracle.VALUES))
+            data = self._frame(put(message, (*path, "unknown"), oracle.VALUES[label]))
+            return Case(f"{label} as an unknown member", oracle.NORMAL[kind], data, starts)
+        text = with_text(message, (*path, "unknown"), self._chance.choice(breakages.STRANGE))
+        return Case("strange unknown member", one_of(oracle.NORMAL[kind], oracle.BAD), frame(text), starts)
 
     def _broken(self, kind: str) -> Case:
         if kind in breakages.UNREADABLE:

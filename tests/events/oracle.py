@@ -48,7 +48,6 @@ VERSION = only("protocol_version_unsupported", 1008)
 CAMEL_VERSION = only("protocolVersion_unsupported", 1008)
 DISCONNECTED = only("", 1000)
 SILENCE = only("")
-PONG = only("pong")
 OVERSIZE = only("bad_request", 1009)
 BROKEN = only("", 1002)
 NOT_TEXT = only("", 1007)
@@ -70,6 +69,8 @@ class Place(NamedTuple):
     wrong: Row
     missing: Row
     but: Mapping[str, Row] = {}
+    inside: Row = frozenset()
+    """What follows from any change further in, where the application's own values are."""
 
     def row(self, value: str | None) -> Row:
         """The outcomes for a value of this label; None is a member left out."""
@@ -99,7 +100,7 @@ def _all(values: tuple[str, ...], row: Row) -> dict[str, Row]:
 
 
 def _anything(row: Row) -> Place:
-    return Place(row, row)
+    return Place(row, row, inside=row)
 
 
 _CLIENT = Place(one_of(FOREIGN, BAD), COMMITTED, {"text": FOREIGN, "null": one_of(FOREIGN, BAD, COMMITTED)})
@@ -163,7 +164,7 @@ _PROJECT: Mapping[str, Mapping[str, Place]] = {
         "payload.events[].projectId": Place(one_of(INVALID, FORBIDDEN), INVALID, {"text": FORBIDDEN}),
         "payload.events[].type": Place(INVALID, INVALID, {"text": COMMITTED}),
         "payload.events[].schemaVersion": Place(INVALID, INVALID, {"number": COMMITTED}),
-        "payload.events[].payload": Place(INVALID, INVALID, _all(OBJECTS, COMMITTED)),
+        "payload.events[].payload": Place(INVALID, INVALID, _all(OBJECTS, COMMITTED), COMMITTED),
         "payload.events[].meta": Place(INVALID, INVALID),
         "payload.events[].meta.clientId": Place(
             one_of(INVALID, FORBIDDEN), one_of(INVALID, FORBIDDEN, COMMITTED), {"text": FORBIDDEN}
@@ -227,9 +228,11 @@ def _envelope(dialect: Dialect, normal: Row) -> Mapping[str, Place]:
 def place_row(dialect: Dialect, kind: str, place: str, value: str | None) -> Row:
     """The outcomes of another value at one place of a message."""
     places = {**_envelope(dialect, NORMAL[kind]), **PLACES[dialect][kind]}
-    while place not in places:  # it lies below a place where anything goes
+    if place in places:
+        return places[place].row(value)
+    while place not in places:
         place = place.removesuffix("[]") if place.endswith("[]") else place.rpartition(".")[0]
-    return places[place].row(value)
+    return places[place].inside
 
 
 # What is wrong, whatever the message: it is not even read.
@@ -305,7 +308,7 @@ FRAMES: Mapping[str, Row] = {
     "wide length": one_of(ACK, BROKEN),
     "fragments": ACK,
     "fragments with a ping between": ACK,
-    "ping": PONG,
+    "ping": SILENCE,
     "pong": SILENCE,
     "broken character over fragments": one_of(BAD, NOT_TEXT),
 }

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from tests.events.drafts import Author, Outbox, project_item, seed_item
 from tests.events.lines import Line, LineLostError, dial
-from tests.events.model import Draft, Message, Model, entry_of
+from tests.events.model import Draft, Message, Model
 from tests.events.replica import Replica, project_answer, seed_answer
 from tests.events.shapes import Dialect
 
@@ -50,7 +50,7 @@ class Manner:
     """How likely a step breaks the connection off."""
     is_slow: bool = False
     batch: int = 5
-    limits: tuple[int, ...] = (1, 2, 7, 50)
+    limits: tuple[int, ...] = (1, 7, 50, 200)
 
 
 class Writer:
@@ -263,11 +263,11 @@ class SeedPeer(Peer):
         echoed &= payload["effective_subscriptions"] == sorted(replica.names)
         model.require(echoed, line.where, f"asked for {cycle.names} and {replica.names}: {payload}")
         for event in payload["events"]:
-            model.shows(entry_of(event), line.where)
+            model.shows(event, line.where)
         replica.page(seed_answer(payload))
 
     def _push(self, event: Message) -> None:
-        self.world.model.shows(entry_of(event), self._line.where)
+        self.world.model.shows(event, self._line.where)
         if self.replica is None:
             self.world.model.blame(self._line.where, f"a broadcast without a subscription: {event}")
         else:

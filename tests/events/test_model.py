@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.events.model import Draft, Feed, Log, Message, Model, Page, entry_of
+from tests.events.model import Draft, Feed, Log, Message, Model, Page
 from tests.events.simulation import Plan, Simulation
 
 PLANS = {
@@ -152,6 +152,6 @@ def test_a_refusal_without_a_cause_is_found_out() -> None:
 
 def test_a_watermark_that_falls_back_is_found_out() -> None:
     model = Model()
-    model.shows(entry_of(event(7)), "test")
+    model.shows(event(7), "test")
     model.watermark(6, model.high, "test")
     assert "7 was visible before" in model.faults[-1]

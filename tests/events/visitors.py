@@ -17,13 +17,13 @@ import httpx
 
 from tests.events.drafts import seed_item
 from tests.events.lines import ANSWER_SECONDS, PATH
-from tests.events.model import Draft, Feed, Log, Message, Model, entry_of
+from tests.events.model import Draft, Feed, Log, Message, Model
 from tests.events.peers import PACE_SECONDS, RETRY_SECONDS, Manner, World, Writer
 from tests.events.replica import Replica, seed_answer
 from tests.events.shapes import SEED, Dialect, is_shaped
 from tests.running import HOST
 
-AUDIT_SECONDS = (0.1, 0.6)
+AUDIT_SECONDS = (0.2, 0.8)
 AWAY = (503,)
 """What a server that stops answers; the request is repeated."""
 
@@ -133,7 +133,7 @@ class Tail:
         number = event["committed_id"]
         self._world.model.require(frame["id"] == str(number), self.name, f"the id of a frame: {frame}")
         self._world.model.require(number > (self.seen or [0])[-1], self.name, f"{number} after {self.seen[-1:]}")
-        self._world.model.shows(entry_of(event), self.name)
+        self._world.model.shows(event, self.name)
         feed.ids.append(number)
         return self.seen.append(number)
 
@@ -177,7 +177,7 @@ async def read_log(
             model.blame(f"GET on port {port}", f"no page: {answer.status_code} {answer.text[:500]}")
             raise _ServerAwayError
         for event in payload["events"]:
-            model.shows(entry_of(event), f"GET on port {port}")
+            model.shows(event, f"GET on port {port}")
         events += payload["events"]
         replica.page(seed_answer(payload))
     return events

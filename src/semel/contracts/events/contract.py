@@ -19,7 +19,7 @@ from semel.store.protocol import AnyTable, Lock
 from semel.store.table import Key
 
 LOG = Lock(b"events")
-PRUNED_AT_ONCE = 64
+PRUNED_AT_ONCE, PRUNED_BYTES = 500, 8 * 1024 * 1024
 
 
 class Events:
@@ -60,7 +60,7 @@ class Events:
         if not self._retention_ms:
             return ()
         cut = reading.now.expiry_ms - self._retention_ms
-        old = [row for row in oldest(reading, PRUNED_AT_ONCE) if row.committed_at < cut]
+        old = [row for row in oldest(reading, PRUNED_AT_ONCE, PRUNED_BYTES) if row.committed_at < cut]
         return (Prune(tuple(_place(row) for row in old)),) if old else ()
 
 

@@ -72,9 +72,9 @@ def last_in(reading: Reading, name: str) -> int:
     return found[0][1] if found else 0
 
 
-def oldest(reading: Reading, limit: int) -> Sequence[EventRow]:
+def oldest(reading: Reading, limit: int, budget: int) -> Sequence[EventRow]:
     """The first events of the log."""
-    return reading.range(Range(EVENT, "", (), limit))
+    return _within(reading, [key[0] for key in reading.keys(Range(EVENT, "", (), limit))], budget)
 
 
 def _places(reading: Reading, names: Iterable[str], since: int, to: int, limit: int) -> list[int]:

@@ -67,6 +67,8 @@ class Clocks:
     def _listen(self) -> None:
         """Clients that send heartbeats may be silent for so long; the others are asked, and may miss one answer."""
         is_watched = self._conversation.is_watched
+        if self._conversation.is_occupied:
+            self.heard()
         quiet = self._loop.time() - self._heard_at
         longest = self._idle if is_watched else 2 * self._ping
         if quiet >= longest:

@@ -83,6 +83,11 @@ class Conversation:
         return self._session.dialect is None or self._session.dialect.is_watched
 
     @property
+    def is_occupied(self) -> bool:
+        """Whether it is we who keep the client waiting, or do not listen to it."""
+        return bool(self._pending) or self._is_busy or not self._socket.is_reading
+
+    @property
     def is_closed(self) -> bool:
         """Whether it has ended."""
         return self._session.state is State.CLOSED

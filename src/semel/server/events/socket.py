@@ -37,7 +37,7 @@ class EventSocket(asyncio.Protocol):
         self._conversation: Conversation | None = None
         self._pieces: list[bytes] = []
         self._is_text = True
-        self._is_reading = True
+        self.is_reading = True
         self._linger: asyncio.TimerHandle | None = None
         self.is_full = False
 
@@ -117,8 +117,8 @@ class EventSocket(asyncio.Protocol):
 
     def read_on(self, wanted: bool) -> None:
         """Listen to the client, or let it wait."""
-        if wanted != self._is_reading and not self._transport.is_closing() and self._linger is None:
-            self._is_reading = wanted
+        if wanted != self.is_reading and not self._transport.is_closing() and self._linger is None:
+            self.is_reading = wanted
             (self._transport.resume_reading if wanted else self._transport.pause_reading)()
 
     def _shake_hands(self, request: Request) -> None:
@@ -158,7 +158,7 @@ class EventSocket(asyncio.Protocol):
     def _leave(self) -> None:
         """Read and throw away what still comes, for a moment."""
         if self._linger is None and not self._transport.is_closing():
-            if not self._is_reading:
-                self._is_reading = True
+            if not self.is_reading:
+                self.is_reading = True
                 self._transport.resume_reading()
             self._linger = self._loop.call_later(LINGER_SECONDS, self._transport.abort)

@@ -70,6 +70,8 @@ class Subscriber:
         self._page_bytes = page_bytes
         self._backlog: list[_Span] = []
         self._task: asyncio.Task[None] | None = None
+        self._turn = 0
+        """Rises whenever what is to be sent next may have changed: a look that began before is void."""
         self.sink = sink
         self.names: frozenset[str] = frozenset()
         self.cursor = 0
@@ -78,12 +80,14 @@ class Subscriber:
 
     def hold(self) -> None:
         """Send nothing until released."""
+        self._turn += 1
         self._leave_feed()
         if self.mode is not Mode.OFF:
             self.mode = Mode.HELD
 
     def subscribe(self, watermark: int, names: frozenset[str]) -> None:
         """From this position on, these partitions; the subscriber is held, or was off."""
+        assert self.mode in (Mode.HELD, Mode.OFF)
         if names == self.names:
             return
         if not self.names:
@@ -109,6 +113,7 @@ class Subscriber:
 
     def close(self) -> None:
         """Nothing more."""
+        self._turn += 1
         self._leave_feed()
         self.mode = Mode.OFF
         self.names = frozenset()
@@ -152,7 +157,8 @@ class Subscriber:
                 await self._step()
 
     async def _step(self) -> None:
-        """One page of the log; what was read while the subscriber was held again is dropped, and read again later."""
+        """One page of the log; when the subscriber was held meanwhile, it is dropped, and read again later."""
+        turn = self._turn
         span = self._backlog[0] if self._backlog else None
         names, after = (self.names, self.cursor) if span is None else (span.names, span.after)
         try:
@@ -164,7 +170,7 @@ class Subscriber:
         except UnavailableError:
             await asyncio.sleep(REST_SECONDS)
             return
-        if self.mode is not Mode.CATCHING_UP:
+        if turn != self._turn or self.mode is not Mode.CATCHING_UP:
             return
         for row in page.events:
             if row.origin != self.sink.origin:

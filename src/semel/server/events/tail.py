@@ -6,8 +6,6 @@ reads the next only when the client has taken the last.
 
 from __future__ import annotations
 
-import asyncio
-
 from semel.contracts.events.limits import PAGE_DEFAULT
 from semel.contracts.events.reading import Page, history
 from semel.contracts.events.rules.submit import TOPIC
@@ -69,4 +67,3 @@ class Tails:
 
 async def _send(send: Send, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})
-    await asyncio.sleep(0)
