@@ -10,6 +10,7 @@ from semel.kernel.errors import Problem, Refused
 from semel.server.asgi import SECURITY, Header, Scope, Send, respond
 from semel.server.context import Context
 from semel.server.metrics import render
+from semel.server.principals import Role
 from semel.server.problem import engine_problem, problem_body, problem_headers
 from semel.server.streams.listing import list_streams
 
@@ -65,7 +66,9 @@ class Operations:
 
     async def _metrics(self, scope: Scope) -> tuple[int, list[Header], bytes]:
         fields = dict(scope["headers"])
-        self._context.principals.resolve(fields.get(b"authorization"), self._context.world.wall_ms())
+        principal = self._context.principals.resolve(fields.get(b"authorization"), self._context.world.wall_ms())
+        if principal.scopes is not None and not principal.has(Role.ADMIN):
+            raise Refused("FORBIDDEN", "Metrics speak of the whole server; a credential with limits may not read them.")
         content_type, body = render(self._context.metrics.registry, fields.get(b"accept", b"").decode("latin-1"))
         return 200, [(b"content-type", content_type), _NO_STORE], body
 
