@@ -150,6 +150,13 @@ def deep_event(chance: random.Random) -> str:
     return nested(chance.choice((63, 64, 100, 1_000, 10_000, DEEPEST)), chance.choice(("[", '{"a":')))
 
 
+def deep_and_broken(chance: random.Random) -> str:
+    """What is too deep may be cut out unread, but never kept."""
+    levels = chance.choice((64, 70, 5_000))
+    inside = chance.choice(("@", '"a":1,"a":2', "}", "]", '"', "NaN", "\\", '{"a":1,"a":2}', "[", "\ud800"))
+    return nested(levels, "[").replace("1", inside)
+
+
 def surrogate_name(chance: random.Random, message: Message, dialect: Dialect) -> bytes:
     return frame(with_name(message, content_path(dialect), chance.choice(SURROGATES), 1))
 
@@ -170,6 +177,7 @@ STRANGE = (*OUT_OF_RANGE, *SURROGATES, nested(65, "["), nested(1_000, '{"a":'), 
 
 ITEMS: Mapping[str, Maker] = {
     "deep event": _in_content(deep_event),
+    "deep and broken event": _in_content(deep_and_broken),
     "deepest event": _in_content(lambda chance: nested(62, chance.choice(("[", '{"a":')))),
     "number out of range": _in_content(lambda chance: chance.choice(OUT_OF_RANGE)),
     "odd number": _in_content(lambda chance: chance.choice(ODD_NUMBERS)),

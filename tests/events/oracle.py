@@ -257,6 +257,7 @@ UNREADABLE: Mapping[str, Row] = {
 # What is wrong with one item, or looks wrong and is not: seed and 2.x agree.
 ITEMS: Mapping[str, Row] = {
     "deep event": INVALID,
+    "deep and broken event": one_of(INVALID, BAD),
     "deepest event": COMMITTED,
     "number out of range": INVALID,
     "odd number": COMMITTED,

@@ -35,6 +35,7 @@ class Page(NamedTuple):
     sync_to: int
     has_more: bool
     pruned_to: int = 0
+    """Above the cursor: events between them may be gone."""
 
 
 def head_of(reading: Reading) -> EventHeadRow:
@@ -46,12 +47,13 @@ def history(reading: Reading, names: Iterable[str], since: int, to: int | None, 
     """The next page of some partitions. Without `to` a cycle begins: its bound is the watermark of this instant."""
     head = head_of(reading)
     sync_to = head.last_id if to is None else min(to, head.last_id)
+    pruned_to = head.pruned_to if since < head.pruned_to else 0
     if since >= sync_to:
-        return Page((), min(since, sync_to), sync_to, False, head.pruned_to)
+        return Page((), min(since, sync_to), sync_to, False, pruned_to)
     ids = _places(reading, names, since, sync_to, limit + 1)
     rows = _within(reading, ids[:limit], budget)
     next_since = rows[-1].committed_id if rows else since
-    return Page(rows, next_since, sync_to, len(rows) < len(ids), head.pruned_to)
+    return Page(rows, next_since, sync_to, len(rows) < len(ids), pruned_to)
 
 
 def tail(reading: Reading, after: int, budget: int) -> Page:

@@ -57,8 +57,11 @@ class EventSocket(asyncio.Protocol):
             self._conversation = None
 
     def data_received(self, data: bytes) -> None:
-        """Bytes from the client: the handshake first, then frames."""
+        """Bytes from the client: the handshake first, then frames; behind a broken one nothing is looked at."""
+        is_broken = self._protocol.parser_exc is not None
         self._protocol.receive_data(data)
+        if is_broken:
+            return
         if self._conversation is not None:
             self._conversation.heard()
         for event in self._protocol.events_received():

@@ -20,6 +20,7 @@ class Camel(Dialect):
     """The envelope of published clients: `msgId` is optional, and answers echo it."""
 
     version_key = "protocolVersion"
+    name_key = "msgId"
     types = frozenset({"connect", "submit_events", "sync"})
     holds_while_paging = True
     is_watched = False
@@ -36,7 +37,7 @@ class Camel(Dialect):
             raise bad_request("msgId must be a string")
         if not isinstance(payload, dict):
             raise bad_request("payload must be an object")
-        return Head(kind, msg_id, payload)
+        return Head(kind, payload)
 
     def connect(self, payload: dict[str, Any]) -> Connect:
         return Connect(text(payload, "token"), short_text(payload, "clientId"))

@@ -31,7 +31,6 @@ class Head(NamedTuple):
     """The part of a message around its payload."""
 
     type: str
-    msg_id: str | None
     payload: dict[str, Any]
 
 
@@ -55,6 +54,8 @@ class Dialect(ABC):
     """One way to speak of events."""
 
     version_key: ClassVar[str]
+    name_key: ClassVar[str]
+    """Where a message has its own name."""
     types: ClassVar[frozenset[str]]
     """The requests that exist in it."""
     holds_while_paging: ClassVar[bool]

@@ -21,6 +21,7 @@ class Seed(Dialect):
     """One connection's seed dialect; it remembers the profile."""
 
     version_key = "protocol_version"
+    name_key = "msg_id"
     types = frozenset({"connect", "submit_events", "sync", "heartbeat", "disconnect"})
     holds_while_paging = False
     is_watched = True
@@ -44,7 +45,7 @@ class Seed(Dialect):
             raise bad_request("timestamp must be a number")
         if not isinstance(payload, dict):
             raise bad_request("payload must be an object")
-        return Head(kind, msg_id, payload)
+        return Head(kind, payload)
 
     def connect(self, payload: dict[str, Any]) -> Connect:
         token, client_id = text(payload, "token"), short_text(payload, "client_id")

@@ -20,6 +20,7 @@ from semel.contracts.events.reading import Page
 from semel.contracts.events.wire.camel_v1 import CamelV1
 from semel.contracts.events.wire.camel_v2 import CamelV2
 from semel.contracts.events.wire.dialect import Dialect, Payload, Terms
+from semel.contracts.events.wire.fields import is_text
 from semel.contracts.events.wire.messages import (
     Disconnect,
     Heartbeat,
@@ -75,8 +76,9 @@ class Session:
         if not isinstance(message, dict):
             raise bad_request("a message must be a JSON object")
         dialect = self._detected(message)
+        name = message.get(dialect.name_key)
+        self.reply_to = name if is_text(name) else None
         head = dialect.head(message)
-        self.reply_to = head.msg_id
         return self._request(dialect, head.type, Payload(head.payload, is_proved))
 
     def activate(self, who: Identity) -> None:
