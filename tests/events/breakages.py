@@ -124,7 +124,10 @@ UNREADABLE: Mapping[str, Maker] = {
     "too large": too_large,
     "too large in fragments": too_large_in_fragments,
 }
-RARE = frozenset({"too large", "too large in fragments", "deep event", "endless nesting", "long text", "full batch"})
+RARE = frozenset(
+    {"too large", "too large in fragments", "deep event", "endless nesting", "long text", "full batch"}
+    | {"partition that is slow to normalize", "name to sync that is slow to normalize"}
+)
 """Large ones: a few show as much as many."""
 
 
@@ -153,7 +156,7 @@ def deep_event(chance: random.Random) -> str:
 def deep_and_broken(chance: random.Random) -> str:
     """What is too deep may be cut out unread, but never kept."""
     levels = chance.choice((64, 70, 5_000))
-    inside = chance.choice(("@", '"a":1,"a":2', "}", "]", '"', "NaN", "\\", '{"a":1,"a":2}', "[", "\ud800"))
+    inside = chance.choice(("@", '"a":1,"a":2', "}", "]", '"', "NaN", "\\", '{"a":1,"a":2}', "[", r'"\ud800"'))
     return nested(levels, "[").replace("1", inside)
 
 
@@ -216,9 +219,20 @@ class Text(Change):
         return frame(with_text(message, self.path, str(self.value(chance))))
 
 
+class Unescaped(Change):
+    """Another value at one place of a message, written with as few bytes as can be."""
+
+    def __call__(self, chance: random.Random, message: Message, dialect: Dialect) -> bytes:
+        """The frame."""
+        return frame(json.dumps(put(message, self.path, self.value(chance)), ensure_ascii=False).encode())
+
+
 def _names(count: int) -> list[str]:
     return [f"fuzz-{number}" for number in range(count)]
 
+
+SLOW_NAME = "a" + "\u0301\u0327" * 250_000
+"""Marks in the wrong order: sorting them one by one takes the square of their number."""
 
 _PARTITIONS: Path = (*ITEM, "partitions")
 _SUBMIT, _SYNC = "submit_events", "sync"
@@ -231,6 +245,8 @@ SEED_KINDS: Mapping[str, Change] = {
     "long partition": Change(_SUBMIT, (*_PARTITIONS, 0), lambda chance: "é" * chance.choice((65, 100, 10_000))),
     "longest partition": Change(_SUBMIT, (*_PARTITIONS, 0), lambda chance: "é" * 64),
     "surrogate in a partition": Text(_SUBMIT, (*_PARTITIONS, 0), lambda chance: chance.choice(SURROGATES)),
+    "partition that is slow to normalize": Unescaped(_SUBMIT, (*_PARTITIONS, 0), lambda chance: SLOW_NAME),
+    "name to sync that is slow to normalize": Unescaped(_SYNC, ("payload", "partitions", 0), lambda chance: SLOW_NAME),
     "retired key in an item": Change(_SUBMIT, (*ITEM, "partition"), lambda chance: chance.choice(("fuzz", None, 7))),
     "retired key in a submit": Change(_SUBMIT, ("payload", "partition"), lambda chance: "fuzz"),
     "retired key in a sync": Change(_SYNC, ("payload", "partition"), lambda chance: chance.choice(("fuzz", None))),

@@ -11,9 +11,7 @@ import itertools
 import json
 import random
 import threading
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,9 +19,11 @@ import httpx
 
 from tests.events.bad_frames import FIRST_KINDS, HANDSHAKES, FrameMutator, first_frame
 from tests.events.breakages import UNREADABLE
+from tests.events.fuzz_requests import RequestLane
+from tests.events.fuzz_verdict import MOST_FAULTS, SHOWN_BYTES, FuzzVerdict, token
 from tests.events.mutations import Case, Mutator
 from tests.events.oracle import UPGRADES, Outcome
-from tests.events.raw_frames import PING, PONG, Ended, FrameError, RawSocket, SilenceError, resident_bytes
+from tests.events.raw_frames import PING, PONG, Ended, FrameError, RawSocket, SilenceError, resident_bytes, unframed
 from tests.events.shapes import Dialect, misshape
 from tests.events.wire import Peer, item
 from tests.running import RunningServer
@@ -34,8 +34,6 @@ EARLY_CASES = 30
 """Before the handshake of a camel dialect no message is right, and too many wrong ones in a row end a connection."""
 PATIENCE_SECONDS = 20.0
 STALL_SECONDS = 0.2
-MOST_FAULTS = 40
-SHOWN_BYTES = 300
 GROWTH_BYTES = 96_000_000
 SILENT = Outcome("")
 WILD_ENDS = {1000, 1002, 1007, 1008, 1009}
@@ -51,44 +49,6 @@ class Source(Protocol):
     def case(self) -> Case: ...
     def mark(self, message_id: str) -> bytes: ...
     def hello(self) -> bytes: ...
-
-
-@dataclass(slots=True)
-class FuzzVerdict:
-    """What was sent, what came of it, and what should not have."""
-
-    frames: int = 0
-    connections: int = 0
-    healthy: int = 0
-    pongs: int = 0
-    outcomes: Counter[str] = field(default_factory=Counter)
-    kinds: Counter[str] = field(default_factory=Counter)
-    faults: list[str] = field(default_factory=list)
-    wrong: int = 0
-    grown_bytes: int = 0
-
-    def blame(self, what: str) -> None:
-        """Write a fault down."""
-        self.wrong += 1
-        if len(self.faults) < MOST_FAULTS:
-            self.faults.append(what)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.frames} frames of {len(self.kinds)} kinds on {self.connections} connections, "
-            f"{self.healthy} answers to a healthy client, {self.grown_bytes / 1e6:.0f} MB grown: {self.wrong} faults"
-        )
-
-
-def token(message: dict[str, Any]) -> str:
-    """What an answer says, in the oracle's words."""
-    payload = message["payload"]
-    if message["type"] == "error":
-        return str(payload["code"])
-    if message["type"] == "submit_events_result":
-        first = payload["results"][0]
-        return "committed" if first["status"] == "committed" else f"{first['status']} {first['reason']}"
-    return str(message["type"])
 
 
 class Lane:
@@ -168,7 +128,10 @@ class Lane:
         while True:
             try:
                 got = self._socket.receive()
-            except (FrameError, SilenceError) as error:
+            except SilenceError:
+                self._blame(case, f"nothing in {PATIENCE_SECONDS} s after {tokens}")
+                raise
+            except FrameError as error:
                 self._blame(case, f"{error!r} after {tokens}")
                 return Outcome("unreadable", 0)
             if isinstance(got, Ended):
@@ -212,11 +175,8 @@ class Lane:
 
 
 def _shown(data: bytes) -> str:
-    """What was sent, readable: the mask of a text frame is undone."""
-    start = {126: 4, 127: 10}.get(data[1] & 0x7F, 2) if len(data) > 1 else 0
-    mask, text = data[start : start + 4], data[start + 4 : start + 4 + SHOWN_BYTES]
-    plain = bytes(byte ^ mask[place % 4] for place, byte in enumerate(text)) if len(mask) == 4 else text
-    return f"{data[:start].hex()} {plain!r}"
+    """What was sent, readable if it is a whole frame."""
+    return f"{data[:2].hex()} {unframed(data)[:SHOWN_BYTES]!r}" if len(data) > 5 else data.hex()
 
 
 class Healthy(threading.Thread):
@@ -264,24 +224,35 @@ class Fuzz:
     def run(self) -> FuzzVerdict:
         """Send so many frames, then look at the server."""
         with self._server:
-            pid = self._server.pid
-            healthy = Healthy(self._server.port, self.verdict)
-            healthy.start()
-            lanes = self._lanes()
-            began = 0
-            while self.verdict.frames < self._frames and self.verdict.wrong < 10 * MOST_FAULTS:
-                self._round(lanes)
-                began = began or (resident_bytes(pid) if self.verdict.frames > self._frames // 5 else 0)
-                self._report(self.verdict)
-            for lane in lanes:
-                lane.close()
-            healthy.finish()
-            self._check_server(pid, began)
+            try:
+                self._send_all()
+            except (SilenceError, TimeoutError, httpx.TimeoutException) as error:
+                self.verdict.blame(f"the server stands still: {error!r}")
+                self._server.kill()
         output = self._server.output.read_text(errors="replace")
         for mark in ("Traceback", '"level":"error"', "fault"):
             if mark in output:
                 self.verdict.blame(f"{mark!r} in the log: {output[output.index(mark) - 500 :][:2_000]}")
         return self.verdict
+
+    def _send_all(self) -> None:
+        pid, began = self._server.pid, 0
+        healthy = Healthy(self._server.port, self.verdict)
+        healthy.start()
+        lanes = self._lanes()
+        requests = RequestLane(self._server.url, self._chance, self.verdict)
+        try:
+            while self.verdict.frames < self._frames and self.verdict.wrong < 10 * MOST_FAULTS:
+                self._round(lanes)
+                requests.send()
+                began = began or (resident_bytes(pid) if self.verdict.frames > self._frames // 5 else 0)
+                self._report(self.verdict)
+        finally:
+            for lane in lanes:
+                lane.close()
+            requests.close()
+            healthy.finish()
+        self._check_server(pid, began)
 
     def _lanes(self) -> list[Lane]:
         port, verdict = self._server.port, self.verdict

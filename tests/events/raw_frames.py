@@ -68,6 +68,12 @@ def _masked(payload: bytes, mask: bytes) -> bytes:
     return (int.from_bytes(payload) ^ key).to_bytes(len(payload))
 
 
+def unframed(data: bytes) -> bytes:
+    """The text inside a client's frame."""
+    start = {126: 4, 127: 10}.get(data[1] & 0x7F, 2)
+    return _masked(data[start + 4 :], data[start : start + 4])
+
+
 class RawSocket:
     """A TCP connection to a server, frame by frame once it is upgraded."""
 

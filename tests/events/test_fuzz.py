@@ -12,7 +12,7 @@ from tests.events import bad_frames, breakages, oracle
 from tests.events.documents import envelope, paths, payloads, place_name
 from tests.events.fuzzing import Fuzz
 from tests.events.mutations import Mutator
-from tests.events.raw_frames import frame
+from tests.events.raw_frames import frame, unframed
 from tests.events.shapes import Dialect
 
 FRAMES = 3_000
@@ -63,19 +63,20 @@ def test_a_seed_makes_the_same_cases_again(dialect: Dialect, connects: bool) -> 
 
 
 @pytest.mark.parametrize("length", [0, 1, 125, 126, 127, 65_535, 65_536, 70_000])
-def test_a_frame_says_its_length_and_hides_its_text(length: int) -> None:
+def test_a_frame_says_its_length_and_hides_itsunframed(length: int) -> None:
     text = random.Random(length).randbytes(length)
     made = frame(text, mask=b"\x0a\x0b\x0c\x0d")
     start = 2 if length < 126 else 4 if length < 65_536 else 10
     assert made[0] == 0x81
     assert int.from_bytes(made[2:start]) == length or made[1] == 0x80 | length
     assert bytes(byte ^ (10, 11, 12, 13)[place % 4] for place, byte in enumerate(made[start + 4 :])) == text
+    assert unframed(made) == text
 
 
 def test_breakages_are_what_they_say() -> None:
     chance = random.Random(2)
     message = envelope(Dialect.SEED, "submit_events", payloads(Dialect.SEED, "client")["submit_events"])
-    doubled = _text(breakages.duplicate_name(chance, message, Dialect.SEED))
+    doubled = unframed(breakages.duplicate_name(chance, message, Dialect.SEED))
     found: list[int] = []
 
     def read(members: list[tuple[str, object]]) -> dict[str, object]:
@@ -84,12 +85,6 @@ def test_breakages_are_what_they_say() -> None:
 
     json.loads(doubled, object_pairs_hook=read)
     assert sum(found) == 1
-    assert json.loads(_text(breakages.ITEMS["deepest event"](chance, message, Dialect.SEED)))
+    assert json.loads(unframed(breakages.ITEMS["deepest event"](chance, message, Dialect.SEED)))
     with pytest.raises(ValueError, match=r"Expecting|Unterminated|Extra data"):
-        json.loads(_text(breakages.cut_short(chance, message, Dialect.SEED)))
-
-
-def _text(data: bytes) -> bytes:
-    start = {126: 4, 127: 10}.get(data[1] & 0x7F, 2)
-    mask = data[start : start + 4]
-    return bytes(byte ^ mask[place % 4] for place, byte in enumerate(data[start + 4 :]))
+        json.loads(unframed(breakages.cut_short(chance, message, Dialect.SEED)))

@@ -82,15 +82,17 @@ class Connection:
         return Answer(self.address, response.status, response.headers, content)
 
     @contextmanager
-    def events(self, path: str) -> Iterator[HTTPResponse]:
+    def events(
+        self, path: str, headers: Mapping[str, bytes] | None = None, surface: str = "streams"
+    ) -> Iterator[HTTPResponse]:
         """An event stream, to be read line by line; it ends as if cut off when the server goes."""
         wire = self._connect(SILENCE_SECONDS)
         try:
-            response = self._exchange(wire, "GET", path, {}, None)
+            response = self._exchange(wire, "GET", path, headers or {}, None)
             if response.status != 200:
                 self._refuse_failure(response.status, response.headers, response.read())
             if response.headers.get_content_type() != "text/event-stream":
-                raise not_semel(self.address)
+                raise not_semel(self.address, surface)
             yield response
         except _FAILURES as error:
             raise UnreachableError(self.address, error, was_sent=True) from error

@@ -63,9 +63,9 @@ def refusal(address: Address, status: int, body: bytes, retry_after: str | None)
     return RefusedError(status, code, detail, wait_seconds, document.get("retry"))
 
 
-def not_semel(address: Address) -> click.ClickException:
-    """An answer that lacks what every streams answer has."""
-    return click.ClickException(f"What answers at {address.url} does not speak the streams protocol: check --url.")
+def not_semel(address: Address, surface: str = "streams") -> click.ClickException:
+    """An answer that lacks what every answer of a surface has."""
+    return click.ClickException(f"What answers at {address.url} does not speak the {surface} protocol: check --url.")
 
 
 def _document(body: bytes) -> dict[str, Any]:

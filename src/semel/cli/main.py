@@ -17,6 +17,7 @@ from semel import __version__
 _HOMES = {
     "copy": "semel.cli.copy",
     "doctor": "semel.cli.doctor",
+    "events": "semel.cli.events",
     "migrate": "semel.cli.migrate",
     "serve": "semel.cli.serve",
     "streams": "semel.cli.streams",

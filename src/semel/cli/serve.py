@@ -30,6 +30,8 @@ Try, in another terminal:
   {semel} streams append greetings '{{"hello": "world"}}' --key first{flag}
   {semel} streams append greetings '{{"hello": "world"}}' --key first{flag}   # the same answer; nothing stored twice
   {semel} streams tail greetings --from-start{flag}
+  {semel} events submit room-7 --event '{{"type": "note.added"}}' --id note-1{flag}   # again: the same committed_id
+  {semel} events tail --partition room-7 --from-start{flag}
 or:
   curl -i -X PUT {url}/v1/stream/orders -H 'Content-Type: application/json'
   curl -i {url}/v1/stream/orders -H 'Content-Type: application/json' -H 'Idempotency-Key: 1' -d '{{"n": 1}}'

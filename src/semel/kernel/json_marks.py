@@ -18,7 +18,7 @@ from semel.kernel.json_error import JsonError
 from semel.kernel.json_number import read_double, read_integer
 from semel.kernel.json_parse import members_once
 from semel.kernel.json_proof import load, prints_canonically
-from semel.kernel.json_text import decode, depth_of, refuse_constant, syntax_error, too_deep
+from semel.kernel.json_text import MAX_DEPTH, decode, depth_of, refuse_constant, syntax_error, too_deep
 
 # Strings are passed over as a whole; possessive, so that one without an end costs one look and no more.
 _STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
@@ -35,6 +35,7 @@ class Marked(NamedTuple):
 
 def parse_marked(raw: bytes, levels: int) -> Marked:
     """The value of a text of at most so many levels, with a `JsonError` for each value that cannot be taken."""
+    assert levels >= MAX_DEPTH  # the quick parser takes that much
     loaded = load(raw)
     if loaded is not None:
         return Marked(loaded.value, prints_canonically(loaded.printed))

@@ -6,8 +6,7 @@ as long as the server honours keys (a day, unless it was set up otherwise). A li
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -17,6 +16,7 @@ import click
 from semel.cli.connection import Answer
 from semel.cli.failures import RequestError
 from semel.cli.keys import line_key
+from semel.cli.progress import progress
 from semel.cli.streams.appending import Target
 from semel.cli.streams.resource import is_json
 from semel.cli.streams.source import read_lines, size_of
@@ -43,7 +43,7 @@ class Tally:
 def append_lines(target: Target, base: str, source: BinaryIO, *, closes: bool) -> Tally:
     """Append every line in order, then close the stream if that is asked."""
     tally = Tally()
-    with _resumable(tally, base), _progress(source) as advance:
+    with _resumable(tally, base), progress(size_of(source), "Appending") as advance:
         for line in read_lines(source):
             tally.line += 1
             content = _content(line, target.content_type)
@@ -70,15 +70,3 @@ def _resumable(tally: Tally, base: str) -> Iterator[None]:
         raise click.ClickException(f"Line {tally.line}: {error.message} {advice}") from error
     except KeyboardInterrupt:
         raise click.ClickException(f"Stopped at line {tally.line}. {advice}") from None
-
-
-@contextmanager
-def _progress(source: BinaryIO) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal: of the file's bytes, or a count of lines where the end is not known."""
-    size = size_of(source)
-    endless: Iterator[int] = (number for number in list[int]())
-    hidden = not sys.stderr.isatty()
-    with click.progressbar(
-        endless, length=size, label="Appending", show_pos=size is None, file=sys.stderr, hidden=hidden
-    ) as bar:
-        yield bar.update if size is not None else lambda _: bar.update(1)
