@@ -79,6 +79,10 @@ fuzz: $(VENV)/.dev ## send mutated frames to the events surface and judge every 
 model: $(VENV)/.dev ## random clients, cuts, restarts and kills against a model of the event log (SEEDS=20)
 	@$(BIN)/python -m bench.model_events --seeds $(SEEDS)
 
+.PHONY: crashevents
+crashevents: $(VENV)/.dev ## kill a server under submissions, again and again, and check every event (KILLS=100, STORE=sqlite)
+	@$(BIN)/python -m bench.crash_events --kills $(KILLS) --store $(STORE)
+
 .PHONY: memory
 memory: $(VENV)/.dev ## measure memory: ten thousand idle readers, and writers against a slow disk
 	@$(BIN)/python -m bench.memory

@@ -9,6 +9,8 @@ import click
 import pytest
 
 from semel.cli.address import parse_address
+from semel.cli.events import arriving
+from semel.cli.events.members import members
 from semel.cli.keys import fresh_key, line_key
 from semel.cli.output import printable, table
 from semel.cli.retries import pause_seconds
@@ -61,6 +63,29 @@ def test_messages_keep_their_text(array: bytes, texts: list[str]) -> None:
 def test_what_is_not_an_array_is_an_error(broken: bytes) -> None:
     with pytest.raises(click.ClickException):
         list(messages(broken))
+
+
+def test_members_keep_their_text() -> None:
+    text = ' {"a" :1.0e0,\n"b": {"c":[1 ,2], "}": "]"} , "\\u0061a":"x\\"y"\t} '
+    assert members(text) == {"a": "1.0e0", "b": '{"c":[1 ,2], "}": "]"}', "aa": '"x\\"y"'}
+    assert members("{}") == {}
+    assert members('{"n": ' + "9" * 5_000 + "}") == {"n": "9" * 5_000}
+
+
+@pytest.mark.parametrize("broken", ["", "[]", "{", '{"a"', '{"a":', '{"a":1', '{"a":1,', '{"a":1 "b":2}', "{a:1}"])
+def test_what_is_not_an_object_is_an_error(broken: str) -> None:
+    with pytest.raises(ValueError, match="xpect"):
+        members(broken)
+
+
+def test_lines_that_arrive_together_are_one_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arriving, "CHUNK_BYTES", 4)
+    groups = list(arriving.arriving_lines(io.BytesIO(b"1\n2\n3\n\n45678\n9")))
+    assert groups == [[b"1\n", b"2\n"], [b"3\n", b"\n"], [b"45678\n"], [b"9"]]
+    assert list(arriving.arriving_lines(io.BytesIO(b""))) == []
+    monkeypatch.setattr(arriving, "LARGEST_BYTES", 8)
+    with pytest.raises(click.ClickException, match="A line is larger than"):
+        list(arriving.arriving_lines(io.BytesIO(b"1\n" + b"2" * 20)))
 
 
 def test_keys_are_uuids_in_the_order_of_time() -> None:

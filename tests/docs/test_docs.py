@@ -16,6 +16,8 @@ import pytest
 from semel.cli import main
 from semel.cli.retries import RETRIES
 from semel.cli.streams.source import LARGEST_BYTES
+from semel.contracts.events import limits as events_limits
+from semel.contracts.events.contract import PRUNED_AT_ONCE
 from semel.contracts.streams.reading import PAGE_ROWS
 from semel.contracts.streams.rules.life import SWEEP_GRACE_MS
 from semel.contracts.streams.wire import expiry, names, producer, requests
@@ -28,6 +30,8 @@ from semel.kernel.errors import REGISTRY
 from semel.kernel.json_text import MAX_DEPTH
 from semel.kernel.producers import MAX_NUMBER
 from semel.server import jwt_claims, jwt_keys, jwt_tokens, protocol
+from semel.server.events import conversation, feed, subscriber, tail
+from semel.server.events import socket as events_socket
 from semel.server.process import host_config
 from semel.server.settings import PREFIX, Settings
 from semel.server.streams.listing import MAX_LISTED
@@ -68,6 +72,19 @@ CONSTANTS = {
     "looks at the store at once": SqliteStore.readers,
     "appends of a page": PAGE_ROWS,
     "streams in a listing": MAX_LISTED,
+    "length of an event's `id`": events_limits.MAX_ID_BYTES,
+    "length of a partition's name": events_limits.MAX_NAME_BYTES,
+    "partitions of an event, or in a `sync`": events_limits.MAX_NAMES,
+    "levels of an event": events_limits.EVENT_LEVELS,
+    "messages of a connection that wait to be handled": conversation.MAX_INBOX,
+    "wait for room in the queue of writes": conversation.ROOM_SECONDS,
+    "time to see why a connection closes": events_socket.LINGER_SECONDS,
+    "events of a page": events_limits.PAGE_MOST,
+    "events that a live reader is refilled with at once": subscriber.PAGE_EVENTS,
+    "what the feed of live events reads at once": feed.LOOK_BYTES,
+    "pace of comments on an idle event stream": tail.PULSE_SECONDS,
+    "events freed in one write": PRUNED_AT_ONCE,
+    "`committed_id`": events_limits.MAX_COMMITTED_ID,
     "length of a JWT": jwt_tokens.MAX_TOKEN_BYTES,
     "length of `sub` and `client_id`": jwt_claims.MAX_IDENTITY_BYTES,
     "names in one claim": jwt_claims.MAX_NAMES,

@@ -200,6 +200,8 @@ class SeedPeer(Peer):
     """A client of the seed dialect."""
 
     dialect = Dialect.SEED
+    _wanted: frozenset[str] = frozenset()
+    """What to follow again after a while of following nothing."""
 
     def _item(self, draft: Draft) -> Message:
         return seed_item(draft, self.chance)
@@ -217,7 +219,8 @@ class SeedPeer(Peer):
         await line.answer(await line.ask("connect", asked, "connected", take))
 
     async def _catch_up(self, line: Line, replica: Replica) -> None:
-        await self._cycle(line, replica, replica.names, replica.names)
+        names = replica.names or self._wanted
+        await self._cycle(line, replica, names, names)
 
     async def _turn(self, line: Line, replica: Replica) -> None:
         odds = self.chance.random()
@@ -231,12 +234,18 @@ class SeedPeer(Peer):
         elif odds < 0.11 and len(replica.names) > 1:
             kept = frozenset(self.chance.sample(sorted(replica.names), len(replica.names) - 1))
             await self._cycle(line, replica, kept, kept)
-        elif odds < 0.15:
+        elif odds < 0.13:
+            self._wanted = replica.names
+            await self._cycle(line, replica, replica.names, frozenset())  # nothing is pushed until it follows again
+            await asyncio.sleep(self.chance.uniform(*PACE_SECONDS))
+            await self._catch_up(line, replica)
+        elif odds < 0.16:
             await line.answer(await line.ask("heartbeat", {}, "heartbeat_ack", lambda payload: None))
 
     async def _cycle(self, line: Line, replica: Replica, names: frozenset[str], follow: frozenset[str] | None) -> None:
-        """One catch-up; `follow` replaces the subscription with its first page."""
+        """One catch-up; `follow` replaces the subscription with its first page, and may be said again with others."""
         limit = self.chance.choice(self.manner.limits)
+        repeats = self.chance.random() < 0.3
         cycle = replica.open(names, limit, self.world.model.high)
         more = True
         while more:
@@ -244,7 +253,7 @@ class SeedPeer(Peer):
             if follow is not None:
                 asked["subscription_partitions"] = sorted(follow)
                 replica.feed.asked = follow
-            wanted, follow = follow, None
+            wanted, follow = follow, follow if repeats else None
 
             def take(payload: Message, wanted: frozenset[str] | None = wanted) -> None:
                 self._page(line, replica, payload, wanted)

@@ -67,7 +67,8 @@ class Replica:
 
     def subscribe(self, names: frozenset[str], watermark: int) -> None:
         """From this watermark on these names are pushed; names that are left out are forgotten."""
-        self.feed.steps.append((watermark, names))
+        if names != self.names or not self.feed.steps:
+            self.feed.steps.append((watermark, names))
         self.feed.asked = None
         self._cursors = {name: place for name, place in self._cursors.items() if name in names}
         self.names = names

@@ -30,7 +30,7 @@ from tests.running import RunningServer
 
 DRAIN_SECONDS = 60.0
 DELIVERY_SECONDS = 20.0
-POINT_SECONDS = 5.0
+POINT_SECONDS = 3.0
 SMALL_BUFFERS = {"SEMEL_EVENTS_BUFFER_BYTES": "8192"}
 """A follower that dawdles is then refilled from the log."""
 
@@ -153,7 +153,7 @@ class Simulation:
             server.kill()
         if fault == "crash":
             point = POINTS[self._verdict.deaths % len(POINTS)]
-            server.launch({"SEMEL_CRASH_POINT": point, "SEMEL_CRASH_ONE_IN": str(self._chance.choice((4, 20, 100)))})
+            server.launch({"SEMEL_CRASH_POINT": point, "SEMEL_CRASH_ONE_IN": str(self._chance.choice((4, 20, 60)))})
             if server.wait_for_death(POINT_SECONDS) is None:
                 server.kill()
         time.sleep(self._chance.uniform(*self._plan.down_seconds))

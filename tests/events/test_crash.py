@@ -12,12 +12,12 @@ import pytest
 from tests.events.cast import writing_cast
 from tests.events.simulation import Plan, Simulation
 
-KILLS, CRASHES = 3, 4
+KILLS, CRASHES = 2, 3
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_nothing_acknowledged_is_lost_doubled_or_told_otherwise(tmp_path: Path, store: str) -> None:
-    plan = Plan(store, seconds=3.0, kills=KILLS, crashes=CRASHES)
+    plan = Plan(store, seconds=2.5, kills=KILLS, crashes=CRASHES)
     verdict = Simulation(tmp_path, plan, seed=11, cast=writing_cast).run()
     assert not verdict.faults, "\n".join([str(verdict), *verdict.faults])
     assert verdict.deaths == KILLS + CRASHES

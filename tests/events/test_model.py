@@ -15,17 +15,17 @@ import pytest
 from tests.events.model import Draft, Feed, Log, Message, Model, Page
 from tests.events.simulation import Plan, Simulation
 
-PLANS = {
-    "memory": Plan("memory", seconds=3.0),
-    "sqlite": Plan("sqlite", seconds=4.0, kills=2, stops=1),
-    "postgres": Plan("postgres", seconds=4.0, kills=2, stops=1),
-}
+RUNS = [
+    (Plan("memory", seconds=2.0), 1),
+    (Plan("sqlite", seconds=3.0, kills=2, stops=1), 2),
+    (Plan("sqlite", seconds=3.0, kills=1, stops=1, crashes=1), 3),
+    (Plan("postgres", seconds=3.0, kills=1, stops=1), 4),
+]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("store", PLANS)
-def test_everyone_sees_the_same_log_once_and_in_order(tmp_path: Path, store: str, seed: int) -> None:
-    verdict = Simulation(tmp_path, PLANS[store], seed).run()
+@pytest.mark.parametrize(("plan", "seed"), RUNS, ids=lambda given: getattr(given, "store", str(given)))
+def test_everyone_sees_the_same_log_once_and_in_order(tmp_path: Path, plan: Plan, seed: int) -> None:
+    verdict = Simulation(tmp_path, plan, seed).run()
     assert not verdict.faults, "\n".join([str(verdict), *verdict.faults])
     shown = (verdict.events, verdict.retries, verdict.conflicts, verdict.pages, verdict.broadcasts)
     assert all(shown), f"the run has shown nothing: {verdict}"

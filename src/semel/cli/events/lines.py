@@ -49,7 +49,7 @@ class Import:
         self._waiting: list[_Line] = []
         self._read = 0
         self._done = 0
-        """The last line that was answered, or that had nothing to answer."""
+        """The last line that was answered."""
         self.base = base
         self.makes_ids = False
         self.committed = 0
@@ -95,16 +95,17 @@ class Import:
     def _send(self, advance: Callable[[int], None]) -> None:
         if not self._waiting:
             return
-        for line, verdict in zip(self._waiting, self._target.submit([one.draft for one in self._waiting]), strict=True):
+        verdicts = self._target.submit([line.draft for line in self._waiting])
+        answered, self._waiting = self._waiting, []
+        self._done = answered[-1].number
+        for line, verdict in zip(answered, verdicts, strict=True):
             if verdict.committed_id is None:
                 self.rejected += 1
             else:
                 self.committed += 1
                 self.last_id = max(self.last_id or 0, verdict.committed_id)
             self._tell(line.number, verdict)
-            self._done = line.number
             advance(line.size)
-        self._waiting.clear()
 
     @property
     def _advice(self) -> str:

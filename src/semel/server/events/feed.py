@@ -97,14 +97,14 @@ class Feed:
         if after != self.position:
             return True  # everyone left meanwhile, and others came: what was read is not what they need
         for row in page.events:
-            await self._wait_for_answer(row)
+            await self.wait_for_answer(row)
             if self.position >= row.committed_id or not self._live:
                 return True
             self._hand_on(row)
         self.position = max(self.position, page.next_since)
         return page.has_more
 
-    async def _wait_for_answer(self, row: EventRow) -> None:
+    async def wait_for_answer(self, row: EventRow) -> None:
         """The answer to a submitter goes out before its event reaches others; it is on its way by now."""
         waiting = self._answered(row)
         if waiting is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -15,7 +17,7 @@ from semel.contracts.streams.wire.fields import Fields
 from semel.engine.contract import EngineError, FaultError, OverloadedError, Write
 from semel.kernel.errors import REGISTRY, Refused
 from semel.server.asgi import SECURITY, Header, Receive, Scope, Send, respond
-from semel.server.body import CLOSE, Bodies
+from semel.server.body import CLOSE, Bodies, ClientGoneError
 from semel.server.context import Context, caller_of
 from semel.server.events.hub import SURFACE, Hub
 from semel.server.events.submissions import count_results
@@ -23,6 +25,8 @@ from semel.server.events.tail import Tails
 from semel.server.principals import Principal
 from semel.server.problem import RETRY_AFTER
 from semel.server.protocol import SOCKET_PATH as PATH
+
+_log = logging.getLogger("semel.events")
 
 __all__ = ["PATH", "EventsHost"]
 
@@ -57,7 +61,7 @@ class EventsHost:
     def __init__(self, context: Context, hub: Hub) -> None:
         self._context = context
         self._hub = hub
-        self._tails = Tails(context)
+        self._tails = Tails(context, hub.feed)
         self._bodies = Bodies(hub.terms.limits.message_bytes, context.settings.max_uploads_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,6 +75,12 @@ class EventsHost:
             answer = refusal("rate_limited", refused.problem.detail, {"retry_after_ms": 1_000}, 503)
         except EngineError as error:
             answer = _failed(error)
+        except (ClientGoneError, asyncio.CancelledError):
+            raise
+        except Exception:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log the details
+            error_id = self._context.world.random_bytes(8).hex()
+            _log.exception("fault in a request", extra={"error_id": error_id})
+            answer = _failed(FaultError(error_id))
         if answer is None:
             return
         self._context.metrics.requests[SURFACE, method, answer.status] += 1

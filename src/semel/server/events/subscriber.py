@@ -170,6 +170,8 @@ class Subscriber:
         except UnavailableError:
             await asyncio.sleep(REST_SECONDS)
             return
+        for row in page.events:
+            await self._feed.wait_for_answer(row)
         if turn != self._turn or self.mode is not Mode.CATCHING_UP:
             return
         for row in page.events:

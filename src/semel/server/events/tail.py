@@ -13,6 +13,7 @@ from semel.contracts.events.wire.http import COMMENT, Tail, event_frame
 from semel.engine.contract import UnavailableError
 from semel.server.asgi import Scope, Send
 from semel.server.context import Context
+from semel.server.events.feed import Feed
 from semel.server.protocol import CONNECTION, Connection
 from semel.server.shared_looks import SharedLooks
 
@@ -22,8 +23,9 @@ PULSE_SECONDS = 15.0
 class Tails:
     """Sends event streams."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, feed: Feed) -> None:
         self._context = context
+        self._feed = feed
         self._looks: SharedLooks[Page] = SharedLooks(context.engine)
         self._page_bytes = context.settings.events_buffer_bytes
 
@@ -38,6 +40,8 @@ class Tails:
             while not self._is_over(connection, expires_at_ms):
                 watch.arm()
                 page = await self._page(asked.names, cursor)
+                for row in page.events:
+                    await self._feed.wait_for_answer(row)
                 if page.events:
                     await _send(send, b"".join(map(event_frame, page.events)))
                 cursor = max(cursor, page.next_since if page.has_more else page.sync_to)
