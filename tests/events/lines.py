@@ -28,10 +28,12 @@ from tests.running import HOST
 PATH = "/v1/events"
 OPEN_SECONDS = 10.0
 ANSWER_SECONDS = 15.0
-DAWDLE_SECONDS = (0.0, 0.0, 0.0, 0.0, 0.002, 0.01, 0.05)
+DAWDLE_SECONDS = (*[0.0] * 80, *[0.005] * 10, 0.05, 0.4)
 SLOW_ANSWER_SECONDS = 60.0
 """A reader that dawdles has much to read before the answer."""
 SMALL_BUFFER_BYTES = 4_096
+SMALL_SEGMENT_BYTES = 536
+"""The system gives a connection with small segments small buffers at both ends."""
 
 _numbers = itertools.count(1)
 
@@ -177,6 +179,7 @@ async def dial(
     raw.setblocking(False)
     if is_slow:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER_BYTES)
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SMALL_SEGMENT_BYTES)
     try:
         async with asyncio.timeout(OPEN_SECONDS):
             await asyncio.get_running_loop().sock_connect(raw, (HOST, port))

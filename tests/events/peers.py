@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from tests.events.drafts import Author, Outbox, project_item, seed_item
 from tests.events.lines import Line, LineLostError, dial
 from tests.events.model import Draft, Message, Model
-from tests.events.replica import Replica, project_answer, seed_answer
+from tests.events.replica import Cycle, Replica, project_answer, seed_answer
 from tests.events.shapes import Dialect
 
 RETRY_SECONDS = 0.03
@@ -239,7 +239,9 @@ class SeedPeer(Peer):
             await self._cycle(line, replica, replica.names, frozenset())  # nothing is pushed until it follows again
             await asyncio.sleep(self.chance.uniform(*PACE_SECONDS))
             await self._catch_up(line, replica)
-        elif odds < 0.16:
+        elif odds < 0.18:
+            await self._burst(line, replica)
+        elif odds < 0.2:
             await line.answer(await line.ask("heartbeat", {}, "heartbeat_ack", lambda payload: None))
 
     async def _cycle(self, line: Line, replica: Replica, names: frozenset[str], follow: frozenset[str] | None) -> None:
@@ -263,8 +265,33 @@ class SeedPeer(Peer):
             if more and self.chance.random() < self.manner.cuts and not self.world.is_calm.is_set():
                 raise LineLostError
 
-    def _page(self, line: Line, replica: Replica, payload: Message, wanted: frozenset[str] | None) -> None:
-        cycle, model = replica.cycle, self.world.model
+    async def _burst(self, line: Line, replica: Replica) -> None:
+        """Several syncs before the first answer, each with a subscription of its own; then the one that counts."""
+        names = replica.names
+        for _ in range(self.chance.randrange(1, 4)):
+            some = frozenset(self.chance.sample(sorted(self.world.names), 2))
+            follow = self.chance.choice((names, names | some, None))
+            cycle = Cycle(some, self.chance.randrange(self.world.model.high + 2), 50, self.world.model.high)
+            asked: Message = {"partitions": sorted(some), "since_committed_id": cycle.since, "limit": cycle.limit}
+            if follow is not None:
+                asked["subscription_partitions"] = sorted(follow)
+                replica.feed.asked = follow
+
+            def take(payload: Message, cycle: Cycle = cycle, follow: frozenset[str] | None = follow) -> None:
+                self._page(line, replica, payload, follow, cycle)
+
+            await line.ask("sync", asked, "sync_response", take)
+        await self._cycle(line, replica, names, names)
+
+    def _page(
+        self,
+        line: Line,
+        replica: Replica,
+        payload: Message,
+        wanted: frozenset[str] | None,
+        aside: Cycle | None = None,
+    ) -> None:
+        cycle, model = aside or replica.cycle, self.world.model
         assert cycle is not None
         if wanted is not None:
             replica.subscribe(wanted, payload["sync_to_committed_id"])
@@ -273,7 +300,10 @@ class SeedPeer(Peer):
         model.require(echoed, line.where, f"asked for {cycle.names} and {replica.names}: {payload}")
         for event in payload["events"]:
             model.shows(event, line.where)
-        replica.page(seed_answer(payload))
+        if aside is None:
+            replica.page(seed_answer(payload))
+        else:
+            replica.page_aside(aside, seed_answer(payload))
 
     def _push(self, event: Message) -> None:
         self.world.model.shows(event, self._line.where)

@@ -73,12 +73,21 @@ class Replica:
         self._cursors = {name: place for name, place in self._cursors.items() if name in names}
         self.names = names
 
-    def page(self, answer: Answer) -> bool:
-        """Apply a page of the open cycle; whether the cycle goes on."""
+    def page(self, answer: Answer) -> None:
+        """Apply a page of the open cycle, and end the cycle with its last."""
         cycle = self.cycle
         assert cycle is not None
-        if not self._is_right(cycle, answer):
+        if not self._keep(cycle, answer):
             self.cycle = None
+        elif not answer.has_more:
+            self._close(cycle)
+
+    def page_aside(self, cycle: Cycle, answer: Answer) -> None:
+        """Look at a page of a cycle that is not pursued; the open cycle and the cursors stay as they are."""
+        self._keep(cycle, answer)
+
+    def _keep(self, cycle: Cycle, answer: Answer) -> bool:
+        if not self._is_right(cycle, answer):
             return False
         assert isinstance(answer.to, int)
         assert isinstance(answer.next_since, int)
@@ -86,9 +95,7 @@ class Replica:
         self._model.pages.append(page)
         self.applied.update(answer.ids)
         cycle.to, cycle.since = answer.to, answer.next_since
-        if not answer.has_more:
-            self._close(cycle)
-        return bool(answer.has_more)
+        return True
 
     def push(self, committed_id: int) -> None:
         """Apply a broadcast, or keep it until the cycle is over."""
