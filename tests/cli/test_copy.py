@@ -17,7 +17,10 @@ from tests.cli.places import is_nothing_there
 from tests.postgres.shared import fresh_url
 from tests.running import RunningServer
 
-PARTS = ["generation", "stream", "chunk", "producer", "receipt (older)", "receipt (younger)", "grave"]
+PARTS = [
+    *("generation", "stream", "chunk", "producer", "receipt (older)", "receipt (younger)", "grave"),
+    *("event", "event_id", "event_place", "event_head"),
+]
 
 
 @pytest.fixture

@@ -17,8 +17,9 @@ from tests.cli.places import is_nothing_there
 from tests.postgres.shared import fresh_url
 from tests.running import RunningServer
 
-DONE = "schema version 0 -> 1: generations and streams"
-UP_TO_DATE = f"up to date: version {len(MIGRATIONS)}"
+LAST = len(MIGRATIONS)
+DONE = [f"schema version {one.number - 1} -> {one.number}: {one.about}" for one in MIGRATIONS]
+UP_TO_DATE = f"up to date: version {LAST}"
 
 
 @pytest.fixture
@@ -33,8 +34,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def test_migrates_and_says_so(semel: Semel, url: str) -> None:
-    assert semel("migrate", "--store", url).out.splitlines()[1:] == [DONE]
-    assert look_at(url, TABLES).version == len(MIGRATIONS)
+    assert semel("migrate", "--store", url).out.splitlines()[1:] == DONE
+    assert look_at(url, TABLES).version == LAST
     assert semel.here("migrate", "--store", url).out.splitlines()[1:] == [UP_TO_DATE]
     assert semel.here("migrate", "--store", url, "--dry-run").out.splitlines()[1:] == [UP_TO_DATE]
 
@@ -42,7 +43,7 @@ def test_migrates_and_says_so(semel: Semel, url: str) -> None:
 def test_a_dry_run_changes_nothing_at_all(semel: Semel, url: str) -> None:
     for _ in range(2):
         run = semel.here("migrate", "--store", url, "--dry-run")
-        assert (run.code, run.out.splitlines()[1:]) == (0, [f"would change {DONE}"])
+        assert (run.code, run.out.splitlines()[1:]) == (0, [f"would change {line}" for line in DONE])
         assert is_nothing_there(url)
 
 
@@ -50,31 +51,35 @@ def test_only_the_missing_migrations(semel: Semel, url: str, monkeypatch: pytest
     semel.here("migrate", "--store", url)
     later = [
         Migration(number, about, (CreateTable(Shape(f"later_{number}", (Column("id", Kind.BYTES),), 1)),))
-        for number, about in ((2, "jobs"), (3, "events"))
+        for number, about in ((LAST + 1, "later"), (LAST + 2, "still later"))
     ]
     monkeypatch.setattr(command, "MIGRATIONS", (*MIGRATIONS, *later))
-    said = ["schema version 1 -> 2: jobs", "schema version 2 -> 3: events"]
+    said = [
+        f"schema version {LAST} -> {LAST + 1}: later",
+        f"schema version {LAST + 1} -> {LAST + 2}: still later",
+    ]
     dry = semel.here("migrate", "--store", url, "--dry-run")
     assert dry.out.splitlines()[1:] == [f"would change {line}" for line in said]
-    assert look_at(url, ()).version == 1
+    assert look_at(url, ()).version == LAST
     assert semel.here("migrate", "--store", url).out.splitlines()[1:] == said
-    assert look_at(url, ()).version == 3
+    assert look_at(url, ()).version == LAST + 2
 
 
 @pytest.mark.parametrize("flags", [[], ["--dry-run"]])
 def test_newer_data_is_refused_and_left_alone(
     semel: Semel, url: str, flags: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    newer = Migration(2, "newer", (CreateTable(Shape("newer", (Column("id", Kind.BYTES),), 1)),))
+    newer = Migration(LAST + 1, "newer", (CreateTable(Shape("newer", (Column("id", Kind.BYTES),), 1)),))
     with monkeypatch.context() as patch:
         patch.setattr(command, "MIGRATIONS", (*MIGRATIONS, newer))
         semel.here("migrate", "--store", url)
     run = semel.here("migrate", "--store", url, *flags)
     assert (run.code, run.raw) == (1, b"")
     assert run.err == (
-        "Error: The data is of schema version 2, and this Semel knows versions up to 1: start a newer Semel on it.\n"
+        f"Error: The data is of schema version {LAST + 1}, and this Semel knows versions up to {LAST}: "
+        "start a newer Semel on it.\n"
     )
-    assert look_at(url, ()).version == 2
+    assert look_at(url, ()).version == LAST + 1
 
 
 def test_the_store_is_the_one_that_a_server_would_use(
@@ -88,7 +93,7 @@ def test_the_store_is_the_one_that_a_server_would_use(
     Path("semel.toml").write_text('data = "four"\nhost = "0.0.0.0"\n')
     assert semel("migrate", env={"SEMEL_CONFIG": "semel.toml"}).out.startswith("Store: sqlite:four\n")
     for folder in ("data", "one", "two", "three", "four"):
-        assert apsw.Connection(f"{folder}/semel.db").execute("SELECT version FROM semel_schema").get == 1
+        assert apsw.Connection(f"{folder}/semel.db").execute("SELECT version FROM semel_schema").get == LAST
 
 
 def test_a_server_starts_on_what_was_migrated(semel: Semel, tmp_path: Path) -> None:
@@ -116,7 +121,7 @@ def test_errors_are_one_sentence(semel: Semel, tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_folder_in_use_is_told_as_it_is(semel: Semel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    newer = Migration(2, "newer", (CreateTable(Shape("newer", (Column("id", Kind.BYTES),), 1)),))
+    newer = Migration(LAST + 1, "newer", (CreateTable(Shape("newer", (Column("id", Kind.BYTES),), 1)),))
     with RunningServer(tmp_path / "data") as server:
         monkeypatch.setattr(command, "MIGRATIONS", (*MIGRATIONS, newer))
         run = semel.here("migrate", "--data", str(tmp_path / "data"))
