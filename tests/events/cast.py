@@ -76,11 +76,12 @@ class Cast:
 def whole_cast(cast: Cast) -> None:
     """Everybody there is."""
     cast.seed_peers(2, Manner())
-    cast.seed_peers(2, Manner(writes=False, follows=True, cuts=0.01))
+    cast.seed_peers(1, Manner(writes=False, follows=True, cuts=0.01))
+    cast.seed_peers(1, Manner(writes=False, follows=True, cuts=0.01, restless=5))
     cast.seed_peers(1, Manner(writes=False, follows=True, cuts=0.005, is_slow=True))
     cast.seed_peers(2, Manner(follows=True))
     cast.project_peers(1, Manner())
-    cast.project_peers(1, Manner(writes=False, follows=True, cuts=0.01))
+    cast.project_peers(1, Manner(writes=False, follows=True, cuts=0.01, restless=5))
     cast.project_peers(1, Manner(follows=True))
     cast.post(2, Manner(cuts=0.2))
     cast.tail(1)

@@ -15,7 +15,7 @@ from typing import Any
 from tests.events.model import Draft, Message, Model
 from tests.events.shapes import Dialect
 
-BIG_TEXT = 6_000
+BIG_TEXT = 20_000
 ODD_TEXTS = ("", "é", "e\u0301", "\ue000", "\U0001f600", '"\\/\b', "\u2028", "a")
 
 _numbers = itertools.count(1)

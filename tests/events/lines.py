@@ -28,7 +28,7 @@ from tests.running import HOST
 PATH = "/v1/events"
 OPEN_SECONDS = 10.0
 ANSWER_SECONDS = 15.0
-DAWDLE_SECONDS = (*[0.0] * 80, *[0.005] * 10, 0.05, 0.4)
+DAWDLE_SECONDS = (*[0.0] * 40, *[0.005] * 5, 0.05, 0.3)
 SLOW_ANSWER_SECONDS = 60.0
 """A reader that dawdles has much to read before the answer."""
 SMALL_BUFFER_BYTES = 4_096
@@ -96,12 +96,12 @@ class Line:
             self._model.blame(self.where, f"no answer in {self._patience_seconds} s to {self._questions}")
             raise LineLostError from None
 
-    async def listen(self, chance: random.Random, is_slow: bool) -> None:
-        """Take what comes until the connection ends; a slow reader dawdles over every message."""
+    async def listen(self, chance: random.Random, dawdles: Callable[[], bool]) -> None:
+        """Take what comes until the connection ends; a slow reader dawdles over it."""
         try:
             async for raw in self._web:
                 self._take(json.loads(raw, parse_constant=_refuse))
-                if is_slow:
+                if dawdles():
                     await asyncio.sleep(chance.choice(DAWDLE_SECONDS))
         except (ConnectionClosed, LineLostError, ValueError) as error:
             if isinstance(error, ValueError):

@@ -49,6 +49,8 @@ class Manner:
     cuts: float = 0.05
     """How likely a step breaks the connection off."""
     is_slow: bool = False
+    restless: float = 1.0
+    """How much more often than others it asks for pages and changes what it follows."""
     batch: int = 5
     limits: tuple[int, ...] = (1, 7, 50, 200)
 
@@ -123,7 +125,7 @@ class Peer(Writer, ABC):
         self._line = line
         if self.replica is not None:
             self.replica.begin(line.number)
-        listening = asyncio.create_task(line.listen(self.chance, self.manner.is_slow))
+        listening = asyncio.create_task(line.listen(self.chance, self._dawdles))
         try:
             await self._connect(line)
             if self.replica is not None:
@@ -134,6 +136,9 @@ class Peer(Writer, ABC):
             with contextlib.suppress(asyncio.CancelledError):
                 await listening
             await line.close()
+
+    def _dawdles(self) -> bool:
+        return self.manner.is_slow and not self.world.is_calm.is_set()
 
     async def _work(self, line: Line) -> None:
         while not self._is_done():
@@ -223,7 +228,7 @@ class SeedPeer(Peer):
         await self._cycle(line, replica, names, names)
 
     async def _turn(self, line: Line, replica: Replica) -> None:
-        odds = self.chance.random()
+        odds = self.chance.random() / self.manner.restless
         if odds < 0.04:
             await self._cycle(line, replica, replica.names, None)
         elif odds < 0.08:
@@ -341,7 +346,7 @@ class ProjectPeer(Peer):
             await line.answer(await line.ask("sync", asked, "sync_response", self._page))
 
     async def _turn(self, line: Line, replica: Replica) -> None:
-        if self.chance.random() < 0.04:
+        if self.chance.random() < 0.04 * self.manner.restless:
             await self._catch_up(line, replica)
 
     def _page(self, payload: Message) -> None:
