@@ -12,7 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.events.fuzzing import Fuzz, FuzzVerdict
+from tests.events.fuzz_verdict import FuzzVerdict
+from tests.events.fuzzing import Fuzz
 
 
 def main() -> int:

@@ -10,10 +10,12 @@ import pytest
 
 from tests.events import bad_frames, breakages, oracle
 from tests.events.documents import envelope, paths, payloads, place_name
-from tests.events.fuzzing import Fuzz
+from tests.events.fuzz_verdict import token
+from tests.events.fuzzing import PATIENCE_SECONDS, Fuzz
 from tests.events.mutations import Mutator
-from tests.events.raw_frames import frame, unframed
+from tests.events.raw_frames import Ended, RawSocket, frame, unframed
 from tests.events.shapes import Dialect
+from tests.running import RunningServer
 
 FRAMES = 3_000
 DIALECTS = (Dialect.SEED, Dialect.PROJECT, Dialect.FLAT)
@@ -24,6 +26,22 @@ def test_wrong_frames_are_answered_as_the_contract_says(tmp_path: Path) -> None:
     assert not verdict.wrong, "\n".join([str(verdict), *verdict.faults])
     assert verdict.frames >= FRAMES
     assert verdict.healthy > 0
+
+
+def test_what_is_too_large_is_answered_after_what_came_before_it(tmp_path: Path) -> None:
+    """A refusal in the place of an earlier answer would tell the client that a committed event was refused."""
+    with RunningServer(tmp_path / "data") as server:
+        web = RawSocket(server.port, PATIENCE_SECONDS)
+        assert web.upgrade() == 101
+        mutator = Mutator(random.Random(3), Dialect.SEED, "client")
+        submit = envelope(Dialect.SEED, "submit_events", payloads(Dialect.SEED, "client")["submit_events"])
+        large = breakages.too_large(random.Random(3), {}, Dialect.SEED)
+        web.send(mutator.hello() + frame(json.dumps(submit).encode()) + mutator.mark("mark") + large)
+        told = []
+        while not isinstance(got := web.receive(), Ended):
+            told.append(token(json.loads(got.payload)))
+        web.close()
+    assert (told, got.code) == (["connected", "committed", "heartbeat_ack", "bad_request"], 1009)
 
 
 def test_every_row_has_a_maker_and_every_maker_a_row() -> None:

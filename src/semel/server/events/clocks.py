@@ -35,10 +35,18 @@ class Clocks:
         """The client is there."""
         self._heard_at = self._loop.time()
 
-    def filled(self) -> None:
-        """The client has begun not to read."""
+    def filled(self, unsent: Callable[[], int]) -> None:
+        """The client does not keep up with what it is sent."""
         if self._stall is None:
-            self._stall = self._loop.call_later(self._slow, self._conversation.stalled)
+            self._stall = self._loop.call_later(self._slow, self._check_stall, unsent, unsent())
+
+    def _check_stall(self, unsent: Callable[[], int], before: int) -> None:
+        """One that reads slowly but steadily is left alone."""
+        now = unsent()
+        if now >= before:
+            self._conversation.stalled()
+        else:
+            self._stall = self._loop.call_later(self._slow, self._check_stall, unsent, now)
 
     def drained(self) -> None:
         """It reads again, which is a sign of life too."""

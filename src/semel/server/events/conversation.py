@@ -135,8 +135,9 @@ class Conversation:
         self._pump()
 
     def filled(self) -> None:
-        """The client does not keep up."""
-        self._clocks.filled()
+        """The client does not keep up: what it is owed does not grow by what it asks."""
+        self._clocks.filled(self._socket.unsent)
+        self._socket.read_on(False)
 
     def lost(self) -> None:
         """The connection is gone; what nobody will hear of and is not decided need not be."""
@@ -287,7 +288,7 @@ class Conversation:
         now = asyncio.get_running_loop().time()
         since = self._clocks.room_since
         self._clocks.room_since = now if since is None else since
-        if since is None or now - since < ROOM_SECONDS:
+        if since is None or now - since < ROOM_SECONDS or self._pending:
             self._pause(RETRY_SECONDS)
             return False
         self._clocks.room_since = None

@@ -42,6 +42,8 @@ class Feed:
         self._members: dict[str, dict[Subscriber, None]] = {}
         self._live: set[Subscriber] = set()
         self._watch = engine.signals.watch(TOPIC)
+        self._life = 0
+        """Rises when a feed that nobody hung on begins anew, perhaps further back: what was read before is void."""
         self.position = 0
         """Every event up to here has been handed to the live subscribers."""
 
@@ -55,6 +57,7 @@ class Feed:
     def join(self, subscriber: Subscriber) -> None:
         """From now on hand it what it has not had."""
         if not self._live:
+            self._life += 1
             self.position = subscriber.cursor
             self._watch.wake()  # it may have slept through commits
         self._live.add(subscriber)
@@ -92,15 +95,15 @@ class Feed:
                 await self._watch.wait(POLL_SECONDS)
 
     async def _look(self) -> bool:
-        after = self.position
+        life, after = self._life, self.position
         page: Page = await self._engine.read(lambda reading: tail(reading, after, LOOK_BYTES))
-        if after != self.position:
-            return True  # everyone left meanwhile, and others came: what was read is not what they need
         for row in page.events:
             await self.wait_for_answer(row)
-            if self.position >= row.committed_id or not self._live:
+            if life != self._life or not self._live:
                 return True
             self._hand_on(row)
+        if life != self._life:
+            return True
         self.position = max(self.position, page.next_since)
         return page.has_more
 

@@ -105,6 +105,10 @@ class EventSocket(asyncio.Protocol):
         if frames and self._protocol.state is OPEN and not self._transport.is_closing():
             self._transport.write(frames)
 
+    def unsent(self) -> int:
+        """Bytes that wait for the client to read."""
+        return self._transport.get_write_buffer_size()
+
     def ping(self) -> None:
         """Ask for a pong."""
         if self._protocol.state is OPEN:

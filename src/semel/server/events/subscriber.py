@@ -15,6 +15,8 @@ from collections.abc import Hashable
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+import orjson
+
 from semel.contracts.events.reading import Page, history
 from semel.contracts.events.tables import EventRow
 from semel.engine.contract import UnavailableError
@@ -55,11 +57,16 @@ class Mode(Enum):
 
 
 class _Span(NamedTuple):
-    """Events of these partitions after one position and up to another."""
+    """Events of these partitions after one position and up to another, but none of those that were sent already."""
 
     names: frozenset[str]
     after: int
     upto: int
+    sent: frozenset[str] = frozenset()
+
+    def is_sent(self, row: EventRow) -> bool:
+        """Whether it was sent for another of its partitions."""
+        return bool(self.sent) and not self.sent.isdisjoint(orjson.loads(row.partitions))
 
 
 class Subscriber:
@@ -97,7 +104,7 @@ class Subscriber:
             self.cursor = watermark
         elif names - self.names and watermark < self.cursor:
             # In the middle of a cycle: its pages end below what has been sent already of the other partitions.
-            self._backlog.append(_Span(names - self.names, watermark, self.cursor))
+            self._backlog.append(_Span(names - self.names, watermark, self.cursor, self.names))
         self.names = names
         self.mode = Mode.HELD
 
@@ -175,7 +182,7 @@ class Subscriber:
         if turn != self._turn or self.mode is not Mode.CATCHING_UP:
             return
         for row in page.events:
-            if row.origin != self.sink.origin:
+            if row.origin != self.sink.origin and not (span is not None and span.is_sent(row)):
                 self._feed.count(1)
                 self.sink.push(self.sink.frame(row))
         self._advance(span, page)

@@ -1,0 +1,151 @@
+"""The feed and its subscribers over a real engine: nothing lost, nothing twice, whoever comes and goes meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine, Hashable
+from typing import Any
+
+from semel.contracts.events.commands import Item, Submit
+from semel.contracts.events.contract import Events
+from semel.contracts.events.rules.partitions import checked
+from semel.contracts.events.tables import EventRow
+from semel.contracts.schema import TABLES
+from semel.engine.contract import Write
+from semel.engine.engine import Engine
+from semel.kernel.keys import pack
+from semel.server.events.feed import Feed
+from semel.server.events.subscriber import Mode, Subscriber
+from semel.server.world import SystemWorld
+from semel.store.memory import MemoryStore
+
+
+class Sink:
+    """Keeps the positions of what it is sent."""
+
+    is_full = False
+    audience: Hashable = "all"
+
+    def __init__(self, origin: bytes) -> None:
+        self.origin = origin
+        self.sent: list[int] = []
+
+    def frame(self, row: EventRow) -> bytes:
+        return b"%d" % row.committed_id
+
+    def push(self, frame: bytes) -> None:
+        self.sent.append(int(frame))
+
+
+class Node:
+    """An engine over memory with a feed; answers can be held back."""
+
+    def __init__(self) -> None:
+        world = SystemWorld()
+        self.engine = Engine(MemoryStore(TABLES, world.wall_ms), world)
+        self.under_way: dict[bytes, asyncio.Future[object]] = {}
+        self.feed = Feed(self.engine, lambda row: self.under_way.get(row.id), Counter())
+        self.task = asyncio.create_task(self.feed.run())
+        self._events = Events()
+
+    async def commit(self, *ids: str, names: tuple[str, ...] = ("p",)) -> None:
+        partitions = checked(names)
+        items = [Item(one, one.encode(), pack(one.encode()), b"d" * 32, partitions, {}, b"{}") for one in ids]
+        await self.engine.submit(Write(self._events, Submit(tuple(items), "c", b"submitter"), 10, len(ids)))
+
+    def subscriber(self, sink: Sink) -> Subscriber:
+        return Subscriber(self.feed, sink, 1_000_000)
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await self.engine.stop()
+
+
+async def until(is_so: Any) -> None:
+    for _ in range(1_000):
+        if is_so():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it did not happen")
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, 30))
+
+
+def test_one_who_joins_further_back_is_not_handed_what_was_read_for_others() -> None:
+    async def scenario() -> None:
+        node = Node()
+        gone, paging = Sink(b"a"), Sink(b"b")
+        one, other = node.subscriber(gone), node.subscriber(paging)
+        await node.commit("e1")
+        one.subscribe(1, frozenset("p"))
+        one.release()
+        other.subscribe(1, frozenset("p"))
+        await node.commit(*(f"e{number}" for number in range(2, 8)))
+        await until(lambda: node.feed.position == 7)
+        answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        node.under_way[b"e8"] = answer
+        await node.commit("e8")
+        await asyncio.sleep(0.05)
+        one.close()
+        other.release()  # joins the empty feed while it waits for the answer of e8
+        await asyncio.sleep(0.05)
+        node.under_way.clear()
+        answer.set_result(None)
+        await until(lambda: len(paging.sent) >= 7)
+        assert (gone.sent, paging.sent) == ([*range(2, 8)], [*range(2, 9)])
+        await node.stop()
+
+    run(scenario())
+
+
+def test_an_answer_goes_out_before_its_events_whichever_way_they_are_read() -> None:
+    async def scenario() -> None:
+        node = Node()
+        sink = Sink(b"a")
+        one = node.subscriber(sink)
+        answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        node.under_way[b"e1"] = answer
+        await node.commit("e1")
+        one.subscribe(0, frozenset("p"))
+        one.release()  # finds it in the log by itself
+        await asyncio.sleep(0.05)
+        assert sink.sent == []
+        answer.set_result(None)
+        await until(lambda: sink.sent == [1] and one.mode is Mode.LIVE)
+        later: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        node.under_way[b"e2"] = later
+        await node.commit("e2")  # comes by the feed
+        await asyncio.sleep(0.05)
+        assert sink.sent == [1]
+        later.set_result(None)
+        await until(lambda: sink.sent == [1, 2])
+        await node.stop()
+
+    run(scenario())
+
+
+def test_a_subscription_that_grows_in_mid_cycle_sends_nothing_twice() -> None:
+    async def scenario() -> None:
+        node = Node()
+        sink = Sink(b"a")
+        one = node.subscriber(sink)
+        await node.commit("h1", "h2", names=("a",))
+        one.subscribe(2, frozenset("a"))
+        one.release()
+        await node.commit("x3", names=("a", "b"))
+        await node.commit("x4", names=("b",))
+        await node.commit("x5", names=("a",))
+        await until(lambda: sink.sent == [3, 5])
+        one.hold()
+        one.subscribe(2, frozenset("ab"))
+        one.release()
+        await until(lambda: one.mode is Mode.LIVE)
+        assert sink.sent == [3, 5, 4]
+        await node.commit("x6", names=("b",))
+        await until(lambda: sink.sent == [3, 5, 4, 6])
+        await node.stop()
+
+    run(scenario())
