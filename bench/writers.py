@@ -20,7 +20,7 @@ from bench.naive import CONNECTIONS, Pool
 from semel.contracts.schema import MIGRATIONS, TABLES
 from semel.contracts.streams.commands import Append, Appended, Created
 from semel.contracts.streams.contract import Streams
-from semel.contracts.streams.wire.fields import Fields
+from semel.contracts.fields import Fields
 from semel.contracts.streams.wire.requests import parse_append, parse_create
 from semel.engine.contract import Write
 from semel.engine.engine import Engine

@@ -35,17 +35,17 @@ def payloads(dialect: Dialect, client_id: str) -> Mapping[str, Message]:
         item |= {"partition": "board", "projectId": PROJECT, "schemaVersion": 1}
         sync["projectId"] = connect["projectId"] = PROJECT
     else:
-        item["partitions"] = sync["partitions"] = NAMES
+        item["partitions"], sync["partitions"] = [*NAMES], [*NAMES]
     return {"submit_events": {"events": [item]}, "sync": sync, "connect": connect}
 
 
 def _seed_payloads(event_id: str, content: Message, client_id: str) -> Mapping[str, Message]:
-    item: Message = {"id": event_id, "partitions": NAMES, "event": {"type": "t", "payload": content}}
+    item: Message = {"id": event_id, "partitions": [*NAMES], "event": {"type": "t", "payload": content}}
     connect = {"token": "any", "client_id": client_id, "last_committed_id": 0}
     connect |= {"supported_profiles": ["canonical"], "required_profile": "canonical"}
     return {
         "submit_events": {"events": [item | {"client_id": client_id}], "client_id": client_id},
-        "sync": {"partitions": NAMES, "since_committed_id": 3, "limit": 2, "subscription_partitions": NAMES},
+        "sync": {"partitions": [*NAMES], "since_committed_id": 3, "limit": 2, "subscription_partitions": [*NAMES]},
         "heartbeat": {},
         "disconnect": {"reason": "done"},
         "connect": connect,

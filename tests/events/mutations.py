@@ -134,7 +134,8 @@ class Mutator:
             data = self._frame(put(message, (*path, "unknown"), oracle.VALUES[label]))
             return Case(f"{label} as an unknown member", oracle.NORMAL[kind], data, starts)
         text = with_text(message, (*path, "unknown"), self._chance.choice(breakages.STRANGE))
-        return Case("strange unknown member", one_of(oracle.NORMAL[kind], oracle.BAD), frame(text), starts)
+        row = one_of(oracle.NORMAL[kind], oracle.BAD, oracle.INVALID if kind == "submit_events" else oracle.BAD)
+        return Case("strange unknown member", row, frame(text), starts)
 
     def _broken(self, kind: str) -> Case:
         if kind in breakages.UNREADABLE:

@@ -95,6 +95,7 @@ def test_b4_retries_and_rejections_are_not_broadcast(events: Events) -> None:
     other.subscribe(room)
     draft = item([room])
     writer.commit(draft)
+    assert ids_of(other.broadcasts(1)) == [draft["id"]]  # else its own submission below would be all it hears
     writer.submit([draft])
     other.submit([draft])
     other.submit([draft | {"event": {"type": "x"}}, item([room], {"type": ""})])
@@ -102,7 +103,7 @@ def test_b4_retries_and_rejections_are_not_broadcast(events: Events) -> None:
     marker = item([room])
     writer.commit(marker)
     assert ids_of(reader.broadcasts(2)) == [draft["id"], marker["id"]]
-    assert ids_of(other.broadcasts(2)) == [draft["id"], marker["id"]]
+    assert ids_of(other.broadcasts(1)) == [marker["id"]]
 
 
 def test_b5_nothing_is_lost_while_a_reader_pages_slowly(events: Events) -> None:

@@ -37,6 +37,9 @@ class Sink:
     def push(self, frame: bytes) -> None:
         self.sent.append(int(frame))
 
+    def fail(self, message: str) -> None:
+        raise AssertionError(message)
+
 
 class Node:
     """An engine over memory with a feed; answers can be held back."""
@@ -45,7 +48,7 @@ class Node:
         world = SystemWorld()
         self.engine = Engine(MemoryStore(TABLES, world.wall_ms), world)
         self.under_way: dict[bytes, asyncio.Future[object]] = {}
-        self.feed = Feed(self.engine, lambda row: self.under_way.get(row.id), Counter())
+        self.feed = Feed(self.engine, lambda row: self.under_way.get(row.id), str, Counter())
         self.task = asyncio.create_task(self.feed.run())
         self._events = Events()
 

@@ -30,6 +30,7 @@ class Sink:
         self.origin = b"own"
         self.is_full = False
         self.sent: list[int] = []
+        self.words: str | None = None
 
     @property
     def audience(self) -> Hashable:
@@ -40,6 +41,9 @@ class Sink:
 
     def push(self, frame: bytes) -> None:
         self.sent.append(int(frame))
+
+    def fail(self, message: str) -> None:
+        self.words = message
 
 
 class Log:
@@ -216,6 +220,42 @@ def test_an_event_is_taken_once_and_never_back_to_its_origin() -> None:
         both, own = event(1, "a", "b"), event(2, "a", origin=b"own")
         assert [one.take(both, b"1", 0), one.take(both, b"1", 0), one.take(own, b"2", 1)] == [True, False, False]
         assert (sink.sent, one.cursor) == ([1], 2)
+
+    run(scenario())
+
+
+def test_what_the_client_was_answered_is_not_sent_to_it_again() -> None:
+    """It has submitted the same item: the recorded commit came as its answer, before the event came this way."""
+
+    async def scenario() -> None:
+        log, sink = Log([event(1, "a"), event(2, "a")]), Sink()
+        one = subscribed(log, sink)
+        one.subscribe(0, frozenset("a"))
+        one.skip(1)
+        one.release()
+        await settle()
+        await log.answer()
+        assert (sink.sent, one.mode) == ([2], Mode.LIVE)
+        one.skip(3)
+        one.skip(2)  # was sent before: nothing is to be skipped for it
+        assert [one.take(event(3, "a"), b"3", 2), one.take(event(4, "a"), b"4", 3)] == [False, True]
+        assert sink.sent == [2, 4]
+
+    run(scenario())
+
+
+def test_what_was_pruned_before_it_was_sent_is_not_passed_over_in_silence() -> None:
+    async def scenario() -> None:
+        log, sink = Log([event(1, "a")]), Sink()
+        one = subscribed(log, sink)
+        one.subscribe(0, frozenset("a"))
+        one.release()
+        await settle()
+        _, waiting = log.looks.pop()
+        waiting.set_result(Page([], 1, 1, False, pruned_to=1))
+        await settle()
+        assert sink.sent == []
+        assert sink.words is not None
 
     run(scenario())
 

@@ -20,8 +20,9 @@ from semel.kernel.json_parse import members_once
 from semel.kernel.json_proof import load, prints_canonically
 from semel.kernel.json_text import MAX_DEPTH, decode, depth_of, refuse_constant, syntax_error, too_deep
 
-# Strings are passed over as a whole; possessive, so that one without an end costs one look and no more.
-_STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
+# Strings are passed over as a whole, one without an end too: looking for its end again from each later quote would
+# take the square of the text's length.
+_STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _CUT = "6.4e99999"
 """Stands where something too deep was: no double holds it, so it is found again as a mark."""
 
@@ -47,11 +48,17 @@ def parse_marked(raw: bytes, levels: int) -> Marked:
 
 
 def first_mark(value: Any) -> JsonError | None:
-    """The first mark inside a value; None when it has none."""
-    if isinstance(value, JsonError):
-        return value
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return next((mark for part in inside if (mark := first_mark(part)) is not None), None)
+    """A mark inside a value; None when it has none."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            waiting.extend(one.values())
+        elif isinstance(one, list):
+            waiting.extend(one)
+        elif isinstance(one, JsonError):
+            return one
+    return None
 
 
 def _without_deep(text: str, levels: int) -> str:

@@ -59,6 +59,10 @@ class App:
         headers = [*problem_headers(problem), *SECURITY, (b"x-request-id", self._context.request_id())]
         await respond(send, status, headers, None if method == "HEAD" else problem_body(problem))
 
+    def stop(self) -> None:
+        """The server stops: live readers that hang on no signal end."""
+        self._events.stop()
+
     def refused(self, problem: Problem) -> None:
         """The protocol has refused something that never became a request."""
         self._context.metrics.requests["none", "-", problem.kind.status] += 1

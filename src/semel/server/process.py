@@ -130,7 +130,7 @@ class _Server(uvicorn.Server):
         except BaseException:
             listener.close()
             raise
-        app = App(self._context)
+        app = self._app = App(self._context)
         self.config.loaded_app = app
         self._context.metrics.connections = lambda: len(self.server_state.connections)
         await super().startup([listener])
@@ -146,6 +146,7 @@ class _Server(uvicorn.Server):
         """End live reads first: they would keep the listener open."""
         self._context.is_stopping = True
         self._context.engine.signals.send_all()
+        self._app.stop()
         for task in self._tasks:
             task.cancel()
         await super().shutdown()

@@ -95,7 +95,7 @@ def _within(reading: Reading, ids: Sequence[int], budget: int) -> list[EventRow]
         found = reading.find(EVENT, [(one,) for one in ids[start : start + AT_ONCE]])
         for committed_id in ids[start : start + AT_ONCE]:
             row = found[(committed_id,)]
-            budget -= len(row.event) + len(row.partitions) + ROW_BYTES
+            budget -= len(row.event) + len(row.partitions) + len(row.client_id) + ROW_BYTES
             if rows and budget < 0:
                 return rows
             rows.append(row)

@@ -26,6 +26,7 @@ class Clocks:
         self._slow = settings.events_slow_ms / 1_000
         self._heard_at = self._loop.time()
         self._silence: asyncio.TimerHandle | None = self._loop.call_later(min(self._idle, self._ping), self._listen)
+        self._connect: asyncio.TimerHandle | None = self._loop.call_later(self._idle, conversation.never_connected)
         self._stall: asyncio.TimerHandle | None = None
         self._end: asyncio.TimerHandle | None = None
         self.room_since: float | None = None
@@ -34,6 +35,12 @@ class Clocks:
     def heard(self) -> None:
         """The client is there."""
         self._heard_at = self._loop.time()
+
+    def admitted(self) -> None:
+        """It has said who it is."""
+        if self._connect is not None:
+            self._connect.cancel()
+            self._connect = None
 
     def filled(self, unsent: Callable[[], int]) -> None:
         """The client does not keep up with what it is sent."""
@@ -67,10 +74,10 @@ class Clocks:
 
     def stop(self) -> None:
         """No more of it."""
-        for timer in (self._silence, self._stall, self._end):
+        for timer in (self._silence, self._connect, self._stall, self._end):
             if timer is not None:
                 timer.cancel()
-        self._silence = self._stall = self._end = None
+        self._silence = self._connect = self._stall = self._end = None
 
     def _listen(self) -> None:
         """Clients that send heartbeats may be silent for so long; the others are asked, and may miss one answer."""

@@ -8,31 +8,28 @@ here loses the connection and nothing else: what was answered is on disk, and wh
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections import deque
 from collections.abc import Coroutine, Hashable
 from typing import TYPE_CHECKING, Any
 
 from semel.contracts.events.commands import Submit
-from semel.contracts.events.reading import Page, head_of, history, last_in
 from semel.contracts.events.tables import EventRow
-from semel.contracts.events.wire.dialect import Welcome
 from semel.contracts.events.wire.messages import Connect, Disconnect, Heartbeat, Request, Sync, WireError, bad_request
 from semel.contracts.events.wire.session import Session, State
 from semel.engine.contract import EngineError, OverloadedError
-from semel.engine.reading import Reading
 from semel.kernel.errors import REGISTRY
 from semel.server.events.clocks import Bucket, Clocks
 from semel.server.events.hub import Hub
+from semel.server.events.inbox import Inbox, Message
+from semel.server.events.looks import Looks
 from semel.server.events.submissions import Submissions, unanswerable
 from semel.server.events.subscriber import Subscriber
+from semel.server.principals import Principal
 
 if TYPE_CHECKING:
     from semel.server.events.socket import EventSocket
 
-_log = logging.getLogger("semel.events")
-
-MAX_INBOX = 64
+APART_BYTES = 64 * 1024
+"""A message larger than this is read in a thread of its own, so that others do not wait for it."""
 NORMAL, GOING_AWAY, TOO_BIG, FAILED, TRY_LATER, REPLACED = 1000, 1001, 1009, 1011, 1013, 4001
 ROOM_SECONDS = 5.0
 """How long a submission waits for room in the engine before its client is told."""
@@ -54,11 +51,9 @@ class Conversation:
         self._clocks = Clocks(self, settings)
         self._bucket = Bucket(settings.events_rate_messages)
         self._most_bad = settings.events_bad_messages
-        self._inbox: deque[tuple[bytes, bool]] = deque()
-        self._inbox_bytes = 0
-        self._next: Request | WireError | None = None
-        """The first message of the inbox, read and waiting for its turn."""
-        self._pending = Submissions(hub, self._session, self._tell_all, self._go_on, self.fail)
+        self._inbox = Inbox(hub.terms.limits.message_bytes)
+        self._looks = Looks(hub, self._session, self._subscriber, self._tell, self._admit)
+        self._pending = Submissions(hub, self._session, self._tell_all, self._go_on, self.fail, self._subscriber)
         self._bad = 0
         self._task: asyncio.Task[None] | None = None
         self._is_busy = False
@@ -116,14 +111,13 @@ class Conversation:
     def received(self, raw: bytes, is_text: bool) -> None:
         """A whole message has arrived."""
         if not self.is_closed and not self._is_last:
-            self._inbox.append((raw, is_text))
-            self._inbox_bytes += len(raw)
+            self._inbox.add(Message(raw, is_text))
             self._pump()
 
     def too_large(self) -> bytes:
         """A message is larger than allowed, and the connection is closing: its last words."""
-        most = self._hub.terms.limits.message_bytes
-        error = WireError("bad_request", f"a message may have {most} bytes", {"max_message_bytes": most})
+        most = self._socket.most_bytes
+        error = WireError("bad_request", f"a message may have at most {most} bytes", {"max_message_bytes": most})
         words = b"" if self.is_closed else self._error_frame(error, None)
         self._end()
         return words
@@ -151,7 +145,7 @@ class Conversation:
     def shut_down(self) -> None:
         """The server stops: what the engine has is answered first."""
         self._is_last = True
-        self._forget_inbox()
+        self._inbox.clear()
         if not self._pending and not self._is_busy:
             self.fail("The server is stopping; connect again.", GOING_AWAY)
 
@@ -169,6 +163,10 @@ class Conversation:
             self.close(GOING_AWAY, "idle for too long")
         else:
             self.fail("No sign of life for too long; connect again.", GOING_AWAY)
+
+    def never_connected(self) -> None:
+        """Whatever it has sent, it has not said who it is."""
+        self.close(GOING_AWAY, "no connect for too long")
 
     def stalled(self) -> None:
         """The client has read nothing for too long."""
@@ -195,50 +193,53 @@ class Conversation:
         self._session.state = State.CLOSED
         self._subscriber.close()
         self._clocks.stop()
-        self._forget_inbox()
-        self._hub.closed(self, None if who is None else who.client_id)
-
-    def _forget_inbox(self) -> None:
         self._inbox.clear()
-        self._inbox_bytes = 0
-        self._next = None
+        self._hub.closed(self, None if who is None else who.client_id)
 
     # Requests, in their order.
 
     def _pump(self) -> None:
-        while self._inbox and not self._is_busy and not self.is_closed and self._has_room():
-            if self._next is None:
-                wait = self._bucket.take(asyncio.get_running_loop().time())
-                if wait:
-                    self._pause(wait)
-                    break
-                self._next = self._read(*self._inbox[0])
-            request = self._next
+        while self._inbox and not self._is_busy and not self.is_closed and self._has_room() and not self.is_full:
+            if self._inbox.read is None and not self._read_first():
+                break
+            request = self._inbox.read
+            assert request is not None
             if self._pending and not isinstance(request, Submit):
                 break
             if isinstance(request, Submit) and not self._submit(request):
                 break
-            self._done_with_first()
+            self._inbox.drop_first()
             if not isinstance(request, Submit):
                 self._handle(request)
-        is_short = len(self._inbox) < MAX_INBOX and self._inbox_bytes < self._hub.terms.limits.message_bytes
-        self._socket.read_on(is_short and self._has_room() and not self.is_full)
+        self._socket.read_on(self._inbox.has_room and self._has_room() and not self.is_full)
+
+    def _read_first(self) -> bool:
+        """Understand the first message; False when that has to wait, or is done apart because it is large."""
+        wait = self._bucket.take(asyncio.get_running_loop().time())
+        message = self._inbox.first
+        if wait:
+            self._pause(wait)
+        elif len(message.raw) > APART_BYTES:
+            self._start(self._read_apart(message))
+        else:
+            self._inbox.read = self._read(message)
+        return self._inbox.read is not None
+
+    async def _read_apart(self, message: Message) -> None:
+        self._inbox.read = await asyncio.get_running_loop().run_in_executor(None, self._read, message)
 
     def _has_room(self) -> bool:
         return self._pending.items < self._hub.terms.limits.in_flight_items
 
-    def _read(self, raw: bytes, is_text: bool) -> Request | WireError:
+    def _read(self, message: Message) -> Request | WireError:
         try:
-            if not is_text:
+            if not message.is_text:
                 raise bad_request("send messages as text frames")
-            return self._session.read(raw)
+            return self._session.read(message.raw)
         except WireError as error:
             return error
-
-    def _done_with_first(self) -> None:
-        self._next = None
-        if self._inbox:
-            self._inbox_bytes -= len(self._inbox.popleft()[0])
+        except Exception:  # noqa: BLE001 - whatever it is, the client gets an answer and the log the details
+            return WireError("server_error", self._hub.fault("fault in reading a message"), closes=True)
 
     def _handle(self, request: Request | WireError) -> None:
         if isinstance(request, WireError):
@@ -250,9 +251,9 @@ class Conversation:
         elif isinstance(request, Disconnect):
             self.close(NORMAL, "disconnected")
         elif isinstance(request, Connect):
-            self._start(self._connect(request, self._session.reply_to))
+            self._start(self._looks.connect(request, self._session.reply_to))
         elif isinstance(request, Sync):
-            self._start(self._sync(request, self._session.reply_to))
+            self._start(self._looks.sync(request, self._session.reply_to))
 
     def _refuse_request(self, error: WireError) -> None:
         self._bad += error.code == "bad_request"
@@ -274,7 +275,7 @@ class Conversation:
         """Hand one to the engine; False when it has to wait for room, or was the last."""
         self._bad = 0
         try:
-            self._pending.hand_over(command, len(self._inbox[0][0]), self._session.reply_to)
+            self._pending.hand_over(command, len(self._inbox.first.raw), self._session.reply_to)
         except OverloadedError:
             return self._wait_for_room()
         except EngineError as error:
@@ -297,7 +298,7 @@ class Conversation:
             self.fail("Too many writes are waiting; nothing was stored. Connect again and repeat it.", TRY_LATER)
             return False
         error = WireError("rate_limited", "Too many writes are waiting; nothing was stored.", {"retry_after_ms": 1000})
-        self._done_with_first()
+        self._inbox.drop_first()
         self.refuse(error, self._session.reply_to)
         self._pause(RETRY_SECONDS)
         return False
@@ -330,48 +331,21 @@ class Conversation:
         except EngineError as error:
             self.fail(unanswerable(error))
         except Exception:  # noqa: BLE001 - whatever it is, the client gets an answer and the log the details
-            error_id = self._context.world.random_bytes(8).hex()
-            _log.exception("fault in a connection", extra={"error_id": error_id})
-            self.fail(f"Something went wrong here. Error id {error_id}.")
+            self.fail(self._hub.fault("fault in a connection"))
         self._is_busy = False
         self._go_on()
 
-    async def _connect(self, asked: Connect, reply_to: str | None) -> None:
-        principal = self._hub.principal(asked.token.encode())
-        who = self._hub.identity(principal, asked.client_id)
-        project = asked.project
-        if project is not None and not (who.may_read(project) or who.may_write(project)):
-            raise WireError("forbidden", "This credential may not use that project.", closes=True)
-        last, project_last = await self._engine.read(lambda reading: _watermarks(reading, project))
-        dialect = self._session.dialect
-        if self.is_closed or dialect is None:
-            return
-        self._session.activate(who)
+    def _admit(self, principal: Principal) -> bool:
+        """The credential was good: it counts until its end, and it may be the client's newest connection."""
+        self._socket.trust()
+        self._clocks.admitted()
         self._clocks.expire(principal.expires_at_ms, self._now)
+        who, dialect = self._session.who, self._session.dialect
+        if self.is_closed or who is None or dialect is None:
+            return False
         if dialect.is_exclusive:
             self._hub.claim(who.client_id, self)
-        welcome = Welcome(who.client_id, self._now(), last, project_last)
-        self._tell("connected", dialect.connected(welcome, self._hub.terms), reply_to)
-
-    async def _sync(self, asked: Sync, reply_to: str | None) -> None:
-        dialect = self._session.dialect
-        assert dialect is not None
-        bound = self._session.bound_of(asked)
-        if dialect.holds_while_paging or asked.subscription is not None:
-            self._subscriber.hold()
-        budget = self._hub.terms.limits.message_bytes
-        page: Page = await self._engine.read(
-            lambda reading: history(reading, asked.names, asked.since, bound, asked.limit, budget)
-        )
-        if self.is_closed:
-            return
-        self._session.paged(asked, page)
-        if asked.subscription is not None:
-            self._subscriber.subscribe(page.sync_to, frozenset(asked.subscription))
-        subscribed = sorted(self._subscriber.names)
-        self._tell("sync_response", dialect.page(asked, page, subscribed, self._hub.terms), reply_to)
-        if not (dialect.holds_while_paging and page.has_more):
-            self._subscriber.release()
+        return True
 
     def _tell(self, kind: str, payload: bytes, reply_to: str | None) -> None:
         self._socket.write(self._socket.frame(self._session.message(kind, payload, reply_to, self._now())))
@@ -391,7 +365,3 @@ class Conversation:
 
     def _now(self) -> int:
         return self._context.world.wall_ms()
-
-
-def _watermarks(reading: Reading, project: str | None) -> tuple[int, int]:
-    return head_of(reading).last_id, 0 if project is None else last_in(reading, project)

@@ -27,17 +27,22 @@ if TYPE_CHECKING:
 LOOK_BYTES = 4 * 1024 * 1024
 POLL_SECONDS = 30.0
 REST_SECONDS = 0.5
+AT_ONCE = 500
+"""So many frames are sent before other work has its turn."""
 
 T = TypeVar("T")
+Fault = Callable[[str], str]
+"""Logs the exception at hand, and gives the words for those it concerns."""
 Answered = Callable[[EventRow], "asyncio.Future[object] | None"]
 
 
 class Feed:
     """Runs as one task on the event loop until it is cancelled."""
 
-    def __init__(self, engine: Engine, answered: Answered, counts: Counter[str]) -> None:
+    def __init__(self, engine: Engine, answered: Answered, fault: Fault, counts: Counter[str]) -> None:
         self._engine = engine
         self._answered = answered
+        self.fault = fault
         self._counts = counts
         self._members: dict[str, dict[Subscriber, None]] = {}
         self._live: set[Subscriber] = set()
@@ -91,17 +96,29 @@ class Feed:
             except UnavailableError:
                 await asyncio.sleep(REST_SECONDS)
                 continue
+            except Exception:  # noqa: BLE001 - whatever it is, nobody may go on believing that nothing happens
+                self._fail_all(self.fault("fault in the feed of events"))
+                await asyncio.sleep(REST_SECONDS)
+                continue
             if not has_more:
                 await self._watch.wait(POLL_SECONDS)
+
+    def _fail_all(self, words: str) -> None:
+        for subscriber in list(self._live):
+            subscriber.sink.fail(words)
 
     async def _look(self) -> bool:
         life, after = self._life, self.position
         page: Page = await self._engine.read(lambda reading: tail(reading, after, LOOK_BYTES))
+        sent = 0
         for row in page.events:
             await self.wait_for_answer(row)
+            if sent >= AT_ONCE:
+                await asyncio.sleep(0)  # others have a turn
+                sent = 0
             if life != self._life or not self._live:
                 return True
-            self._hand_on(row)
+            sent += self._hand_on(row)
         if life != self._life:
             return True
         self.position = max(self.position, page.next_since)
@@ -114,7 +131,7 @@ class Feed:
             await asyncio.wait((waiting,), timeout=1.0)
             await asyncio.sleep(0)
 
-    def _hand_on(self, row: EventRow) -> None:
+    def _hand_on(self, row: EventRow) -> int:
         before, self.position = self.position, row.committed_id
         frames: dict[Hashable, bytes] = {}
         sent = 0
@@ -125,4 +142,5 @@ class Feed:
                 if frame is None:
                     frame = frames[audience] = member.sink.frame(row)
                 sent += member.take(row, frame, before)
-        self._counts["broadcasts"] += sent
+        self.count(sent)
+        return sent

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
 from semel.contracts.events.reading import history
-from semel.contracts.events.wire.http import Query, named_client, parse_body, submission
+from semel.contracts.events.wire.fields import refuse_unreadable
+from semel.contracts.events.wire.http import Query, Tail, named_client, parse_body, submission
 from semel.contracts.events.wire.messages import Identity, WireError, bad_request
-from semel.contracts.events.wire.seed import page_payload, refuse_unreadable, result_payload
-from semel.contracts.streams.wire.fields import Fields
+from semel.contracts.events.wire.seed import page_payload, result_payload
+from semel.contracts.fields import Fields
 from semel.engine.contract import EngineError, FaultError, OverloadedError, Write
-from semel.kernel.errors import REGISTRY, Refused
+from semel.kernel.errors import REGISTRY, Problem, Refused
 from semel.server.asgi import SECURITY, Header, Receive, Scope, Send, respond
 from semel.server.body import CLOSE, Bodies, ClientGoneError
 from semel.server.context import Context, caller_of
+from semel.server.events.conversation import APART_BYTES
 from semel.server.events.hub import SURFACE, Hub
 from semel.server.events.submissions import count_results
 from semel.server.events.tail import Tails
@@ -26,9 +27,9 @@ from semel.server.principals import Principal
 from semel.server.problem import RETRY_AFTER
 from semel.server.protocol import SOCKET_PATH as PATH
 
-_log = logging.getLogger("semel.events")
-
 __all__ = ["PATH", "EventsHost"]
+
+T = TypeVar("T")
 
 _JSON: Header = (b"content-type", b"application/json")
 _NO_STORE: Header = (b"cache-control", b"no-store")
@@ -72,15 +73,13 @@ class EventsHost:
         except WireError as error:
             answer = refusal(error.code, error.message, error.details, self._status(error))
         except Refused as refused:
-            answer = refusal("rate_limited", refused.problem.detail, {"retry_after_ms": 1_000}, 503)
+            answer = _refused(refused.problem)
         except EngineError as error:
             answer = _failed(error)
         except (ClientGoneError, asyncio.CancelledError):
             raise
         except Exception:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log the details
-            error_id = self._context.world.random_bytes(8).hex()
-            _log.exception("fault in a request", extra={"error_id": error_id})
-            answer = _failed(FaultError(error_id))
+            answer = refusal("server_error", self._hub.fault("fault in a request"), {}, 500)
         if answer is None:
             return
         self._context.metrics.requests[SURFACE, method, answer.status] += 1
@@ -104,15 +103,15 @@ class EventsHost:
         body = await self._bodies.read(receive)
         if body is None:
             most = self._bodies.max_bytes
-            answer = refusal("bad_request", f"a body may have {most} bytes", {"max_message_bytes": most}, 413)
+            answer = refusal("bad_request", f"a body may have at most {most} bytes", {"max_message_bytes": most}, 413)
             return answer._replace(headers=[*answer.headers, CLOSE])
-        payload = parse_body(body)
-        who = self._identity(
-            principal, named_client(payload.members.get("client_id")) or named_client(query.one("client_id"))
-        )
-        command = submission(payload, who, self._hub.terms, self._hub.origin())
+        payload = await _apart(body, parse_body, body)
+        named = named_client(payload.members.get("client_id")) or named_client(query.one("client_id"))
+        who = self._identity(principal, named)
+        origin = self._hub.origin()
+        command = await _apart(body, submission, payload, who, self._hub.terms, origin)
         write = Write(self._context.events, command, len(body), len(command.items))
-        answer = await self._context.engine.submit(write, caller_of(scope))
+        answer = await self._hub.post(write, caller_of(scope), origin)
         count_results(self._hub.counts, answer)
         return Answer(200, [_JSON, _NO_STORE], result_payload(command, answer))
 
@@ -133,19 +132,24 @@ class EventsHost:
         )
         return Answer(200, [_JSON, _NO_STORE], page_payload(asked.names, page, self._hub.terms))
 
-    async def _stream(self, principal: Principal, asked: Any, scope: Scope, send: Send) -> None:
+    async def _stream(self, principal: Principal, asked: Tail, scope: Scope, send: Send) -> None:
         if scope.get("http_version") == "1.0":
             raise bad_request("an event stream needs HTTP/1.1")
+        asked = await self._tails.begin(asked)
         headers = [*_STREAM, *_STATIC, (b"x-request-id", self._context.request_id())]
         self._context.metrics.requests[SURFACE, "GET", 200] += 1
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await self._tails.follow(asked, principal.expires_at_ms, scope, send)
+        try:
+            await self._tails.follow(asked, principal.expires_at_ms, scope, send)
+        except Exception:  # noqa: BLE001 - the answer has begun: the stream ends, and the client comes again
+            self._hub.fault("fault in an event stream")
+
+    def stop(self) -> None:
+        """The server stops: event streams end."""
+        self._tails.stop()
 
     def _principal(self, fields: Fields) -> Principal:
-        try:
-            return self._context.principals.resolve(fields.get(b"authorization"), self._context.world.wall_ms())
-        except Refused as refused:
-            raise WireError("auth_failed", refused.problem.detail) from None
+        return self._context.principals.resolve(fields.get(b"authorization"), self._context.world.wall_ms())
 
     def _identity(self, principal: Principal, named: str | None) -> Identity:
         default = principal.client_id if self._context.principals.are_known else _ANONYMOUS
@@ -155,6 +159,13 @@ class EventsHost:
         # A known caller that names somebody else is refused for that, not for its credential.
         is_foreign = error.code == "auth_failed" and error.closes
         return 403 if is_foreign else REGISTRY[error.code].status
+
+
+async def _apart(body: bytes, work: Callable[..., T], *arguments: Any) -> T:
+    """Large bodies are read in a thread of their own, so that others do not wait for them."""
+    if len(body) <= APART_BYTES:
+        return work(*arguments)
+    return await asyncio.get_running_loop().run_in_executor(None, work, *arguments)
 
 
 def refusal(code: str, message: str, details: Mapping[str, Any], status: int) -> Answer:
@@ -174,9 +185,16 @@ def refusal(code: str, message: str, details: Mapping[str, Any], status: int) ->
     headers: list[Header] = [(b"content-type", b"application/problem+json"), _NO_STORE]
     if status in (429, 503):
         headers.append(RETRY_AFTER)
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
     return Answer(status, headers, body)
+
+
+def _refused(problem: Problem) -> Answer:
+    """What the server itself refuses: an unknown credential, or too many uploads."""
+    if problem.kind.status == 401:
+        answer = refusal("auth_failed", problem.detail, {}, 401)
+    else:
+        answer = refusal("rate_limited", problem.detail, {"retry_after_ms": 1_000}, 503)
+    return answer._replace(headers=[*answer.headers, *problem.headers])
 
 
 def _failed(error: EngineError) -> Answer:

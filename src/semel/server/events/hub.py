@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, Any
 
 from semel.contracts.events.limits import Limits
 from semel.contracts.events.tables import EventRow
 from semel.contracts.events.wire.dialect import Terms
 from semel.contracts.events.wire.messages import Identity, WireError
+from semel.engine.contract import Write
+from semel.engine.engine import Caller
 from semel.kernel.errors import Refused
 from semel.server.context import Context
 from semel.server.events.feed import Feed
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from semel.server.events.conversation import Conversation
 
 SURFACE = "events"
+
+_log = logging.getLogger("semel.events")
 
 
 class Hub:
@@ -32,8 +37,9 @@ class Hub:
             settings.events_model_version,
         )
         self.counts = context.metrics.event_counts
-        self.feed = Feed(context.engine, self._answer_under_way, self.counts)
+        self.feed = Feed(context.engine, self._answer_under_way, self.fault, self.counts)
         self._connections: dict[bytes, Conversation] = {}
+        self._posts: dict[bytes, asyncio.Future[Any]] = {}
         self._by_client: dict[str, Conversation] = {}
         context.metrics.event_connections = lambda: len(self._connections)
         context.metrics.event_live = lambda: len(self.feed)
@@ -51,6 +57,14 @@ class Hub:
         self._connections.pop(conversation.origin, None)
         if client_id is not None and self._by_client.get(client_id) is conversation:
             del self._by_client[client_id]
+
+    async def post(self, write: Write, caller: Caller, origin: bytes) -> Any:
+        """Carry out a submission that came without a connection; live readers let its answer go first."""
+        future = self._posts[origin] = self.context.engine.admit(write, caller)
+        try:
+            return await future
+        finally:
+            del self._posts[origin]
 
     def claim(self, client_id: str, conversation: Conversation) -> None:
         """A client has one connection here: the newest."""
@@ -79,9 +93,15 @@ class Hub:
             frozenset({principal.name, principal.client_id}),
         )
 
+    def fault(self, what: str) -> str:
+        """Inside an exception handler: put it into the log, and say what a client may be told."""
+        error_id = self.context.world.random_bytes(8).hex()
+        _log.exception(what, extra={"error_id": error_id})
+        return f"Something went wrong here; connect again. Error id {error_id}."
+
     def _answer_under_way(self, row: EventRow) -> asyncio.Future[object] | None:
         conversation = self._connections.get(row.origin)
-        return None if conversation is None else conversation.under_way(row.id)
+        return self._posts.get(row.origin) if conversation is None else conversation.under_way(row.id)
 
 
 def _everything(name: str) -> bool:

@@ -2,7 +2,9 @@
 
 The protocol itself is the sans-I/O core of `websockets`; here it meets the transport. Text frames are written as they
 are made, so that one frame can be sent to many. A message over the limit is answered before the close. After a close
-that the client did not begin, what it still sends is read and thrown away for a moment, or it would never see why.
+that the client did not begin, what it still sends is read and thrown away for a moment, or it would never see why; and
+however a connection ends, it is cut off when that takes too long. What arrives is looked at a little at a time, so that
+a flood of tiny frames leaves others their turn.
 """
 
 from __future__ import annotations
@@ -23,6 +25,11 @@ from semel.server.events.hub import Hub
 
 LINGER_SECONDS = 5.0
 MAX_REASON_BYTES = 120
+SLICE_BYTES = 16 * 1024
+FRAMES_A_TURN = 500
+REST_SECONDS = 0.02
+STRANGER_BYTES = 64 * 1024
+"""The largest message of a client that has not said who it is."""
 
 
 class EventSocket(asyncio.Protocol):
@@ -31,14 +38,17 @@ class EventSocket(asyncio.Protocol):
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
         self._hub: Hub = config.loaded_app.hub
         self._state = server_state
-        most = self._hub.terms.limits.message_bytes
-        self._protocol = ServerProtocol(max_size=most)
+        self.most_bytes = min(STRANGER_BYTES, self._hub.terms.limits.message_bytes)
+        self._protocol = ServerProtocol(max_size=self.most_bytes)
         self._loop = asyncio.get_running_loop()
         self._conversation: Conversation | None = None
-        self._pieces: list[bytes] = []
+        self._unread = b""
+        self._message = bytearray()
         self._is_text = True
-        self.is_reading = True
+        self._is_wanted = True
+        self._rest: asyncio.TimerHandle | None = None
         self._linger: asyncio.TimerHandle | None = None
+        self.is_reading = True
         self.is_full = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -50,32 +60,23 @@ class EventSocket(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
         self._state.connections.discard(self)
-        if self._linger is not None:
-            self._linger.cancel()
+        for timer in (self._linger, self._rest):
+            if timer is not None:
+                timer.cancel()
         if self._conversation is not None:
             self._conversation.lost()
             self._conversation = None
 
     def data_received(self, data: bytes) -> None:
-        """Bytes from the client: the handshake first, then frames; behind a broken one nothing is looked at."""
-        is_broken = self._protocol.parser_exc is not None
-        self._protocol.receive_data(data)
-        if is_broken:
-            return
-        if self._conversation is not None:
-            self._conversation.heard()
-        for event in self._protocol.events_received():
-            if isinstance(event, Request):
-                self._shake_hands(event)
-            else:
-                self._take(event)
-        if isinstance(self._protocol.parser_exc, PayloadTooBig) and self._conversation is not None:
-            self._transport.write(self._conversation.too_large())
-        self._flush()
+        """Bytes from the client: the handshake first, then frames."""
+        self._unread = self._unread + data if self._unread else data
+        if self._rest is None:
+            self._take_some()
 
     def eof_received(self) -> None:
-        """The client sends no more; the transport closes."""
+        """The client sends no more; the transport closes when what waits was sent, or not much later."""
         self._protocol.receive_eof()
+        self._end_soon()
 
     def pause_writing(self) -> None:
         """The client does not keep up."""
@@ -95,6 +96,10 @@ class EventSocket(asyncio.Protocol):
             self._transport.close()
         else:
             self._conversation.shut_down()
+
+    def trust(self) -> None:
+        """The client has said who it is: its messages may be larger."""
+        self.most_bytes = self._protocol.max_message_size = self._hub.terms.limits.message_bytes
 
     def frame(self, text: bytes) -> bytes:
         """A text message as bytes for the wire."""
@@ -120,13 +125,52 @@ class EventSocket(asyncio.Protocol):
         if self._protocol.state is OPEN:
             self._protocol.send_close(code, reason.encode()[:MAX_REASON_BYTES].decode("utf-8", "ignore"))
             self._flush()
-        self._leave()
+        self._end_soon()
 
     def read_on(self, wanted: bool) -> None:
         """Listen to the client, or let it wait."""
-        if wanted != self.is_reading and not self._transport.is_closing() and self._linger is None:
+        self._is_wanted = wanted
+        self._set_reading()
+
+    def _set_reading(self) -> None:
+        # A connection that ends is listened to until its end, or the client's last words would reset it.
+        wanted = (self._is_wanted or self._linger is not None) and self._rest is None
+        if wanted != self.is_reading and not self._transport.is_closing():
             self.is_reading = wanted
             (self._transport.resume_reading if wanted else self._transport.pause_reading)()
+
+    def _take_some(self) -> None:
+        """Look at what has arrived, a slice at a time; after many frames others have their turn first."""
+        frames = 0
+        while self._unread and frames < FRAMES_A_TURN and not self._transport.is_closing():
+            data, self._unread = self._unread[:SLICE_BYTES], self._unread[SLICE_BYTES:]
+            frames += self._take(data)
+        if frames >= FRAMES_A_TURN:
+            self._rest = self._loop.call_later(REST_SECONDS, self._go_on)
+        self._set_reading()
+
+    def _go_on(self) -> None:
+        self._rest = None
+        self._take_some()
+
+    def _take(self, data: bytes) -> int:
+        """How many frames there were; behind a broken one nothing is looked at."""
+        is_broken = self._protocol.parser_exc is not None
+        self._protocol.receive_data(data)
+        if is_broken:
+            return 0
+        if self._conversation is not None:
+            self._conversation.heard()
+        events = self._protocol.events_received()
+        for event in events:
+            if isinstance(event, Request):
+                self._shake_hands(event)
+            else:
+                self._take_frame(event)
+        if isinstance(self._protocol.parser_exc, PayloadTooBig) and self._conversation is not None:
+            self._transport.write(self._conversation.too_large())
+        self._flush()
+        return len(events)
 
     def _shake_hands(self, request: Request) -> None:
         response = self._protocol.accept(request)
@@ -135,18 +179,18 @@ class EventSocket(asyncio.Protocol):
         if self._protocol.state is OPEN:
             self._conversation = Conversation(self._hub, self)
 
-    def _take(self, frame: Any) -> None:
-        """A frame; a message may come in several."""
+    def _take_frame(self, frame: Any) -> None:
+        """A message may come in several."""
         if frame.opcode in (Opcode.TEXT, Opcode.BINARY):
             self._is_text = frame.opcode is Opcode.TEXT
-            self._pieces = [frame.data]
-        elif frame.opcode is Opcode.CONT:
-            self._pieces.append(frame.data)
-        else:
+            self._message = bytearray()
+        elif frame.opcode is not Opcode.CONT:
             return
-        if frame.fin and self._conversation is not None:
-            raw = bytes(self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces))
-            self._pieces = []
+        if not frame.fin:
+            self._message += frame.data
+        elif self._conversation is not None:
+            raw = bytes(self._message + frame.data if self._message else frame.data)
+            self._message = bytearray()
             self._conversation.received(raw, self._is_text)
 
     def _flush(self) -> None:
@@ -156,16 +200,15 @@ class EventSocket(asyncio.Protocol):
             if data:
                 self._transport.write(data)
             elif self._protocol.close_rcvd is not None or self._conversation is None:
+                self._end_soon()
                 self._transport.close()
             else:
-                self._leave()
+                self._end_soon()
                 if self._transport.can_write_eof():
                     self._transport.write_eof()
 
-    def _leave(self) -> None:
-        """Read and throw away what still comes, for a moment."""
-        if self._linger is None and not self._transport.is_closing():
-            if not self.is_reading:
-                self.is_reading = True
-                self._transport.resume_reading()
+    def _end_soon(self) -> None:
+        """Whatever happens now, the connection does not stay."""
+        if self._linger is None:
             self._linger = self._loop.call_later(LINGER_SECONDS, self._transport.abort)
+            self._set_reading()

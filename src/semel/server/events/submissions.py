@@ -15,6 +15,7 @@ from semel.contracts.events.wire.session import Session
 from semel.engine.contract import FaultError, Write
 from semel.engine.engine import Caller
 from semel.server.events.hub import Hub
+from semel.server.events.subscriber import Subscriber
 
 
 class _Pending(NamedTuple):
@@ -34,12 +35,14 @@ class Submissions:
         tell: Callable[[list[bytes]], None],
         go_on: Callable[[], None],
         fail: Callable[[str], None],
+        subscriber: Subscriber,
     ) -> None:
         self._hub = hub
         self._session = session
         self._tell = tell
         self._go_on = go_on
         self._fail = fail
+        self._subscriber = subscriber
         self._pending: deque[_Pending] = deque()
         self._names: dict[bytes, asyncio.Future[Submitted]] = {}
         self.items = 0
@@ -65,7 +68,7 @@ class Submissions:
 
     def leave(self) -> None:
         """Nobody will hear the answers: what is not decided yet need not be."""
-        for pending in self._pending:
+        for pending in reversed(self._pending):  # or a later one might be stored without an earlier one
             pending.caller.leave()
 
     def _answered(self, future: asyncio.Future[Submitted]) -> None:
@@ -78,6 +81,7 @@ class Submissions:
                 self._names.pop(item.name, None)
             error = asyncio.CancelledError() if pending.future.cancelled() else pending.future.exception()
             if error is not None:
+                self.leave()
                 self._tell(messages)
                 self._fail(unanswerable(error))
                 return
@@ -90,6 +94,9 @@ class Submissions:
         assert dialect is not None
         answer = pending.future.result()
         count_results(self._hub.counts, answer)
+        for result in answer.results:
+            if isinstance(result, Committed) and not result.is_new:
+                self._subscriber.skip(result.committed_id)
         payload = dialect.submitted(pending.command, answer)
         return self._session.message("submit_events_result", payload, pending.reply_to, answer.decided_at)
 

@@ -24,6 +24,7 @@ from semel.server.events.feed import Feed
 
 PAGE_EVENTS = 200
 REST_SECONDS = 0.5
+MAX_ANSWERED = 10_000
 
 
 class Sink(Protocol):
@@ -44,6 +45,9 @@ class Sink(Protocol):
 
     def push(self, frame: bytes) -> None:
         """Send one."""
+
+    def fail(self, message: str) -> None:
+        """Something went wrong here: end, so that the client comes again and misses nothing."""
 
 
 class Mode(Enum):
@@ -79,6 +83,8 @@ class Subscriber:
         self._task: asyncio.Task[None] | None = None
         self._turn = 0
         """Rises whenever what is to be sent next may have changed: a look that began before is void."""
+        self._answered: set[int] = set()
+        """Events still to come of which the client was told in an answer: it has submitted them too."""
         self.sink = sink
         self.names: frozenset[str] = frozenset()
         self.cursor = 0
@@ -108,6 +114,12 @@ class Subscriber:
         self.names = names
         self.mode = Mode.HELD
 
+    def skip(self, committed_id: int) -> None:
+        """The client has heard of this event as the answer to its own submission."""
+        passed = max(self.cursor, self._feed.position) if self.mode is Mode.LIVE else 0
+        if self.mode is not Mode.OFF and committed_id > passed and len(self._answered) < MAX_ANSWERED:
+            self._answered.add(committed_id)
+
     def release(self) -> None:
         """Go on from where it was held."""
         if self.mode is Mode.HELD:
@@ -125,6 +137,7 @@ class Subscriber:
         self.mode = Mode.OFF
         self.names = frozenset()
         self._backlog.clear()
+        self._answered.clear()
 
     def take(self, row: EventRow, frame: bytes, before: int) -> bool:
         """From the feed: one event; whether it was sent. A sink that is full is left to read the log later."""
@@ -136,10 +149,16 @@ class Subscriber:
             self.mode = Mode.LAGGING
             return False
         self.cursor = row.committed_id
-        if row.origin == self.sink.origin:
+        if self._is_own(row):
             return False
         self.sink.push(frame)
         return True
+
+    def _is_own(self, row: EventRow) -> bool:
+        if row.committed_id in self._answered:
+            self._answered.discard(row.committed_id)
+            return True
+        return row.origin == self.sink.origin
 
     def _leave_feed(self) -> None:
         if self.mode is Mode.LIVE:
@@ -152,6 +171,12 @@ class Subscriber:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
+        try:
+            await self._read_on()
+        except Exception:  # noqa: BLE001 - whatever it is, the client must not wait for ever
+            self.sink.fail(self._feed.fault("fault in feeding a subscriber"))
+
+    async def _read_on(self) -> None:
         while self.mode is Mode.CATCHING_UP:
             if self.sink.is_full:
                 self.mode = Mode.LAGGING
@@ -181,8 +206,11 @@ class Subscriber:
             await self._feed.wait_for_answer(row)
         if turn != self._turn or self.mode is not Mode.CATCHING_UP:
             return
+        if page.pruned_to:
+            self.sink.fail("Events that were still to be sent have been pruned; connect again and sync.")
+            return
         for row in page.events:
-            if row.origin != self.sink.origin and not (span is not None and span.is_sent(row)):
+            if not self._is_own(row) and not (span is not None and span.is_sent(row)):
                 self._feed.count(1)
                 self.sink.push(self.sink.frame(row))
         self._advance(span, page)

@@ -1,23 +1,71 @@
 """`GET /v1/events` as an event stream: history, then live, in one order without a gap.
 
-A tail listens before it looks and reads the log from its own cursor, as every live reader does. It holds one page, and
-reads the next only when the client has taken the last.
+A tail is a subscriber like any other: it reads the log from its cursor until it has caught up, and then hangs on the
+node's feed, so a commit in partitions that it does not follow costs it nothing.
 """
 
 from __future__ import annotations
 
-from semel.contracts.events.limits import PAGE_DEFAULT
-from semel.contracts.events.reading import Page, history
-from semel.contracts.events.rules.submit import TOPIC
+import asyncio
+from collections.abc import Hashable
+
+from semel.contracts.events.reading import head_of
+from semel.contracts.events.tables import EventRow
 from semel.contracts.events.wire.http import COMMENT, Tail, event_frame
-from semel.engine.contract import UnavailableError
 from semel.server.asgi import Scope, Send
 from semel.server.context import Context
 from semel.server.events.feed import Feed
+from semel.server.events.subscriber import Subscriber
 from semel.server.protocol import CONNECTION, Connection
-from semel.server.shared_looks import SharedLooks
 
 PULSE_SECONDS = 15.0
+
+
+class TailSink:
+    """What waits to be sent to one client; bounded, because a subscriber stops when it is full."""
+
+    origin = b""
+    """A tail has submitted nothing."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._frames: list[bytes] = []
+        self._size = 0
+        self.has_failed = False
+        self.filled = asyncio.Event()
+
+    @property
+    def audience(self) -> Hashable:
+        """All tails are sent the same."""
+        return "tail"
+
+    @property
+    def is_full(self) -> bool:
+        """Whether enough is waiting to be sent."""
+        return self._size >= self._most_bytes
+
+    def frame(self, row: EventRow) -> bytes:
+        """One event of an event stream."""
+        return event_frame(row)
+
+    def push(self, frame: bytes) -> None:
+        """One more."""
+        self._frames.append(frame)
+        self._size += len(frame)
+        self.filled.set()
+
+    def fail(self, message: str) -> None:
+        """End the stream: the client comes back for more."""
+        self.has_failed = True
+        self.filled.set()
+
+    def taken(self) -> bytes:
+        """Everything that waits, which is now being sent."""
+        body = b"".join(self._frames)
+        self._frames.clear()
+        self._size = 0
+        self.filled.clear()
+        return body
 
 
 class Tails:
@@ -26,48 +74,49 @@ class Tails:
     def __init__(self, context: Context, feed: Feed) -> None:
         self._context = context
         self._feed = feed
-        self._looks: SharedLooks[Page] = SharedLooks(context.engine)
-        self._page_bytes = context.settings.events_buffer_bytes
+        self._buffer_bytes = context.settings.events_buffer_bytes
+        self._open: set[TailSink] = set()
+
+    async def begin(self, asked: Tail) -> Tail:
+        """Where a tail begins: within what the log holds. A cursor beyond its end is brought back to it."""
+        head = await self._context.engine.read(head_of)
+        return asked._replace(since=max(min(asked.since, head.last_id), head.pruned_to))
 
     async def follow(self, asked: Tail, expires_at_ms: int | None, scope: Scope, send: Send) -> None:
         """Event after event until the client has gone, its credential has ended, or the server stops."""
+        sink = TailSink(self._buffer_bytes)
+        subscriber = Subscriber(self._feed, sink, self._buffer_bytes)
         connection: Connection | None = scope.get(CONNECTION)
-        watch = self._context.engine.signals.watch(TOPIC)
         if connection is not None:
-            connection.on_gone = watch.wake
-        cursor = asked.since
+            connection.on_gone = sink.filled.set
+        self._open.add(sink)
+        subscriber.subscribe(asked.since, frozenset(asked.names))
+        subscriber.release()
         try:
-            while not self._is_over(connection, expires_at_ms):
-                watch.arm()
-                page = await self._page(asked.names, cursor)
-                for row in page.events:
-                    await self._feed.wait_for_answer(row)
-                if page.events:
-                    await _send(send, b"".join(map(event_frame, page.events)))
-                cursor = max(cursor, page.next_since if page.has_more else page.sync_to)
-                if not page.has_more and not await watch.wait(self._patience(expires_at_ms)):
-                    await _send(send, COMMENT)
-        except UnavailableError:
-            pass  # what was promised has been sent; the client comes back for more
+            while not (sink.has_failed or self._is_over(connection, expires_at_ms)):
+                await self._wait(sink, expires_at_ms)
+                body = sink.taken()
+                subscriber.drained()
+                await send({"type": "http.response.body", "body": body or COMMENT, "more_body": True})
         finally:
-            watch.close()
+            self._open.discard(sink)
+            subscriber.close()
         await send({"type": "http.response.body", "body": b""})
 
-    async def _page(self, names: tuple[str, ...], cursor: int) -> Page:
-        return await self._looks.look(
-            (names, cursor),
-            lambda reading: history(reading, names, cursor, None, PAGE_DEFAULT, self._page_bytes),
-        )
+    def stop(self) -> None:
+        """The server stops: wake them, so that they end."""
+        for sink in self._open:
+            sink.filled.set()
+
+    async def _wait(self, sink: TailSink, expires_at_ms: int | None) -> None:
+        seconds = PULSE_SECONDS
+        if expires_at_ms is not None:
+            seconds = min(seconds, max(0.0, (expires_at_ms - self._context.world.wall_ms()) / 1_000))
+        try:
+            await asyncio.wait_for(sink.filled.wait(), seconds)
+        except TimeoutError:
+            return
 
     def _is_over(self, connection: Connection | None, expires_at_ms: int | None) -> bool:
         has_ended = expires_at_ms is not None and self._context.world.wall_ms() >= expires_at_ms
         return has_ended or self._context.is_stopping or (connection is not None and connection.gone)
-
-    def _patience(self, expires_at_ms: int | None) -> float:
-        if expires_at_ms is None:
-            return PULSE_SECONDS
-        return min(PULSE_SECONDS, max(0.0, (expires_at_ms - self._context.world.wall_ms()) / 1_000))
-
-
-async def _send(send: Send, body: bytes) -> None:
-    await send({"type": "http.response.body", "body": body, "more_body": True})

@@ -5,7 +5,7 @@ Every refusal is a problem document with the common headers.
 
 from __future__ import annotations
 
-from semel.contracts.streams.wire.fields import Fields
+from semel.contracts.fields import Fields
 from semel.contracts.streams.wire.names import parse_name
 from semel.contracts.streams.wire.responses import Response
 from semel.engine.contract import EngineError

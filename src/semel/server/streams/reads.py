@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+from semel.contracts.fields import Fields
 from semel.contracts.streams.reading import Page, find, page
 from semel.contracts.streams.rules.append import NOT_FOUND
 from semel.contracts.streams.rules.life import use
 from semel.contracts.streams.tables import StreamRow
 from semel.contracts.streams.wire.cursors import next_cursor
-from semel.contracts.streams.wire.fields import Fields
 from semel.contracts.streams.wire.names import stored_name
 from semel.contracts.streams.wire.reads import Mode, Read, parse_read
 from semel.contracts.streams.wire.responses import Response, caught_up, described, polled

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from semel.contracts.fields import Fields
 from semel.contracts.streams.commands import Appended, Created, Delete
-from semel.contracts.streams.wire.fields import Fields
 from semel.contracts.streams.wire.names import stored_name
 from semel.contracts.streams.wire.requests import TOO_LARGE, parse_append, parse_create
 from semel.contracts.streams.wire.responses import Response, appended, created

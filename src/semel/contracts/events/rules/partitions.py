@@ -13,7 +13,7 @@ from unicodedata import is_normalized, normalize
 from semel.contracts.events.limits import MAX_NAME_BYTES, MAX_NAMES
 from semel.kernel.json_print import dump
 
-REMEMBERED = 1_024
+REMEMBERED, REMEMBERED_CHARACTERS = 1_024, 1_024
 
 
 class PartitionError(ValueError):
@@ -37,9 +37,13 @@ def normalized(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({normalize("NFC", name) for name in names}))
 
 
-@lru_cache(maxsize=REMEMBERED)
 def checked(names: tuple[str, ...]) -> PartitionSet:
     """The normalized set, if it is within bounds. Clients send the same few again and again."""
+    is_small = len(names) <= MAX_NAMES and sum(map(len, names)) <= REMEMBERED_CHARACTERS
+    return _remembered(names) if is_small else _checked(names)
+
+
+def _checked(names: tuple[str, ...]) -> PartitionSet:
     found = normalized(names)
     if not found:
         raise PartitionError("at least one partition is needed")
@@ -48,6 +52,9 @@ def checked(names: tuple[str, ...]) -> PartitionSet:
     for name in found:
         refuse_name(name)
     return PartitionSet(found, dump(found), tuple(name.encode() for name in found))
+
+
+_remembered = lru_cache(maxsize=REMEMBERED)(_checked)
 
 
 def refuse_name(name: str) -> None:

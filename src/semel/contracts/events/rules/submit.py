@@ -24,7 +24,7 @@ from semel.contracts.events.commands import (
     Submit,
     Submitted,
 )
-from semel.contracts.events.limits import MAX_COMMITTED_ID
+from semel.contracts.events.limits import MAX_COMMITTED_ID, MAX_ID_BYTES
 from semel.contracts.events.tables import (
     EMPTY_LOG,
     EVENT,
@@ -72,7 +72,7 @@ def submit(view: View, command: Submit, now: Now, validator: Validator | None) -
             last += 1
             said = _commit(request, item, last)
         elif command.stops and isinstance(said, Rejection):
-            blocked_by = item.id
+            blocked_by = item.id[:MAX_ID_BYTES]  # one that is longer is what was wrong with it
         results.append(said)
     answer = Submitted(tuple(results), now.ms)
     if last == head.last_id:

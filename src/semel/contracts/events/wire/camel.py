@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from semel.contracts.events.commands import Committed, Item, NotProcessed, Rejection, Result, Submit, Submitted
+from semel.contracts.events.reading import Page
 from semel.contracts.events.tables import EventRow
-from semel.contracts.events.wire.dialect import Dialect, Head
-from semel.contracts.events.wire.fields import is_number, short_text, text
+from semel.contracts.events.wire.dialect import Dialect, Head, Terms
+from semel.contracts.events.wire.fields import is_number, refuse_version, short_text, text
 from semel.contracts.events.wire.items import FlawError, invalid
-from semel.contracts.events.wire.messages import Connect, Identity, bad_request
-from semel.contracts.events.wire.seed import refuse_version
+from semel.contracts.events.wire.messages import Connect, Identity, Sync, bad_request
 from semel.kernel.canonical import parse
 from semel.kernel.json_print import dump
 
@@ -29,7 +30,7 @@ class Camel(Dialect):
     """The name of the commit's time."""
 
     def head(self, message: Mapping[str, Any]) -> Head:
-        refuse_version(message.get("protocolVersion"), "protocolVersion", self)
+        refuse_version(message.get("protocolVersion"), "protocolVersion")
         kind, msg_id, payload = (message.get(name) for name in ("type", "msgId", "payload"))
         if not isinstance(kind, str):
             raise bad_request("type must be a string")
@@ -52,6 +53,19 @@ class Camel(Dialect):
     def submitted(self, command: Submit, answer: Submitted) -> bytes:
         pairs = zip(command.items, answer.results, strict=True)
         return dump({"results": [self._result(item, result, answer.decided_at) for item, result in pairs]})
+
+    def page(self, asked: Sync, page: Page, subscribed: Sequence[str], terms: Terms) -> bytes:
+        facts = {
+            **self.scope(asked),
+            "nextSinceCommittedId": page.next_since,
+            "syncToCommittedId": page.sync_to,
+            "hasMore": page.has_more,
+        }
+        return b'%s,"events":[%s]}' % (dump(facts)[:-1], b",".join(map(self.event, page.events)))
+
+    @abstractmethod
+    def scope(self, asked: Sync) -> dict[str, Any]:
+        """What a page says of whose history it is."""
 
     def spelled(self, code: str) -> str:
         # The published clients stop for this spelling alone.

@@ -5,21 +5,19 @@ A sync also names what the connection is sent live.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import orjson
 
 from semel.contracts.events.commands import Item, Submit
-from semel.contracts.events.reading import Page
 from semel.contracts.events.rules.partitions import normalized
 from semel.contracts.events.tables import EventRow
 from semel.contracts.events.wire.camel import Camel, kind_of, meta_of, meta_shown, stored_event, user_of
-from semel.contracts.events.wire.dialect import Payload, Terms, Welcome
-from semel.contracts.events.wire.fields import cursor, names, page_size
-from semel.contracts.events.wire.items import FlawError, flawed, invalid, item_of, raw_items
+from semel.contracts.events.wire.dialect import Terms, Welcome
+from semel.contracts.events.wire.fields import Payload, cursor, names, page_size, refuse_unreadable
+from semel.contracts.events.wire.items import FlawError, flawed, invalid, item_of, raw_items, refuse_marks
 from semel.contracts.events.wire.messages import Identity, Sync, bad_request
-from semel.contracts.events.wire.seed import refuse_unreadable
 from semel.kernel.json_print import dump
 
 
@@ -47,14 +45,8 @@ class CamelV1(Camel):
     def connected(self, welcome: Welcome, terms: Terms) -> bytes:
         return dump({"clientId": welcome.client_id, "globalLastCommittedId": welcome.last_id})
 
-    def page(self, asked: Sync, page: Page, subscribed: Sequence[str], terms: Terms) -> bytes:
-        facts = {
-            "partitions": list(asked.names),
-            "nextSinceCommittedId": page.next_since,
-            "syncToCommittedId": page.sync_to,
-            "hasMore": page.has_more,
-        }
-        return b'%s,"events":[%s]}' % (dump(facts)[:-1], b",".join(map(self.event, page.events)))
+    def scope(self, asked: Sync) -> dict[str, Any]:
+        return {"partitions": list(asked.names)}
 
     def event(self, row: EventRow) -> bytes:
         event = stored_event(row)
@@ -71,6 +63,8 @@ class CamelV1(Camel):
 def _item(item: Mapping[str, Any], who: Identity, is_proved: bool) -> Item:
     sent_id: str = item["id"]
     try:
+        if not is_proved:
+            refuse_marks(item)
         partitions = _partitions(item)
         event: dict[str, Any] = {"type": kind_of(item)}
         if "payload" in item:

@@ -8,17 +8,16 @@ stuck: whatever can be said of an item is said of the item.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from semel.contracts.events.commands import BAD_REQUEST, FORBIDDEN, Item, Submit
-from semel.contracts.events.reading import Page
 from semel.contracts.events.rules.partitions import is_usable
 from semel.contracts.events.tables import EventRow
 from semel.contracts.events.wire.camel import Camel, kind_of, meta_of, meta_shown, stored_event, user_of
-from semel.contracts.events.wire.dialect import Payload, Terms, Welcome
-from semel.contracts.events.wire.fields import cursor, is_text, page_size, text
-from semel.contracts.events.wire.items import FlawError, flawed, invalid, item_of, raw_items
+from semel.contracts.events.wire.dialect import Terms, Welcome
+from semel.contracts.events.wire.fields import Payload, cursor, is_text, page_size, text
+from semel.contracts.events.wire.items import FlawError, flawed, invalid, item_of, raw_items, refuse_marks
 from semel.contracts.events.wire.messages import Connect, Identity, Sync, WireError, bad_request
 from semel.kernel.json_print import dump
 
@@ -63,14 +62,8 @@ class CamelV2(Camel):
             }
         )
 
-    def page(self, asked: Sync, page: Page, subscribed: Sequence[str], terms: Terms) -> bytes:
-        facts = {
-            "projectId": self._project,
-            "nextSinceCommittedId": page.next_since,
-            "syncToCommittedId": page.sync_to,
-            "hasMore": page.has_more,
-        }
-        return b'%s,"events":[%s]}' % (dump(facts)[:-1], b",".join(map(self.event, page.events)))
+    def scope(self, asked: Sync) -> dict[str, Any]:
+        return {"projectId": self._project}
 
     def event(self, row: EventRow) -> bytes:
         event = stored_event(row)
@@ -93,6 +86,8 @@ class CamelV2(Camel):
     def _item(self, item: Mapping[str, Any], who: Identity, is_proved: bool) -> Item:
         sent_id: str = item["id"]
         try:
+            if not is_proved:
+                refuse_marks(item)
             kind, version, payload = kind_of(item), _version(item), _payload(item)
             partition = _partition(item)
             meta, user = meta_of(item, who), user_of(item, who)
@@ -131,6 +126,6 @@ def _payload(item: Mapping[str, Any]) -> Any:
 
 def _partition(item: Mapping[str, Any]) -> str:
     partition = item.get("partition")
-    if not isinstance(partition, str) or not partition:
+    if not isinstance(partition, str) or not is_text(partition):
         raise FlawError(BAD_REQUEST, "partition", "must be a non-empty string")
     return partition

@@ -15,6 +15,7 @@ from semel.contracts.events.commands import Submit, Submitted
 from semel.contracts.events.limits import Limits
 from semel.contracts.events.reading import Page
 from semel.contracts.events.tables import EventRow
+from semel.contracts.events.wire.fields import Payload
 from semel.contracts.events.wire.messages import Connect, Identity, Sync
 
 
@@ -32,13 +33,6 @@ class Head(NamedTuple):
 
     type: str
     payload: dict[str, Any]
-
-
-class Payload(NamedTuple):
-    """Members of a message, and whether all in it is proved to print canonically."""
-
-    members: dict[str, Any]
-    is_proved: bool
 
 
 class Welcome(NamedTuple):

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
-from semel.contracts.events.limits import MAX_COMMITTED_ID, PAGE_DEFAULT, PAGE_LEAST, PAGE_MOST
+from semel.contracts.events.limits import FRAME_LEVELS, MAX_COMMITTED_ID, PAGE_DEFAULT, PAGE_LEAST, PAGE_MOST
 from semel.contracts.events.rules.partitions import PartitionError, checked
-from semel.contracts.events.wire.messages import bad_request
+from semel.contracts.events.wire.messages import VERSION, Identity, WireError, bad_request
+from semel.kernel.json_error import JsonError
+from semel.kernel.json_marks import first_mark, parse_marked
 
 _MAX_NAME_CHARACTERS = 1_024
+
+
+class Payload(NamedTuple):
+    """Members of a message, and whether all in it is proved to print canonically."""
+
+    members: dict[str, Any]
+    is_proved: bool
 
 
 def is_number(value: Any) -> bool:
@@ -71,3 +80,38 @@ def page_size(members: Mapping[str, Any]) -> int:
     if not is_number(value):
         raise bad_request("payload.limit must be a number")
     return int(max(PAGE_LEAST, min(value, PAGE_MOST)))
+
+
+def refuse_version(sent: Any, field: str) -> None:
+    """Only the one version there is; every message says which it is."""
+    if sent == VERSION:
+        return
+    if not isinstance(sent, str):
+        raise bad_request(f"{field} must be a string")
+    details = {"requested_version": sent[:64], "supported_versions": [VERSION]}
+    raise WireError("protocol_version_unsupported", f"This server speaks version {VERSION}.", details, closes=True)
+
+
+def refuse_unreadable(wanted: Iterable[str], who: Identity) -> None:
+    """All or nothing: one name that is not allowed refuses the request."""
+    for name in wanted:
+        if not who.may_read(name):
+            raise WireError("forbidden", f"This credential may not read {name}.", {"partition": name})
+
+
+def parsed(raw: bytes) -> Payload:
+    """The members of one JSON object. Items have a fault of their own; anywhere else it is the request's."""
+    try:
+        value, is_proved = parse_marked(raw, FRAME_LEVELS)
+    except JsonError as error:
+        raise bad_request(str(error)) from None
+    if not isinstance(value, dict):
+        raise bad_request("a message must be a JSON object")
+    return Payload(value, is_proved)
+
+
+def refuse_marks(members: Mapping[str, Any], but: str) -> None:
+    """Refuse a value that cannot be taken in any member but one."""
+    mark = first_mark([value for name, value in members.items() if name != but])
+    if mark is not None:
+        raise bad_request(str(mark))

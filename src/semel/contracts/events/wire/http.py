@@ -7,16 +7,14 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from semel.contracts.events.commands import Submit
-from semel.contracts.events.limits import FRAME_LEVELS, MAX_COMMITTED_ID, PAGE_DEFAULT, PAGE_LEAST, PAGE_MOST
+from semel.contracts.events.limits import MAX_COMMITTED_ID, PAGE_DEFAULT, PAGE_LEAST, PAGE_MOST
 from semel.contracts.events.rules.partitions import PartitionError, checked
 from semel.contracts.events.tables import EventRow
-from semel.contracts.events.wire.dialect import Payload, Terms
-from semel.contracts.events.wire.fields import is_text
+from semel.contracts.events.wire.dialect import Terms
+from semel.contracts.events.wire.fields import Payload, parsed, refuse_marks, short_text
 from semel.contracts.events.wire.messages import Identity, bad_request
 from semel.contracts.events.wire.profiles import ACCEPTED
 from semel.contracts.events.wire.seed import event_payload, submitted_items
-from semel.kernel.json_error import JsonError
-from semel.kernel.json_marks import parse_marked
 
 COMMENT = b":\n\n"
 _DIGITS = re.compile(r"[0-9]{1,20}")
@@ -80,23 +78,17 @@ class Query:
 
 def parse_body(body: bytes) -> Payload:
     """A body is one JSON object."""
-    try:
-        value, is_proved = parse_marked(body, FRAME_LEVELS)
-    except JsonError as error:
-        raise bad_request(str(error)) from None
-    if not isinstance(value, dict):
-        raise bad_request("the body must be a JSON object")
-    return Payload(value, is_proved)
+    payload = parsed(body)
+    if not payload.is_proved:
+        refuse_marks(payload.members, but="events")
+    return payload
 
 
 def named_client(value: Any) -> str | None:
     """The client that a request names, if any."""
     if value is None:
         return None
-    if not is_text(value):
-        raise bad_request("client_id must be a non-empty string")
-    name: str = value
-    return name
+    return short_text({"client_id": value}, "client_id")
 
 
 def submission(payload: Payload, who: Identity, terms: Terms, origin: bytes) -> Submit:

@@ -5,7 +5,7 @@ The order is the contract's: the item's values first, then whether its sender ma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from semel.contracts.events.commands import FORBIDDEN, VALIDATION_FAILED, Item, Rejection
@@ -49,6 +49,13 @@ def item_of(sent_id: str, names: Sequence[str], event: dict[str, Any], who: Iden
         if not who.may_write(partition):
             raise FlawError(FORBIDDEN, "partitions", f"this credential may not write to {partition}")
     return Item(sent_id, name, pack(name), content, partitions, event, dump(event))
+
+
+def refuse_marks(item: Mapping[str, Any]) -> None:
+    """Refuse an item that holds a value which cannot be taken, even where it would be ignored."""
+    mark = first_mark(item)
+    if mark is not None:
+        raise invalid("event", str(mark))
 
 
 def raw_items(payload: dict[str, Any], most: int) -> list[dict[str, Any]]:
@@ -96,8 +103,3 @@ def _digest(partitions: bytes, event: dict[str, Any], is_proved: bool) -> bytes:
         return digest_of(partitions, event, is_proved=is_proved)
     except JsonError as error:
         raise invalid("event", str(error)) from None
-    except TypeError:
-        mark = first_mark(event)
-        if mark is None:
-            raise
-        raise invalid("event", str(mark)) from None

@@ -47,7 +47,6 @@ class Connect(NamedTuple):
 
     token: str
     client_id: str
-    profile: str = "canonical"
     project: str | None = None
 
 

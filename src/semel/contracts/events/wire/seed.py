@@ -9,10 +9,21 @@ from semel.contracts.events.commands import Committed, Item, Rejection, Result, 
 from semel.contracts.events.limits import PAGE_LEAST, PAGE_MOST
 from semel.contracts.events.reading import Page
 from semel.contracts.events.tables import EventRow
-from semel.contracts.events.wire.dialect import Dialect, Head, Payload, Terms, Welcome
-from semel.contracts.events.wire.fields import cursor, is_number, is_text, names, page_size, short_text, text
-from semel.contracts.events.wire.items import FlawError, event_type, flawed, invalid, item_of, raw_items
-from semel.contracts.events.wire.messages import VERSION, Connect, Identity, Sync, WireError, bad_request
+from semel.contracts.events.wire.dialect import Dialect, Head, Terms, Welcome
+from semel.contracts.events.wire.fields import (
+    Payload,
+    cursor,
+    is_number,
+    is_text,
+    names,
+    page_size,
+    refuse_unreadable,
+    refuse_version,
+    short_text,
+    text,
+)
+from semel.contracts.events.wire.items import FlawError, event_type, flawed, invalid, item_of, raw_items, refuse_marks
+from semel.contracts.events.wire.messages import Connect, Identity, Sync, WireError, bad_request
 from semel.contracts.events.wire.profiles import ACCEPTED, RETIRED_TYPE, capabilities, negotiate
 from semel.kernel.json_print import dump
 
@@ -35,7 +46,7 @@ class Seed(Dialect):
         return "seed"
 
     def head(self, message: Mapping[str, Any]) -> Head:
-        refuse_version(message.get("protocol_version"), "protocol_version", self)
+        refuse_version(message.get("protocol_version"), "protocol_version")
         kind, msg_id, payload = (message.get(name) for name in ("type", "msg_id", "payload"))
         if not isinstance(kind, str):
             raise bad_request("type must be a string")
@@ -50,7 +61,7 @@ class Seed(Dialect):
     def connect(self, payload: dict[str, Any]) -> Connect:
         token, client_id = text(payload, "token"), short_text(payload, "client_id")
         self._profile = negotiate(payload)
-        return Connect(token, client_id, self._profile)
+        return Connect(token, client_id)
 
     def submit(self, payload: Payload, who: Identity, terms: Terms, origin: bytes) -> Submit:
         accepted = ACCEPTED[self._profile] if terms.strict_types else None
@@ -111,23 +122,6 @@ class Seed(Dialect):
         return code
 
 
-def refuse_version(sent: Any, field: str, dialect: Dialect) -> None:
-    """Only the one version there is; every message says which it is."""
-    if sent == VERSION:
-        return
-    if not isinstance(sent, str):
-        raise bad_request(f"{field} must be a string")
-    details = {"requested_version": sent[:64], "supported_versions": [VERSION]}
-    raise WireError("protocol_version_unsupported", f"This server speaks version {VERSION}.", details, closes=True)
-
-
-def refuse_unreadable(wanted: Sequence[str], who: Identity) -> None:
-    """All or nothing: one name that is not allowed refuses the request."""
-    for name in wanted:
-        if not who.may_read(name):
-            raise WireError("forbidden", f"This credential may not read {name}.", {"partition": name})
-
-
 def submitted_items(
     payload: Payload, who: Identity, most: int, accepted: Sequence[str] | None = None
 ) -> tuple[Item, ...]:
@@ -166,6 +160,8 @@ def _refuse_foreign(members: dict[str, Any], who: Identity, where: str) -> None:
 def _item(item: dict[str, Any], who: Identity, accepted: Sequence[str] | None, is_proved: bool) -> Item:
     sent_id: str = item["id"]
     try:
+        if not is_proved:
+            refuse_marks(item)
         _refuse_type(event_type(item["event"]), accepted)
         return item_of(sent_id, item["partitions"], item["event"], who, is_proved)
     except FlawError as flaw:

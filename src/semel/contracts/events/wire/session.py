@@ -15,24 +15,20 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from semel.contracts.events.limits import FRAME_LEVELS
 from semel.contracts.events.reading import Page
 from semel.contracts.events.wire.camel_v1 import CamelV1
 from semel.contracts.events.wire.camel_v2 import CamelV2
-from semel.contracts.events.wire.dialect import Dialect, Payload, Terms
-from semel.contracts.events.wire.fields import is_text
+from semel.contracts.events.wire.dialect import Dialect, Terms
+from semel.contracts.events.wire.fields import Payload, is_text, parsed, refuse_marks
 from semel.contracts.events.wire.messages import (
     Disconnect,
     Heartbeat,
     Identity,
     Request,
     Sync,
-    WireError,
     bad_request,
 )
 from semel.contracts.events.wire.seed import Seed
-from semel.kernel.json_error import JsonError
-from semel.kernel.json_marks import parse_marked
 from semel.kernel.json_print import dump
 
 
@@ -69,16 +65,14 @@ class Session:
     def read(self, raw: bytes) -> Request:
         """The request in a text message."""
         self.reply_to = None
-        try:
-            message, is_proved = parse_marked(raw, FRAME_LEVELS)
-        except JsonError as error:
-            raise bad_request(str(error)) from None
-        if not isinstance(message, dict):
-            raise bad_request("a message must be a JSON object")
+        message, is_proved = parsed(raw)
         dialect = self._detected(message)
         name = message.get(dialect.name_key)
         self.reply_to = name if is_text(name) else None
         head = dialect.head(message)
+        if not is_proved:
+            refuse_marks(message, but="payload")
+            refuse_marks(head.payload, but="events")
         return self._request(dialect, head.type, Payload(head.payload, is_proved))
 
     def activate(self, who: Identity) -> None:
@@ -150,6 +144,3 @@ def _in_every_dialect(kind: str, payload: bytes, msg_id: str, now_ms: int) -> by
         "protocolVersion": "1.0",
     }
     return b'%s,"payload":%s}' % (dump(facts)[:-1], payload)
-
-
-__all__ = ["Session", "State", "WireError"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, timezone
 
-from semel.contracts.streams.wire.fields import Fields
+from semel.contracts.fields import Fields
 from semel.kernel.errors import Refused
 
 MAX_TTL_DIGITS = 15

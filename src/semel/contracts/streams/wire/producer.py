@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from semel.contracts.fields import Fields
 from semel.contracts.streams.commands import ProducerClaim
-from semel.contracts.streams.wire.fields import Fields
 from semel.kernel.errors import Refused
 from semel.kernel.keys import pack
 from semel.kernel.producers import MAX_NUMBER

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hashlib import sha256
 
+from semel.contracts.fields import Fields
 from semel.contracts.streams.commands import NO_CONTENT, Append, Content, Create, ProducerClaim
 from semel.contracts.streams.media_type import DEFAULT, is_json, is_usable
 from semel.contracts.streams.wire.expiry import parse_expiry
-from semel.contracts.streams.wire.fields import Fields
 from semel.contracts.streams.wire.names import stored_name
 from semel.contracts.streams.wire.producer import parse_producer
 from semel.kernel.errors import Problem, Refused

@@ -1,0 +1,58 @@
+"""Messages of one connection that wait for their turn: few, and small together."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from semel.contracts.events.wire.messages import Request, WireError
+
+MAX_MESSAGES = 64
+
+
+class Message(NamedTuple):
+    """What arrived in one or more frames."""
+
+    raw: bytes
+    is_text: bool
+
+
+class Inbox:
+    """In the order of arrival; the first may have been read already."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._messages: deque[Message] = deque()
+        self._bytes = 0
+        self.read: Request | WireError | None = None
+        """What the first message asks, once it was read."""
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be listened to."""
+        return len(self._messages) < MAX_MESSAGES and self._bytes < self._most_bytes
+
+    @property
+    def first(self) -> Message:
+        """The one whose turn it is."""
+        return self._messages[0]
+
+    def add(self, message: Message) -> None:
+        """One more has arrived."""
+        self._messages.append(message)
+        self._bytes += len(message.raw)
+
+    def drop_first(self) -> None:
+        """Its turn is over."""
+        self.read = None
+        if self._messages:
+            self._bytes -= len(self._messages.popleft().raw)
+
+    def clear(self) -> None:
+        """Nobody will be answered any more."""
+        self._messages.clear()
+        self._bytes = 0
+        self.read = None

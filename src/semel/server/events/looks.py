@@ -1,0 +1,73 @@
+"""The requests of a connection that need a look at the log: `connect` and `sync`.
+
+The subscription of a sync is taken in one step with the watermark of its page: the subscriber is held before the log is
+looked at, and released, with its new partitions, behind the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from semel.contracts.events.reading import Page, head_of, history, last_in
+from semel.contracts.events.wire.dialect import Welcome
+from semel.contracts.events.wire.messages import Connect, Sync, WireError
+from semel.contracts.events.wire.session import Session, State
+from semel.engine.reading import Reading
+from semel.server.events.hub import Hub
+from semel.server.events.subscriber import Subscriber
+from semel.server.principals import Principal
+
+Tell = Callable[[str, bytes, str | None], None]
+Admit = Callable[[Principal], bool]
+
+
+class Looks:
+    """Answers go to `tell`; `admit` is asked for a place when a credential was good."""
+
+    def __init__(self, hub: Hub, session: Session, subscriber: Subscriber, tell: Tell, admit: Admit) -> None:
+        self._hub = hub
+        self._session = session
+        self._subscriber = subscriber
+        self._tell = tell
+        self._admit = admit
+
+    async def connect(self, asked: Connect, reply_to: str | None) -> None:
+        """Who is it, and where does the log stand."""
+        principal = self._hub.principal(asked.token.encode())
+        who = self._hub.identity(principal, asked.client_id)
+        project = asked.project
+        if project is not None and not (who.may_read(project) or who.may_write(project)):
+            raise WireError("forbidden", "This credential may not use that project.", closes=True)
+        last, project_last = await self._hub.context.engine.read(lambda reading: _watermarks(reading, project))
+        dialect = self._session.dialect
+        if self._session.state is State.CLOSED or dialect is None:
+            return
+        self._session.activate(who)
+        if self._admit(principal):
+            welcome = Welcome(who.client_id, self._hub.context.world.wall_ms(), last, project_last)
+            self._tell("connected", dialect.connected(welcome, self._hub.terms), reply_to)
+
+    async def sync(self, asked: Sync, reply_to: str | None) -> None:
+        """One page, and what is sent live from its watermark on."""
+        dialect = self._session.dialect
+        assert dialect is not None
+        bound = self._session.bound_of(asked)
+        if dialect.holds_while_paging or asked.subscription is not None:
+            self._subscriber.hold()
+        budget = self._hub.terms.limits.message_bytes
+        page: Page = await self._hub.context.engine.read(
+            lambda reading: history(reading, asked.names, asked.since, bound, asked.limit, budget)
+        )
+        if self._session.state is State.CLOSED:
+            return
+        self._session.paged(asked, page)
+        if asked.subscription is not None:
+            self._subscriber.subscribe(page.sync_to, frozenset(asked.subscription))
+        subscribed = sorted(self._subscriber.names)
+        self._tell("sync_response", dialect.page(asked, page, subscribed, self._hub.terms), reply_to)
+        if not (dialect.holds_while_paging and page.has_more):
+            self._subscriber.release()
+
+
+def _watermarks(reading: Reading, project: str | None) -> tuple[int, int]:
+    return head_of(reading).last_id, 0 if project is None else last_in(reading, project)
