@@ -11,8 +11,8 @@ from tests.events import raw_frames
 from tests.events.breakages import BAD_UTF8
 from tests.events.documents import Message, envelope, payloads, spelled
 from tests.events.mutations import Case
-from tests.events.oracle import BAD, FRAMES, UNREADABLE
-from tests.events.raw_frames import CLOSE, CONTINUATION, HANDSHAKE, PING, frame
+from tests.events.oracle import BAD, FRAMES, OVERSIZE, STRANGER_BYTES, UNREADABLE
+from tests.events.raw_frames import CLOSE, CONTINUATION, HANDSHAKE, PING, frame, unframed
 from tests.events.shapes import Dialect
 
 
@@ -100,7 +100,8 @@ def first_frame(kind: str, chance: random.Random, makers: Mapping[str, Callable[
     if kind == "no version":
         message = {name: value for name, value in message.items() if "rotocol" not in name}
         return Case(kind, BAD, frame(spelled(message, chance)))
-    return Case(kind, UNREADABLE[kind], makers[kind](chance, message, dialect))
+    data = makers[kind](chance, message, dialect)
+    return Case(kind, OVERSIZE if len(unframed(data)) > STRANGER_BYTES else UNREADABLE[kind], data)
 
 
 def without(name: bytes) -> bytes:

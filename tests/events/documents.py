@@ -24,10 +24,12 @@ _numbers = itertools.count(1)
 def payloads(dialect: Dialect, client_id: str) -> Mapping[str, Message]:
     """A right payload for each message that a client may send."""
     number = next(_numbers)
+    # With a check value, so that no few flipped bits make the id of another item of it.
+    event_id = f"f{number}-{number * 2_654_435_761 % 2**32:08x}"
     content = {"n": number, "text": "é\U0001f600", "list": [1, 2.5, None, True]}
     if dialect is Dialect.SEED:
-        return _seed_payloads(f"f{number}", content, client_id)
-    item: Message = {"id": f"f{number}", "type": "t", "payload": content}
+        return _seed_payloads(event_id, content, client_id)
+    item: Message = {"id": event_id, "type": "t", "payload": content}
     item["meta"] = {"clientId": client_id, "clientTs": 1_760_000_000_000}
     connect = {"token": "any", "clientId": client_id}
     sync: Message = {"sinceCommittedId": 3, "limit": 2}

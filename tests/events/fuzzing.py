@@ -283,21 +283,26 @@ class Fuzz:
         web = self._connect()
         web.send(case.data + mutator.hello())
         self.verdict.frames += 1
-        got = web.receive()
-        if isinstance(got, Ended):
-            outcome = Outcome("", got.code)
-        else:
-            message = json.loads(got.payload)
-            fault = misshape(message, Dialect.UNKNOWN) if case.kind != "unknown type" else ""
-            outcome = Outcome(token(message)) if not fault else Outcome(fault)
-            following = web.receive()
-            if isinstance(following, Ended) or json.loads(following.payload)["type"] != "connected":
-                is_told = case.kind == "unknown type"  # it told its dialect, which need not be the one that follows
-                outcome = outcome if is_told else Outcome(f"no handshake after it: {following}")
+        outcome = self._first_outcome(web, case)
         self.verdict.kinds[f"first: {case.kind}"] += 1
         if outcome not in case.expected:
             self.verdict.blame(f"first frame, {case.kind}: {outcome}, not {case.expected}; sent {_shown(case.data)}")
         web.close()
+
+    def _first_outcome(self, web: RawSocket, case: Case) -> Outcome:
+        got = web.receive()
+        if isinstance(got, Ended):
+            return Outcome("", got.code)
+        message = json.loads(got.payload)
+        told = case.kind == "unknown type"  # it told its dialect, which need not be the one of the handshake after it
+        fault = "" if told else misshape(message, Dialect.UNKNOWN)
+        if fault:
+            return Outcome(fault)
+        following = web.receive()
+        if isinstance(following, Ended):
+            return Outcome(token(message), following.code)
+        is_connected = told or json.loads(following.payload)["type"] == "connected"
+        return Outcome(token(message)) if is_connected else Outcome(f"no handshake after it: {following}")
 
     def _handshake(self) -> None:
         kind = self._chance.choice(sorted(HANDSHAKES))

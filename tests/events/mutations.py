@@ -25,7 +25,7 @@ from tests.events.documents import (
     with_text,
 )
 from tests.events.oracle import Row, one_of, only, place_row
-from tests.events.raw_frames import frame
+from tests.events.raw_frames import frame, unframed
 from tests.events.shapes import Dialect
 
 RARELY = 0.05
@@ -67,7 +67,12 @@ class Mutator:
             self._kinds += sorted(breakages.SEED_KINDS)
 
     def case(self) -> Case:
-        """The next one."""
+        """The next one; of somebody who has not said who he is, less is taken."""
+        case = self._any_case()
+        is_large = self._connects and len(unframed(case.data)) > oracle.STRANGER_BYTES
+        return case._replace(expected=oracle.OVERSIZE) if is_large else case
+
+    def _any_case(self) -> Case:
         odds = self._chance.random()
         if self._connects and odds < 0.25:
             return self._too_early()

@@ -293,6 +293,9 @@ SEED_KINDS: Mapping[str, Row] = {
     "connect again": BAD,
 }
 
+STRANGER_BYTES = 65_536
+"""What a message may have before the handshake; more is too large."""
+
 # Below the message.
 FRAMES: Mapping[str, Row] = {
     "reserved bit": BROKEN,
