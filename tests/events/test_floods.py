@@ -145,7 +145,7 @@ def test_one_who_never_says_who_it_is_does_not_stay(events: Events) -> None:
 
 def test_a_stranger_s_message_may_not_be_large(events: Events) -> None:
     with HandMade(events.server.port) as stranger:
-        stranger.send(message("connect", {"token": "t" * 70_000, "client_id": "c"}))
+        stranger.send(message("connect", {"token": "t" * 200_000, "client_id": "c"}))
         said = stranger.frame()
         assert said is not None
         assert json.loads(said.payload)["payload"]["code"] == "bad_request"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.events import bad_frames, breakages, oracle
-from tests.events.documents import envelope, paths, payloads, place_name
+from tests.events.documents import content_path, envelope, paths, payloads, place_name, put
 from tests.events.fuzz_verdict import token
 from tests.events.fuzzing import PATIENCE_SECONDS, Fuzz
 from tests.events.mutations import Mutator
@@ -28,20 +28,42 @@ def test_wrong_frames_are_answered_as_the_contract_says(tmp_path: Path) -> None:
     assert verdict.healthy > 0
 
 
+def told_by(server: RunningServer, *writes: bytes) -> list[str | int]:
+    """What a server says to bytes that are written one after the other, each when the one before was answered."""
+    web = RawSocket(server.port, PATIENCE_SECONDS)
+    assert web.upgrade() == 101
+    told: list[str | int] = []
+    for data in writes:
+        web.send(data)
+        while web.end is None and (not told or told[-1] not in ("connected", "heartbeat_ack")):
+            got = web.receive()
+            told.append(got.code if isinstance(got, Ended) else token(json.loads(got.payload)))
+        told.append("")
+    web.close()
+    return [one for one in told if one]
+
+
+def submitting(text: str) -> bytes:
+    payload = payloads(Dialect.SEED, "client")["submit_events"]
+    message = envelope(Dialect.SEED, "submit_events", payload)
+    return frame(json.dumps(put(message, (*content_path(Dialect.SEED), "text"), text)).encode())
+
+
 def test_what_is_too_large_is_answered_after_what_came_before_it(tmp_path: Path) -> None:
     """A refusal in the place of an earlier answer would tell the client that a committed event was refused."""
+    mutator = Mutator(random.Random(3), Dialect.SEED, "client")
+    large = breakages.too_large(random.Random(3), {}, Dialect.SEED)
     with RunningServer(tmp_path / "data") as server:
-        web = RawSocket(server.port, PATIENCE_SECONDS)
-        assert web.upgrade() == 101
-        mutator = Mutator(random.Random(3), Dialect.SEED, "client")
-        submit = envelope(Dialect.SEED, "submit_events", payloads(Dialect.SEED, "client")["submit_events"])
-        large = breakages.too_large(random.Random(3), {}, Dialect.SEED)
-        web.send(mutator.hello() + frame(json.dumps(submit).encode()) + mutator.mark("mark") + large)
-        told = []
-        while not isinstance(got := web.receive(), Ended):
-            told.append(token(json.loads(got.payload)))
-        web.close()
-    assert (told, got.code) == (["connected", "committed", "heartbeat_ack", "bad_request"], 1009)
+        told = told_by(server, mutator.hello(), submitting("small") + large)
+    assert told == ["connected", "committed", "bad_request", 1009]
+
+
+def test_a_client_need_not_wait_for_the_handshake(tmp_path: Path) -> None:
+    """Messages are handled in the order in which they arrive, so what follows `connect` at once is a client's own."""
+    mutator = Mutator(random.Random(3), Dialect.SEED, "client")
+    with RunningServer(tmp_path / "data") as server:
+        told = told_by(server, mutator.hello() + submitting("x" * 100_000), mutator.mark("mark"))
+    assert told == ["connected", "committed", "heartbeat_ack"]
 
 
 def test_every_row_has_a_maker_and_every_maker_a_row() -> None:

@@ -53,5 +53,6 @@ def set_up_logs(form: str, level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    for chatty in ("uvicorn", "websockets"):  # they would log every connection, and at debug its headers and frames
-        logging.getLogger(chatty).setLevel("WARNING")
+    # They would log every connection and every broken request, and at debug headers and frames.
+    logging.getLogger("uvicorn").setLevel("ERROR")
+    logging.getLogger("websockets").setLevel("WARNING")

@@ -121,7 +121,7 @@ class SemelProtocol(HttpToolsProtocol):
 
     def _should_upgrade(self) -> bool:
         """WebSocket is spoken at one path, and only when nothing on this connection waits for its answer."""
-        is_there = self.url.partition(b"?")[0] == SOCKET_PATH
+        is_there = self.url.partition(b"?")[0] == SOCKET_PATH and self.parser.get_http_version() == "1.1"
         return is_there and self._unanswered == 0 and super()._should_upgrade()
 
     def on_headers_complete(self) -> None:

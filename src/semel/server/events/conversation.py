@@ -83,6 +83,11 @@ class Conversation:
         return bool(self._pending) or self._is_busy or not self._socket.is_reading
 
     @property
+    def is_stranger(self) -> bool:
+        """Whether it has not said who it is, and is not about to be believed."""
+        return self._session.state is State.AWAITING and not self._is_busy
+
+    @property
     def is_closed(self) -> bool:
         """Whether it has ended."""
         return self._session.state is State.CLOSED
@@ -114,13 +119,11 @@ class Conversation:
             self._inbox.add(Message(raw, is_text))
             self._pump()
 
-    def too_large(self) -> bytes:
-        """A message is larger than allowed, and the connection is closing: its last words."""
-        most = self._socket.most_bytes
-        error = WireError("bad_request", f"a message may have at most {most} bytes", {"max_message_bytes": most})
-        words = b"" if self.is_closed else self._error_frame(error, None)
-        self._end()
-        return words
+    def too_large(self, most: int) -> None:
+        """A message is larger than allowed; that is told in its turn, behind the answers to what came before."""
+        if not self.is_closed and not self._is_last:
+            self._inbox.add(Message(b"", True, most))
+            self._pump()
 
     def drained(self) -> None:
         """The client reads again."""
@@ -233,6 +236,10 @@ class Conversation:
 
     def _read(self, message: Message) -> Request | WireError:
         try:
+            if message.most:
+                details = {"max_message_bytes": message.most}
+                words = f"a message may have at most {message.most} bytes here"
+                raise WireError("bad_request", words, details, closes=True, close_code=TOO_BIG)
             if not message.is_text:
                 raise bad_request("send messages as text frames")
             return self._session.read(message.raw)
@@ -267,7 +274,7 @@ class Conversation:
             return
         self._tell_error(error, reply_to)
         if error.closes:
-            self.close(REGISTRY[error.code].websocket, error.code)
+            self.close(error.close_code, error.code)
 
     # Submissions.
 
@@ -337,7 +344,6 @@ class Conversation:
 
     def _admit(self, principal: Principal) -> bool:
         """The credential was good: it counts until its end, and it may be the client's newest connection."""
-        self._socket.trust()
         self._clocks.admitted()
         self._clocks.expire(principal.expires_at_ms, self._now)
         who, dialect = self._session.who, self._session.dialect

@@ -15,6 +15,8 @@ class Message(NamedTuple):
 
     raw: bytes
     is_text: bool
+    most: int = 0
+    """For one that was too large to be taken: how large it might have been."""
 
 
 class Inbox:

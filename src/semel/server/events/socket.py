@@ -38,11 +38,14 @@ class EventSocket(asyncio.Protocol):
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
         self._hub: Hub = config.loaded_app.hub
         self._state = server_state
-        self.most_bytes = min(STRANGER_BYTES, self._hub.terms.limits.message_bytes)
-        self._protocol = ServerProtocol(max_size=self.most_bytes)
+        self._most_bytes = self._hub.terms.limits.message_bytes
+        self._protocol = ServerProtocol(max_size=self._most_bytes)
         self._loop = asyncio.get_running_loop()
         self._conversation: Conversation | None = None
         self._unread = b""
+        self._unfinished = 0
+        """Bytes of a frame that is not whole yet."""
+        self._has_ended = False
         self._message = bytearray()
         self._is_text = True
         self._is_wanted = True
@@ -97,17 +100,13 @@ class EventSocket(asyncio.Protocol):
         else:
             self._conversation.shut_down()
 
-    def trust(self) -> None:
-        """The client has said who it is: its messages may be larger."""
-        self.most_bytes = self._protocol.max_message_size = self._hub.terms.limits.message_bytes
-
     def frame(self, text: bytes) -> bytes:
         """A text message as bytes for the wire."""
         return Frame(Opcode.TEXT, text).serialize(mask=False)
 
     def write(self, frames: bytes) -> None:
         """Send frames that are ready."""
-        if frames and self._protocol.state is OPEN and not self._transport.is_closing():
+        if frames and not self._has_ended and not self._transport.is_closing():
             self._transport.write(frames)
 
     def unsent(self) -> int:
@@ -124,7 +123,7 @@ class EventSocket(asyncio.Protocol):
         """Begin the end; a client that does not answer is cut off."""
         if self._protocol.state is OPEN:
             self._protocol.send_close(code, reason.encode()[:MAX_REASON_BYTES].decode("utf-8", "ignore"))
-            self._flush()
+        self._flush()
         self._end_soon()
 
     def read_on(self, wanted: bool) -> None:
@@ -167,10 +166,20 @@ class EventSocket(asyncio.Protocol):
                 self._shake_hands(event)
             else:
                 self._take_frame(event)
-        if isinstance(self._protocol.parser_exc, PayloadTooBig) and self._conversation is not None:
-            self._transport.write(self._conversation.too_large())
-        self._flush()
+        self._unfinished = 0 if events else self._unfinished + len(data)
+        self._refuse_large()
         return len(events)
+
+    def _refuse_large(self) -> None:
+        """A message over the limit ends the connection, in its turn: the conversation will call for the close."""
+        conversation = self._conversation
+        if conversation is not None and isinstance(self._protocol.parser_exc, PayloadTooBig):
+            conversation.too_large(self._most_bytes)
+            return
+        unfinished = self._unfinished + len(self._message)
+        if conversation is not None and unfinished > STRANGER_BYTES and conversation.is_stranger:
+            conversation.too_large(STRANGER_BYTES)
+        self._flush()
 
     def _shake_hands(self, request: Request) -> None:
         response = self._protocol.accept(request)
@@ -209,6 +218,7 @@ class EventSocket(asyncio.Protocol):
 
     def _end_soon(self) -> None:
         """Whatever happens now, the connection does not stay."""
+        self._has_ended = True
         if self._linger is None:
             self._linger = self._loop.call_later(LINGER_SECONDS, self._transport.abort)
             self._set_reading()

@@ -13,6 +13,8 @@ from unicodedata import is_normalized, normalize
 from semel.contracts.events.limits import MAX_NAME_BYTES, MAX_NAMES
 from semel.kernel.json_print import dump
 
+SHRINKS_AT_MOST = 4
+"""So many characters can become one: a letter with three marks."""
 REMEMBERED, REMEMBERED_CHARACTERS = 1_024, 1_024
 
 
@@ -33,8 +35,15 @@ NO_PARTITIONS = PartitionSet((), b"[]", ())
 
 
 def normalized(names: Iterable[str]) -> tuple[str, ...]:
-    """The set that is stored and compared."""
-    return tuple(sorted({normalize("NFC", name) for name in names}))
+    """The set that is stored and compared. What cannot be within bounds is refused first: its cost would have none."""
+    found: set[str] = set()
+    for name in set(names):
+        if len(name) > SHRINKS_AT_MOST * MAX_NAME_BYTES:
+            raise PartitionError(f"the name of a partition has more than {MAX_NAME_BYTES} bytes")
+        found.add(normalize("NFC", name))
+        if len(found) > MAX_NAMES:
+            raise PartitionError(f"there are more than {MAX_NAMES} partitions")
+    return tuple(sorted(found))
 
 
 def checked(names: tuple[str, ...]) -> PartitionSet:
@@ -47,8 +56,6 @@ def _checked(names: tuple[str, ...]) -> PartitionSet:
     found = normalized(names)
     if not found:
         raise PartitionError("at least one partition is needed")
-    if len(found) > MAX_NAMES:
-        raise PartitionError(f"{len(found)} partitions are more than {MAX_NAMES}")
     for name in found:
         refuse_name(name)
     return PartitionSet(found, dump(found), tuple(name.encode() for name in found))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from semel.contracts.events.commands import Submit
+from semel.kernel.errors import REGISTRY
 
 VERSION = "1.0"
 PROFILES = ("canonical", "compatibility")
@@ -18,13 +19,20 @@ class WireError(Exception):
     """A request is refused. `closes` says whether the connection ends with it."""
 
     def __init__(
-        self, code: str, message: str, details: Mapping[str, Any] | None = None, *, closes: bool = False
+        self,
+        code: str,
+        message: str,
+        details: Mapping[str, Any] | None = None,
+        *,
+        closes: bool = False,
+        close_code: int | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.details = details or {}
         self.closes = closes
+        self.close_code = REGISTRY[code].websocket if close_code is None else close_code
 
 
 def bad_request(message: str, **details: Any) -> WireError:
