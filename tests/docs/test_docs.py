@@ -30,7 +30,7 @@ from semel.kernel.errors import REGISTRY
 from semel.kernel.json_text import MAX_DEPTH
 from semel.kernel.producers import MAX_NUMBER
 from semel.server import jwt_claims, jwt_keys, jwt_tokens, protocol
-from semel.server.events import conversation, feed, subscriber, tail
+from semel.server.events import conversation, feed, inbox, subscriber, tail
 from semel.server.events import socket as events_socket
 from semel.server.process import host_config
 from semel.server.settings import PREFIX, Settings
@@ -76,8 +76,13 @@ CONSTANTS = {
     "length of a partition's name": events_limits.MAX_NAME_BYTES,
     "partitions of an event, or in a `sync`": events_limits.MAX_NAMES,
     "levels of an event": events_limits.EVENT_LEVELS,
-    "messages of a connection that wait to be handled": conversation.MAX_INBOX,
+    "messages of a connection that wait to be handled": inbox.MAX_MESSAGES,
     "wait for room in the queue of writes": conversation.ROOM_SECONDS,
+    "message that is read beside the others' work": conversation.APART_BYTES,
+    "message of a client that has not connected": events_socket.STRANGER_BYTES,
+    "frames of a connection looked at in one turn": events_socket.FRAMES_A_TURN,
+    "live events sent in one turn": feed.AT_ONCE,
+    "answered retries that a live reader is not sent again": subscriber.MAX_ANSWERED,
     "time to see why a connection closes": events_socket.LINGER_SECONDS,
     "events of a page": events_limits.PAGE_MOST,
     "events that a live reader is refilled with at once": subscriber.PAGE_EVENTS,
