@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from semel.server.events.conversation import Conversation
 
 SURFACE = "events"
+ANSWERED_MS = 1_000
+"""An event of this age has been answered, or its submitter has given up."""
 
 _log = logging.getLogger("semel.events")
 
@@ -100,6 +102,8 @@ class Hub:
         return f"Something went wrong here; connect again. Error id {error_id}."
 
     def _answer_under_way(self, row: EventRow) -> asyncio.Future[object] | None:
+        if self.context.world.wall_ms() - row.committed_at > ANSWERED_MS:
+            return None  # what is under way now is a repetition
         conversation = self._connections.get(row.origin)
         return self._posts.get(row.origin) if conversation is None else conversation.under_way(row.id)
 
