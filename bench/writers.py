@@ -17,10 +17,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from bench.load import BODY, Tally, new_loop, paths, random_key
 from bench.naive import CONNECTIONS, Pool
+from semel.contracts.fields import Fields
 from semel.contracts.schema import MIGRATIONS, TABLES
 from semel.contracts.streams.commands import Append, Appended, Created
 from semel.contracts.streams.contract import Streams
-from semel.contracts.fields import Fields
 from semel.contracts.streams.wire.requests import parse_append, parse_create
 from semel.engine.contract import Write
 from semel.engine.engine import Engine
