@@ -187,7 +187,7 @@ def test_batches_are_small_enough_for_the_server(semel: Semel) -> None:
     assert over.code == 0
     refused(
         semel.here("events", "submit", "large", "--event", "-", stdin=b'{"type": "' + b"x" * 1_048_576 + b'"}'),
-        "a body may have 1048576 bytes [bad_request]",
+        "a body may have at most 1048576 bytes [bad_request]",
     )
 
 

@@ -152,3 +152,23 @@ def test_a_subscription_that_grows_in_mid_cycle_sends_nothing_twice() -> None:
         await node.stop()
 
     run(scenario())
+
+
+def test_a_feed_that_nobody_hangs_on_listens_to_nothing() -> None:
+    async def scenario() -> None:
+        node = Node()
+        await asyncio.sleep(0.02)
+        assert len(node.engine.signals) == 0
+        for number in range(1, 4):
+            sink = Sink(b"a")
+            one = node.subscriber(sink)
+            one.subscribe(number - 1, frozenset("p"))
+            one.release()
+            await until(lambda one=one: one.mode is Mode.LIVE)
+            await node.commit(f"e{number}")
+            await until(lambda sink=sink, number=number: sink.sent == [number])
+            one.close()
+            await until(lambda: len(node.engine.signals) == 0)
+        await node.stop()
+
+    run(scenario())

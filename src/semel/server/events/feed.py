@@ -46,6 +46,7 @@ class Feed:
         self._counts = counts
         self._members: dict[str, dict[Subscriber, None]] = {}
         self._live: set[Subscriber] = set()
+        self._joined = asyncio.Event()
         self._watch = engine.signals.watch(TOPIC)
         self._life = 0
         """Rises when a feed that nobody hung on begins anew, perhaps further back: what was read before is void."""
@@ -64,6 +65,7 @@ class Feed:
         if not self._live:
             self._life += 1
             self.position = subscriber.cursor
+            self._joined.set()
             self._watch.wake()  # it may have slept through commits
         self._live.add(subscriber)
         for name in subscriber.names:
@@ -78,6 +80,8 @@ class Feed:
                 members.pop(subscriber, None)
                 if not members:
                     del self._members[name]
+        if not self._live:
+            self._watch.wake()
 
     async def read(self, look: Callable[[Reading], T]) -> T:
         """Look at the log on behalf of a subscriber."""
@@ -88,11 +92,15 @@ class Feed:
         self._counts["broadcasts"] += sent
 
     async def run(self) -> None:
-        """Look, hand on, wait for the next signal."""
+        """Look, hand on, wait for the next signal; listen to nothing while nobody is live."""
         while True:
+            if not self._live:
+                self._watch.wake()
+                self._joined.clear()
+                await self._joined.wait()
             self._watch.arm()
             try:
-                has_more = bool(self._live) and await self._look()
+                has_more = await self._look()
             except UnavailableError:
                 await asyncio.sleep(REST_SECONDS)
                 continue
