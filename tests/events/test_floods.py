@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from semel.contracts.events.limits import MAX_ID_BYTES, MAX_NAMES
 from semel.contracts.events.rules import partitions
 from semel.kernel import json_marks
 from tests.events.handmade import CLOSE, CONTINUATION, PING, HandMade
-from tests.events.wire import VERSION, Events, fresh, item, serving
+from tests.events.wire import VERSION, Events, eventually, fresh, item, serving
 from tests.running import RunningServer
 
 SPARE_BYTES = 64 * 1024 * 1024
@@ -63,13 +63,6 @@ def connected(events: Events, client_id: str) -> HandMade:
 
 def is_alive(events: Events) -> bool:
     return httpx.get(f"{events.server.url}/livez", timeout=10).status_code == 200
-
-
-def eventually(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.05)
 
 
 def test_requests_of_one_who_does_not_read_wait(events: Events) -> None:
@@ -118,7 +111,7 @@ def test_one_who_ends_without_reading_is_cut_off(events: Events, last: str) -> N
             gone.send(b"\x03\xe8", CLOSE)
         else:
             gone._socket.shutdown(socket.SHUT_WR)
-        eventually(lambda: connections(events) <= others)
+        eventually(lambda: connections(events) <= others, "it is cut off")
 
 
 def connections(events: Events) -> int:

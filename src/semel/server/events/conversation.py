@@ -43,7 +43,6 @@ class Conversation:
         self.origin = hub.origin()
         self._hub = hub
         self._context = hub.context
-        self._engine = hub.context.engine
         self._socket = socket
         self._session = Session(hub.terms, self.origin)
         settings = hub.context.settings

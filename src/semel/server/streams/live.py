@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 
-from semel.contracts.streams.reading import Page, page
+from semel.contracts.streams.reading import Page
 from semel.kernel.retention import NEVER
 from semel.server.asgi import Scope
 from semel.server.context import Context
 from semel.server.protocol import CONNECTION, Connection
-from semel.server.shared_looks import SharedLooks
+from semel.server.streams.shared_looks import SharedLooks
 
 
 class StreamEndedError(Exception):
@@ -25,9 +25,7 @@ class StreamEndedError(Exception):
 class LiveReader:
     """Begins behind a page that the client has been given, or is about to be."""
 
-    def __init__(
-        self, context: Context, looks: SharedLooks[Page | None], name: bytes, given: Page, scope: Scope
-    ) -> None:
+    def __init__(self, context: Context, looks: SharedLooks, name: bytes, given: Page, scope: Scope) -> None:
         self._context = context
         self._looks = looks
         self._name = name
@@ -57,19 +55,14 @@ class LiveReader:
         end = loop.time() + seconds
         while True:
             self._watch.arm()
-            latest = await self._look()
-            self._position = latest.end
+            page = await self._looks.page(self._name, self._position)
+            if page is None or page.stream.id != self._life:
+                raise StreamEndedError
+            self._position = page.end
             left = end - loop.time()
-            if latest.pieces or latest.is_final or self.is_over or left <= 0:
-                return latest
-            await self._watch.wait(min(left, self._until_end_of_life(latest)))
-
-    async def _look(self) -> Page:
-        name, position, page_bytes = self._name, self._position, self._context.settings.streams_page_bytes
-        latest = await self._looks.look((name, position), lambda reading: page(reading, name, position, page_bytes))
-        if latest is None or latest.stream.id != self._life:
-            raise StreamEndedError
-        return latest
+            if page.pieces or page.is_final or self.is_over or left <= 0:
+                return page
+            await self._watch.wait(min(left, self._until_end_of_life(page)))
 
     def _until_end_of_life(self, page: Page) -> float:
         """Seconds until the stream may have ended: nobody sends a signal then."""

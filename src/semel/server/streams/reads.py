@@ -20,9 +20,9 @@ from semel.kernel.clock import Now
 from semel.kernel.errors import Refused
 from semel.server.asgi import Scope, Send
 from semel.server.context import Context
-from semel.server.shared_looks import SharedLooks
 from semel.server.streams.headers import STATIC
 from semel.server.streams.live import LiveReader, StreamEndedError
+from semel.server.streams.shared_looks import SharedLooks
 
 
 class Reads:
@@ -32,7 +32,7 @@ class Reads:
         self._context = context
         self._engine = context.engine
         self._page_bytes = context.settings.streams_page_bytes
-        self._looks: SharedLooks[Page | None] = SharedLooks(context.engine)
+        self._looks = SharedLooks(context.engine, self._page_bytes)
         self._poll_seconds = context.settings.streams_long_poll_ms / 1_000
         self._sse_seconds = context.settings.streams_sse_max_ms / 1_000
 
