@@ -172,3 +172,41 @@ def test_a_feed_that_nobody_hangs_on_listens_to_nothing() -> None:
         await node.stop()
 
     run(scenario())
+
+
+def test_a_fault_in_live_delivery_is_told_to_those_it_concerns() -> None:
+    """The connection ends, so that its client comes again; the feed goes on for the others."""
+
+    class Broken(Sink):
+        words = ""
+
+        def frame(self, row: EventRow) -> bytes:
+            raise RuntimeError("cannot be shown")
+
+        def fail(self, message: str) -> None:
+            self.words = message
+
+    async def scenario() -> None:
+        node = Node()
+        broken = Broken(b"a")
+        one = node.subscriber(broken)
+        one.subscribe(0, frozenset("p"))
+        one.release()
+        await until(lambda: one.mode is Mode.LIVE)
+        await node.commit("e1")  # comes by the feed
+        await until(lambda: broken.words != "")
+        one.close()
+        behind = Broken(b"b")
+        other = node.subscriber(behind)
+        other.subscribe(0, frozenset("p"))
+        other.release()  # finds it in the log by itself
+        await until(lambda: behind.words != "")
+        other.close()
+        well = Sink(b"c")
+        third = node.subscriber(well)
+        third.subscribe(0, frozenset("p"))
+        third.release()
+        await until(lambda: well.sent == [1])
+        await node.stop()
+
+    run(scenario())

@@ -118,6 +118,12 @@ def test_a_batch_has_a_largest_size(events: Events) -> None:
     assert document["details"]["max_batch_size"] == 100
 
 
+def test_a_client_s_name_has_a_bound(events: Events) -> None:
+    """It is stored with every item, so one large name would be a hundred."""
+    body = {"client_id": "n" * 1_025, "events": [item(["a"])]}
+    refused(events.http.post(PATH, json=body), 400, "bad_request")
+
+
 def test_bytes_that_are_no_utf8_are_a_400(events: Events) -> None:
     refused(events.http.post(PATH, content=b'{"events":"\xff"}', headers=JSON), 400, "bad_request")
 

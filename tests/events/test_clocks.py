@@ -1,0 +1,60 @@
+"""The timers of a connection: who is cut off for not reading, and who is only slow."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from semel.server.events.clocks import Bucket, Clocks
+from semel.server.events.conversation import Conversation
+from semel.server.settings import Settings
+
+
+class Listener:
+    """Counts what it is told."""
+
+    is_watched = True
+    is_occupied = True
+
+    def __init__(self) -> None:
+        self.stalls = 0
+
+    def stalled(self) -> None:
+        self.stalls += 1
+
+    def never_connected(self) -> None:
+        raise AssertionError("the idle time has not passed")
+
+
+def stalls_of(sizes: list[int]) -> int:
+    """How often a client is cut off whose unsent bytes are these, one look after the other."""
+
+    async def scenario() -> int:
+        listener = Listener()
+        clocks = Clocks(cast(Conversation, listener), Settings(events_slow_ms=5))
+        left = [*sizes]
+        clocks.filled(lambda: left.pop(0))
+        for _ in range(1_000):
+            if listener.stalls or not left:
+                break
+            await asyncio.sleep(0.005)
+        clocks.stop()
+        return listener.stalls
+
+    return asyncio.run(scenario())
+
+
+def test_one_who_reads_slowly_but_steadily_stays() -> None:
+    assert stalls_of([900, 800, 700, 600, 500]) == 0
+
+
+def test_one_who_reads_nothing_is_cut_off() -> None:
+    assert stalls_of([900, 800, 800, 800]) == 1
+
+
+def test_a_pace_is_kept_and_may_be_saved_up_for_a_second() -> None:
+    bucket = Bucket(10)
+    assert [bucket.take(100.0) for _ in range(10)] == [0.0] * 10
+    assert bucket.take(100.0) > 0
+    assert bucket.take(100.5) == 0
+    assert Bucket(0).take(0.0) == 0
