@@ -32,7 +32,7 @@ class Turning:
     def is_due(self) -> bool:
         """Whether the sweeper would do anything."""
         with self.desk.store.read() as snapshot:
-            now = Now(self.desk.world.wall, self.desk.world.wall)
+            now = Now(self.desk.world.wall, self.desk.world.wall, self.desk.world.wall)
             reading = Reading(snapshot, SoftChanges(), now)
             return bool(Generations({RECEIPT: self.window_ms}).chores(reading))
 

@@ -81,7 +81,7 @@ class Engine:
         self._store = store
         self._stopped = False
         self.observer = observer or SilentObserver()
-        self._timekeeper = Timekeeper(world, self.observer)
+        self._timekeeper = Timekeeper(world, self.observer, is_shared=store.is_shared)
         self._admitted: Counter[Order] = Counter()
         self._admitted_guard = Mutex()
         self._readers = ThreadPoolExecutor(store.readers, thread_name_prefix="semel-reader")

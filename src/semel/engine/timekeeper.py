@@ -12,10 +12,11 @@ from semel.kernel.world import World
 class Timekeeper:
     """Used from every thread."""
 
-    def __init__(self, world: World, observer: Observer) -> None:
+    def __init__(self, world: World, observer: Observer, *, is_shared: bool = False) -> None:
         self._guard = threading.Lock()
         self._world = world
         self._observer = observer
+        self._is_shared = is_shared
         self._pace: Pace | None = None
 
     def now(self, store_ms: int) -> Now:
@@ -26,4 +27,4 @@ class Timekeeper:
             after = self._pace = advance(before, store_ms, monotonic_ms)
             if after.jumped_at is not None and before.jumped_at is None:
                 self._observer.clock_jump(after.ms - after.expiry_ms)
-            return now_of(after)
+            return now_of(after, is_shared=self._is_shared)

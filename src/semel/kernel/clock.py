@@ -4,6 +4,10 @@ Decision time never falls. A wall clock that jumps ahead of the monotonic clock 
 resumed virtual machine) must not expire what people still rely on, so expiry goes on at the monotonic pace and accepts
 the jump only when the clock has kept to it for ten minutes; a jump that is taken back is forgotten. A wall clock that
 falls back holds time still until it has caught up.
+
+Leases must not notice any of this: a step of the wall clock neither ends nor prolongs one. So there is a third time,
+which goes at the monotonic pace from where the clock stood at the start. Nodes that share a store have no monotonic
+clock in common; for them it is the store's own.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ class Now(NamedTuple):
     ms: int
     expiry_ms: int
     """What is compared with stored ends of life: at most `ms`, behind it while a jump is on trial."""
+    steady_ms: int
+    """What leases run on."""
 
     def not_before(self, ms: int) -> Now:
         """This time, unless a row under the same lock was written later: time never falls along a log."""
@@ -33,13 +39,14 @@ class Pace(NamedTuple):
     expiry_ms: int
     wall_ms: int
     monotonic_ms: int
+    steady_ms: int
     jumped_at: int | None
     """Monotonic time at which a jump was seen that is still on trial."""
 
 
 def start(wall_ms: int, monotonic_ms: int) -> Pace:
     """The first reading is taken as it is."""
-    return Pace(wall_ms, wall_ms, wall_ms, monotonic_ms, None)
+    return Pace(wall_ms, wall_ms, wall_ms, monotonic_ms, wall_ms, None)
 
 
 def advance(pace: Pace, wall_ms: int, monotonic_ms: int) -> Pace:
@@ -52,9 +59,9 @@ def advance(pace: Pace, wall_ms: int, monotonic_ms: int) -> Pace:
     elif jumped_at is not None and monotonic_ms - jumped_at >= HOLD_MS:
         jumped_at = None  # the clock has kept to it
     expiry_ms = max(pace.expiry_ms, wall_ms) if jumped_at is None else expected
-    return Pace(max(pace.ms, wall_ms), expiry_ms, wall_ms, monotonic_ms, jumped_at)
+    return Pace(max(pace.ms, wall_ms), expiry_ms, wall_ms, monotonic_ms, pace.steady_ms + elapsed, jumped_at)
 
 
-def now_of(pace: Pace) -> Now:
-    """What a decision is told."""
-    return Now(pace.ms, pace.expiry_ms)
+def now_of(pace: Pace, *, is_shared: bool) -> Now:
+    """What a decision is told, of a store that has one process or many."""
+    return Now(pace.ms, pace.expiry_ms, pace.ms if is_shared else pace.steady_ms)

@@ -218,6 +218,7 @@ class SoleNode:
     """What a store that only one process can open knows of other nodes: there are none."""
 
     is_away = False
+    is_shared = False
 
     def follow(self, hear: Hear) -> None:
         """Nobody else commits."""
@@ -241,6 +242,10 @@ class Store(Protocol):
     @property
     def is_away(self) -> bool:
         """Whether the store cannot be reached at the moment."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other nodes may use it too."""
 
     def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> Tx:
         """Open a transaction holding these locks, which are sorted by name.

@@ -90,6 +90,11 @@ class PostgresStore:
         self._speaker.start()
 
     @property
+    def is_shared(self) -> bool:
+        """Any number of nodes may use one database."""
+        return True
+
+    @property
     def is_away(self) -> bool:
         """Whether the database has not answered for some seconds."""
         return self._listener is not None and self._listener.is_away
