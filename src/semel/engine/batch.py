@@ -161,7 +161,7 @@ class _Batch:
         self._tx = tx
         self._waiting = _Waiting(around.is_admitted)
         self._view = BatchView(self._waiting.has, around.soft.over, held)
-        self._asked: Counter[Range] = Counter()
+        self._asked: Counter[tuple[Any, ...]] = Counter()
         """How many rows of each range all writes together have asked for."""
         self.result = BatchResult(Commit.NOTHING)
 
@@ -255,7 +255,7 @@ class _Batch:
         """Load what is not known yet; equal ranges become one, their limits summed."""
         view = self._view
         keys: dict[AnyTable, dict[Key, None]] = {}
-        limits: dict[Range, int] = {}
+        limits: dict[tuple[Any, ...], Range] = {}
         for stage in stages:
             for table, key in stage.keys:
                 if key not in view.known(table):
@@ -263,10 +263,10 @@ class _Batch:
             for wanted in stage.ranges:
                 nameless = same_rows(wanted)
                 self._asked[nameless] += wanted.limit
-                limits[nameless] = self._asked[nameless]
+                limits[nameless] = wanted
         if not keys and not limits:
             return
-        ranges = [nameless._replace(limit=limit) for nameless, limit in limits.items()]
+        ranges = [wanted._replace(limit=self._asked[nameless]) for nameless, wanted in limits.items()]
         loaded = self._tx.load(keys, ranges)
         for table, wanted_keys in keys.items():
             rows = loaded.rows[table]

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
+from typing import Any
 
 from semel.store.protocol import Range, Row
 from semel.store.table import Key
 
+_LIMIT = Range._fields.index("limit")
 
-def same_rows(wanted: Range) -> Range:
+
+def same_rows(wanted: Range) -> tuple[Any, ...]:
     """Two ranges with equal names of this kind differ in nothing but their limit."""
-    return wanted._replace(limit=0)
+    return wanted[:_LIMIT] + wanted[_LIMIT + 1 :]
 
 
 class LoadedRange:

@@ -55,6 +55,11 @@ class Watch:
             self._future = asyncio.get_running_loop().create_future()
             self._signals._waiting.setdefault(self._topic, set()).add(self._future)
 
+    @property
+    def has_fired(self) -> bool:
+        """Whether a signal has come since it was armed."""
+        return self._future is not None and self._future.done()
+
     async def wait(self, seconds: float) -> bool:
         """Whether a signal came in time."""
         assert self._future is not None

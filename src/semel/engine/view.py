@@ -40,7 +40,7 @@ class BatchView:
         self._soften = soften
         self._base: dict[AnyTable, dict[Key, Row | None]] = {}
         self._rows: dict[AnyTable, dict[Key, Row | None]] = {}
-        self._ranges: dict[AnyTable, dict[Range, LoadedRange]] = {}
+        self._ranges: dict[AnyTable, dict[tuple[Any, ...], LoadedRange]] = {}
         self._journal: list[tuple[AnyTable, Key, Row | None]] = []
         self._touched: dict[AnyTable, dict[Key, None]] = {}
         self._softened_rows: set[tuple[AnyTable, Key]] = set()
