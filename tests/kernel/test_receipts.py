@@ -65,7 +65,7 @@ def test_every_error_is_complete(code: str) -> None:
     assert kind.code == code
     assert 400 <= kind.status <= 599
     assert kind.type.startswith("/errors/")
-    assert kind.type.endswith(code.lower().replace("_", "-"))
+    assert kind.type.endswith(code.lower().replace("_", "-").replace(":", "-"))
     assert 1000 <= kind.websocket <= 4999
 
 

@@ -51,8 +51,15 @@ class ErrorKind(NamedTuple):
     @property
     def type(self) -> str:
         """The relative reference that names this kind in a problem document."""
-        surface = "events-" if self.code.islower() else ""
-        return "/errors/" + surface + self.code.lower().replace("_", "-")
+        surface, _, name = self.code.rpartition(":")
+        if not surface and name.islower():
+            surface = "events"
+        return "/errors/" + "-".join(part for part in (surface, name.lower().replace("_", "-")) if part)
+
+    @property
+    def name(self) -> str:
+        """The code as it is spelled on its own surface."""
+        return self.code.rpartition(":")[2]
 
 
 _TABLE: tuple[tuple[str, int, str, Grpc, Retry, int], ...] = (
@@ -77,6 +84,7 @@ _TABLE: tuple[tuple[str, int, str, Grpc, Retry, int], ...] = (
     ("FORBIDDEN", 403, "Forbidden", Grpc.PERMISSION_DENIED, Retry.NEVER, 1008),
     ("NOT_FOUND", 404, "Not Found", Grpc.NOT_FOUND, Retry.NEVER, 1008),
     ("METHOD_NOT_ALLOWED", 405, "Method Not Allowed", Grpc.UNIMPLEMENTED, Retry.NEVER, 1008),
+    ("WRONG_PLANE", 410, "Wrong Listener", Grpc.NOT_FOUND, Retry.NEVER, 1008),
     ("REQUEST_TIMEOUT", 408, "Request Timeout", Grpc.UNAVAILABLE, Retry.SAME_KEY, 1008),
     ("PAYLOAD_TOO_LARGE", 413, "Payload Too Large", Grpc.OUT_OF_RANGE, Retry.NEVER, 1009),
     ("RATE_LIMITED", 429, "Rate Limited", Grpc.RESOURCE_EXHAUSTED, Retry.LATER, 1013),
@@ -96,6 +104,30 @@ _TABLE: tuple[tuple[str, int, str, Grpc, Retry, int], ...] = (
     ("server_error", 500, "Server Error", Grpc.INTERNAL, Retry.SAME_KEY, 1011),
     ("protocol_version_unsupported", 400, "Protocol Version Unsupported", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
     ("profile_unsupported", 400, "Profile Unsupported", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
+    # The codes of jobs; on the wire they stand without the name of their surface.
+    ("jobs:invalid_request", 400, "Invalid Request", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
+    ("jobs:idempotency_key_mismatch", 400, "Two Idempotency Keys", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
+    ("jobs:integrity_missing", 400, "Integrity Missing", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
+    ("jobs:unauthorized", 401, "Unauthorized", Grpc.UNAUTHENTICATED, Retry.NEVER, 1008),
+    ("jobs:forbidden", 403, "Forbidden", Grpc.PERMISSION_DENIED, Retry.NEVER, 1008),
+    ("jobs:not_found", 404, "Not Found", Grpc.NOT_FOUND, Retry.NEVER, 1008),
+    ("jobs:method_not_allowed", 405, "Method Not Allowed", Grpc.UNIMPLEMENTED, Retry.NEVER, 1008),
+    ("jobs:IDEMPOTENCY_KEY_COLLISION", 409, "Idempotency Key Collision", Grpc.ABORTED, Retry.NEVER, 1008),
+    ("jobs:lease_lost", 409, "Lease Lost", Grpc.ABORTED, Retry.NEVER, 1008),
+    ("jobs:lease_required", 409, "Lease Required", Grpc.FAILED_PRECONDITION, Retry.NEVER, 1008),
+    ("jobs:result_conflict", 409, "Result Conflict", Grpc.ABORTED, Retry.NEVER, 1008),
+    ("jobs:job_active", 409, "Job Active", Grpc.FAILED_PRECONDITION, Retry.NEVER, 1008),
+    ("jobs:wrong_plane", 410, "Wrong Listener", Grpc.NOT_FOUND, Retry.NEVER, 1008),
+    ("jobs:too_large", 413, "Too Large", Grpc.OUT_OF_RANGE, Retry.NEVER, 1009),
+    ("jobs:unsupported_media_type", 415, "Unsupported Media Type", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
+    ("jobs:result_integrity_fail", 422, "Result Integrity Failure", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
+    ("jobs:backpressure", 429, "Queue Full", Grpc.RESOURCE_EXHAUSTED, Retry.LATER, 1013),
+    ("jobs:idempotency_store_full", 429, "Key Store Full", Grpc.RESOURCE_EXHAUSTED, Retry.LATER, 1013),
+    ("jobs:internal_error", 500, "Internal Error", Grpc.INTERNAL, Retry.SAME_KEY, 1011),
+    ("jobs:overloaded", 503, "Overloaded", Grpc.UNAVAILABLE, Retry.LATER, 1013),
+    ("jobs:not_stored", 503, "Not Stored", Grpc.UNAVAILABLE, Retry.LATER, 1011),
+    ("jobs:not_durable", 503, "Outcome Unknown", Grpc.UNAVAILABLE, Retry.SAME_KEY, 1011),
+    ("jobs:shutting_down", 503, "Shutting Down", Grpc.UNAVAILABLE, Retry.SAME_KEY, 1011),
 )
 
 REGISTRY: dict[str, ErrorKind] = {row[0]: ErrorKind(*row) for row in _TABLE}
