@@ -1,0 +1,1 @@
+"""Jobs: submitted once, run by workers under leases, concluded once."""

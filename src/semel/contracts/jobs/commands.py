@@ -1,0 +1,364 @@
+"""What can be asked of jobs, and what is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from semel.contracts.jobs.rules.reach import Reach
+from semel.contracts.jobs.tables import JobRow, JobScheduleRow
+from semel.kernel.clock import Now
+
+
+class Note(NamedTuple):
+    """Something that happened and is to be written down once it is on disk."""
+
+    event: str
+    details: Mapping[str, Any]
+
+
+class Draft(NamedTuple):
+    """One job as it was asked for."""
+
+    principal: bytes
+    key: bytes
+    """Packed; empty without one."""
+    key_prefix: str
+    payload_hash: bytes
+    kind: bytes
+    params: bytes
+    queue: bytes
+    priority: int
+    client: bytes
+    start: bytes
+    delay_ms: int
+    run_at: int | None
+    max_attempts: int
+    lease_ms: int
+    retries_failed: bool
+    given: frozenset[str]
+    """The names of the fields outside the hash that the request had."""
+    chance: bytes
+    """Eight bytes for the id."""
+
+
+class Submit(NamedTuple):
+    """Take in jobs, each judged alone, in their order."""
+
+    drafts: tuple[Draft, ...]
+
+
+class Claim(NamedTuple):
+    """Lease jobs that are ready."""
+
+    principal: bytes
+    worker: bytes
+    most: int
+    kinds: tuple[bytes, ...]
+    """Empty for every kind."""
+    queues: tuple[bytes, ...]
+    """Empty for every queue within reach."""
+    reach: Reach | None
+    """The queues that the caller is limited to, each a name or (True) a prefix; None for all."""
+    lease_ms: int | None
+    claim: bytes
+    """Packed; empty for a claim without a name."""
+    reap_until: int
+    """Leases are reaped first, unless this time has passed when the claim is judged: see `Reap`."""
+    asked_at: int
+    secret: bytes
+    """Becomes the secret of the store's tokens, if it has none."""
+
+
+class Heartbeat(NamedTuple):
+    """Hold on to a lease."""
+
+    id: bytes
+    token: bytes
+    progress: bytes | None
+
+
+class Report(NamedTuple):
+    """The end of a run: done, or failed."""
+
+    id: bytes
+    token: bytes | None
+    ok: bool
+    value: bytes
+    """The canonical result or error."""
+    digest: bytes
+    error_code: str = ""
+    error_message: str = ""
+    """Of a failure, cut to what its history keeps."""
+    retryable: bool = True
+    retry_after_ms: int | None = None
+    flaw: str = ""
+    """Why its checksum is not believed; empty when it is."""
+    mode: str = "sha256"
+    """What its checksum was asked for as."""
+    is_foreign: bool = False
+    """Whether it may conclude a job that was never claimed."""
+    reach: Reach | None = None
+    """The queues that a caller without a lease is limited to; None for all."""
+
+
+class Defer(NamedTuple):
+    """Give a job back for a while, uncharged."""
+
+    id: bytes
+    token: bytes
+    delay_ms: int
+    digest: bytes
+
+
+class Step(NamedTuple):
+    """Ask for the result of a step, or store it."""
+
+    id: bytes
+    token: bytes
+    key: bytes
+    result: bytes | None
+
+
+class Cancel(NamedTuple):
+    """End a job that its owner, or an administrator, no longer wants."""
+
+    id: bytes
+    principal: bytes
+    is_admin: bool
+    forces: bool
+
+
+class Requeue(NamedTuple):
+    """Run a failed job again."""
+
+    id: bytes
+    by: str
+
+
+class Release(NamedTuple):
+    """Forget a key."""
+
+    principal: bytes
+    key: bytes
+    key_prefix: str
+    forces: bool
+
+
+class LimitQueue(NamedTuple):
+    """Bound the leases of a queue; 0 lifts the bound."""
+
+    queue: bytes
+    max_inflight: int
+
+
+class PutSchedule(NamedTuple):
+    """Make a schedule, or change it."""
+
+    name: bytes
+    owner: bytes
+    cron: bytes
+    kind: bytes
+    params: bytes
+    queue: bytes
+    priority: int
+    max_attempts: int
+    catch_up: bytes
+    paused: bool
+
+
+class DropSchedule(NamedTuple):
+    """End a schedule."""
+
+    name: bytes
+
+
+class Tick(NamedTuple):
+    """Let a schedule do what is due."""
+
+    name: bytes
+    chance: bytes
+
+
+class Reap(NamedTuple):
+    """Take back leases that ran out, and end jobs that waited too long.
+
+    Only until a time, in steady time: a command that was held up by an outage must not reap the workers whose
+    heartbeats were held up by the same outage.
+    """
+
+    most: int
+    until: int
+
+
+class Renew(NamedTuple):
+    """Give these leases a full period from now: the server was away, and nobody could hold on."""
+
+    ids: tuple[bytes, ...]
+
+
+class ForgetRecords(NamedTuple):
+    """Free keys that have expired."""
+
+    keys: tuple[tuple[bytes, bytes], ...]
+
+
+class ForgetJobs(NamedTuple):
+    """Free jobs whose retention is over, each with the keys of its steps."""
+
+    jobs: tuple[tuple[bytes, tuple[bytes, ...]], ...]
+
+
+class ForgetClaims(NamedTuple):
+    """Free named claims whose leases are over."""
+
+    keys: tuple[tuple[bytes, bytes], ...]
+
+
+class ImportedRecord(NamedTuple):
+    """A key from another store, with the end of its job."""
+
+    principal: bytes
+    key: bytes
+    """Packed."""
+    payload_hash: bytes
+    id: bytes
+    """Sixteen bytes: those of the request id, when it was a UUID."""
+    created_at: int
+    finished_at: int
+    ok: bool
+    value: bytes
+    """The canonical result or error."""
+    digest: bytes
+    """SHA-256 of the report that such an end would have had."""
+
+
+class Import(NamedTuple):
+    """Take over keys from another store; a key that is there already is left alone."""
+
+    records: tuple[ImportedRecord, ...]
+
+
+# Answers.
+
+
+class Admitted(NamedTuple):
+    """A job, new or known. `rule` names the row of the submission table that spoke."""
+
+    rule: str
+    job: JobRow
+    expires_at: int | None
+    """When its key expires; None while it is pinned or without one."""
+    ignored: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+class Collision(NamedTuple):
+    """The key stands for another payload."""
+
+    id: bytes
+    old_hash: bytes
+    notes: tuple[Note, ...] = ()
+
+
+class Refusal(NamedTuple):
+    """Not now, and nothing was stored: a code of the registry, a sentence, and facts for the body."""
+
+    code: str
+    message: str
+    facts: Mapping[str, Any]
+    notes: tuple[Note, ...] = ()
+
+
+class Lease(NamedTuple):
+    """A job in a worker's hands."""
+
+    job: JobRow
+    token: bytes
+
+
+class Claimed(NamedTuple):
+    """Leases, perhaps none."""
+
+    leases: tuple[Lease, ...]
+    now_ms: int
+    steady_ms: int = 0
+    is_saturated: bool = False
+    inflight: int = 0
+    notes: tuple[Note, ...] = ()
+
+
+class Held(NamedTuple):
+    """A lease goes on."""
+
+    until_ms: int
+    is_cancelled: bool
+
+
+class Reported(NamedTuple):
+    """A report was taken, or had been before (`dedup`)."""
+
+    job: JobRow
+    dedup: bool
+    notes: tuple[Note, ...] = ()
+    ran_ms: int | None = None
+
+
+class Stepped(NamedTuple):
+    """What is known of a step; None when nothing is."""
+
+    result: bytes | None
+    dedup: bool
+
+
+class Changed(NamedTuple):
+    """A job after an order from its owner or an administrator, and when."""
+
+    job: JobRow
+    now: Now
+    notes: tuple[Note, ...] = ()
+
+
+class Done(NamedTuple):
+    """An order was carried out on so many things."""
+
+    number: int = 1
+    notes: tuple[Note, ...] = ()
+
+
+class Scheduled(NamedTuple):
+    """A schedule as it stands."""
+
+    row: JobScheduleRow
+    is_new: bool
+
+
+class Ticked(NamedTuple):
+    """What a schedule did; `again` when more is due at once."""
+
+    again: bool
+    notes: tuple[Note, ...] = ()
+    submitted: int = 0
+
+
+Command = (
+    Submit
+    | Claim
+    | Heartbeat
+    | Report
+    | Defer
+    | Step
+    | Cancel
+    | Requeue
+    | Release
+    | LimitQueue
+    | PutSchedule
+    | DropSchedule
+    | Tick
+    | Reap
+    | Renew
+    | ForgetRecords
+    | ForgetJobs
+    | ForgetClaims
+    | Import
+)

@@ -1,0 +1,296 @@
+"""Looking at jobs without changing them: one job, lists, dead letters, queues, schedules, and counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from semel.contracts.jobs.limits import MAX_LISTED_ROWS
+from semel.contracts.jobs.rules.claim import MAX_LINES
+from semel.contracts.jobs.rules.states import State, state_of
+from semel.contracts.jobs.tables import (
+    ALONE,
+    INLINE_BYTES,
+    JOB,
+    JOB_DEAD,
+    JOB_KIND,
+    JOB_LINE,
+    JOB_PART,
+    JOB_QUEUE,
+    JOB_RECORD,
+    JOB_SCHEDULE,
+    JOB_TOTALS,
+    LEASED,
+    NO_TOTALS,
+    PARAMS,
+    RESULT,
+    WAITING,
+    JobRecordRow,
+    JobRow,
+    JobScheduleRow,
+)
+from semel.engine.reading import Reading
+from semel.kernel.retention import NEVER
+from semel.store.protocol import Range
+
+MAX_COUNTED = 10_000
+"""Counting stops here: a gauge is not worth a walk over a million rows."""
+MAX_QUEUES, MAX_SCHEDULES = 1_000, 1_000
+
+
+class Look(NamedTuple):
+    """One job with its large parts, as of one instant."""
+
+    job: JobRow
+    params: bytes
+    result: bytes | None
+    expires_at: int | None
+    now_ms: int
+    steady_ms: int
+
+
+def look(reading: Reading, job_id: bytes, *, with_params: bool = True) -> Look | None:
+    """A job by its id."""
+    job = reading.get(JOB, (job_id,))
+    if job is None:
+        return None
+    params = _part(reading, job, PARAMS, job.params, job.params_bytes) if with_params else b""
+    result = _part(reading, job, RESULT, job.result, job.result_bytes) if job.result_bytes else None
+    return Look(job, params, result, _expiry(reading, job), reading.now.ms, reading.now.steady_ms)
+
+
+def large_params(reading: Reading, jobs: Sequence[JobRow]) -> dict[bytes, bytes]:
+    """The params of jobs whose params have a row of their own."""
+    keys = [(job.id, PARAMS) for job in jobs if job.params_bytes > INLINE_BYTES]
+    return {key[0]: row.data for key, row in reading.find(JOB_PART, keys).items()} if keys else {}
+
+
+def record_of(reading: Reading, principal: bytes, key: bytes) -> JobRecordRow | None:
+    """What a key stands for, if it is live."""
+    record = reading.get(JOB_RECORD, (principal, key))
+    return record if record is not None and reading.now.expiry_ms < record.expires_at else None
+
+
+class Filter(NamedTuple):
+    """What a list is to hold; None is anything."""
+
+    principal: bytes | None
+    state: str | None
+    queue: bytes | None
+    kind: bytes | None
+
+    def holds(self, job: JobRow, now_ms: int) -> bool:
+        """Whether a job belongs in it."""
+        return (
+            (self.state is None or state_of(job, now_ms).value == self.state)
+            and (self.queue is None or job.queue == self.queue)
+            and (self.kind is None or job.kind == self.kind)
+        )
+
+
+class Page(NamedTuple):
+    """Jobs, newest first, and where to go on."""
+
+    jobs: list[JobRow]
+    next: bytes | None
+    now_ms: int
+    steady_ms: int
+
+
+def list_jobs(reading: Reading, wanted: Filter, before: bytes | None, limit: int) -> Page:
+    """The newest jobs before an id that fit; after so many rows the page ends, with the way to go on."""
+    by, prefix = ("", ()) if wanted.principal is None else ("owner", (wanted.principal,))
+    now_ms = reading.now.ms
+    found: list[JobRow] = []
+    seen = 0
+    while seen < MAX_LISTED_ROWS:
+        size = min(500, MAX_LISTED_ROWS - seen)
+        rows = reading.range(Range(JOB, by, prefix, size, stop=(before,) if before else (), reverse=True))
+        for job in rows:
+            before = job.id
+            if wanted.holds(job, now_ms):
+                found.append(job)
+                if len(found) == limit:
+                    return Page(found, before, now_ms, reading.now.steady_ms)
+        seen += len(rows)
+        if len(rows) < size:
+            return Page(found, None, now_ms, reading.now.steady_ms)
+    return Page(found, before, now_ms, reading.now.steady_ms)
+
+
+class Letter(NamedTuple):
+    """A dead letter and its error."""
+
+    job: JobRow
+    error: bytes | None
+
+
+def dead_letters(reading: Reading, before: tuple[int, bytes] | None, limit: int) -> list[Letter]:
+    """The newest dead letters before a place."""
+    places = reading.range(Range(JOB_DEAD, "", (), limit, stop=before or (), reverse=True))
+    jobs = reading.find(JOB, [(place.id,) for place in places])
+    letters = []
+    for place in places:
+        job = jobs.get((place.id,))
+        if job is not None:
+            letters.append(Letter(job, _part(reading, job, RESULT, job.result, job.result_bytes)))
+    return letters
+
+
+class QueueFacts(NamedTuple):
+    """A queue: its bound, its leases, and what waits in it."""
+
+    name: bytes
+    max_inflight: int
+    inflight: int
+    waiting: int
+
+
+def queues(reading: Reading) -> list[QueueFacts]:
+    """Every queue that has something in it or a bound."""
+    waiting: Counter[bytes] = Counter()
+    for line in reading.range(Range(JOB_LINE, "", (), MAX_LINES)):
+        waiting[line.queue] += line.waiting
+    rows = {row.queue: row for row in reading.range(Range(JOB_QUEUE, "", (), MAX_QUEUES))}
+    names = sorted({*waiting, *rows})[:MAX_QUEUES]
+    return [
+        QueueFacts(name, rows[name].max_inflight if name in rows else 0, rows[name].leased if name in rows else 0, n)
+        for name in names
+        for n in [waiting[name]]
+    ]
+
+
+def queue_of(reading: Reading, name: bytes) -> QueueFacts:
+    """One queue, whether anything is in it or not."""
+    row = reading.get(JOB_QUEUE, (name,))
+    lines = reading.find(JOB_LINE, [(priority, name) for priority in range(10)])
+    waiting = sum(line.waiting for line in lines.values())
+    return QueueFacts(name, row.max_inflight if row else 0, row.leased if row else 0, waiting)
+
+
+def schedules(reading: Reading) -> list[JobScheduleRow]:
+    """Every schedule, by name."""
+    return list(reading.range(Range(JOB_SCHEDULE, "", (), MAX_SCHEDULES)))
+
+
+def schedule_of(reading: Reading, name: bytes) -> JobScheduleRow | None:
+    """One schedule."""
+    return reading.get(JOB_SCHEDULE, (name,))
+
+
+def due_schedules(reading: Reading, limit: int) -> list[bytes]:
+    """The names of schedules that have something to do."""
+    now_ms = min(reading.now.ms, reading.now.expiry_ms)
+    rows = reading.range(Range(JOB_SCHEDULE, "next", (), limit, stop=(now_ms + 1,)))
+    return [row.name for row in rows]
+
+
+class Waiting(NamedTuple):
+    """What waits, by kind and queue, each with an instant before which none of it is ready; None if it is too much."""
+
+    lines: list[tuple[bytes, bytes, int]] | None
+    now_ms: int
+
+
+def waiting_lines(reading: Reading) -> Waiting:
+    """What waits, and the time by which it is to be judged."""
+    totals = reading.get(JOB_TOTALS, ALONE) or NO_TOTALS
+    rows = reading.range(Range(JOB_KIND, "", (), MAX_LINES))
+    lines = None if len(rows) == MAX_LINES else [(row.kind, row.queue, row.ready_at) for row in rows]
+    return Waiting(lines, max(reading.now.ms, totals.updated_at))
+
+
+def leased_ids(reading: Reading, behind: tuple[int, bytes] | None, limit: int) -> list[tuple[int, bytes]]:
+    """The leased jobs, by the end of their leases: end and id."""
+    start = () if behind is None else (behind[0], behind[1] + b"\0")
+    return [(job.due_at, job.id) for job in reading.range(Range(JOB, "due", (LEASED,), limit, start=start))]
+
+
+class Gauges(NamedTuple):
+    """The state of the queue in numbers."""
+
+    waiting: int
+    ready: int
+    leased: int
+    dead: int
+    records: int
+    oldest_ready_ms: int
+
+
+def gauges(reading: Reading) -> Gauges:
+    """Counts as of now. What is scheduled, and what has expired unswept, is counted up to a bound."""
+    totals = reading.get(JOB_TOTALS, ALONE) or NO_TOTALS
+    now = reading.now
+    later, oldest = 0, now.ms
+    for line in reading.range(Range(JOB_LINE, "", (), MAX_LINES)):
+        prefix = (WAITING, line.queue, line.priority)
+        if later < MAX_COUNTED:
+            later += len(reading.keys(Range(JOB, "ready", prefix, MAX_COUNTED - later, start=(now.ms + 1,))))
+        first = reading.range(Range(JOB, "ready", prefix, 1))
+        if first:
+            oldest = min(oldest, first[0].ready_at)
+    stale = reading.keys(Range(JOB_RECORD, "expires", (), MAX_COUNTED, stop=(now.expiry_ms + 1,)))
+    return Gauges(
+        totals.waiting, totals.waiting - later, totals.leased, totals.dead, totals.records - len(stale), now.ms - oldest
+    )
+
+
+class Census(NamedTuple):
+    """What a diagnosis says of the jobs: counts, and the oldest ready and leased ones; no params, no keys."""
+
+    by_state: dict[str, int]
+    by_queue: dict[str, int]
+    by_kind: dict[str, int]
+    oldest_ready: list[JobRow]
+    oldest_leased: list[JobRow]
+    oldest_record_at: int | None
+    records: int
+    is_complete: bool
+    """Whether every job was counted; the newest ones are, up to a bound."""
+    now_ms: int
+
+
+def census(reading: Reading, oldest: int) -> Census:
+    """Counts over the newest jobs, and the oldest of those that are ready and leased."""
+    now_ms = reading.now.ms
+    states: Counter[str] = Counter({state.value: 0 for state in State if state is not State.NONE})
+    in_queues: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
+    page = list_jobs(reading, Filter(None, None, None, None), None, MAX_LISTED_ROWS)
+    for job in page.jobs:
+        states[state_of(job, now_ms).value] += 1
+        in_queues[job.queue.decode()] += 1
+        kinds[job.kind.decode()] += 1
+    ready: list[JobRow] = []
+    for line in reading.range(Range(JOB_LINE, "", (), MAX_LINES)):
+        wanted = Range(JOB, "ready", (WAITING, line.queue, line.priority), oldest, stop=(now_ms + 1,))
+        ready = sorted([*ready, *reading.range(wanted)], key=lambda job: job.ready_at)[:oldest]
+    leased = reading.range(Range(JOB, "due", (LEASED,), oldest))
+    first = reading.range(Range(JOB_RECORD, "expires", (), 1))
+    totals = reading.get(JOB_TOTALS, ALONE) or NO_TOTALS
+    return Census(
+        dict(states),
+        dict(in_queues.most_common(100)),
+        dict(kinds.most_common(100)),
+        ready,
+        list(leased),
+        first[0].created_at if first else None,
+        totals.records,
+        page.next is None,
+        now_ms,
+    )
+
+
+def _part(reading: Reading, job: JobRow, part: int, inline: bytes, size: int) -> bytes:
+    if size <= INLINE_BYTES:
+        return inline
+    row = reading.get(JOB_PART, (job.id, part))
+    return b"" if row is None else row.data
+
+
+def _expiry(reading: Reading, job: JobRow) -> int | None:
+    record = reading.get(JOB_RECORD, (job.principal, job.key)) if job.key else None
+    if record is None or record.job != job.id or record.expires_at == NEVER:
+        return None
+    return record.expires_at

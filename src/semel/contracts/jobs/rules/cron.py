@@ -1,0 +1,228 @@
+"""Instants of a cron line: five fields in UTC, and the instants at which all of them agree.
+
+| field | values | names |
+|---|---|---|
+| minute | 0-59 | |
+| hour | 0-23 | |
+| day | 1-31 | |
+| month | 1-12 | jan-dec |
+| weekday | 0-7, of which 0 and 7 are Sunday | sun-sat |
+
+A field is a list of parts with commas between them; a part is `*`, `*/step`, a value, `first-last` or
+`first-last/step`. The usual rule of days holds: if neither the day nor the weekday begins with `*`, a day that fits
+either of them counts; otherwise it must fit both. A field that cannot be read is refused, never guessed at.
+
+Everything here is a function of its arguments, so a crash leaves nothing behind. Whole months and days that cannot fit
+are passed over, so no call walks through the minutes between two instants.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
+from datetime import date
+from typing import NamedTuple
+
+MAX_CHARACTERS = 1_000
+MINUTE_MS = 60_000
+DAY_MINUTES = 1_440
+HORIZON_DAYS = 8 * 366
+"""Two days that are the 29th of February are at most eight years apart; nothing is looked for beyond that."""
+
+_EPOCH = date(1970, 1, 1).toordinal()
+_FIRST_DAY, _LAST_DAY = date.min.toordinal() - _EPOCH, date.max.toordinal() - _EPOCH
+_FIRST_HALF = {"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6}
+_MONTHS = _FIRST_HALF | {"jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11, "dec": 12}
+_WEEKDAYS = {"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6}
+_PART = re.compile(r"(\*|[0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?(?:/([0-9]{1,2}))?")
+
+
+class CronError(ValueError):
+    """The line cannot be used; the message is a sentence that says why."""
+
+
+class Cron(NamedTuple):
+    """What a line stands for: the values of each field, in ascending order."""
+
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    days: tuple[int, ...]
+    months: tuple[int, ...]
+    weekdays: tuple[int, ...]
+    """0 is Sunday, 6 is Saturday."""
+    either: bool
+    """Whether a day that fits one of `days` and `weekdays` is enough."""
+
+
+class _Field(NamedTuple):
+    name: str
+    least: int
+    most: int
+    names: Mapping[str, int]
+
+
+_FIELDS = (
+    _Field("minute", 0, 59, {}),
+    _Field("hour", 0, 23, {}),
+    _Field("day", 1, 31, {}),
+    _Field("month", 1, 12, _MONTHS),
+    _Field("weekday", 0, 7, _WEEKDAYS),
+)
+
+
+def parse(text: str) -> Cron:
+    """Read a line of five fields."""
+    if len(text) > MAX_CHARACTERS:
+        raise CronError(f"A cron line has at most {MAX_CHARACTERS} characters.")
+    fields = [field for field in re.split("[ \t]+", text) if field]
+    if len(fields) != len(_FIELDS):
+        raise CronError(
+            f"A cron line has five fields (minute, hour, day, month, weekday), and this one has {len(fields)}."
+        )
+    minutes, hours, days, months, weekdays = map(_values, _FIELDS, fields)
+    either = not (fields[2].startswith("*") or fields[4].startswith("*"))
+    return Cron(minutes, hours, days, months, tuple(sorted({day % 7 for day in weekdays})), either)
+
+
+def next_after(cron: Cron, ms: int) -> int | None:
+    """The first instant after this one; None if eight years pass without any."""
+    first, minute = divmod(ms // MINUTE_MS + 1, DAY_MINUTES)
+    for day in _days(cron, first, first + HORIZON_DAYS):
+        found = _first_of_day(cron, minute if day == first else 0)
+        if found is not None:
+            return (day * DAY_MINUTES + found) * MINUTE_MS
+    return None
+
+
+def latest(cron: Cron, after_ms: int, until_ms: int) -> int | None:
+    """The last instant after the one and not after the other; None if there is none, or none in eight years."""
+    last, minute = divmod(until_ms // MINUTE_MS, DAY_MINUTES)
+    first = after_ms // MINUTE_MS // DAY_MINUTES
+    for day in _days_back(cron, last, max(first, last - HORIZON_DAYS)):
+        found = _last_of_day(cron, minute if day == last else DAY_MINUTES)
+        if found is not None:
+            instant = (day * DAY_MINUTES + found) * MINUTE_MS
+            return instant if instant > after_ms else None
+    return None
+
+
+def between(cron: Cron, after_ms: int, until_ms: int, limit: int) -> list[int]:
+    """The instants after the one and not after the other, oldest first, at most so many of them."""
+    found: list[int] = []
+    instant = next_after(cron, after_ms)
+    while instant is not None and instant <= until_ms and len(found) < limit:
+        found.append(instant)
+        instant = next_after(cron, instant)
+    return found
+
+
+def _values(field: _Field, text: str) -> tuple[int, ...]:
+    found: set[int] = set()
+    for part in text.lower().split(","):
+        found.update(_part(field, part))
+    return tuple(sorted(found))
+
+
+def _part(field: _Field, part: str) -> range:
+    match = _PART.fullmatch(part)
+    if match is None:
+        raise CronError(f"The {field.name} of a cron line cannot be {_shown(part)}.")
+    start, end, step_text = match.groups()
+    if start == "*":
+        first, last = field.least, min(field.most, 6) if field.names is _WEEKDAYS else field.most
+        is_wide = end is None
+    else:
+        first = _value(field, start)
+        last = first if end is None else _value(field, end)
+        if end == "sun" and first > 0:
+            last = 7  # a week may end on Sunday
+        is_wide = end is not None or step_text is None
+    if not is_wide:
+        raise CronError(f"The {field.name} {_shown(part)} of a cron line is neither a range nor a value.")
+    if last < first:
+        raise CronError(f"The {field.name} {_shown(part)} of a cron line ends before it begins.")
+    return range(first, last + 1, _step(field, step_text))
+
+
+def _value(field: _Field, text: str) -> int:
+    value = field.names.get(text, -1) if text.isalpha() else int(text)
+    if not field.least <= value <= field.most:
+        raise CronError(
+            f"The {field.name} of a cron line is from {field.least} to {field.most}, and not {_shown(text)}."
+        )
+    return value
+
+
+def _step(field: _Field, text: str | None) -> int:
+    if text is None:
+        return 1
+    step = int(text)
+    if not 1 <= step <= field.most:
+        raise CronError(f"The step of the {field.name} of a cron line is from 1 to {field.most}, and not {text}.")
+    return step
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 20 else text[:20] + "...")
+
+
+def _days(cron: Cron, first: int, last: int) -> Iterator[int]:
+    """The days that fit, counted from 1970, forwards."""
+    number, last = max(first, _FIRST_DAY), min(last, _LAST_DAY)
+    while number <= last:
+        day = date.fromordinal(number + _EPOCH)
+        if day.month not in cron.months:
+            number += _days_in_month(day) - day.day + 1
+            continue
+        if _fits(cron, day):
+            yield number
+        number += 1
+
+
+def _days_back(cron: Cron, last: int, first: int) -> Iterator[int]:
+    """The days that fit, counted from 1970, backwards."""
+    number, first = min(last, _LAST_DAY), max(first, _FIRST_DAY)
+    while number >= first:
+        day = date.fromordinal(number + _EPOCH)
+        if day.month not in cron.months:
+            number -= day.day
+            continue
+        if _fits(cron, day):
+            yield number
+        number -= 1
+
+
+def _days_in_month(day: date) -> int:
+    if day.month == 12:
+        return 31
+    return date(day.year, day.month + 1, 1).toordinal() - date(day.year, day.month, 1).toordinal()
+
+
+def _fits(cron: Cron, day: date) -> bool:
+    fits_day, fits_weekday = day.day in cron.days, day.isoweekday() % 7 in cron.weekdays
+    return fits_day or fits_weekday if cron.either else fits_day and fits_weekday
+
+
+def _first_of_day(cron: Cron, minute: int) -> int | None:
+    """The first minute of a day that fits, from this one on."""
+    hour, minute = divmod(minute, 60)
+    place = bisect_left(cron.hours, hour)
+    if place < len(cron.hours) and cron.hours[place] == hour:
+        within = bisect_left(cron.minutes, minute)
+        if within < len(cron.minutes):
+            return hour * 60 + cron.minutes[within]
+        place += 1
+    return cron.hours[place] * 60 + cron.minutes[0] if place < len(cron.hours) else None
+
+
+def _last_of_day(cron: Cron, minute: int) -> int | None:
+    """The last minute of a day that fits, up to this one."""
+    hour, minute = divmod(minute, 60)
+    place = bisect_right(cron.hours, hour) - 1
+    if place >= 0 and cron.hours[place] == hour:
+        within = bisect_right(cron.minutes, minute) - 1
+        if within >= 0:
+            return hour * 60 + cron.minutes[within]
+        place -= 1
+    return cron.hours[place] * 60 + cron.minutes[-1] if place >= 0 else None

@@ -1,0 +1,239 @@
+"""Schedules: every instant is a submission with a key of its own, so it makes one job however often it is tried.
+
+`last_instant` moves in the commit of the tick and never back: a key that has expired does not fire again, and neither
+does a clock that stepped back. A tick that is refused for want of room is tried again until it is admitted or the next
+instant is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from semel.contracts.jobs.commands import (
+    Admitted,
+    Done,
+    Draft,
+    DropSchedule,
+    Note,
+    PutSchedule,
+    Refusal,
+    Scheduled,
+    Tick,
+    Ticked,
+)
+from semel.contracts.jobs.limits import MAX_CATCH_UP, Policy
+from semel.contracts.jobs.rules.cron import between, latest, next_after, parse
+from semel.contracts.jobs.rules.demand import demand
+from semel.contracts.jobs.rules.ends import TOPIC_READY
+from semel.contracts.jobs.rules.submission import payload_hash
+from semel.contracts.jobs.rules.submit import admit
+from semel.contracts.jobs.rules.tally import Tally
+from semel.contracts.jobs.tables import (
+    ALONE,
+    JOB,
+    JOB_KIND,
+    JOB_LINE,
+    JOB_RECORD,
+    JOB_SCHEDULE,
+    JOB_TENANT,
+    JOB_TOTALS,
+    JobScheduleRow,
+)
+from semel.engine.contract import Outcome, Stage, View
+from semel.kernel.clock import Now
+from semel.kernel.keys import pack
+from semel.kernel.prefixes import key_prefix
+from semel.kernel.retention import NEVER
+from semel.store.protocol import AnyTable
+from semel.store.table import Key
+
+LAST, ALL, NONE = b"last", b"all", b"none"
+CATCH_UPS = (LAST, ALL, NONE)
+ON_TIME_MS = 60_000
+"""An instant is missed when its whole minute has passed."""
+TRIED_AGAIN_MS = 1_000
+"""A tick that was refused comes again after so long."""
+MOST_NOTES = 100
+"""So many instants that were given up are named each; of more, the rest is one line with their number."""
+_NO_SCHEDULE = Refusal("jobs:not_found", "There is no schedule of this name.", {})
+
+
+class Due(NamedTuple):
+    """What a schedule has to do: one instant to fire, those given up before it, and whether more wait behind."""
+
+    instant: int | None
+    skipped: tuple[int, ...]
+    more: bool
+
+
+def schedule_needs(command: PutSchedule | DropSchedule) -> Generator[Stage, View, None]:
+    """The schedule."""
+    yield Stage(keys=[(JOB_SCHEDULE, (command.name,)), (JOB_TOTALS, ALONE)])
+
+
+def put_schedule(view: View, command: PutSchedule, now: Now) -> Outcome:
+    """Make or change a schedule; it counts from the next instant. The same one again changes nothing."""
+    known = view.get(JOB_SCHEDULE, (command.name,))
+    if known is not None and _asked(known) == command._replace(owner=known.owner):
+        return Outcome(Scheduled(known, is_new=False))
+    cron = parse(command.cron.decode())
+    next_at = None if command.paused else next_after(cron, now.ms)
+    row = JobScheduleRow(
+        name=command.name,
+        owner=command.owner if known is None else known.owner,
+        cron=command.cron,
+        kind=command.kind,
+        params=command.params,
+        queue=command.queue,
+        priority=command.priority,
+        max_attempts=command.max_attempts,
+        catch_up=command.catch_up,
+        paused=int(command.paused),
+        changed_at=now.ms,
+        last_instant=max(now.ms, 0 if known is None else known.last_instant),
+        last_fired=0 if known is None else known.last_fired,
+        next_at=NEVER if next_at is None else next_at,
+    )
+    view.put(JOB_SCHEDULE, row)
+    return Outcome(Scheduled(row, is_new=known is None))
+
+
+def drop_schedule(view: View, command: DropSchedule) -> Outcome:
+    """End a schedule; jobs that it made stay."""
+    if view.get(JOB_SCHEDULE, (command.name,)) is None:
+        return Outcome(_NO_SCHEDULE)
+    view.delete(JOB_SCHEDULE, (command.name,))
+    return Outcome(Done())
+
+
+def tick_needs(command: Tick) -> Generator[Stage, View, None]:
+    """The schedule and the counts."""
+    yield Stage(keys=[(JOB_SCHEDULE, (command.name,)), (JOB_TOTALS, ALONE)])
+
+
+def tick(view: View, command: Tick, policy: Policy, now: Now) -> Outcome:
+    """Fire what is due; nothing, when another node has done so."""
+    row = view.get(JOB_SCHEDULE, (command.name,))
+    tally = Tally(view, policy, now)
+    # A clock that is wrong for a moment must not use up the instants of years.
+    now_ms = min(tally.now.ms, now.expiry_ms)
+    if row is None or row.next_at > now_ms:
+        return Outcome(Ticked(again=False))
+    due = due_of(row, now_ms)
+    notes = _skipped(row, due.skipped)
+    if due.instant is None:
+        _advance(view, row, due, fired=False)
+        return Outcome(Ticked(again=due.more, notes=notes))
+    draft = _draft(row, due.instant, policy, command.chance)
+    _demand(tally, draft)
+    answer = admit(tally, draft)
+    if isinstance(answer, Refusal):
+        # The instants before it are given up for good; this one is tried again, behind others that wait for their turn.
+        last = due.skipped[-1] if due.skipped else row.last_instant
+        view.put(JOB_SCHEDULE, row._replace(last_instant=last, next_at=now_ms + TRIED_AGAIN_MS))
+        tally.store()
+        return Outcome(Ticked(again=False, notes=(*notes, *answer.notes)))
+    _advance(view, row, due, fired=True)
+    tally.store()
+    is_new = isinstance(answer, Admitted) and answer.rule in ("J0", "J2")
+    return Outcome(Ticked(due.more, (*notes, *answer.notes), int(is_new)), signals=(TOPIC_READY,))
+
+
+def due_of(row: JobScheduleRow, now_ms: int) -> Due:
+    """What is due by now, by the schedule's own way to catch up."""
+    cron = parse(row.cron.decode())
+    if row.catch_up == ALL:
+        # Oldest first, and no more than so many: what is older than that is given up, a part at a time.
+        instants = between(cron, row.last_instant, now_ms, 2 * MAX_CATCH_UP)
+        if len(instants) > MAX_CATCH_UP:
+            return Due(None, tuple(instants[:-MAX_CATCH_UP]), True)
+        return Due(instants[0], (), len(instants) > 1) if instants else Due(None, (), False)
+    last = latest(cron, row.last_instant, now_ms)
+    if last is None:
+        return Due(None, (), False)
+    missed = tuple(between(cron, row.last_instant, last - 1, MAX_CATCH_UP))
+    if row.catch_up == NONE and now_ms - last >= ON_TIME_MS:
+        return Due(None, (*missed, last), False)
+    return Due(last, missed, False)
+
+
+def instant_text(ms: int) -> str:
+    """An instant as it stands in a key: seconds, and Z for UTC."""
+    return datetime.fromtimestamp(ms / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _asked(row: JobScheduleRow) -> PutSchedule:
+    return PutSchedule(
+        row.name,
+        row.owner,
+        row.cron,
+        row.kind,
+        row.params,
+        row.queue,
+        row.priority,
+        row.max_attempts,
+        row.catch_up,
+        bool(row.paused),
+    )
+
+
+def _advance(view: View, row: JobScheduleRow, due: Due, *, fired: bool) -> None:
+    done = [*due.skipped, *([due.instant] if due.instant is not None else [])]
+    last = max([row.last_instant, *done])
+    following = next_after(parse(row.cron.decode()), last)
+    view.put(
+        JOB_SCHEDULE,
+        row._replace(
+            last_instant=last,
+            last_fired=due.instant if fired and due.instant is not None else row.last_fired,
+            next_at=NEVER if following is None else following,
+        ),
+    )
+
+
+def _skipped(row: JobScheduleRow, instants: tuple[int, ...]) -> tuple[Note, ...]:
+    name = row.name.decode()
+    notes = [
+        Note("SCHEDULE_SKIPPED", {"schedule": name, "instant": instant_text(instant), "reason": "missed"})
+        for instant in instants[-MOST_NOTES:]
+    ]
+    rest = len(instants) - len(notes)
+    if rest:
+        notes.append(Note("SCHEDULE_SKIPPED", {"schedule": name, "instants": rest, "reason": "missed"}))
+    return tuple(notes)
+
+
+def _draft(row: JobScheduleRow, instant: int, policy: Policy, chance: bytes) -> Draft:
+    name = f"schedule/{row.name.decode()}/{instant_text(instant)}"
+    return Draft(
+        principal=row.owner,
+        key=pack(name.encode()),
+        key_prefix=key_prefix(name),
+        payload_hash=payload_hash(row.kind, row.params),
+        kind=row.kind,
+        params=row.params,
+        queue=row.queue,
+        priority=row.priority,
+        client=b"",
+        start=b"",
+        delay_ms=0,
+        run_at=None,
+        max_attempts=row.max_attempts or policy.max_attempts,
+        lease_ms=policy.lease_ms,
+        retries_failed=False,
+        given=frozenset(),
+        chance=chance,
+    )
+
+
+def _demand(tally: Tally, draft: Draft) -> None:
+    """The key of an instant is known only now."""
+    place = (draft.priority, draft.queue)
+    keys: list[tuple[AnyTable, Key]] = [(JOB_LINE, place), (JOB_KIND, (draft.kind, *place))]
+    keys.append((JOB_TENANT, (draft.principal,)))
+    demand(tally.view, [*keys, (JOB_RECORD, (draft.principal, draft.key))])
+    record = tally.view.get(JOB_RECORD, (draft.principal, draft.key))
+    if record is not None:
+        demand(tally.view, [(JOB, (record.job,))])

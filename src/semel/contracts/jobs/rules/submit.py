@@ -1,0 +1,330 @@
+"""Submission: look-up, capacity and insertion as one decision.
+
+Steps, in this order: the key (rows J3 to J7 of the table end here), a slot in the queue, room for a record, and then
+record and job together. A crash before the commit leaves neither; after it both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from semel.contracts.jobs.commands import Admitted, Collision, Draft, Note, Refusal, Submit
+from semel.contracts.jobs.ids import job_name, new_id, request_name
+from semel.contracts.jobs.limits import Policy
+from semel.contracts.jobs.rules.demand import demand
+from semel.contracts.jobs.rules.ends import TOPIC_READY, end_keys, revive, topic_of
+from semel.contracts.jobs.rules.states import End
+from semel.contracts.jobs.rules.submission import known, unknown
+from semel.contracts.jobs.rules.tally import Tally, counted_keys
+from semel.contracts.jobs.tables import (
+    ALONE,
+    IMPORTED,
+    INLINE_BYTES,
+    JOB,
+    JOB_KIND,
+    JOB_LINE,
+    JOB_PART,
+    JOB_RECORD,
+    JOB_TENANT,
+    JOB_TOTALS,
+    PARAMS,
+    WAITING,
+    JobPartRow,
+    JobRecordRow,
+    JobRow,
+)
+from semel.engine.contract import Outcome, Stage, View
+from semel.kernel.clock import Now
+from semel.kernel.retention import NEVER
+from semel.kernel.verdict import Verdict, judge
+from semel.store.protocol import AnyTable, Range, Touch
+from semel.store.table import Key
+
+FREED_AT_ONCE = 16
+"""So many expired keys are freed by a submission that finds the store of keys full."""
+
+COMING = 1_000
+"""So many more records are thought to be coming in one batch, when it is asked whether there is room."""
+
+SEEN_MS = 1_000
+"""When a key was last used is known to the second: a storm of retries is not a storm of changes."""
+
+Answer = Admitted | Collision | Refusal
+
+
+def submit_needs(command: Submit, policy: Policy) -> Generator[Stage, View, None]:
+    """Counts and keys; then the jobs that the keys stand for."""
+    keys: list[tuple[AnyTable, Key]] = [(JOB_TOTALS, ALONE)]
+    for draft in command.drafts:
+        keys.append((JOB_LINE, (draft.priority, draft.queue)))
+        keys.append((JOB_KIND, (draft.kind, draft.priority, draft.queue)))
+        if draft.key and policy.is_idempotent:
+            keys.append((JOB_RECORD, (draft.principal, draft.key)))
+            keys.append((JOB_TENANT, (draft.principal,)))
+    view = yield Stage(keys=keys)
+    if _is_nearly_full(view, command, policy):
+        oldest = Range(JOB_RECORD, "expires", (), FREED_AT_ONCE + len(command.drafts))
+        view = yield Stage(ranges=[oldest])
+        yield Stage(keys=[(JOB_TENANT, (row.principal,)) for row in view.range(oldest)])
+    held: list[tuple[AnyTable, Key]] = []
+    for draft in command.drafts:
+        record = _record(view, draft, policy)
+        if record is not None:
+            held.append((JOB, (record.job,)))
+    if not held:
+        return
+    view = yield Stage(keys=held)
+    revivable = [
+        pair
+        for draft in command.drafts
+        if draft.retries_failed and (record := _record(view, draft, policy)) is not None
+        for pair in _revival_keys(view.get(JOB, (record.job,)))
+    ]
+    if revivable:
+        yield Stage(keys=revivable)
+
+
+def _is_nearly_full(view: View, command: Submit, policy: Policy) -> bool:
+    """Whether room for records may have to be made, with others in the same batch who need some too."""
+    totals = view.get(JOB_TOTALS, ALONE)
+    coming = len(command.drafts) + COMING
+    return bool(policy.max_records) and (totals.records if totals else 0) + coming > policy.max_records
+
+
+def submit(view: View, command: Submit, policy: Policy, now: Now) -> Outcome:
+    """Judge every draft in its turn; a later one may meet an earlier one."""
+    tally = Tally(view, policy, now)
+    answers: list[Answer] = []
+    touches: list[Touch] = []
+    topics: dict[bytes, None] = {}
+    for draft in command.drafts:
+        answer, touch = _judge(tally, draft)
+        answers.append(answer)
+        if touch is not None:
+            touches.append(touch)
+        if isinstance(answer, Admitted) and answer.rule not in ("J3", "J4", "J5"):
+            topics[TOPIC_READY] = None
+            if answer.rule == "J6":
+                topics[topic_of(answer.job.id)] = None
+    tally.store()
+    return Outcome(tuple(answers), signals=tuple(topics), touches=touches)
+
+
+def admit(tally: Tally, draft: Draft) -> Answer:
+    """The whole judgement of one draft, for those who submit on somebody's behalf."""
+    return _judge(tally, draft)[0]
+
+
+def _record(view: View, draft: Draft, policy: Policy) -> JobRecordRow | None:
+    if not draft.key or not policy.is_idempotent:
+        return None
+    return view.get(JOB_RECORD, (draft.principal, draft.key))
+
+
+def _revival_keys(job: JobRow | None) -> list[tuple[AnyTable, Key]]:
+    if job is None:
+        return []
+    return [*end_keys(job), *counted_keys(job)]
+
+
+def _judge(tally: Tally, draft: Draft) -> tuple[Answer, Touch | None]:
+    record = _record(tally.view, draft, tally.policy)
+    verdict = judge(record, draft.payload_hash, tally.now.expiry_ms)
+    job = None if record is None or verdict is Verdict.FRESH else tally.view.get(JOB, (record.job,))
+    if record is not None and job is not None:
+        touch = None
+        if tally.now.ms - record.seen_at >= SEEN_MS:
+            touch = Touch(JOB_RECORD, (draft.principal, draft.key), "seen_at", tally.now.ms, "job", record.job)
+        return _meet(tally, draft, record, job, verdict), touch
+    return _take_in(tally, draft, record), None
+
+
+def _meet(tally: Tally, draft: Draft, record: JobRecordRow, job: JobRow, verdict: Verdict) -> Answer:
+    """The key is live."""
+    rule = known(verdict, job, retries_failed=draft.retries_failed)
+    if rule.name == "J7":
+        return _collide(draft, record)
+    expires_at = None if record.expires_at == NEVER else record.expires_at
+    notes = [_hit(draft, job, rule.status)]
+    if rule.name == "J6":
+        if is_full(tally):
+            return no_slot(tally)
+        job, expires_at = _revived(tally, draft, job), None
+        notes.append(Note("JOB_REVIVED", {"job_id": job_name(job.id), "attempt": 0, "by": "submit"}))
+    return Admitted(rule.name, job, expires_at, _ignored(draft, job), tuple(notes))
+
+
+def _revived(tally: Tally, draft: Draft, job: JobRow) -> JobRow:
+    """The same job again. One from another store is known by its hash alone: what it is comes with this draft."""
+    if job.kind != IMPORTED:
+        return revive(tally, job)
+    if len(draft.params) > INLINE_BYTES:
+        tally.view.insert(JOB_PART, JobPartRow(job.id, PARAMS, draft.params))
+    return revive(
+        tally,
+        job,
+        kind=draft.kind,
+        params=draft.params if len(draft.params) <= INLINE_BYTES else b"",
+        params_bytes=len(draft.params),
+        queue=draft.queue,
+        priority=draft.priority,
+        max_attempts=draft.max_attempts,
+        lease_ms=draft.lease_ms,
+    )
+
+
+def _take_in(tally: Tally, draft: Draft, stale: JobRecordRow | None) -> Answer:
+    """The key is new, expired, or absent."""
+    policy = tally.policy
+    rule = unknown(is_idempotent=policy.is_idempotent, has_key=bool(draft.key))
+    if is_full(tally):
+        return no_slot(tally)
+    notes: list[Note] = []
+    if rule.name == "J2" and stale is None:
+        refusal = _make_room(tally, draft.principal, notes)
+        if refusal is not None:
+            return refusal
+    job = _new_job(tally, draft, has_key=rule.name == "J2")
+    tally.add(job)
+    if len(draft.params) > INLINE_BYTES:
+        tally.view.insert(JOB_PART, JobPartRow(job.id, PARAMS, draft.params))
+    if rule.name == "J2":
+        now_ms = tally.now.ms
+        row = JobRecordRow(draft.principal, draft.key, draft.payload_hash, job.id, now_ms, now_ms, NEVER)
+        tally.view.put(JOB_RECORD, row)
+        if stale is None:
+            tally.count_records(draft.principal, 1)
+    return Admitted(rule.name, job, None, notes=tuple(notes))
+
+
+def _new_job(tally: Tally, draft: Draft, *, has_key: bool) -> JobRow:
+    now_ms, policy = tally.now.ms, tally.policy
+    job_id = new_id(now_ms, tally.next_number(), draft.chance)
+    ready_at = max(now_ms, now_ms + draft.delay_ms if draft.run_at is None else draft.run_at)
+    return JobRow(
+        id=job_id,
+        principal=draft.principal,
+        key=draft.key if has_key else b"",
+        kind=draft.kind,
+        queue=draft.queue,
+        priority=draft.priority,
+        phase=WAITING,
+        ready_at=ready_at,
+        due_at=now_ms + policy.waiting_ttl_ms if policy.waiting_ttl_ms else NEVER,
+        created_at=now_ms,
+        finished_at=0,
+        attempt=0,
+        max_attempts=draft.max_attempts,
+        epoch=0,
+        revision=0,
+        deferrals=0,
+        lease_ms=draft.lease_ms,
+        held_ms=0,
+        claimed_at=0,
+        worker=b"",
+        holder=b"",
+        ended_by=End.NONE.value,
+        cancel=0,
+        reason=b"",
+        report=b"",
+        params_bytes=len(draft.params),
+        params=draft.params if len(draft.params) <= INLINE_BYTES else b"",
+        result_bytes=0,
+        result=b"",
+        client=draft.client,
+        start=draft.start,
+        progress=b"",
+        errors=b"",
+        steps=0,
+    )
+
+
+def is_full(tally: Tally) -> bool:
+    """Whether no slot is free in the queue."""
+    return bool(tally.policy.max_depth) and tally.totals.waiting >= tally.policy.max_depth
+
+
+def no_slot(tally: Tally) -> Refusal:
+    """The queue is full."""
+    facts = {"queue_depth": tally.totals.waiting, "max": tally.policy.max_depth}
+    message = "The queue is full. Nothing was stored; send the same request again in a moment, with the same key."
+    return Refusal(
+        "jobs:backpressure", message, {**facts, "retry_after_ms": 1_000}, (Note("BACKPRESSURE_DROP", facts),)
+    )
+
+
+def _make_room(tally: Tally, principal: bytes, notes: list[Note]) -> Refusal | None:
+    """Room for one more record: expired ones go first, then the policy speaks."""
+    policy = tally.policy
+    if _has_room(tally, principal):
+        return None
+    view, now_ms = tally.view, tally.now.expiry_ms
+    rows = view.range(Range(JOB_RECORD, "expires", (), FREED_AT_ONCE))
+    demand(view, [(JOB_TENANT, (row.principal,)) for row in rows])
+    for row in rows:
+        if row.expires_at <= now_ms:
+            _drop(tally, row)
+    if _has_room(tally, principal):
+        return None
+    left = [row for row in rows if now_ms < row.expires_at < NEVER]
+    if policy.evicts and left and not _is_tenant_full(tally, principal):
+        _drop(tally, left[0])
+        notes.append(Note("IDEMPOTENCY_EVICT", {"job_id": job_name(left[0].job), "reason": "full"}))
+        return None
+    facts = {"size": tally.totals.records, "max": policy.max_records}
+    if _is_tenant_full(tally, principal):
+        facts = {"size": tally.records_of(principal), "max": policy.max_records_each}
+    soonest = left[0].expires_at - now_ms if left else 60_000
+    message = "The store of idempotency keys is full. Nothing was stored; send the same request again later."
+    wait_ms = min(60_000, max(1_000, soonest))
+    return Refusal(
+        "jobs:idempotency_store_full",
+        message,
+        {**facts, "retry_after_ms": wait_ms},
+        (Note("IDEMPOTENCY_STORE_FULL", facts),),
+    )
+
+
+def _has_room(tally: Tally, principal: bytes) -> bool:
+    most = tally.policy.max_records
+    return not (most and tally.totals.records >= most) and not _is_tenant_full(tally, principal)
+
+
+def _is_tenant_full(tally: Tally, principal: bytes) -> bool:
+    each = tally.policy.max_records_each
+    return bool(each) and tally.records_of(principal) >= each
+
+
+def _drop(tally: Tally, row: JobRecordRow) -> None:
+    tally.view.delete(JOB_RECORD, (row.principal, row.key))
+    tally.count_records(row.principal, -1)
+
+
+def _collide(draft: Draft, record: JobRecordRow) -> Collision:
+    facts = {
+        "key_prefix": draft.key_prefix,
+        "old_hash_prefix": record.fingerprint.hex()[:8],
+        "new_hash_prefix": draft.payload_hash.hex()[:8],
+        "job_id": job_name(record.job),
+    }
+    return Collision(record.job, record.fingerprint, (Note("IDEMPOTENCY_KEY_COLLISION", facts),))
+
+
+def _hit(draft: Draft, job: JobRow, status: str | None) -> Note:
+    facts: dict[str, Any] = {"key_prefix": draft.key_prefix, "status": status}
+    return Note("IDEMPOTENCY_HIT", {**facts, "job_id": job_name(job.id), "request_id": request_name(job.id)})
+
+
+def _ignored(draft: Draft, job: JobRow) -> tuple[str, ...]:
+    """The given fields outside the hash that differ from the first submission."""
+    differs = {
+        "queue": draft.queue != job.queue,
+        "priority": draft.priority != job.priority,
+        "delay_ms": draft.start != job.start,
+        "run_at": draft.start != job.start,
+        "max_attempts": draft.max_attempts != job.max_attempts,
+        "lease_sec": draft.lease_ms != job.lease_ms,
+        "client": draft.client != job.client,
+    }
+    return tuple(name for name, other in differs.items() if other and name in draft.given)

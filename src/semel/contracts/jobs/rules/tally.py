@@ -1,0 +1,140 @@
+"""One decision's hand on the counts: every move of a job goes through here, so that they cannot drift from the rows."""
+
+from __future__ import annotations
+
+from semel.contracts.jobs.limits import Policy
+from semel.contracts.jobs.tables import (
+    ALONE,
+    DONE,
+    JOB,
+    JOB_DEAD,
+    JOB_KIND,
+    JOB_LINE,
+    JOB_QUEUE,
+    JOB_TENANT,
+    JOB_TOTALS,
+    LEASED,
+    NO_TOTALS,
+    WAITING,
+    JobDeadRow,
+    JobKindRow,
+    JobLineRow,
+    JobQueueRow,
+    JobRow,
+    JobTenantRow,
+    JobTotalsRow,
+)
+from semel.engine.contract import View
+from semel.kernel.clock import Now
+from semel.kernel.retention import NEVER
+from semel.store.protocol import AnyTable
+from semel.store.table import Key
+
+
+class Tally:
+    """The counts under one decision; `store` writes them, once, and not at all when nothing moved."""
+
+    def __init__(self, view: View, policy: Policy, now: Now) -> None:
+        self.view = view
+        self.policy = policy
+        self._before = view.get(JOB_TOTALS, ALONE) or NO_TOTALS
+        self.totals: JobTotalsRow = self._before
+        self.now = now.not_before(self._before.updated_at)
+
+    def next_number(self) -> int:
+        """The number of a new job."""
+        self.totals = self.totals._replace(seq=self.totals.seq + 1)
+        return self.totals.seq
+
+    def add(self, job: JobRow) -> None:
+        """A new job."""
+        self.view.insert(JOB, job)
+        self._count(job, 1)
+
+    def move(self, before: JobRow, after: JobRow) -> JobRow:
+        """A job that changes; its place in the counts follows."""
+        self.view.put(JOB, after)
+        if before.phase != after.phase:
+            self._count(before, -1)
+            self._count(after, 1)
+        return after
+
+    def remove(self, job: JobRow) -> None:
+        """A finished job that is forgotten."""
+        assert job.phase == DONE
+        self.view.delete(JOB, (job.id,))
+
+    def count_records(self, principal: bytes, change: int) -> None:
+        """A key more, or less."""
+        self.totals = self.totals._replace(records=self.totals.records + change)
+        row = self.view.get(JOB_TENANT, (principal,)) or JobTenantRow(principal, 0)
+        self._keep(JOB_TENANT, row._replace(records=row.records + change), row.records + change)
+
+    def records_of(self, principal: bytes) -> int:
+        """How many keys a principal has."""
+        row = self.view.get(JOB_TENANT, (principal,))
+        return 0 if row is None else row.records
+
+    def bury(self, job: JobRow) -> None:
+        """List a dead letter."""
+        self.view.insert(JOB_DEAD, JobDeadRow(job.finished_at, job.id))
+        self.totals = self.totals._replace(dead=self.totals.dead + 1)
+
+    def unbury(self, key: Key) -> None:
+        """Take a dead letter off the listing, if it is there."""
+        if self.view.get(JOB_DEAD, key) is not None:
+            self.view.delete(JOB_DEAD, key)
+            self.totals = self.totals._replace(dead=self.totals.dead - 1)
+
+    def queue(self, name: bytes) -> JobQueueRow:
+        """The leases of a queue and their bound."""
+        return self.view.get(JOB_QUEUE, (name,)) or JobQueueRow(name, 0, 0)
+
+    def limit(self, name: bytes, max_inflight: int) -> None:
+        """Set the bound of a queue."""
+        row = self.queue(name)._replace(max_inflight=max_inflight)
+        self._keep(JOB_QUEUE, row, row.leased + row.max_inflight)
+
+    def store(self) -> None:
+        """Write the totals, with the time of this decision."""
+        if self.totals != self._before:
+            self.touch()
+
+    def touch(self) -> None:
+        """Write the totals whatever they say: something was decided at this time."""
+        self.view.put(JOB_TOTALS, self.totals._replace(updated_at=self.now.ms))
+
+    def _count(self, job: JobRow, change: int) -> None:
+        totals = self.totals
+        if job.phase == WAITING:
+            self.totals = totals._replace(waiting=totals.waiting + change)
+            place = (job.priority, job.queue)
+            line = self.view.get(JOB_LINE, place) or JobLineRow(*place, 0, NEVER)
+            ready_at = min(line.ready_at, job.ready_at)
+            self._keep(JOB_LINE, JobLineRow(*place, line.waiting + change, ready_at), line.waiting + change)
+            kind = self.view.get(JOB_KIND, (job.kind, *place)) or JobKindRow(job.kind, *place, 0, NEVER)
+            ready_at = min(kind.ready_at, job.ready_at)
+            self._keep(JOB_KIND, JobKindRow(job.kind, *place, kind.waiting + change, ready_at), kind.waiting + change)
+        elif job.phase == LEASED:
+            self.totals = totals._replace(leased=totals.leased + change)
+            queue = self.queue(job.queue)
+            queue = queue._replace(leased=queue.leased + change)
+            self._keep(JOB_QUEUE, queue, queue.leased + queue.max_inflight)
+
+    def _keep(self, table: AnyTable, row: tuple[object, ...], weight: int) -> None:
+        """A count that has come to nothing needs no row."""
+        assert weight >= 0, f"{table.name} was counted below nothing"
+        if weight:
+            self.view.put(table, row)
+        elif self.view.get(table, table.key_of(row)) is not None:
+            self.view.delete(table, table.key_of(row))
+
+
+def counted_keys(job: JobRow) -> list[tuple[AnyTable, Key]]:
+    """The counts that a move of this job changes."""
+    return [
+        (JOB_TOTALS, ALONE),
+        (JOB_LINE, (job.priority, job.queue)),
+        (JOB_KIND, (job.kind, job.priority, job.queue)),
+        (JOB_QUEUE, (job.queue,)),
+    ]

@@ -1,0 +1,184 @@
+"""Freeing what the rules have already forgotten, and taking over keys from another store."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from semel.contracts.jobs.commands import Done, ForgetClaims, ForgetJobs, ForgetRecords, Import, ImportedRecord
+from semel.contracts.jobs.limits import Policy
+from semel.contracts.jobs.rules.claim import epochs_of
+from semel.contracts.jobs.rules.states import End, Reason
+from semel.contracts.jobs.rules.tally import Tally
+from semel.contracts.jobs.tables import (
+    ALONE,
+    DONE,
+    IMPORTED,
+    INLINE_BYTES,
+    JOB,
+    JOB_CLAIM,
+    JOB_DEAD,
+    JOB_PART,
+    JOB_RECORD,
+    JOB_STEP,
+    JOB_TENANT,
+    JOB_TOTALS,
+    LEASED,
+    PARAMS,
+    RESULT,
+    JobPartRow,
+    JobRecordRow,
+    JobRow,
+)
+from semel.engine.contract import Outcome, Stage, View
+from semel.kernel.clock import Now
+from semel.store.protocol import AnyTable
+from semel.store.table import Key
+
+
+def record_needs(command: ForgetRecords) -> Generator[Stage, View, None]:
+    """The records and whose they are."""
+    keys: list[tuple[AnyTable, Key]] = [(JOB_RECORD, key) for key in command.keys]
+    keys += [(JOB_TENANT, (principal,)) for principal, _ in command.keys]
+    yield Stage(keys=[*keys, (JOB_TOTALS, ALONE)])
+
+
+def forget_records(view: View, command: ForgetRecords, policy: Policy, now: Now) -> Outcome:
+    """Free the keys that have expired by now."""
+    tally = Tally(view, policy, now)
+    number = 0
+    for key in command.keys:
+        record = view.get(JOB_RECORD, key)
+        if record is not None and record.expires_at <= now.expiry_ms:
+            view.delete(JOB_RECORD, key)
+            tally.count_records(record.principal, -1)
+            number += 1
+    tally.store()
+    return Outcome(Done(number))
+
+
+def job_needs(command: ForgetJobs) -> Generator[Stage, View, None]:
+    """The jobs; then their places among the dead letters."""
+    keys: list[tuple[AnyTable, Key]] = [(JOB, (job_id,)) for job_id, _ in command.jobs]
+    view = yield Stage(keys=[*keys, (JOB_TOTALS, ALONE)])
+    jobs = [view.get(JOB, (job_id,)) for job_id, _ in command.jobs]
+    dead = [(JOB_DEAD, (job.finished_at, job.id)) for job in jobs if job is not None]
+    if dead:
+        yield Stage(keys=dead)
+
+
+def forget_jobs(view: View, command: ForgetJobs, policy: Policy, now: Now) -> Outcome:
+    """Free the jobs whose retention is over by now; nobody looks at what hangs on them any more."""
+    tally = Tally(view, policy, now)
+    number = 0
+    for job_id, steps in command.jobs:
+        job = view.get(JOB, (job_id,))
+        if job is None or job.phase != DONE or job.due_at > now.expiry_ms:
+            continue
+        if job.params_bytes > INLINE_BYTES:
+            view.forget(JOB_PART, (job_id, PARAMS))
+        if job.result_bytes > INLINE_BYTES:
+            view.forget(JOB_PART, (job_id, RESULT))
+        for key in steps:
+            view.forget(JOB_STEP, (job_id, key))
+        tally.unbury((job.finished_at, job_id))
+        tally.remove(job)
+        number += 1
+    tally.store()
+    return Outcome(Done(number))
+
+
+def claim_row_needs(command: ForgetClaims) -> Generator[Stage, View, None]:
+    """The claims, then their jobs."""
+    view = yield Stage(keys=[(JOB_CLAIM, key) for key in command.keys])
+    rows = [view.get(JOB_CLAIM, key) for key in command.keys]
+    jobs = [(JOB, (job_id,)) for row in rows if row is not None for job_id, _ in epochs_of(row)]
+    if jobs:
+        yield Stage(keys=jobs)
+
+
+def forget_claims(view: View, command: ForgetClaims, now: Now) -> Outcome:
+    """Free named claims, unless a lease of theirs was held on to: then it is looked at again when that ends."""
+    for key in command.keys:
+        row = view.get(JOB_CLAIM, key)
+        if row is None:
+            continue
+        jobs = [(view.get(JOB, (job_id,)), epoch) for job_id, epoch in epochs_of(row)]
+        ends = [job.due_at for job, epoch in jobs if job is not None and job.phase == LEASED and job.epoch == epoch]
+        if ends:
+            view.put(JOB_CLAIM, row._replace(until=max(*ends, now.steady_ms + 1_000)))
+        else:
+            view.delete(JOB_CLAIM, key)
+    return Outcome(Done(len(command.keys)))
+
+
+def import_needs(command: Import) -> Generator[Stage, View, None]:
+    """Keys and ids, which may be taken."""
+    keys: list[tuple[AnyTable, Key]] = [(JOB_TOTALS, ALONE)]
+    for record in command.records:
+        keys += [(JOB_RECORD, (record.principal, record.key)), (JOB, (record.id,)), (JOB_TENANT, (record.principal,))]
+    yield Stage(keys=keys)
+
+
+def take_over(view: View, command: Import, policy: Policy, now: Now) -> Outcome:
+    """A key and a finished job each; what is there already is left alone. Answers how many are new."""
+    tally = Tally(view, policy, now)
+    number = 0
+    for record in command.records:
+        known = view.get(JOB_RECORD, (record.principal, record.key))
+        is_taken = known is not None and now.expiry_ms < known.expires_at
+        if is_taken or view.get(JOB, (record.id,)) is not None:
+            continue
+        expires_at = record.finished_at + policy.key_ttl_ms
+        job = _imported(record, max(expires_at, record.finished_at + policy.retention_ms))
+        tally.add(job)
+        if len(record.value) > INLINE_BYTES:
+            view.insert(JOB_PART, JobPartRow(job.id, RESULT, record.value))
+        row = JobRecordRow(
+            record.principal, record.key, record.payload_hash, job.id, record.created_at, record.created_at, expires_at
+        )
+        view.put(JOB_RECORD, row)
+        if known is None:
+            tally.count_records(record.principal, 1)
+        number += 1
+    tally.store()
+    return Outcome(Done(number))
+
+
+def _imported(record: ImportedRecord, due_at: int) -> JobRow:
+    is_small = len(record.value) <= INLINE_BYTES
+    return JobRow(
+        id=record.id,
+        principal=record.principal,
+        key=record.key,
+        kind=IMPORTED,
+        queue=b"default",
+        priority=4,
+        phase=DONE,
+        ready_at=record.created_at,
+        due_at=due_at,
+        created_at=record.created_at,
+        finished_at=record.finished_at,
+        attempt=0,
+        max_attempts=1,
+        epoch=0,
+        revision=0,
+        deferrals=0,
+        lease_ms=1_000,
+        held_ms=0,
+        claimed_at=0,
+        worker=b"",
+        holder=b"",
+        ended_by=(End.CONCLUDED if record.ok else End.CONCLUDED_FAILED).value,
+        cancel=0,
+        reason=b"" if record.ok else Reason.PERMANENT.value.encode(),
+        report=record.digest,
+        params_bytes=2,
+        params=b"{}",
+        result_bytes=len(record.value),
+        result=record.value if is_small else b"",
+        client=b"",
+        start=b"",
+        progress=b"",
+        errors=b"",
+        steps=0,
+    )

@@ -1,0 +1,241 @@
+"""The rows behind jobs.
+
+A job is one row that moves through three phases; record and job are written in one commit. The record of a key points
+to its job and copies nothing of it: status and result are the job's own. Counts are rows too, so that depth, leases and
+records are judged in the commit that changes them.
+
+Everything stands under one lock. Look-ups: a job by its id (JOB), what waits by queue and priority or by kind (JOB
+"ready", "kind"), what is due by phase (JOB "due": a lease that runs out, a job that is to be forgotten), a principal's
+jobs (JOB "owner"), a key by principal (JOB_RECORD), dead letters by age (JOB_DEAD), schedules by their next instant
+(JOB_SCHEDULE "next").
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from semel.store.table import Table
+
+WAITING, LEASED, DONE = 0, 1, 2
+"""The phases. Whether a waiting job is scheduled or queued is a question of the time."""
+
+INLINE_BYTES = 1_024
+"""Params and results up to this size travel with their job's row; larger ones have a row of their own."""
+
+IMPORTED = b"imported job"
+"""The kind of jobs that are only known by how they ended elsewhere; no submission can give it."""
+
+PARAMS, RESULT = 0, 1
+"""The parts of a job that may be large."""
+
+
+class JobRow(NamedTuple):
+    """One job."""
+
+    id: bytes
+    principal: bytes
+    key: bytes
+    """The packed idempotency key; empty without one."""
+    kind: bytes
+    queue: bytes
+    priority: int
+    phase: int
+    ready_at: int
+    due_at: int
+    """Leased: when the lease runs out, in steady time. Done: when the row may go. Waiting: when it gets too old."""
+    created_at: int
+    finished_at: int
+    attempt: int
+    max_attempts: int
+    epoch: int
+    revision: int
+    deferrals: int
+    lease_ms: int
+    held_ms: int
+    """The length of the current lease."""
+    claimed_at: int
+    """When the current lease began, in steady time."""
+    worker: bytes
+    holder: bytes
+    """The principal that the worker belongs to."""
+    ended_by: int
+    """How the last lease ended, or how the job did; see `rules.states`."""
+    cancel: int
+    reason: bytes
+    report: bytes
+    """SHA-256 of the last report: what a worker that repeats itself is recognised by."""
+    params_bytes: int
+    params: bytes
+    result_bytes: int
+    result: bytes
+    """The canonical result or error, when it is small; `result_bytes` counts it wherever it stands."""
+    client: bytes
+    start: bytes
+    """The delay or instant of the first submission, as it was given."""
+    progress: bytes
+    errors: bytes
+    """The last few errors as JSON."""
+    steps: int
+
+
+class JobPartRow(NamedTuple):
+    """A large part of a job."""
+
+    id: bytes
+    part: int
+    data: bytes
+
+
+class JobRecordRow(NamedTuple):
+    """What a key was used for."""
+
+    principal: bytes
+    key: bytes
+    fingerprint: bytes
+    job: bytes
+    created_at: int
+    seen_at: int
+    expires_at: int
+
+
+class JobTotalsRow(NamedTuple):
+    """Counts over everything, and the last time that anything was decided."""
+
+    name: bytes
+    seq: int
+    updated_at: int
+    waiting: int
+    leased: int
+    records: int
+    dead: int
+
+
+class JobLineRow(NamedTuple):
+    """How many jobs of a priority wait in a queue, and an instant before which none of them is ready."""
+
+    priority: int
+    queue: bytes
+    waiting: int
+    ready_at: int
+
+
+class JobKindRow(NamedTuple):
+    """The same of one kind."""
+
+    kind: bytes
+    priority: int
+    queue: bytes
+    waiting: int
+    ready_at: int
+
+
+class JobQueueRow(NamedTuple):
+    """How many jobs of a queue are leased, and how many may be; 0 is no limit."""
+
+    queue: bytes
+    leased: int
+    max_inflight: int
+
+
+class JobTenantRow(NamedTuple):
+    """How many keys a principal has."""
+
+    principal: bytes
+    records: int
+
+
+class JobDeadRow(NamedTuple):
+    """A place in the listing of dead letters."""
+
+    died_at: int
+    id: bytes
+
+
+class JobStepRow(NamedTuple):
+    """The result of one step of a job: the receipt that its later attempts find."""
+
+    id: bytes
+    key: bytes
+    result: bytes
+
+
+class JobClaimRow(NamedTuple):
+    """What a named claim was given: sixteen bytes of job and eight of epoch each."""
+
+    worker: bytes
+    claim: bytes
+    until: int
+    leases: bytes
+
+
+class JobSealRow(NamedTuple):
+    """What lease tokens are made with; in the store, so that every node and every start has it."""
+
+    name: bytes
+    secret: bytes
+
+
+class JobScheduleRow(NamedTuple):
+    """A schedule and how far it has come."""
+
+    name: bytes
+    owner: bytes
+    cron: bytes
+    kind: bytes
+    params: bytes
+    queue: bytes
+    priority: int
+    max_attempts: int
+    catch_up: bytes
+    paused: int
+    changed_at: int
+    last_instant: int
+    """Up to here every instant has been dealt with."""
+    last_fired: int
+    next_at: int
+
+
+JOB = Table(
+    "job",
+    JobRow,
+    key=1,
+    indexes={
+        "ready": ("phase", "queue", "priority", "ready_at"),
+        "kind": ("phase", "kind", "queue", "priority", "ready_at"),
+        "due": ("phase", "due_at"),
+        "owner": ("principal",),
+    },
+    bulky=True,
+)
+JOB_PART = Table("job_part", JobPartRow, key=2, bulky=True)
+JOB_RECORD = Table("job_record", JobRecordRow, key=2, indexes={"expires": ("expires_at",)})
+JOB_TOTALS = Table("job_totals", JobTotalsRow, key=1)
+JOB_LINE = Table("job_line", JobLineRow, key=2)
+JOB_KIND = Table("job_kinds", JobKindRow, key=3)
+JOB_QUEUE = Table("job_queue", JobQueueRow, key=1)
+JOB_TENANT = Table("job_tenant", JobTenantRow, key=1)
+JOB_DEAD = Table("job_dead", JobDeadRow, key=2)
+JOB_STEP = Table("job_step", JobStepRow, key=2, bulky=True)
+JOB_CLAIM = Table("job_claim", JobClaimRow, key=2, indexes={"until": ("until",)})
+JOB_SEAL = Table("job_seal", JobSealRow, key=1)
+JOB_SCHEDULE = Table("job_schedule", JobScheduleRow, key=1, indexes={"next": ("next_at",)})
+
+ALONE = (b"",)
+"""The key of the one row of a table that has one."""
+NO_TOTALS = JobTotalsRow(b"", 0, 0, 0, 0, 0, 0)
+
+TABLES = (
+    JOB,
+    JOB_PART,
+    JOB_RECORD,
+    JOB_TOTALS,
+    JOB_LINE,
+    JOB_KIND,
+    JOB_QUEUE,
+    JOB_TENANT,
+    JOB_DEAD,
+    JOB_STEP,
+    JOB_CLAIM,
+    JOB_SEAL,
+    JOB_SCHEDULE,
+)

@@ -1,0 +1,1 @@
+"""JSON over HTTP: values in, answers out."""

@@ -1,0 +1,173 @@
+"""The members of a request body, each asked for by its rule; a member that breaks it is named in the refusal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from semel.contracts.jobs.limits import LEVELS, MAX_NAME_CHARACTERS, MAX_QUEUE_CHARACTERS
+from semel.contracts.jobs.wire.refusals import RefusedJob, invalid
+from semel.kernel.canonical import MAX_DEPTH, JsonError
+from semel.kernel.job_report import parsed_bytes
+from semel.kernel.json_marks import first_mark, parse_marked
+
+_LEVELS_AROUND = 4
+"""A job's params may have the full depth; so deep inside a body they may stand."""
+KIND_RULE = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+_TOKEN = re.compile(r"[0-9a-f]{32}")
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+class Members:
+    """The members of one JSON object."""
+
+    def __init__(self, members: Mapping[str, Any], is_plain: bool, path: str = "") -> None:
+        self._members = members
+        self._is_plain = is_plain
+        """Whether nothing in the text needs a second look: every value prints as its canonical form."""
+        self._path = path
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._members
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all members."""
+        return frozenset(self._members)
+
+    def path(self, name: str) -> str:
+        """How a member is named in a refusal."""
+        return f"{self._path}.{name}" if self._path else name
+
+    def refuse(self, name: str, rule: str) -> RefusedJob:
+        """A member that breaks its rule."""
+        return invalid(self.path(name), f"{self.path(name)} {rule}.")
+
+    def raw(self, name: str) -> Any:
+        """A value as it was parsed, None when it is absent; one that JSON cannot carry is refused."""
+        value = self._members.get(name)
+        mark = None if self._is_plain else first_mark(value)
+        if mark is not None:
+            raise self.refuse(name, f"cannot be taken: {mark}".rstrip("."))
+        return value
+
+    def canonical(self, name: str, value: Any) -> bytes:
+        """The canonical bytes of one of the values."""
+        try:
+            return parsed_bytes(value)
+        except JsonError as error:
+            raise self.refuse(name, f"cannot be taken: {error}".rstrip(".")) from None
+
+    def object(self, name: str) -> Members | None:
+        """A member that is an object; None when it is absent."""
+        value = self._members.get(name)
+        if name not in self._members:
+            return None
+        if not isinstance(value, dict):
+            raise self.refuse(name, "must be an object")
+        return Members(value, self._is_plain, self.path(name))
+
+    def text(self, name: str, most: int, least: int = 1) -> str | None:
+        """A member that is a string without control characters; None when it is absent or null."""
+        value = self._members.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, str) or not least <= len(value) <= most:
+            raise self.refuse(name, f"must be a string of {least} to {most} characters")
+        if CONTROL.search(value):
+            raise self.refuse(name, "may not hold control characters")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise self.refuse(name, "holds half of a surrogate pair") from None
+        return value
+
+    def number(self, name: str, least: int, most: int) -> int | None:
+        """A member that is a whole number; None when it is absent or null."""
+        value = self._members.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise self.refuse(name, f"must be a whole number from {least} to {most}")
+        return value
+
+    def flag(self, name: str) -> bool | None:
+        """A member that is true or false; None when it is absent or null."""
+        value = self._members.get(name)
+        if value is not None and not isinstance(value, bool):
+            raise self.refuse(name, "must be true or false")
+        return value
+
+    def kind(self, name: str = "kind") -> bytes:
+        """The kind of a job."""
+        value = self._members.get(name)
+        if not isinstance(value, str) or KIND_RULE.fullmatch(value) is None:
+            raise self.refuse(name, f"must be a string of 1 to {MAX_NAME_CHARACTERS} characters of A-Za-z0-9_.:-")
+        return value.encode()
+
+    def queue(self, name: str = "queue") -> bytes | None:
+        """The name of a queue."""
+        value = self.text(name, MAX_QUEUE_CHARACTERS)
+        return None if value is None else value.encode()
+
+    def priority(self, name: str = "priority") -> int | None:
+        """A priority, as a number or by name."""
+        value = self._members.get(name)
+        if isinstance(value, str):
+            if value not in LEVELS:
+                raise self.refuse(name, f"must be a number from 0 to 9 or one of {', '.join(LEVELS)}")
+            return LEVELS[value]
+        return self.number(name, 0, 9)
+
+    def token(self, name: str = "lease_token") -> bytes | None:
+        """A lease token; None when it is absent. One of another shape is simply one that nobody holds."""
+        value = self._members.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, str) or not 1 <= len(value) <= MAX_NAME_CHARACTERS:
+            raise self.refuse(name, "must be the lease_token of a claim")
+        return bytes.fromhex(value) if _TOKEN.fullmatch(value) else b"\0"
+
+    def names_of(self, name: str, most: int, rule: re.Pattern[str] | None, longest: int) -> tuple[bytes, ...]:
+        """A list of names without repetition; empty when it is absent."""
+        value = self._members.get(name)
+        if value is None:
+            return ()
+        what = f"must be a list of 1 to {most} names of 1 to {longest} characters"
+        if not isinstance(value, list) or not 1 <= len(value) <= most:
+            raise self.refuse(name, what)
+        for one in value:
+            if not isinstance(one, str) or not 1 <= len(one) <= longest or CONTROL.search(one):
+                raise self.refuse(name, what)
+            if rule is not None and rule.fullmatch(one) is None:
+                raise self.refuse(name, what)
+        try:
+            return tuple(dict.fromkeys(one.encode() for one in value))
+        except UnicodeEncodeError:
+            raise self.refuse(name, "holds half of a surrogate pair") from None
+
+    def items(self, name: str, most: int) -> list[Members | RefusedJob]:
+        """A list of objects; an item that is none is refused alone."""
+        value = self._members.get(name)
+        if not isinstance(value, list) or not 1 <= len(value) <= most:
+            raise self.refuse(name, f"must be a list of 1 to {most} objects")
+        members: list[Members | RefusedJob] = []
+        for place, one in enumerate(value):
+            path = f"{name}[{place}]"
+            is_object = isinstance(one, dict)
+            members.append(Members(one, self._is_plain) if is_object else self.refuse(path, "must be an object"))
+        return members
+
+
+def parse_members(body: bytes) -> Members:
+    """The members of a body, which must be one JSON object; an empty body is one without members."""
+    if not body:
+        return Members({}, True)
+    try:
+        value, is_plain = parse_marked(body, MAX_DEPTH + _LEVELS_AROUND)
+    except JsonError as error:
+        raise invalid("body", f"The body is not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise invalid("body", "The body must be a JSON object.")
+    return Members(value, is_plain)

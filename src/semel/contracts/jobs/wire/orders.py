@@ -1,0 +1,214 @@
+"""What owners and administrators send: look-ups, lists, cancellations, keys, queues and schedules."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import parse_qsl
+
+from semel.contracts.jobs.commands import PutSchedule, Release
+from semel.contracts.jobs.ids import job_name, parse_job, parse_request
+from semel.contracts.jobs.limits import (
+    DEFAULT_LIST_JOBS,
+    DEFAULT_PRIORITY,
+    MAX_ATTEMPTS,
+    MAX_LIST_JOBS,
+    MAX_NAME_CHARACTERS,
+    MAX_QUEUE_CHARACTERS,
+    MAX_QUEUE_LIMIT,
+    MAX_WAIT_MS,
+)
+from semel.contracts.jobs.reading import Filter
+from semel.contracts.jobs.rules.cron import CronError, next_after, parse
+from semel.contracts.jobs.rules.schedules import CATCH_UPS, LAST
+from semel.contracts.jobs.rules.states import State
+from semel.contracts.jobs.wire.drafts import checked_key, parse_params
+from semel.contracts.jobs.wire.fields import CONTROL, KIND_RULE, Members
+from semel.contracts.jobs.wire.refusals import invalid
+from semel.kernel.keys import pack
+from semel.kernel.prefixes import key_prefix
+
+_MAX_FIELDS = 32
+_STATES = tuple(state.value for state in State if state is not State.NONE)
+
+
+class Query:
+    """The fields behind the question mark."""
+
+    def __init__(self, raw: bytes, known: tuple[str, ...]) -> None:
+        try:
+            pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
+        except ValueError:
+            what = f"The query must be percent-encoded UTF-8 with at most {_MAX_FIELDS} fields."
+            raise invalid("query", what) from None
+        self._fields: dict[str, str] = {}
+        for name, value in pairs:
+            if name not in known:
+                raise invalid(name[:64], f"There is no field {name[:64]} here; known are {', '.join(known)}.")
+            if name in self._fields:
+                raise invalid(name, f"{name} may be given once.")
+            self._fields[name] = value
+
+    def text(self, name: str) -> str | None:
+        """A field as it stands."""
+        return self._fields.get(name)
+
+    def number(self, name: str, default: int, least: int, most: int) -> int:
+        """A whole number."""
+        value = self._fields.get(name)
+        if value is None:
+            return default
+        if not (value.isascii() and value.isdigit() and len(value) <= 9 and least <= int(value) <= most):
+            raise invalid(name, f"{name} must be a whole number from {least} to {most}.")
+        return int(value)
+
+
+class ListRequest(NamedTuple):
+    """What a list is asked for; `principal` is put in by the host."""
+
+    wanted: Filter
+    before: bytes | None
+    limit: int
+
+
+def parse_list(raw: bytes, principal: bytes | None) -> ListRequest:
+    """The query of a list."""
+    query = Query(raw, ("state", "queue", "kind", "after", "limit"))
+    state = query.text("state")
+    if state is not None and state not in _STATES:
+        raise invalid("state", f"state is one of {', '.join(_STATES)}.")
+    queue, kind = query.text("queue"), query.text("kind")
+    if queue is not None and not 1 <= len(queue) <= MAX_QUEUE_CHARACTERS:
+        raise invalid("queue", f"queue must have 1 to {MAX_QUEUE_CHARACTERS} characters.")
+    if kind is not None and KIND_RULE.fullmatch(kind) is None:
+        raise invalid("kind", f"kind must have 1 to {MAX_NAME_CHARACTERS} characters of A-Za-z0-9_.:-.")
+    wanted = Filter(
+        principal, state, None if queue is None else queue.encode(), None if kind is None else kind.encode()
+    )
+    limit = query.number("limit", DEFAULT_LIST_JOBS, 1, MAX_LIST_JOBS)
+    return ListRequest(wanted, _list_cursor(query.text("after")), limit)
+
+
+def list_cursor(job_id: bytes) -> str:
+    """Where a list goes on."""
+    return "l" + job_id.hex()
+
+
+def _list_cursor(text: str | None) -> bytes | None:
+    if text is None:
+        return None
+    found = parse_job("job_" + text[1:]) if text[:1] == "l" else None
+    if found is None:
+        raise invalid("after", "after must be the `next` of an earlier page.")
+    return found
+
+
+class DeadRequest(NamedTuple):
+    """What the listing of dead letters is asked for."""
+
+    before: tuple[int, bytes] | None
+    limit: int
+
+
+def parse_dead(raw: bytes) -> DeadRequest:
+    """The query of the listing of dead letters."""
+    query = Query(raw, ("after", "limit"))
+    limit = query.number("limit", DEFAULT_LIST_JOBS, 1, MAX_LIST_JOBS)
+    text = query.text("after")
+    if text is None:
+        return DeadRequest(None, limit)
+    died_at, _, name = text[1:].partition("-")
+    job_id = parse_job("job_" + name)
+    if text[:1] != "d" or job_id is None or not (died_at.isascii() and died_at.isdigit() and len(died_at) < 19):
+        raise invalid("after", "after must be the `next` of an earlier page.")
+    return DeadRequest((int(died_at), job_id), limit)
+
+
+def dead_cursor(died_at: int, job_id: bytes) -> str:
+    """Where the listing of dead letters goes on."""
+    return f"d{died_at}-{job_id.hex()}"
+
+
+def parse_wait(raw: bytes) -> int:
+    """How long the reader of one job may wait for its end."""
+    return Query(raw, ("wait_ms",)).number("wait_ms", 0, 0, MAX_WAIT_MS)
+
+
+class Lookup(NamedTuple):
+    """A key, packed, or the bytes of a request id."""
+
+    key: bytes | None
+    request: bytes | None
+
+
+def parse_lookup(members: Members) -> Lookup:
+    """By key or by request id, and not by both."""
+    key = checked_key(members)
+    request = members.text("request_id", MAX_NAME_CHARACTERS)
+    if (key is None) == (request is None):
+        raise members.refuse("idempotency_key", "or request_id must be given, and not both")
+    if key is not None:
+        return Lookup(pack(key.encode()), None)
+    found = parse_request(request or "")
+    if found is None:
+        raise members.refuse("request_id", "must be a UUID")
+    return Lookup(None, found)
+
+
+def parse_release(members: Members) -> Release:
+    """The key that is to be forgotten, and whose it is."""
+    principal = members.text("principal", 256)
+    key = checked_key(members)
+    if principal is None:
+        raise members.refuse("principal", "must be given")
+    if key is None:
+        raise members.refuse("idempotency_key", "must be given")
+    return Release(principal.encode(), pack(key.encode()), key_prefix(key), members.flag("force") or False)
+
+
+def checked_queue(name: str) -> bytes:
+    """The name of a queue in a path."""
+    if not 1 <= len(name) <= MAX_QUEUE_CHARACTERS or CONTROL.search(name):
+        what = f"queue must have 1 to {MAX_QUEUE_CHARACTERS} characters, none of them a control character."
+        raise invalid("queue", what)
+    return name.encode()
+
+
+def parse_limit(members: Members) -> int:
+    """The bound of a queue."""
+    value = members.number("max_inflight", 0, MAX_QUEUE_LIMIT)
+    if value is None:
+        raise members.refuse("max_inflight", f"must be a whole number from 0 to {MAX_QUEUE_LIMIT}")
+    return value
+
+
+def parse_schedule(name: bytes, owner: bytes, members: Members) -> PutSchedule:
+    """A schedule."""
+    cron = members.text("cron", 1_000)
+    if cron is None:
+        raise members.refuse("cron", "must be given: minute hour day month weekday")
+    try:
+        if next_after(parse(cron), 0) is None:
+            raise members.refuse("cron", "names a day that never comes")
+    except CronError as error:
+        raise invalid("cron", f"cron: {error}") from None
+    catch_up = members.raw("catch_up")
+    if catch_up is not None and catch_up not in [way.decode() for way in CATCH_UPS]:
+        raise members.refuse("catch_up", "must be last, all or none")
+    priority = members.priority()
+    return PutSchedule(
+        name=name,
+        owner=owner,
+        cron=cron.encode(),
+        kind=members.kind(),
+        params=parse_params(members),
+        queue=members.queue() or b"default",
+        priority=DEFAULT_PRIORITY if priority is None else priority,
+        max_attempts=members.number("max_attempts", 1, MAX_ATTEMPTS) or 0,
+        catch_up=LAST if catch_up is None else catch_up.encode(),
+        paused=members.flag("paused") or False,
+    )
+
+
+def result_url(job_id: bytes) -> str:
+    """Where the whole result of a job is read."""
+    return f"/v1/jobs/{job_name(job_id)}/result"
