@@ -1,0 +1,17 @@
+"""`semel audit`: look after the audit log that a server writes."""
+
+from __future__ import annotations
+
+import click
+
+from semel.cli.audit.watch import watch
+
+__all__ = ["audit"]
+
+
+@click.group()
+def audit() -> None:
+    """The audit log of a server."""
+
+
+audit.add_command(watch)

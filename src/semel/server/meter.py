@@ -1,0 +1,37 @@
+"""Events of the last minute and since the start, by name, for the metrics that are asked for by the minute.
+
+Everything is counted when it happens and summed when somebody asks, so there is no task behind it, and a name costs
+sixty numbers. Names are constants of the code and never come from a client. All counts are 0 after a start.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from semel.kernel.minute import Minute
+
+MAX_NAMES = 1_000
+
+
+class Meter:
+    """Used from the loop alone."""
+
+    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
+        self.totals: Counter[str] = Counter()
+        self._monotonic_ms = monotonic_ms
+        self._minutes: dict[str, Minute] = {}
+
+    def add(self, name: str, count: int = 1) -> None:
+        """So many more of these happened just now."""
+        self.totals[name] += count
+        minute = self._minutes.get(name)
+        if minute is None:
+            assert len(self._minutes) < MAX_NAMES, "a name that is no constant"
+            minute = self._minutes[name] = Minute()
+        minute.add(self._monotonic_ms(), count)
+
+    def last_minute(self, name: str) -> int:
+        """How many happened in the last 60 seconds, in steps of one."""
+        minute = self._minutes.get(name)
+        return 0 if minute is None else minute.total(self._monotonic_ms())
