@@ -188,7 +188,7 @@ def signed_by(kid: str) -> bytes:
 
 def is_taken(known: Principals, kid: str, now_ms: int) -> bool:
     try:
-        return known.resolve_token(signed_by(kid), now_ms).name == "ada"
+        return known.judge(signed_by(kid), now_ms).principal.name == "ada"
     except Refused:
         return False
 

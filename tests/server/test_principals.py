@@ -10,6 +10,7 @@ import pytest
 from semel.kernel.errors import Refused
 from semel.server.principals import DEVELOPER, Principal, Principals, Role, Scope
 from semel.server.token_file import TokenFileError, read_token_file
+from tests.server.senders import sent_with
 
 NOW_MS = 1_760_000_000_000
 TOKEN = b"a-very-secret-token"
@@ -28,7 +29,7 @@ def resolver(folder: Path, text: str) -> Principals:
 
 def test_without_tokens_everyone_is_the_developer() -> None:
     assert not Principals().are_known
-    assert Principals().resolve(None, NOW_MS) is DEVELOPER
+    assert sent_with(Principals(), None, NOW_MS) is DEVELOPER
     assert (DEVELOPER.actor, DEVELOPER.client_id) == ("client:default", "default")
     assert DEVELOPER.may(Role.WORK, "anything", b"")
 
@@ -37,9 +38,9 @@ def test_a_known_token_is_its_principal(tmp_path: Path) -> None:
     known = resolver(
         tmp_path, f'[[token]]\nname = "orders"\nsha256 = "{DIGEST}"\nroles = ["write"]\nscopes = ["streams:o/*"]'
     )
-    principal = known.resolve(b"Bearer " + TOKEN, NOW_MS)
+    principal = sent_with(known, b"Bearer " + TOKEN, NOW_MS)
     assert known.are_known
-    assert known.resolve_token(TOKEN, NOW_MS) is principal
+    assert known.judge(TOKEN, NOW_MS).principal is principal
     assert (principal.actor, principal.client_id, principal.expires_at_ms) == ("client:orders", "orders", None)
     assert principal.scopes == (Scope("streams", b"o/", True),)
     assert principal.may(Role.WRITE, "streams", b"o/1")
@@ -52,14 +53,14 @@ def test_a_known_token_is_its_principal(tmp_path: Path) -> None:
 def test_everything_else_is_unauthorized(tmp_path: Path, header: bytes | None) -> None:
     principals = resolver(tmp_path, f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"')
     with pytest.raises(Refused) as refused:
-        principals.resolve(header, NOW_MS)
+        sent_with(principals, header, NOW_MS)
     assert refused.value.problem.code == "UNAUTHORIZED"
     assert TOKEN.decode() not in refused.value.problem.detail
 
 
 def test_an_exact_scope_covers_one_name_and_admin_every_role(tmp_path: Path) -> None:
     text = f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\nroles = ["admin"]\nscopes = ["*:one"]'
-    principal = resolver(tmp_path, text).resolve(b"bearer " + TOKEN, NOW_MS)
+    principal = sent_with(resolver(tmp_path, text), b"bearer " + TOKEN, NOW_MS)
     assert principal.may(Role.READ, "streams", b"one")
     assert not principal.may(Role.READ, "streams", b"one/two")
 
@@ -89,7 +90,7 @@ def test_no_scopes_are_everything_and_an_empty_list_of_them_is_nothing() -> None
 
 def test_a_scope_is_normalized_for_events_alone(tmp_path: Path) -> None:
     text = f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\nscopes = ["*:cafe\u0301", "events:e\u0301*"]'
-    principal = resolver(tmp_path, text).resolve_token(TOKEN, NOW_MS)
+    principal = resolver(tmp_path, text).judge(TOKEN, NOW_MS).principal
     assert principal.may(Role.READ, "events", "caf\u00e9".encode())
     assert principal.may(Role.READ, "events", "\u00e9t\u00e9".encode())
     assert principal.may(Role.READ, "streams", "cafe\u0301".encode())

@@ -15,14 +15,19 @@ import click
 from semel import __version__
 
 _HOMES = {
+    "audit": "semel.cli.audit",
     "copy": "semel.cli.copy",
+    "diagnose": "semel.cli.diagnose",
     "doctor": "semel.cli.doctor",
     "events": "semel.cli.events",
+    "import": "semel.cli.importing",
+    "jobs": "semel.cli.jobs",
     "migrate": "semel.cli.migrate",
     "serve": "semel.cli.serve",
     "streams": "semel.cli.streams",
+    "worker": "semel.cli.worker",
 }
-"""The module of each subcommand; the command in it has the same name."""
+"""The module of each subcommand; the command in it has the module's name."""
 
 
 class _LazyGroup(click.Group):
@@ -33,7 +38,7 @@ class _LazyGroup(click.Group):
         home = _HOMES.get(cmd_name)
         if home is None:
             return None
-        command: click.Command = getattr(importlib.import_module(home), cmd_name)
+        command: click.Command = getattr(importlib.import_module(home), home.rpartition(".")[2])
         return command
 
 

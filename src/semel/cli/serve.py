@@ -15,7 +15,8 @@ import click
 from semel.cli.access import DEFAULT_URL
 from semel.server.jwt_keys import KeyFileError
 from semel.server.process import ListenError, run_server
-from semel.server.settings import PREFIX, Settings, SettingsError, load_settings
+from semel.server.setting_values import is_secret
+from semel.server.settings import PREFIX, Settings, SettingsError, disagreements, load_settings
 from semel.server.token_file import TokenFileError
 from semel.store.open import shown
 from semel.store.protocol import StoreError
@@ -32,6 +33,8 @@ Try, in another terminal:
   {semel} streams tail greetings --from-start{flag}
   {semel} events submit room-7 --event '{{"type": "note.added"}}' --id note-1{flag}   # again: the same committed_id
   {semel} events tail --partition room-7 --from-start{flag}
+  {semel} jobs submit hello '{{"to": "world"}}' --key job-1{flag}   # again: the same job
+  {semel} jobs list{flag}
 or:
   curl -i -X PUT {url}/v1/stream/orders -H 'Content-Type: application/json'
   curl -i {url}/v1/stream/orders -H 'Content-Type: application/json' -H 'Idempotency-Key: 1' -d '{{"n": 1}}'
@@ -39,13 +42,17 @@ or:
 
 
 def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """One flag for each setting; unset flags leave room for the environment and the file."""
-    for one in reversed(fields(Settings)):
+    """One flag for each setting; unset flags leave room for the environment and the file.
+
+    A secret has none: everyone on a machine can read the command lines of its processes.
+    """
+    for one in reversed([one for one in fields(Settings) if not is_secret(one)]):
         flag = "--" + one.name.replace("_", "-")
         about = f"{one.metadata['about']}  [{PREFIX}{one.name.upper()}; {_shown(one.default)}]"
         hidden = one.name in _HIDDEN
         if one.type == "bool":
-            decorate = click.option(flag, one.name, is_flag=True, default=None, help=about, hidden=hidden)
+            switch = f"{flag}/--no-{flag[2:]}" if one.default else flag
+            decorate = click.option(switch, one.name, is_flag=True, default=None, help=about, hidden=hidden)
         else:
             decorate = click.option(flag, one.name, default=None, help=about, hidden=hidden, metavar="VALUE")
         command = decorate(command)
@@ -68,7 +75,7 @@ def serve(config: Path | None, **flags: Any) -> None:
             click.echo(_what_next(settings, port))
             sys.stdout.flush()
 
-        code = run_server(settings, announce)
+        code = run_server(settings, announce, disagreements(os.environ))
     except (SettingsError, TokenFileError, KeyFileError, StoreError, ListenError) as error:
         raise click.ClickException(str(error)) from error
     sys.exit(code)
@@ -78,8 +85,10 @@ def _what_next(settings: Settings, port: int) -> str:
     """Where the server is, and commands that work when they are pasted."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - only looked up
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    mode = "tokens required" if settings.has_credentials else "development mode, no credentials"
+    mode = "tokens required" if settings.needs_token else "development mode, no credentials"
     kept = shown(settings.store) if settings.store else f"data in {Path(settings.data).resolve()}"
+    if settings.control_port:
+        kept += f"; control on port {settings.control_port}"
     flag = "" if url == DEFAULT_URL else f" --url {url}"
     return TRY_NEXT.format(url=url, mode=f"{mode}; {kept}", semel=_own_name(), flag=flag)
 

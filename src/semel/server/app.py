@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 
+import orjson
+
 from semel.kernel.errors import Problem
+from semel.server.admission import whence
 from semel.server.asgi import SECURITY, Receive, Scope, Send, respond
 from semel.server.body import ClientGoneError
 from semel.server.context import Context
 from semel.server.events import PATH as EVENTS
 from semel.server.events import EventsHost
 from semel.server.events.hub import Hub
+from semel.server.jobs import JobsHost
 from semel.server.operations import Operations
+from semel.server.planes import Place, Plane, is_of_jobs, place_of
 from semel.server.problem import internal_problem, problem_body, problem_headers
 from semel.server.streams import PREFIX as STREAMS
 from semel.server.streams import StreamsHost
@@ -20,18 +25,24 @@ from semel.server.streams import StreamsHost
 _log = logging.getLogger("semel.server")
 
 _NOTHING_HERE = Problem(
-    "NOT_FOUND", "There is nothing at this path; streams are under /v1/stream/, events at /v1/events."
+    "NOT_FOUND", "There is nothing at this path; streams are under /v1/stream/, events at /v1/events, jobs at /v1/jobs."
 )
 
 
+_ELSEWHERE = Problem("WRONG_PLANE", "This path is answered on the server's other port.")
+
+
 class App:
-    """Everything on one listener."""
+    """Everything, on one listener or on two."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self.control_port = 0
+        """Where the control listener is; 0 without one."""
         self.hub = Hub(context)
         self._streams = StreamsHost(context)
         self._events = EventsHost(context, self.hub)
+        self.jobs = JobsHost(context)
         self._operations = Operations(context)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -40,10 +51,14 @@ class App:
             return
         raw_path: bytes = scope["raw_path"]
         try:
+            if self.control_port and not await self._is_here(scope, send):
+                return
             if raw_path.startswith(STREAMS):
                 await self._streams(scope, receive, send)
             elif raw_path == EVENTS:
                 await self._events(scope, receive, send)
+            elif is_of_jobs(raw_path):
+                await self.jobs(scope, receive, send)
             elif not await self._operations(scope, send):
                 await self._refuse(_NOTHING_HERE, scope["method"], send)
         except (ClientGoneError, asyncio.CancelledError):
@@ -52,6 +67,32 @@ class App:
             error_id = self._context.world.random_bytes(8).hex()
             _log.exception("fault in a request", extra={"error_id": error_id})
             await self._refuse(internal_problem(error_id), scope["method"], send)
+
+    async def _is_here(self, scope: Scope, send: Send) -> bool:
+        """Whether the listener that was asked answers for the path; what it does not is refused and on record."""
+        listener = Plane.CONTROL if self.is_control(scope["server"]) else Plane.DATA
+        place = place_of(scope["raw_path"], listener)
+        if place is Place.NOWHERE:
+            await self._refuse(_NOTHING_HERE, scope["method"], send)
+        elif place is Place.ELSEWHERE:
+            self._context.audit.note("PORT_MISMATCH", whence(scope))
+            await self._refuse_elsewhere(scope, send)
+        return place is Place.HERE
+
+    async def _refuse_elsewhere(self, scope: Scope, send: Send) -> None:
+        if not is_of_jobs(scope["raw_path"]):
+            await self._refuse(_ELSEWHERE, scope["method"], send)
+            return
+        status = _ELSEWHERE.kind.status
+        self._context.metrics.requests["none", scope["method"], status] += 1
+        body = orjson.dumps({"ok": False, "error": "wrong_plane", "message": _ELSEWHERE.detail})
+        headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store"), *SECURITY]
+        headers.append((b"x-request-id", self._context.request_id()))
+        await respond(send, status, headers, None if scope["method"] == "HEAD" else body)
+
+    def is_control(self, address: tuple[str, int] | None) -> bool:
+        """Whether an address of ours is that of the control listener."""
+        return self.control_port != 0 and address is not None and address[1] == self.control_port
 
     async def _refuse(self, problem: Problem, method: str, send: Send) -> None:
         status = problem.kind.status
@@ -62,6 +103,7 @@ class App:
     def stop(self) -> None:
         """The server stops: live readers that hang on no signal end."""
         self._events.stop()
+        self.jobs.stop()
 
     def refused(self, problem: Problem) -> None:
         """The protocol has refused something that never became a request."""

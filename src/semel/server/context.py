@@ -7,11 +7,14 @@ from itertools import count
 from typing import Any
 
 from semel.contracts.events.contract import Events
+from semel.contracts.jobs.contract import Jobs
 from semel.contracts.streams.contract import Streams
 from semel.engine.engine import Caller, Engine
 from semel.kernel.world import World
 from semel.server.asgi import Scope
+from semel.server.audit import AuditLog
 from semel.server.body import Bodies
+from semel.server.meter import Meter
 from semel.server.metrics import Metrics
 from semel.server.principals import Principals
 from semel.server.protocol import CONNECTION, Connection
@@ -27,9 +30,12 @@ class Context:
     world: World
     principals: Principals
     metrics: Metrics
+    meter: Meter
+    audit: AuditLog
     bodies: Bodies
     streams: Streams
     events: Events
+    jobs: Jobs
     is_stopping: bool = False
     _prefix: bytes = b""
     _numbers: Any = field(default_factory=count)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
 import orjson
 from prometheus_client import CollectorRegistry, Histogram
@@ -16,8 +16,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from semel.engine.contract import EngineError
 from semel.engine.engine import Engine
 from semel.engine.observer import BatchReport
+from semel.server.audit import AuditLog
+from semel.server.jobs_metrics import SECOND_BUCKETS, SECONDS, families, named
+from semel.server.meter import Meter
 from semel.store.protocol import StoreAwayError, StoreHeldError, TryAgainError
 
 _log = logging.getLogger("semel.engine")
@@ -50,8 +54,24 @@ class Metrics:
             "semel_engine_batch_seconds", "Time of one batch", registry=self.registry, buckets=_BATCH_SECONDS
         )
         self.engine: Engine | None = None
+        self.audit: AuditLog | None = None
+        self.meter: Meter | None = None
+        self.jobs_gauges: Callable[[], Awaitable[dict[str, float]]] = _no_gauges
+        self.jobs_seconds = {
+            name: Histogram(series, about, registry=self.registry, buckets=SECOND_BUCKETS)
+            for name, series, about in SECONDS
+        }
+        self.gauges: Mapping[str, float] | None = {}
+        """The state of the queue when somebody last looked; None when the store could not be asked."""
         self.connections: Callable[[], int] = int
         self.registry.register(_Live(self))
+
+    async def look(self) -> None:
+        """Ask for what is not counted but asked for; to be done right before the metrics are told."""
+        try:
+            self.gauges = await self.jobs_gauges()
+        except EngineError:
+            self.gauges = None  # a store that is away must not hide how often it was
 
     def batch(self, report: BatchReport) -> None:
         """A batch has ended."""
@@ -77,6 +97,11 @@ class Metrics:
         """The clock jumped."""
         self.events["clock_jumps"] += 1
         _log.warning("the clock jumped ahead; expiry waits", extra={"ahead_ms": ahead_ms})
+
+
+async def _no_gauges() -> dict[str, float]:
+    """Before there are jobs."""
+    return {}
 
 
 class _Live(Collector):
@@ -108,6 +133,17 @@ class _Live(Collector):
             yield _counted(f"semel_engine_{name}", f"Engine {name.replace('_', ' ')}", metrics.events[name])
         yield GaugeMetricFamily("semel_http_connections", "Open connections", metrics.connections())
         yield from _gauges(metrics.engine)
+        yield from _audit(metrics.audit)
+        if metrics.meter is not None:
+            yield from families(metrics.meter.totals, metrics.gauges)
+
+
+def _audit(audit: AuditLog | None) -> Iterator[CounterMetricFamily]:
+    if audit is None:
+        return
+    yield _counted("semel_audit_lines", "Audit lines written", audit.lines)
+    yield _counted("semel_audit_lost_lines", "Audit lines that could not wait for the disk", audit.lost_lines)
+    yield _counted("semel_audit_write_errors", "Failed writes of the audit log", audit.write_errors)
 
 
 def _counted(name: str, about: str, count: int) -> CounterMetricFamily:
@@ -133,12 +169,15 @@ def _gauges(engine: Engine | None) -> Iterator[GaugeMetricFamily]:
     yield GaugeMetricFamily("semel_live_readers", "Live readers waiting", len(engine.signals))
 
 
-def render(registry: CollectorRegistry, accept: str) -> tuple[bytes, bytes]:
+def render(metrics: Metrics, accept: str) -> tuple[bytes, bytes]:
     """Content type and body: JSON, unless the client names a Prometheus format."""
     if "text/plain" in accept or "application/openmetrics-text" in accept:
         encoder, content_type = choose_encoder(accept)
-        return content_type.encode(), encoder(registry)
-    return b"application/json", orjson.dumps(dict(_flat(registry.collect())), option=orjson.OPT_INDENT_2)
+        return content_type.encode(), encoder(metrics.registry)
+    names = named(metrics.meter.last_minute, metrics.gauges) if metrics.meter is not None else {}
+    return b"application/json", orjson.dumps(
+        names | dict(_flat(metrics.registry.collect())), option=orjson.OPT_INDENT_2
+    )
 
 
 def _flat(families: Iterable[Metric]) -> Iterator[tuple[str, float]]:

@@ -1,14 +1,17 @@
-"""What the server says of itself: `/livez`, `/readyz`, `/metrics`, and the way to the listing of streams."""
+"""What the server says of itself: health, metrics, a diagnosis, and the way to the listing of streams."""
 
 from __future__ import annotations
 
 import orjson
 
-from semel import __version__
+from semel.contracts.fields import Fields
 from semel.engine.contract import EngineError
 from semel.kernel.errors import Problem, Refused
+from semel.server.admission import admit
 from semel.server.asgi import SECURITY, Header, Scope, Send, respond
 from semel.server.context import Context
+from semel.server.diagnosis import Diagnosis
+from semel.server.health import liveness, readiness
 from semel.server.metrics import render
 from semel.server.principals import Role
 from semel.server.problem import engine_problem, problem_body, problem_headers
@@ -23,12 +26,14 @@ class Operations:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._diagnosis = Diagnosis(context)
         self._answers = {
             b"/livez": self._livez,
             b"/health": self._livez,
             b"/readyz": self._readyz,
             b"/ready": self._readyz,
             b"/metrics": self._metrics,
+            b"/v1/diagnose": self._diagnose,
             b"/v1/streams": self._streams,
         }
 
@@ -52,29 +57,29 @@ class Operations:
         return True
 
     async def _livez(self, scope: Scope) -> tuple[int, list[Header], bytes]:
-        return 200, [_JSON, _NO_STORE], orjson.dumps({"status": "ok", "version": __version__})
+        return 200, [_JSON, _NO_STORE], orjson.dumps(liveness(self._context))
 
     async def _readyz(self, scope: Scope) -> tuple[int, list[Header], bytes]:
-        """Ready means that a write sent now would be taken."""
-        engine = self._context.engine
-        state = "ok"
-        if self._context.is_stopping or engine.failure is not None:
-            state = "stopping"
-        elif engine.is_away:
-            state = "store away"
+        state = readiness(self._context)
         return (200 if state == "ok" else 503), [_JSON, _NO_STORE], orjson.dumps({"status": state})
 
     async def _metrics(self, scope: Scope) -> tuple[int, list[Header], bytes]:
-        fields = dict(scope["headers"])
-        principal = self._context.principals.resolve(fields.get(b"authorization"), self._context.world.wall_ms())
-        if principal.scopes is not None and not principal.has(Role.ADMIN):
-            raise Refused("FORBIDDEN", "Metrics speak of the whole server; a credential with limits may not read them.")
-        content_type, body = render(self._context.metrics.registry, fields.get(b"accept", b"").decode("latin-1"))
+        fields = Fields(scope["headers"])
+        admit(self._context, scope, fields)  # counts name nobody: any caller that is known may read them
+        await self._context.metrics.look()
+        content_type, body = render(self._context.metrics, (fields.get(b"accept") or b"").decode("latin-1"))
         return 200, [(b"content-type", content_type), _NO_STORE], body
 
+    async def _diagnose(self, scope: Scope) -> tuple[int, list[Header], bytes]:
+        principal = admit(self._context, scope, Fields(scope["headers"]))
+        if not principal.has(Role.ADMIN) or principal.scopes is not None:
+            raise Refused("FORBIDDEN", "A diagnosis speaks of the whole server; it is for admins without limits.")
+        name, content = await self._diagnosis.bundle()
+        disposition = b'attachment; filename="%s"' % name.encode()
+        return 200, [(b"content-type", b"application/zip"), (b"content-disposition", disposition), _NO_STORE], content
+
     async def _streams(self, scope: Scope) -> tuple[int, list[Header], bytes]:
-        authorization = dict(scope["headers"]).get(b"authorization")
-        principal = self._context.principals.resolve(authorization, self._context.world.wall_ms())
+        principal = admit(self._context, scope, Fields(scope["headers"]))
         body = await list_streams(self._context.engine, principal, scope["query_string"])
         return 200, [_JSON, _NO_STORE], body
 

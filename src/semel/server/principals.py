@@ -1,20 +1,24 @@
 """Who is asking: one resolver, one `Principal`, for every surface.
 
-Without credentials the server is for development: it listens on loopback only and everyone is `default`. With a token
-file, a key file for JWTs or both, a caller without a token that one of them vouches for is refused. A bearer string is
-looked up among the hashed tokens first; what is not there and looks like a JWT is verified. A token reaches no log, no
-error and no URL.
+Without credentials the server is for development: it listens on loopback only and everyone is `default`. Credentials
+are one configured token (which may be rotating), a token file, a key file for JWTs, or several; then a caller is
+refused whose token none of them vouches for. A bearer string is compared with the configured token and its successor,
+then looked up among the hashed tokens; what is not there and looks like a JWT is verified. A token reaches no log, no
+error and no URL; how its judgement ended does, for those who keep count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import sha256
 from typing import NamedTuple, Protocol
 
+from semel.contracts.fields import Fields
 from semel.kernel.errors import Refused
+from semel.server.asgi import Header
+from semel.server.rotation import Rotation, Standing
 
 
 class Role(Enum):
@@ -107,6 +111,65 @@ def _reach(scopes: tuple[Scope, ...], surface: str) -> _Reach:
 DEVELOPER = Principal("default", "client", frozenset(Role))
 
 
+class Outcome(Enum):
+    """How the judgement of a credential ended."""
+
+    FREE = "free"
+    """None was needed, and none was judged."""
+    ACTIVE = "active"
+    NEXT = "next"
+    """Good, and the successor of one that is being rotated out."""
+    MISSING = "missing_token"
+    BAD = "bad_token"
+    RETIRED = "retired_token"
+    """The one that was rotated out."""
+
+
+class Known(NamedTuple):
+    """A caller, and by what it is known."""
+
+    principal: Principal
+    outcome: Outcome
+
+
+class UnauthorizedError(Refused):
+    """The refusal of a credential, with how its judgement ended."""
+
+    def __init__(self, detail: str, challenge: bytes, outcome: Outcome) -> None:
+        headers: tuple[Header, ...] = ((b"www-authenticate", challenge),)
+        super().__init__("UNAUTHORIZED", detail, headers)
+        self.outcome = outcome
+
+
+def unauthorized(detail: str, error: bytes = b"", outcome: Outcome = Outcome.BAD) -> UnauthorizedError:
+    """The refusal of a credential; `error` is its name for clients, where there is one."""
+    challenge = b'Bearer error="%s", error_description="%s"' % (error, detail.encode()) if error else b"Bearer"
+    return UnauthorizedError(detail, challenge, outcome)
+
+
+_TOKEN_FIELDS = (b"x-semel-token", b"x-sheratan-token")
+
+
+def presented(fields: Fields) -> bytes | None:
+    """The token that a request carries, in any of the three headers; None without one.
+
+    Two that differ are as good as a wrong one: nobody can say which of them was meant.
+    """
+    authorizations = fields.all(b"authorization")
+    found = {token for name in _TOKEN_FIELDS for token in fields.all(name)}
+    found.update(token for token in map(_bearer, authorizations) if token is not None)
+    if len(found) > 1:
+        raise unauthorized("The request carries two different tokens.")
+    if authorizations and not found:
+        raise unauthorized("The Authorization header must carry a bearer token.")
+    return next(iter(found), None)
+
+
+def _bearer(authorization: bytes) -> bytes | None:
+    kind, _, token = authorization.partition(b" ")
+    return token.strip() if kind.lower() == b"bearer" else None
+
+
 class Verifier(Protocol):
     """Judges tokens that carry their own claims."""
 
@@ -118,42 +181,51 @@ class Verifier(Protocol):
 
 
 class Principals:
-    """Resolves the credential of a caller. With no way to know anyone, everyone is the developer."""
+    """Judges the credential of a caller. With no way to know anyone, everyone is the developer."""
 
-    def __init__(self, tokens: Mapping[bytes, Principal] | None = None, verifier: Verifier | None = None) -> None:
+    def __init__(
+        self,
+        tokens: Mapping[bytes, Principal] | None = None,
+        verifier: Verifier | None = None,
+        rotation: Rotation | None = None,
+        is_needed: bool = True,
+    ) -> None:
+        """With `is_needed` off a caller without a credential is the developer; one with a wrong one is refused."""
+        self.rotation = rotation
         self._tokens = dict(tokens or {})
         self._verifier = verifier
+        self._is_needed = is_needed
+        # The holder of the active token is the same principal as the next one's, with an end: what stays open for
+        # long, a WebSocket or an event stream, ends with its token.
+        self._holder = replace(DEVELOPER, expires_at_ms=rotation.until_ms if rotation else None)
 
     @property
     def are_known(self) -> bool:
-        """Whether credentials are needed."""
-        return bool(self._tokens) or self._verifier is not None
+        """Whether there are credentials."""
+        return bool(self._tokens) or self._verifier is not None or self.rotation is not None
 
-    def resolve(self, authorization: bytes | None, now_ms: int) -> Principal:
-        """The caller behind an Authorization header."""
-        if not self.are_known:
-            return DEVELOPER
-        if authorization is None:
-            raise unauthorized("Send a bearer token in the Authorization header.")
-        kind, _, token = authorization.partition(b" ")
-        if kind.lower() != b"bearer":
-            raise unauthorized("The Authorization header must carry a bearer token.")
-        return self.resolve_token(token.strip(), now_ms)
-
-    def resolve_token(self, token: bytes, now_ms: int) -> Principal:
-        """The caller behind a token, however it came here."""
-        if not self.are_known:
-            return DEVELOPER
+    def judge(self, token: bytes | None, now_ms: int) -> Known:
+        """The caller behind a token and how it was known; `UnauthorizedError` says how it was not."""
+        if not self.are_known or (token is None and not self._is_needed):
+            return Known(DEVELOPER, Outcome.FREE)
+        if token is None:
+            raise unauthorized("Send a bearer token in the Authorization header.", outcome=Outcome.MISSING)
+        digest = sha256(token).digest()
+        rotating = None if self.rotation is None else self._rotating(self.rotation.standing(digest, now_ms))
+        if rotating is not None:
+            return rotating
         # Looking up a hash leaks nothing about the token by its timing.
-        known = self._tokens.get(sha256(token).digest())
+        known = self._tokens.get(digest)
         if known is not None:
-            return known
+            return Known(known, Outcome.ACTIVE)
         if self._verifier is not None and self._verifier.can_read(token):
-            return self._verifier.verify(token, now_ms)
+            return Known(self._verifier.verify(token, now_ms), Outcome.ACTIVE)
         raise unauthorized("This token is not known here.")
 
-
-def unauthorized(detail: str, error: bytes = b"") -> Refused:
-    """The refusal of a credential; `error` is its name for clients, where there is one."""
-    challenge = b'Bearer error="%s", error_description="%s"' % (error, detail.encode()) if error else b"Bearer"
-    return Refused("UNAUTHORIZED", detail, ((b"www-authenticate", challenge),))
+    def _rotating(self, standing: Standing) -> Known | None:
+        """What the configured token and its successor have to say of it."""
+        if standing is Standing.RETIRED:
+            raise unauthorized("This token is not known here.", outcome=Outcome.RETIRED)
+        if standing is Standing.ACTIVE:
+            return Known(self._holder, Outcome.ACTIVE)
+        return Known(DEVELOPER, Outcome.NEXT) if standing is Standing.NEXT else None

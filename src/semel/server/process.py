@@ -16,11 +16,13 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import uvicorn
 
 from semel.contracts.events.contract import Events
+from semel.contracts.jobs.contract import Jobs
 from semel.contracts.schema import MIGRATIONS, TABLES
 from semel.contracts.streams.contract import Streams
 from semel.contracts.streams.tables import RECEIPT
@@ -30,13 +32,17 @@ from semel.engine.generations import Generations
 from semel.engine.lane import BatchLimits
 from semel.engine.sweeper import Sweeper
 from semel.kernel.retention import Window
+from semel.server.admission import watch_rotation
 from semel.server.app import App
+from semel.server.audit import AuditLog
 from semel.server.body import Bodies
 from semel.server.context import Context
 from semel.server.credentials import read_principals
 from semel.server.events import EventSocket
 from semel.server.events.validators import load_validator
+from semel.server.jobs.parts import policy_of
 from semel.server.logs import set_up_logs
+from semel.server.meter import Meter
 from semel.server.metrics import Metrics
 from semel.server.protocol import SemelProtocol, close_overdue
 from semel.server.settings import Settings
@@ -49,9 +55,11 @@ if sys.platform != "win32":
 _log = logging.getLogger("semel.server")
 
 
-def run_server(settings: Settings, announce: Callable[[int], None]) -> int:
-    """Run until told to stop; the exit code."""
+def run_server(settings: Settings, announce: Callable[[int], None], warnings: Iterable[str] = ()) -> int:
+    """Run until told to stop; the exit code. The warnings about how it was configured go into the log first."""
     set_up_logs(settings.log_format, settings.log_level)
+    for warning in warnings:
+        _log.warning("%s", warning)
     _allow_many_connections()
     collect_rarely()
     server = _Server(host_config(settings), settings, announce)
@@ -63,10 +71,10 @@ class ListenError(Exception):
     """The address cannot be listened on; the message says why."""
 
 
-def listen(settings: Settings) -> socket.socket:
-    """A socket bound to the address in the settings."""
+def listen(host: str, port: int, flag: str) -> socket.socket:
+    """A socket bound to an address; the flag is what sets the port."""
     try:
-        family, _, _, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, socket.SOCK_STREAM)
         try:
             if sys.platform != "win32":
@@ -76,9 +84,21 @@ def listen(settings: Settings) -> socket.socket:
             bound.close()
             raise
     except OSError as error:
-        where = f"{settings.host} port {settings.port}"
-        raise ListenError(f"Cannot listen on {where}: {error.strerror}. Choose another with --port.") from error
+        where = f"{host} port {port}"
+        raise ListenError(f"Cannot listen on {where}: {error.strerror}. Choose another with {flag}.") from error
     return bound
+
+
+def listen_all(settings: Settings) -> list[socket.socket]:
+    """The listener, and behind it the one for control, if there is to be one."""
+    listeners = [listen(settings.host, settings.port, "--port")]
+    if settings.control_port:
+        try:
+            listeners.append(listen(settings.host, settings.control_port, "--control-port"))
+        except ListenError:
+            listeners[0].close()
+            raise
+    return listeners
 
 
 def host_config(settings: Settings) -> uvicorn.Config:
@@ -124,23 +144,33 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         """Open the store, then listen."""
-        listener = listen(self._settings)
+        listeners = listen_all(self._settings)
         try:
             self._context = _build(self._settings)
         except BaseException:
-            listener.close()
+            for listener in listeners:
+                listener.close()
             raise
         app = self._app = App(self._context)
+        app.control_port = self._settings.control_port
         self.config.loaded_app = app
         self._context.metrics.connections = lambda: len(self.server_state.connections)
-        await super().startup([listener])
+        await super().startup(listeners)
         engine = self._context.engine
         generations = Generations({RECEIPT: self._settings.streams_idempotency_ttl_ms})
-        contracts = (generations, self._context.streams, self._context.events)
+        contracts = (generations, self._context.streams, self._context.events, self._context.jobs)
         sweeper = Sweeper(engine, contracts, self._settings.sweep_interval_ms / 1_000)
-        for work in (sweeper.run(), app.hub.feed.run(), close_overdue(self.server_state), self._watch(engine)):
+        for work in (
+            sweeper.run(),
+            app.hub.feed.run(),
+            app.jobs.upkeep.run(),
+            close_overdue(self.server_state),
+            self._context.audit.run(),
+            watch_rotation(self._context),
+            self._watch(engine),
+        ):
             self._tasks.append(asyncio.create_task(work))
-        self._announce(listener.getsockname()[1])
+        self._announce(listeners[0].getsockname()[1])
 
     async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         """End live reads first: they would keep the listener open."""
@@ -152,6 +182,7 @@ class _Server(uvicorn.Server):
         await super().shutdown()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._context.engine.stop()
+        self._context.audit.close()
         _log.info("stopped")
 
     async def _watch(self, engine: Engine) -> None:
@@ -172,15 +203,20 @@ def _build(settings: Settings) -> Context:
     limits = EngineLimits(settings.queue_writes, settings.queue_bytes, BatchLimits(writes=settings.batch_writes))
     engine = Engine(store, world, limits, metrics, _test_hook(settings))
     metrics.engine = engine
+    meter = metrics.meter = Meter(world.monotonic_ms)
+    audit = metrics.audit = AuditLog(Path(settings.data) / "logs", world)
     return Context(
         settings=settings,
         engine=engine,
         world=world,
         principals=principals,
         metrics=metrics,
+        meter=meter,
+        audit=audit,
         bodies=Bodies(settings.max_body_bytes, settings.max_uploads_bytes),
         streams=Streams(Window(settings.streams_idempotency_ttl_ms)),
         events=events,
+        jobs=Jobs(policy_of(settings)),
     )
 
 

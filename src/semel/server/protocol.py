@@ -120,9 +120,13 @@ class SemelProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def _should_upgrade(self) -> bool:
-        """WebSocket is spoken at one path, and only when nothing on this connection waits for its answer."""
+        """WebSocket is spoken at one path of one listener, and when nothing on the connection waits for its answer."""
         is_there = self.url.partition(b"?")[0] == SOCKET_PATH and self.parser.get_http_version() == "1.1"
-        return is_there and self._unanswered == 0 and super()._should_upgrade()
+        return is_there and self._unanswered == 0 and not self._is_control() and super()._should_upgrade()
+
+    def _is_control(self) -> bool:
+        judge = getattr(self.app, "is_control", None)
+        return judge is not None and bool(judge(self.server))
 
     def on_headers_complete(self) -> None:
         """The head is whole, and its request has a handler."""

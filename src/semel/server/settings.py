@@ -1,74 +1,115 @@
 """Every setting: its name, default and meaning, from flags, `SEMEL_*` variables, a TOML file, in this order.
 
-The variable of a setting is its name in capitals behind `SEMEL_`; in TOML it is the name itself.
+The variable of a setting is its name in capitals behind `SEMEL_`; in TOML it is the name itself. Some have variables of
+other names too (`aliases`), which count where ours is not set.
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+
+from semel.kernel.utc import utc_ms
+from semel.server.aliases import ALIASES, set_for
+from semel.server.setting_values import Given, SettingsError, checked, choice, convert, secret, setting
+
+__all__ = ["JWT_ALGORITHMS", "PREFIX", "Settings", "SettingsError", "disagreements", "load_settings"]
 
 PREFIX = "SEMEL_"
 JWT_ALGORITHMS = ("HS256", "RS256", "ES256", "EdDSA")
 
 
-class SettingsError(ValueError):
-    """A setting cannot be used; the message says which and why."""
-
-
-def _setting(default: Any, about: str, least: int | None = None) -> Any:
-    return field(default=default, metadata={"about": about, "least": least})
+_SWITCH = ("0", "1", "false", "true")
+_CENTURY = 100 * 366 * 86_400
+_DAY_MS = 86_400_000
+_MANY = 1_000_000_000
+_LARGE = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a server runs with."""
 
-    host: str = _setting("127.0.0.1", "address to listen on; anything but loopback needs credentials")
-    port: int = _setting(8788, "port to listen on; 0 takes a free one", 0)
-    data: str = _setting("data", "folder of the embedded database")
-    store: str = _setting(
+    host: str = setting("127.0.0.1", "address to listen on; anything but loopback needs credentials")
+    port: int = setting(8788, "port to listen on; 0 takes a free one", 0, 65_535)
+    data: str = setting("data", "folder of the embedded database")
+    store: str = setting(
         "", "store URL: sqlite:FOLDER, postgresql://... or memory:; empty is sqlite in the data folder"
     )
-    tokens: str = _setting("", "TOML file with bearer tokens (hashed); without it and jwt_keys: development mode")
-    jwt_keys: str = _setting("", "JSON file with the keys (JWKS) that JWTs are verified with; empty takes no JWTs")
-    jwt_algorithms: str = _setting(",".join(JWT_ALGORITHMS), "algorithms of JWTs that are taken, of these four")
-    jwt_issuer: str = _setting("", "the `iss` that JWTs must have; empty takes any")
-    jwt_audience: str = _setting("", "the `aud` that JWTs must have; empty takes only those without one")
-    insecure: bool = _setting(False, "listen beyond loopback without credentials")
-    log_format: str = _setting("auto", "auto (text on a terminal, else json), text or json")
-    log_level: str = _setting("info", "debug, info, warning or error")
-    max_body_bytes: int = _setting(16 * 1024 * 1024, "largest request body", 1)
-    max_uploads_bytes: int = _setting(256 * 1024 * 1024, "bodies that arrive in pieces, all together", 1)
-    queue_writes: int = _setting(4_096, "writes that may wait for a commit; more are answered 503", 1)
-    queue_bytes: int = _setting(256 * 1024 * 1024, "bytes of waiting writes; more are answered 503", 1)
-    batch_writes: int = _setting(512, "writes in one transaction", 1)
-    sweep_interval_ms: int = _setting(5_000, "rest between two sweeps", 10)
-    shutdown_ms: int = _setting(10_000, "time for open requests to end at shutdown", 0)
-    streams_long_poll_ms: int = _setting(30_000, "how long a long poll waits; also the pace of idle SSE events", 1)
-    streams_sse_max_ms: int = _setting(60_000, "how long an SSE connection lives before the client must reconnect", 1)
-    streams_page_bytes: int = _setting(1024 * 1024, "content of one read response (one append is never split)", 1)
-    streams_idempotency_ttl_ms: int = _setting(86_400_000, "how long an Idempotency-Key is honoured", 1)
-    events_message_bytes: int = _setting(1024 * 1024, "largest message or body, and about the largest page", 1_024)
-    events_batch_items: int = _setting(100, "items in one submission", 1)
-    events_in_flight_items: int = _setting(200, "items of one connection that may wait for a commit", 1)
-    events_rate_messages: int = _setting(0, "messages a second that one connection is listened to; 0 is no limit", 0)
-    events_bad_messages: int = _setting(100, "so many malformed messages in a row end a connection", 1)
-    events_idle_ms: int = _setting(30_000, "silence after which a connection that should send heartbeats is closed", 1)
-    events_ping_ms: int = _setting(20_000, "pace of pings to clients that send no heartbeats", 1)
-    events_slow_ms: int = _setting(60_000, "a client that reads nothing for so long is cut off", 1)
-    events_buffer_bytes: int = _setting(256 * 1024, "what may wait unsent for one connection before it is refilled", 1)
-    events_validator: str = _setting("", "module:callable or entry point that may reject events; empty is none")
-    events_strict_types: bool = _setting(False, "take only the event types of the connection's profile")
-    events_model_version: int = _setting(0, "version of the application's model, told to clients; 0 is none", 0)
-    events_retention_ms: int = _setting(0, "how long events are kept; 0 is for ever; ids are remembered anyway", 0)
-    crash_point: str = _setting("", "crash tests only: kill the process at this point of the commit path")
-    crash_one_in: int = _setting(100, "crash tests only: on average once in so many passes", 1)
-    commit_delay_ms: int = _setting(0, "overload tests only: extra time that each commit takes", 0)
+    tokens: str = setting("", "TOML file with bearer tokens (hashed); without it and jwt_keys: development mode")
+    jwt_keys: str = setting("", "JSON file with the keys (JWKS) that JWTs are verified with; empty takes no JWTs")
+    jwt_algorithms: str = setting(",".join(JWT_ALGORITHMS), "algorithms of JWTs that are taken, of these four")
+    jwt_issuer: str = setting("", "the `iss` that JWTs must have; empty takes any")
+    jwt_audience: str = setting("", "the `aud` that JWTs must have; empty takes only those without one")
+    insecure: bool = setting(False, "listen beyond loopback without credentials")
+    token_active: str = secret("one bearer token for everything; its holder is `default`, with all roles")
+    token_next: str = secret("the token that follows it; both hold until the rotation is over")
+    token_rotation_until: str = checked(
+        utc_ms, "instant with its zone, such as 2030-01-31T12:00:00Z, from which only token_next holds"
+    )
+    token_required: str = choice(
+        "", "1: callers need a token; 0: none, on loopback only; empty: if there are credentials", *_SWITCH
+    )
+    control_port: int = setting(0, "second port, for health, metrics and diagnosis; 0 is no second port", 0, 65_535)
+    log_format: str = choice("auto", "auto (text on a terminal, else json), text or json", "text", "json")
+    log_level: str = choice("info", "debug, info, warning or error", "debug", "warning", "error")
+    max_body_bytes: int = setting(16 * 1024 * 1024, "largest request body", 1)
+    max_uploads_bytes: int = setting(256 * 1024 * 1024, "bodies that arrive in pieces, all together", 1)
+    queue_writes: int = setting(4_096, "writes that may wait for a commit; more are answered 503", 1)
+    queue_bytes: int = setting(256 * 1024 * 1024, "bytes of waiting writes; more are answered 503", 1)
+    batch_writes: int = setting(512, "writes in one transaction", 1)
+    sweep_interval_ms: int = setting(5_000, "rest between two sweeps", 10)
+    shutdown_ms: int = setting(10_000, "time for open requests to end at shutdown", 0)
+    streams_long_poll_ms: int = setting(30_000, "how long a long poll waits; also the pace of idle SSE events", 1)
+    streams_sse_max_ms: int = setting(60_000, "how long an SSE connection lives before the client must reconnect", 1)
+    streams_page_bytes: int = setting(1024 * 1024, "content of one read response (one append is never split)", 1)
+    streams_idempotency_ttl_ms: int = setting(86_400_000, "how long an Idempotency-Key is honoured", 1)
+    events_message_bytes: int = setting(1024 * 1024, "largest message or body, and about the largest page", 1_024)
+    events_batch_items: int = setting(100, "items in one submission", 1)
+    events_in_flight_items: int = setting(200, "items of one connection that may wait for a commit", 1)
+    events_rate_messages: int = setting(0, "messages a second that one connection is listened to; 0 is no limit", 0)
+    events_bad_messages: int = setting(100, "so many malformed messages in a row end a connection", 1)
+    events_idle_ms: int = setting(30_000, "silence after which a connection that should send heartbeats is closed", 1)
+    events_ping_ms: int = setting(20_000, "pace of pings to clients that send no heartbeats", 1)
+    events_slow_ms: int = setting(60_000, "a client that reads nothing for so long is cut off", 1)
+    events_buffer_bytes: int = setting(256 * 1024, "what may wait unsent for one connection before it is refilled", 1)
+    events_validator: str = setting("", "module:callable or entry point that may reject events; empty is none")
+    events_strict_types: bool = setting(False, "take only the event types of the connection's profile")
+    events_model_version: int = setting(0, "version of the application's model, told to clients; 0 is none", 0)
+    events_retention_ms: int = setting(0, "how long events are kept; 0 is for ever; ids are remembered anyway", 0)
+    jobs_idempotency_enabled: bool = setting(True, "honour the keys of jobs; without it every submission is a new job")
+    jobs_idempotency_ttl_sec: int = setting(86_400, "how long a key is honoured after its job's end", 1, _CENTURY)
+    jobs_idempotency_max_cached_bytes: int = setting(16_384, "largest result told to a repeat; 0 tells none", 0, _LARGE)
+    jobs_idempotency_store_max_items: int = setting(200_000, "keys that are honoured at once; 0 is no limit", 0, _MANY)
+    jobs_idempotency_store_max_items_per_principal: int = setting(0, "the same of one caller; 0 is no limit", 0, _MANY)
+    jobs_idempotency_full_policy: str = choice(
+        "refuse", "at the limit: refuse new keys, or evict_terminal: forget those of ended jobs", "evict_terminal"
+    )
+    jobs_max_result_bytes: int = setting(1024 * 1024, "largest result of a job", 1, _LARGE)
+    jobs_retention_sec: int = setting(604_800, "how long ended jobs are kept, at least as long as keys", 0, _CENTURY)
+    jobs_max_queue_depth: int = setting(1_000, "jobs that wait; more are refused; 0 is no limit", 0, _MANY)
+    jobs_max_inflight: int = setting(100, "jobs that are worked on at once; 0 is no limit", 0, _MANY)
+    jobs_lease_timeout_sec: int = setting(300, "how long a worker holds a job without a heartbeat", 1, 86_400)
+    jobs_queue_item_ttl_sec: int = setting(0, "a job that nobody took for so long fails; 0 is never", 0, _CENTURY)
+    jobs_retry_max_attempts: int = setting(5, "runs of a job, the first included", 1, 100)
+    jobs_retry_backoff_base_ms: int = setting(500, "wait after the first failed run; doubled each time", 0, _DAY_MS)
+    jobs_retry_backoff_cap_ms: int = setting(15_000, "longest wait between two runs", 0, _DAY_MS)
+    jobs_retry_jitter: float = setting(0.1, "share of a wait by which it varies", 0, 1)
+    jobs_backpressure_mode: str = choice(
+        "429", "status of a refusal for lack of room: 429 (also drop, defer) or 503", "drop", "defer", "503"
+    )
+    jobs_dlq_enabled: bool = setting(True, "list failed jobs as dead letters")
+    jobs_dlq_max_items: int = setting(1_000, "dead letters in the listing; the oldest leave it", 1, _MANY)
+    jobs_result_integrity_mode: str = choice("sha256", "how results are proved: sha256 or hmac", "hmac")
+    jobs_result_integrity_required: bool = setting(False, "refuse results without proof; hmac always does")
+    jobs_result_hmac_key: str = secret("the key that workers sign results with, for hmac")
+    crash_point: str = setting("", "crash tests only: kill the process at this point of the commit path")
+    crash_one_in: int = setting(100, "crash tests only: on average once in so many passes", 1)
+    commit_delay_ms: int = setting(0, "overload tests only: extra time that each commit takes", 0)
 
     @property
     def store_url(self) -> str:
@@ -78,7 +119,17 @@ class Settings:
     @property
     def has_credentials(self) -> bool:
         """Whether callers must say who they are."""
-        return bool(self.tokens or self.jwt_keys)
+        return bool(self.tokens or self.jwt_keys or self.token_active)
+
+    @property
+    def needs_token(self) -> bool:
+        """Whether a caller without any credential is refused."""
+        return self.token_required in ("1", "true") if self.token_required else self.has_credentials
+
+    @property
+    def jobs_refusal_status(self) -> int:
+        """The status of a refusal for lack of room."""
+        return 503 if self.jobs_backpressure_mode == "503" else 429
 
     @property
     def jwt_algorithm_names(self) -> tuple[str, ...]:
@@ -99,71 +150,92 @@ class Settings:
 def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> Settings:
     """Settings from all three places; a name that does not exist is an error, not a silence."""
     known = {one.name: one for one in fields(Settings)}
-    given: dict[str, Any] = {}
-    for source, values in (("file", _from_file(file)), ("environment", _from_environment(environment))):
-        for name, value in values.items():
+    given: dict[str, Given] = {}
+    for values in (_from_file(file), _from_environment(environment)):
+        for name, one in values.items():
             if name not in known:
-                raise SettingsError(f"There is no setting {_spelled(name, source)}; `semel serve --help` lists them.")
-            given[name] = value
-    given.update({name: value for name, value in flags.items() if value is not None})
-    settings = Settings(**{name: _convert(known[name], value) for name, value in given.items()})
+                raise SettingsError(f"There is no setting {one.place}; `semel serve --help` lists them.")
+            given[name] = one
+    given.update({name: Given(value, name) for name, value in flags.items() if value is not None})
+    settings = Settings(**{name: convert(known[name], one) for name, one in given.items()})
     _check(settings)
+    disagreements(environment)  # so that no variable that cannot be used is passed over
+    if settings.jobs_result_integrity_mode == "hmac":
+        settings = replace(settings, jobs_result_integrity_required=True)
     return settings
 
 
-def _from_file(file: Path | None) -> dict[str, Any]:
+def _from_file(file: Path | None) -> dict[str, Given]:
     if file is None:
         return {}
     try:
-        return tomllib.loads(file.read_text("utf-8"))
+        values = tomllib.loads(file.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"The configuration file {file} cannot be read: {error}") from error
+    return {name: Given(value, name) for name, value in values.items()}
 
 
 _ELSEWHERE = frozenset({"url", "token", "config"})
 """Variables of the command line client."""
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    named = {name[len(PREFIX) :].lower(): value for name, value in environment.items() if name.startswith(PREFIX)}
-    return {name: value for name, value in named.items() if name not in _ELSEWHERE}
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Given]:
+    found: dict[str, Given] = {}
+    for name, aliases in ALIASES.items():
+        for alias in aliases:
+            if alias in environment and name not in found:
+                found[name] = Given(environment[alias], alias)
+    for variable, value in environment.items():
+        name = variable[len(PREFIX) :].lower()
+        if variable.startswith(PREFIX) and name not in _ELSEWHERE:
+            found[name] = Given(value, variable)
+    return found
 
 
-def _spelled(name: str, source: str) -> str:
-    return PREFIX + name.upper() if source == "environment" else name
+def disagreements(environment: Mapping[str, str]) -> list[str]:
+    """A sentence for each setting whose variables say different things, with their names and no value.
 
-
-def _convert(one: Any, value: Any) -> Any:
-    wanted = one.type
-    try:
-        if wanted == "int":
-            number = int(value) if isinstance(value, str | int) else -1
-            least = one.metadata["least"]
-            if isinstance(value, bool | float) or (least is not None and number < least):
-                raise ValueError
-            return number
-        if wanted == "bool":
-            return value if isinstance(value, bool) else {"1": True, "true": True, "0": False, "false": False}[value]
-        if not isinstance(value, str):
-            raise ValueError
-        return value
-    except (ValueError, TypeError, KeyError):
-        raise SettingsError(f"The setting {one.name} ({one.metadata['about']}) cannot be {value!r}.") from None
+    A variable that cannot be used at all raises, even if another one wins: nobody meant to write it.
+    """
+    told = []
+    known = {one.name: one for one in fields(Settings)}
+    for name in ALIASES:
+        named = set_for(name, PREFIX + name.upper(), environment)
+        meant = [convert(known[name], Given(one.value, one.variable)) for one in named]
+        ignored = [one.variable for one, value in zip(named, meant, strict=True) if value != meant[0]]
+        if ignored:
+            told.append(f"{named[0].variable} is used; {' and '.join(ignored)} says otherwise and is ignored.")
+    return told
 
 
 def _check(settings: Settings) -> None:
-    if settings.port > 65_535:
-        raise SettingsError(f"There is no port {settings.port}.")
-    if settings.log_format not in ("auto", "text", "json"):
-        raise SettingsError("log_format is auto, text or json.")
-    if settings.log_level not in ("debug", "info", "warning", "error"):
-        raise SettingsError("log_level is debug, info, warning or error.")
+    if settings.port and settings.port == settings.control_port:
+        raise SettingsError(f"port and control_port are both {settings.port}; the second listener needs its own.")
+    if settings.jobs_result_integrity_mode == "hmac" and not settings.jobs_result_hmac_key:
+        raise SettingsError("jobs_result_integrity_mode is hmac: give the key with jobs_result_hmac_key.")
     _check_jwt(settings)
+    _check_tokens(settings)
     if not settings.is_loopback and not settings.has_credentials and not settings.insecure:
         raise SettingsError(
             f"Listening on {settings.host} without credentials would let anyone write: give a token file with "
-            "--tokens or a key file with --jwt-keys, or --insecure if the network is closed."
+            "--tokens, a key file with --jwt-keys or a token in SEMEL_TOKEN_ACTIVE, or --insecure if the network is "
+            "closed."
         )
+
+
+def _check_tokens(settings: Settings) -> None:
+    for name in ("token_active", "token_next"):
+        token = getattr(settings, name)
+        if not (token.isascii() and token.isprintable()) or " " in token:
+            raise SettingsError(f"{name} cannot be sent in a header: it is ASCII without spaces.")
+    if settings.token_next and not settings.token_active:
+        raise SettingsError("token_next follows token_active: give both.")
+    if settings.token_rotation_until and not settings.token_next:
+        raise SettingsError("token_rotation_until ends the life of token_active: give token_next, which follows it.")
+    if settings.token_required and settings.needs_token and not settings.has_credentials:
+        raise SettingsError("token_required is set, and there is no token: give tokens, jwt_keys or token_active.")
+    if settings.token_required and not settings.needs_token and not settings.is_loopback:
+        raise SettingsError(f"token_required can be switched off on loopback only, not on {settings.host}.")
 
 
 def _check_jwt(settings: Settings) -> None:

@@ -51,7 +51,7 @@ class Conversation:
         self._bucket = Bucket(settings.events_rate_messages)
         self._most_bad = settings.events_bad_messages
         self._inbox = Inbox(hub.terms.limits.message_bytes)
-        self._looks = Looks(hub, self._session, self._subscriber, self._tell, self._admit)
+        self._looks = Looks(hub, socket.remote, self._session, self._subscriber, self._tell, self._admit)
         self._pending = Submissions(hub, self._session, self._tell_all, self._go_on, self.fail, self._subscriber)
         self._bad = 0
         self._task: asyncio.Task[None] | None = None

@@ -16,6 +16,7 @@ from semel.contracts.events.wire.seed import page_payload, result_payload
 from semel.contracts.fields import Fields
 from semel.engine.contract import EngineError, FaultError, OverloadedError, Write
 from semel.kernel.errors import REGISTRY, Problem, Refused
+from semel.server.admission import admit
 from semel.server.asgi import SECURITY, Header, Receive, Scope, Send, respond
 from semel.server.body import CLOSE, Bodies, ClientGoneError
 from semel.server.context import Context, caller_of
@@ -93,7 +94,7 @@ class EventsHost:
             answer = refusal("bad_request", f"{method} is not used here.", {}, 405)
             return answer._replace(headers=[*answer.headers, _ALLOW])
         fields = Fields(scope["headers"])
-        principal = self._principal(fields)
+        principal = admit(self._context, scope, fields)
         query = Query(scope["query_string"])
         if method == "POST":
             return await self._submit(principal, query, scope, receive)
@@ -147,9 +148,6 @@ class EventsHost:
     def stop(self) -> None:
         """The server stops: event streams end."""
         self._tails.stop()
-
-    def _principal(self, fields: Fields) -> Principal:
-        return self._context.principals.resolve(fields.get(b"authorization"), self._context.world.wall_ms())
 
     def _identity(self, principal: Principal, named: str | None) -> Identity:
         default = principal.client_id if self._context.principals.are_known else _ANONYMOUS

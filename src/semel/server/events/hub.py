@@ -13,14 +13,17 @@ from semel.contracts.events.wire.messages import Identity, WireError
 from semel.engine.contract import Write
 from semel.engine.engine import Caller
 from semel.kernel.errors import Refused
+from semel.server.admission import admit_token
 from semel.server.context import Context
 from semel.server.events.feed import Feed
 from semel.server.principals import Principal, Role
+from semel.server.protocol import SOCKET_PATH
 
 if TYPE_CHECKING:
     from semel.server.events.conversation import Conversation
 
 SURFACE = "events"
+PATH = SOCKET_PATH.decode()
 ANSWERED_MS = 1_000
 """An event of this age has been answered, or its submitter has given up."""
 
@@ -75,10 +78,10 @@ class Hub:
         if older is not None:
             older.replaced()
 
-    def principal(self, token: bytes) -> Principal:
-        """Who a credential is."""
+    def principal(self, token: bytes, remote_address: str) -> Principal:
+        """Who a credential is; the address is for the audit log."""
         try:
-            return self.context.principals.resolve_token(token, self.context.world.wall_ms())
+            return admit_token(self.context, token, lambda: {"path": PATH, "remote_addr": remote_address})
         except Refused as refused:
             raise WireError("auth_failed", refused.problem.detail, closes=True) from None
 

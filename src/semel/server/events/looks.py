@@ -24,8 +24,11 @@ Admit = Callable[[Principal], bool]
 class Looks:
     """Answers go to `tell`; `admit` is asked for a place when a credential was good."""
 
-    def __init__(self, hub: Hub, session: Session, subscriber: Subscriber, tell: Tell, admit: Admit) -> None:
+    def __init__(
+        self, hub: Hub, remote: str, session: Session, subscriber: Subscriber, tell: Tell, admit: Admit
+    ) -> None:
         self._hub = hub
+        self._remote = remote
         self._session = session
         self._subscriber = subscriber
         self._tell = tell
@@ -33,7 +36,7 @@ class Looks:
 
     async def connect(self, asked: Connect, reply_to: str | None) -> None:
         """Who is it, and where does the log stand."""
-        principal = self._hub.principal(asked.token.encode())
+        principal = self._hub.principal(asked.token.encode(), self._remote)
         who = self._hub.identity(principal, asked.client_id)
         project = asked.project
         if project is not None and not (who.may_read(project) or who.may_write(project)):

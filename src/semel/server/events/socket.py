@@ -100,6 +100,12 @@ class EventSocket(asyncio.Protocol):
         else:
             self._conversation.shut_down()
 
+    @property
+    def remote(self) -> str:
+        """The address of the other end; empty when the transport does not tell."""
+        peer = self._transport.get_extra_info("peername")
+        return str(peer[0]) if isinstance(peer, tuple) else ""
+
     def frame(self, text: bytes) -> bytes:
         """A text message as bytes for the wire."""
         return Frame(Opcode.TEXT, text).serialize(mask=False)

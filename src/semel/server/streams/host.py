@@ -10,6 +10,7 @@ from semel.contracts.streams.wire.names import parse_name
 from semel.contracts.streams.wire.responses import Response
 from semel.engine.contract import EngineError
 from semel.kernel.errors import Problem, Refused
+from semel.server.admission import admit
 from semel.server.asgi import Receive, Scope, Send, respond
 from semel.server.context import Context
 from semel.server.principals import Role
@@ -59,7 +60,7 @@ class StreamsHost:
     def _admit(self, method: str, scope: Scope) -> tuple[bytes, Fields]:
         """Credential, name and method, in this order; then whether this caller may do that to this stream."""
         fields = Fields(scope["headers"])
-        principal = self._context.principals.resolve(fields.get(b"authorization"), self._context.world.wall_ms())
+        principal = admit(self._context, scope, fields)
         name = parse_name(scope["raw_path"][len(PREFIX) :])
         role = _ROLES.get(method)
         if role is None:

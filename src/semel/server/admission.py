@@ -1,0 +1,102 @@
+"""Who may come in: the credential of a request is judged, counted and, where it failed, put into the audit log.
+
+One place for every surface, so that a failure is counted once wherever it happens. Nothing of a
+credential is kept. Counts and lines are in memory until the audit log is flushed: a crash loses the last of them, and
+no decision hangs on them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from semel.contracts.fields import Fields
+from semel.kernel.world import World
+from semel.server.asgi import Scope
+from semel.server.audit import AuditLog
+from semel.server.meter import Meter
+from semel.server.principals import DEVELOPER, Outcome, Principal, Principals, UnauthorizedError, presented
+
+MAX_SLEEP_SECONDS = 60.0
+"""The end of a rotation is looked for at least so often, in case somebody sets the clock."""
+
+
+class Gate(Protocol):
+    """What judging a credential takes; the context of the server is one."""
+
+    @property
+    def principals(self) -> Principals:
+        """Who is known."""
+
+    @property
+    def world(self) -> World:
+        """What time it is."""
+
+    @property
+    def meter(self) -> Meter:
+        """Where it is counted."""
+
+    @property
+    def audit(self) -> AuditLog:
+        """Where it is put on record."""
+
+
+def admit(gate: Gate, scope: Scope, fields: Fields) -> Principal:
+    """The caller of a request; `UnauthorizedError` for one without a credential that holds."""
+    if not gate.principals.are_known:
+        return DEVELOPER
+    try:
+        token = presented(fields)
+    except UnauthorizedError as refused:
+        _failed(gate, refused.outcome, whence(scope))
+        raise
+    return admit_token(gate, token, lambda: whence(scope))
+
+
+def admit_token(gate: Gate, token: bytes | None, where: Callable[[], Mapping[str, str]]) -> Principal:
+    """The same for a token that came in another way; `where` is for the audit log."""
+    now_ms = gate.world.wall_ms()
+    try:
+        principal, outcome = gate.principals.judge(token, now_ms)
+    except UnauthorizedError as refused:
+        _failed(gate, refused.outcome, where())
+        raise
+    if outcome is Outcome.ACTIVE:
+        gate.meter.add("auth_success_active")
+    elif outcome is Outcome.NEXT:
+        gate.meter.add("auth_success_next")
+        rotation = gate.principals.rotation
+        if rotation is not None and not rotation.is_over(now_ms):
+            gate.audit.note_rarely("TOKEN_ACCEPTED_NEXT", where())
+    return principal
+
+
+def _failed(gate: Gate, outcome: Outcome, where: Mapping[str, str]) -> None:
+    gate.meter.add("auth_fail")
+    gate.audit.note("AUTH_FAILURE", {"reason": outcome.value, **where})
+    if outcome is Outcome.RETIRED:
+        gate.meter.add("auth_fail_old_token")
+        gate.audit.note_rarely("TOKEN_RETIRED", where)
+
+
+def whence(scope: Scope) -> dict[str, str]:
+    """What was asked for, without its query, and from where; for audit lines."""
+    return {"path": scope["raw_path"].partition(b"?")[0].decode("latin-1"), "remote_addr": remote_address(scope)}
+
+
+def remote_address(scope: Scope) -> str:
+    """The address of the other end; empty when the transport does not tell."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
+async def watch_rotation(gate: Gate) -> None:
+    """Put the end of a rotation into the audit log: once a process, at the instant or at its start after it."""
+    rotation = gate.principals.rotation
+    if rotation is None or rotation.until_ms is None:
+        return
+    while not rotation.is_over(gate.world.wall_ms()):
+        left_seconds = (rotation.until_ms - gate.world.wall_ms()) / 1_000
+        await asyncio.sleep(min(max(left_seconds, 0.001), MAX_SLEEP_SECONDS))
+    gate.audit.note("TOKEN_ROTATION_FINALIZED", {})

@@ -1,0 +1,22 @@
+"""Two questions that a server answers without a look at its data: is it there, and would it take a write."""
+
+from __future__ import annotations
+
+from semel import __version__
+from semel.server.context import Context
+
+
+def liveness(context: Context) -> dict[str, str]:
+    """It answers; something that is broken beside the commit path is told."""
+    facts = {"status": "ok", "version": __version__}
+    if context.audit.is_broken:
+        facts["audit"] = "broken"
+    return facts
+
+
+def readiness(context: Context) -> str:
+    """`ok` means that a write sent now would be taken."""
+    engine = context.engine
+    if context.is_stopping or engine.failure is not None:
+        return "stopping"
+    return "store away" if engine.is_away else "ok"

@@ -1,0 +1,229 @@
+"""The paths of jobs: `/v1/jobs` and below, and the mesh dialect under `/mesh/`.
+
+Order of judgement: method, content type and size; then the credential; then the body; then the rules. Every answer
+under these paths has the shape of jobs, those about credentials and faults too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from urllib.parse import unquote_to_bytes
+
+from semel.contracts.fields import Fields
+from semel.contracts.jobs.ids import parse_job
+from semel.contracts.jobs.limits import MAX_BODY_BYTES
+from semel.contracts.jobs.reading import gauges
+from semel.contracts.jobs.wire.refusals import RefusedJob, refusal_body
+from semel.engine.contract import EngineError, FaultError, NotStoredError, OutcomeUnknownError, OverloadedError
+from semel.kernel.errors import REGISTRY, Refused
+from semel.server.admission import admit, whence
+from semel.server.asgi import SECURITY, Header, Receive, Scope, Send, respond
+from semel.server.body import CLOSE, Bodies, ClientGoneError
+from semel.server.context import Context, caller_of
+from semel.server.jobs.desk import JSON, NO_STORE, SURFACE, Answer, Desk, Request, refuse
+from semel.server.jobs.orders import Orders
+from semel.server.jobs.parts import make_desk
+from semel.server.jobs.submissions import Submissions
+from semel.server.jobs.upkeep import Upkeep
+from semel.server.jobs.working import Working
+from semel.server.principals import Outcome, UnauthorizedError
+
+_log = logging.getLogger("semel.jobs")
+
+MESH, PREFIX = b"/mesh/", b"/v1/jobs"
+_NO_PATH = "There is nothing at this path."
+
+Call = Callable[[Request], Awaitable[Answer]]
+
+
+class JobsHost:
+    """Everything of jobs on one listener."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._desk: Desk = make_desk(context)
+        self._submissions = Submissions(self._desk)
+        self._working = Working(self._desk)
+        self._orders = Orders(self._desk)
+        self._bodies = Bodies(MAX_BODY_BYTES, context.settings.max_uploads_bytes)
+        self.upkeep = Upkeep(context.engine, self._desk.jobs, context.world, self._desk.journal, self._desk.waiters)
+        context.metrics.jobs_gauges = self._gauges
+        orders = self._orders
+        self._fixed: dict[bytes, dict[str, Call]] = {
+            b"/mesh/submit_request": {"POST": self._submissions.submit},
+            b"/mesh/pull_requests": {"POST": self._working.claim},
+            b"/mesh/results/submit": {"POST": self._working.mesh_result},
+            b"/mesh/submit_result": {"POST": self._working.mesh_result},
+            b"/v1/jobs": {"POST": self._submissions.submit, "GET": orders.list},
+            b"/v1/jobs/batch": {"POST": self._submissions.submit_many},
+            b"/v1/jobs/claim": {"POST": self._working.claim},
+            b"/v1/jobs/lookup": {"POST": orders.lookup},
+            b"/v1/jobs/dead": {"GET": orders.dead},
+            b"/v1/jobs/keys/release": {"POST": orders.release},
+            b"/v1/jobs/queues": {"GET": orders.queues},
+            b"/v1/jobs/schedules": {"GET": orders.schedules},
+        }
+        self._of_a_job: dict[str, tuple[str, Callable[[bytes, Request], Awaitable[Answer]]]] = {
+            "": ("GET", orders.read),
+            "result": ("GET", orders.result),
+            "cancel": ("POST", orders.cancel),
+            "requeue": ("POST", orders.requeue),
+            "heartbeat": ("POST", self._working.heartbeat),
+            "complete": ("POST", self._working.complete),
+            "fail": ("POST", self._working.fail),
+            "defer": ("POST", self._working.defer),
+            "steps": ("POST", self._working.step),
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        method: str = scope["method"]
+        try:
+            answer = await self._answer(scope, receive)
+        except RefusedJob as refused:
+            answer = self._refused(refused)
+            if answer.status == 403:
+                self._context.audit.note("AUTH_FAILURE", {"reason": "missing_role", **whence(scope)})
+        except UnauthorizedError as refused:
+            answer = _unauthorized(refused, is_mesh=scope["raw_path"].startswith(MESH))
+        except Refused as refused:
+            answer = _refusal("overloaded", refused.problem.detail, *refused.problem.headers)
+        except EngineError as error:
+            answer = _failed(error, is_stopping=self._context.is_stopping)
+        except (ClientGoneError, ConnectionError) as error:
+            raise ClientGoneError from error
+        except asyncio.CancelledError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log the details
+            error_id = self._context.world.random_bytes(8).hex()
+            _log.exception("fault in a request", extra={"error_id": error_id})
+            answer = _refusal("internal_error", f"Something went wrong here; repeat it. Error id {error_id}.")
+        self._context.metrics.requests[SURFACE, method, answer.status] += 1
+        headers = [*answer.headers, *SECURITY, (b"x-request-id", self._context.request_id())]
+        await respond(send, answer.status, headers, None if method == "HEAD" else answer.body)
+
+    def stop(self) -> None:
+        """The server stops: long polls end."""
+        self._desk.waiters.stop()
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
+        fields = Fields(scope["headers"])
+        call = self._route(scope["method"], scope["raw_path"])
+        _check_head(scope["method"], fields)
+        principal = admit(self._context, scope, fields)
+        body = b"" if scope["method"] in ("GET", "HEAD") else await self._bodies.read(receive)
+        if body is None:
+            raise _too_large()
+        request = Request(principal, fields, body, scope["query_string"], caller_of(scope), whence(scope))
+        return await call(request)
+
+    def _route(self, method: str, raw_path: bytes) -> Call:
+        """The call at a path; 404 without one, 405 when it has others."""
+        calls = self._fixed.get(raw_path) or self._named(raw_path)
+        if calls is None:
+            raise RefusedJob("not_found", _NO_PATH)
+        call = calls.get("GET" if method == "HEAD" else method)
+        if call is None:
+            allowed = ", ".join(sorted(calls))
+            raise RefusedJob("method_not_allowed", f"{method} is not used here, but {allowed}.", {"allow": allowed})
+        return call
+
+    def _named(self, raw_path: bytes) -> dict[str, Call] | None:
+        """The calls at a path with a name in it."""
+        if not raw_path.startswith(PREFIX + b"/"):
+            return None
+        pieces = raw_path[len(PREFIX) + 1 :].split(b"/")
+        try:
+            names = [unquote_to_bytes(piece).decode() for piece in pieces]
+        except UnicodeDecodeError:
+            return None
+        if len(names) == 2 and names[0] in ("queues", "schedules"):
+            return self._of_a_thing(names[0], names[1])
+        found = self._of_a_job.get(names[1] if len(names) == 2 else "") if len(names) <= 2 else None
+        if found is None or not names[0].startswith("job_"):
+            return None
+        job_id = parse_job(names[0])
+        method, call = found
+
+        async def about_the_job(request: Request) -> Answer:
+            if job_id is None:
+                raise RefusedJob("not_found", "There is no such job here.")
+            return await call(job_id, request)
+
+        return {method: about_the_job}
+
+    def _of_a_thing(self, things: str, name: str) -> dict[str, Call]:
+        call = self._orders.queue if things == "queues" else self._orders.schedule
+
+        def by(method: str) -> Call:
+            return lambda request: call(method, name, request)
+
+        return {method: by(method) for method in ("GET", "PUT", "DELETE")}
+
+    def _refused(self, refused: RefusedJob) -> Answer:
+        kind = REGISTRY[refused.refusal.code]
+        status = self._desk.refused_status if kind.status == 429 else None
+        if refused.is_fault:
+            status = 500
+        answer = refuse(refused.refusal, status)
+        if kind.status == 405:
+            answer.headers.append((b"allow", str(refused.refusal.facts["allow"]).encode()))
+        if kind.status == 413 and "field" not in refused.refusal.facts:
+            answer.headers.append(CLOSE)
+        return answer
+
+    async def _gauges(self) -> dict[str, float]:
+        found = await self._context.engine.read(gauges)
+        most = self._desk.policy.max_depth
+        return {
+            "idempotency_store_size": found.records,
+            "queue_depth": found.waiting,
+            "inflight": found.leased,
+            "ready_to_dispatch": found.ready,
+            "dlq_size": found.dead,
+            "backpressure_active": int(bool(most) and found.waiting >= most),
+            "oldest_ready_age_sec": found.oldest_ready_ms / 1_000,
+        }
+
+
+def _check_head(method: str, fields: Fields) -> None:
+    """What can be refused before anything is read."""
+    # A web page of somebody else may send a body without a type, but not one with this type: the browser asks first.
+    unsaid = b"" if fields.get(b"origin") else b"application/json"
+    kind = (fields.get(b"content-type") or unsaid).partition(b";")[0].strip().lower()
+    if method in ("POST", "PUT") and kind != b"application/json":
+        raise RefusedJob("unsupported_media_type", "Send JSON, with the content type application/json.")
+    length = fields.get(b"content-length") or b"0"
+    if length.isdigit() and (len(length) > 18 or int(length) > MAX_BODY_BYTES):
+        raise _too_large()
+
+
+def _too_large() -> RefusedJob:
+    return RefusedJob("too_large", f"A body may have at most {MAX_BODY_BYTES} bytes.", {"max": MAX_BODY_BYTES})
+
+
+def _refusal(code: str, message: str, *headers: Header) -> Answer:
+    answer = refuse(RefusedJob(code, message).refusal)
+    return answer._replace(headers=[*answer.headers, *headers])
+
+
+def _unauthorized(refused: UnauthorizedError, *, is_mesh: bool) -> Answer:
+    """The mesh answers a wrong token with 403, and a missing one with 401 like everyone."""
+    if is_mesh and refused.outcome is not Outcome.MISSING:
+        return _refusal("forbidden", refused.problem.detail)
+    body = refusal_body(RefusedJob("unauthorized", refused.problem.detail).refusal)
+    return Answer(401, [JSON, NO_STORE, *refused.problem.headers], body)
+
+
+def _failed(error: EngineError, *, is_stopping: bool) -> Answer:
+    if isinstance(error, OverloadedError):
+        return _refusal("overloaded", f"{error} Send the same request again in a moment, with the same key.")
+    if isinstance(error, OutcomeUnknownError):
+        return _refusal("not_durable", f"{error} Repeat it with the same key or the same token.")
+    if isinstance(error, FaultError):
+        return _refusal("internal_error", f"Something went wrong here; nothing was stored. Error id {error.error_id}.")
+    if isinstance(error, NotStoredError) and is_stopping:
+        return _refusal("shutting_down", f"{error} Repeat it with the same key.")
+    return _refusal("not_stored", f"{error} Send the request again.")

@@ -1,0 +1,195 @@
+"""The calls of owners and administrators: looking, cancelling, dead letters, keys, queues and schedules."""
+
+from __future__ import annotations
+
+from semel.contracts.jobs.commands import Cancel, Changed, DropSchedule, LimitQueue, Requeue, Scheduled
+from semel.contracts.jobs.reading import (
+    Look,
+    dead_letters,
+    list_jobs,
+    queue_of,
+    queues,
+    record_of,
+    schedule_of,
+    schedules,
+)
+from semel.contracts.jobs.rules.states import is_done
+from semel.contracts.jobs.tables import LEASED
+from semel.contracts.jobs.wire import answers
+from semel.contracts.jobs.wire.fields import KIND_RULE
+from semel.contracts.jobs.wire.orders import (
+    checked_queue,
+    parse_dead,
+    parse_limit,
+    parse_list,
+    parse_lookup,
+    parse_release,
+    parse_schedule,
+    parse_wait,
+)
+from semel.contracts.jobs.wire.refusals import RefusedJob, invalid
+from semel.engine.reading import Reading
+from semel.server.jobs.desk import SURFACE, Answer, Desk, Request, answer_json, needs_role
+from semel.server.principals import Principal, Role
+
+_NO_JOB = "There is no such job here."
+
+
+class Orders:
+    """Everything that is neither submitting nor working."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def read(self, job_id: bytes, request: Request) -> Answer:
+        """One job, at its end if the caller waits for it."""
+        _needs_sight(request.principal)
+        wait_ms = parse_wait(request.query)
+        seen = _visible(await self._desk.look(job_id), request)
+        if wait_ms and not is_done(seen.job):
+            late = await self._desk.look_until_done(job_id, wait_ms, request.caller, with_params=True)
+            seen = _visible(late, request)
+        return await self._seen(seen, request)
+
+    async def result(self, job_id: bytes, request: Request) -> Answer:
+        """The whole result, with its checksum."""
+        _needs_sight(request.principal)
+        seen = _visible(await self._desk.look(job_id, with_params=False), request)
+        if not is_done(seen.job):
+            raise RefusedJob("not_found", "This job has no result yet.")
+        facts = answers.result(seen, self._desk.signing)
+        if facts is None:
+            await self._desk.unsound(job_id, request)
+            message = "The stored result does not fit its checksum; it is not served."
+            raise RefusedJob("result_integrity_fail", message, is_fault=True)
+        return answer_json(facts)
+
+    async def list(self, request: Request) -> Answer:
+        """Jobs, newest first: one's own, or all for an administrator."""
+        needs_role(request.principal, Role.READ)
+        asked = parse_list(request.query, None if _is_admin(request.principal) else request.owner)
+        page = await self._desk.context.engine.read(
+            lambda reading: list_jobs(reading, asked.wanted, asked.before, asked.limit)
+        )
+        return answer_json(answers.listed(page))
+
+    async def lookup(self, request: Request) -> Answer:
+        """A job by its key or by its request id."""
+        needs_role(request.principal, Role.READ)
+        asked = parse_lookup(await self._desk.members(request))
+        job_id = asked.request
+        if asked.key is not None:
+            key = asked.key
+            record = await self._desk.context.engine.read(lambda reading: record_of(reading, request.owner, key))
+            job_id = None if record is None else record.job
+        if job_id is None:
+            raise RefusedJob("not_found", _NO_JOB)
+        return await self._seen(_visible(await self._desk.look(job_id), request), request)
+
+    async def cancel(self, job_id: bytes, request: Request) -> Answer:
+        """End a job that is no longer wanted."""
+        needs_role(request.principal, Role.WRITE)
+        members = await self._desk.members(request)
+        is_admin = _is_admin(request.principal)
+        command = Cancel(job_id, request.owner, is_admin, members.flag("force") or False)
+        changed: Changed = await self._desk.carry_out(request, command)
+        return await self._changed(changed)
+
+    async def dead(self, request: Request) -> Answer:
+        """Dead letters, newest first."""
+        _needs_admin(request.principal)
+        asked = parse_dead(request.query)
+
+        def page(reading: Reading) -> dict[str, object]:
+            letters = dead_letters(reading, asked.before, asked.limit)
+            return answers.dead(letters, asked.limit, reading.now.ms, reading.now.steady_ms)
+
+        return answer_json(await self._desk.context.engine.read(page))
+
+    async def requeue(self, job_id: bytes, request: Request) -> Answer:
+        """Run a failed job again."""
+        _needs_admin(request.principal)
+        await self._desk.members(request)
+        changed: Changed = await self._desk.carry_out(request, Requeue(job_id, request.principal.actor))
+        return await self._changed(changed)
+
+    async def release(self, request: Request) -> Answer:
+        """Forget a key."""
+        _needs_admin(request.principal)
+        await self._desk.carry_out(request, parse_release(await self._desk.members(request)))
+        return answer_json({"ok": True, "released": True})
+
+    async def queues(self, request: Request) -> Answer:
+        """Every queue."""
+        _needs_admin(request.principal)
+        found = await self._desk.context.engine.read(queues)
+        return answer_json({"ok": True, "queues": [answers.queue(facts) for facts in found]})
+
+    async def queue(self, method: str, name: str, request: Request) -> Answer:
+        """One queue: look at it, bound it, or lift its bound."""
+        _needs_admin(request.principal)
+        queue = checked_queue(name)
+        if method != "GET":
+            most = parse_limit(await self._desk.members(request)) if method == "PUT" else 0
+            await self._desk.carry_out(request, LimitQueue(queue, most))
+        facts = await self._desk.context.engine.read(lambda reading: queue_of(reading, queue))
+        return answer_json({"ok": True, **answers.queue(facts)})
+
+    async def schedules(self, request: Request) -> Answer:
+        """Every schedule."""
+        _needs_admin(request.principal)
+        rows = await self._desk.context.engine.read(schedules)
+        return answer_json({"ok": True, "schedules": [answers.schedule(row) for row in rows]})
+
+    async def schedule(self, method: str, name: str, request: Request) -> Answer:
+        """One schedule: look at it, set it, or end it."""
+        _needs_admin(request.principal)
+        if KIND_RULE.fullmatch(name) is None:
+            raise invalid("name", "name must have 1 to 128 characters of A-Za-z0-9_.:-.")
+        if method == "DELETE":
+            await self._desk.carry_out(request, DropSchedule(name.encode()))
+            return answer_json({"ok": True, "name": name})
+        if method == "GET":
+            row = await self._desk.context.engine.read(lambda reading: schedule_of(reading, name.encode()))
+            if row is None:
+                raise RefusedJob("not_found", "There is no schedule of this name.")
+            return answer_json({"ok": True, **answers.schedule(row)})
+        members = await self._desk.members(request)
+        command = await self._desk.apart(request.body, parse_schedule, name.encode(), request.owner, members)
+        put: Scheduled = await self._desk.carry_out(request, command)
+        return answer_json({"ok": True, **answers.schedule(put.row)}, 201 if put.is_new else 200)
+
+    async def _seen(self, seen: Look, request: Request) -> Answer:
+        facts, ending = answers.seen(seen, self._desk.policy)
+        await self._desk.check(ending, seen.job.id, request)
+        return answer_json(facts)
+
+    async def _changed(self, changed: Changed) -> Answer:
+        return answer_json({"ok": True, **answers.brief(changed.job, changed.now.ms, changed.now.steady_ms)})
+
+
+def _visible(seen: Look | None, request: Request) -> Look:
+    """A job that the caller may see: its own, one that it works on, or any for an administrator."""
+    principal = request.principal
+    if seen is not None:
+        job = seen.job
+        is_owner = principal.has(Role.READ) and job.principal == request.owner
+        is_holder = principal.has(Role.WORK) and job.holder == request.owner and job.phase == LEASED
+        if is_owner or is_holder or _is_admin(principal):
+            return seen
+    raise RefusedJob("not_found", _NO_JOB)
+
+
+def _needs_sight(principal: Principal) -> None:
+    if not principal.has(Role.READ) and not principal.has(Role.WORK):
+        raise RefusedJob("forbidden", "This needs the role read.", {"role": "read"})
+
+
+def _is_admin(principal: Principal) -> bool:
+    """Whether it may see and order everything: an administrator that is not limited to some queues."""
+    return principal.has(Role.ADMIN) and (b"", True) in principal.reach(SURFACE)
+
+
+def _needs_admin(principal: Principal) -> None:
+    if not _is_admin(principal):
+        raise RefusedJob("forbidden", "This needs the role admin over all queues.", {"role": "admin"})

@@ -1,0 +1,57 @@
+"""The parts of jobs, made from the settings."""
+
+from __future__ import annotations
+
+from semel.contracts.jobs.limits import Policy
+from semel.contracts.jobs.rules.integrity import Signing
+from semel.server.context import Context
+from semel.server.jobs.desk import Desk
+from semel.server.jobs.journal import Journal
+from semel.server.jobs.waiters import Waiters
+from semel.server.settings import Settings
+
+
+def policy_of(settings: Settings) -> Policy:
+    """What the rules need of the settings."""
+    return Policy(
+        is_idempotent=settings.jobs_idempotency_enabled,
+        key_ttl_ms=settings.jobs_idempotency_ttl_sec * 1_000,
+        max_cached_bytes=settings.jobs_idempotency_max_cached_bytes,
+        max_records=settings.jobs_idempotency_store_max_items,
+        max_records_each=settings.jobs_idempotency_store_max_items_per_principal,
+        evicts=settings.jobs_idempotency_full_policy == "evict_terminal",
+        max_result_bytes=settings.jobs_max_result_bytes,
+        retention_ms=settings.jobs_retention_sec * 1_000,
+        max_depth=settings.jobs_max_queue_depth,
+        max_inflight=settings.jobs_max_inflight,
+        lease_ms=settings.jobs_lease_timeout_sec * 1_000,
+        waiting_ttl_ms=settings.jobs_queue_item_ttl_sec * 1_000,
+        max_attempts=settings.jobs_retry_max_attempts,
+        backoff_base_ms=settings.jobs_retry_backoff_base_ms,
+        backoff_cap_ms=settings.jobs_retry_backoff_cap_ms,
+        jitter=settings.jobs_retry_jitter,
+        lists_dead=settings.jobs_dlq_enabled,
+        max_dead=settings.jobs_dlq_max_items,
+    )
+
+
+def signing_of(settings: Settings) -> Signing:
+    """What a report must be signed with."""
+    is_hmac = settings.jobs_result_integrity_mode == "hmac"
+    key = settings.jobs_result_hmac_key.encode() if is_hmac else b""
+    return Signing(settings.jobs_result_integrity_required or is_hmac, key)
+
+
+def make_desk(context: Context) -> Desk:
+    """Everything that the calls share."""
+    settings = context.settings
+    journal = Journal(context.audit, context.meter)
+    return Desk(
+        context=context,
+        jobs=context.jobs,
+        policy=context.jobs.policy,
+        signing=signing_of(settings),
+        refused_status=settings.jobs_refusal_status,
+        journal=journal,
+        waiters=Waiters(context.engine, context.jobs, context.world, journal),
+    )

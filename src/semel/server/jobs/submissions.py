@@ -1,0 +1,130 @@
+"""Submitting: one job, or many in one request, and waiting for the end if that is asked for."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from semel.contracts.jobs.commands import Admitted, Collision, Draft, Refusal, Submit
+from semel.contracts.jobs.ids import CHANCE_BYTES
+from semel.contracts.jobs.limits import MAX_BATCH_JOBS
+from semel.contracts.jobs.rules.states import is_done
+from semel.contracts.jobs.rules.submission import HITS
+from semel.contracts.jobs.tables import INLINE_BYTES
+from semel.contracts.jobs.wire.answers import collided, needs_part, submitted
+from semel.contracts.jobs.wire.drafts import header_key, parse_draft, wait_of
+from semel.contracts.jobs.wire.fields import Members
+from semel.contracts.jobs.wire.refusals import RefusedJob, invalid
+from semel.engine.contract import Write
+from semel.kernel.errors import REGISTRY
+from semel.server.jobs.desk import REPLAYED, Answer, Desk, Request, answer_json, needs_role
+from semel.server.principals import Role
+
+DRAWN_AT_ONCE = 256
+
+_COUNTED = {
+    "J3": ("idempotent_in_progress",),
+    "J4": ("idempotent_completed",),
+    "J5": ("idempotent_failed",),
+    "J6": ("idempotent_in_progress", "idempotent_revived"),
+}
+
+
+class Submissions:
+    """The calls of those who want work done."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._chances = b""
+
+    async def submit(self, request: Request) -> Answer:
+        """One job."""
+        began = time.monotonic()
+        needs_role(request.principal, Role.WRITE)
+        members = await self._desk.members(request)
+        wait_ms = wait_of(members, request.fields)
+        key = header_key(request.fields)
+        draft = await self._desk.apart(request.body, self._draft, members, request, key, self._chance())
+        [answer] = await self._admit(request, (draft,))
+        if isinstance(answer, Collision):
+            answer = collided(answer, draft)
+        if isinstance(answer, Refusal):
+            raise RefusedJob.of(answer)
+        facts = await self._facts(answer, request, wait_ms)
+        self._desk.context.metrics.jobs_seconds["submit"].observe(time.monotonic() - began)
+        replayed = (REPLAYED,) if answer.rule in HITS else ()
+        return answer_json(facts, 200, *replayed)
+
+    async def submit_many(self, request: Request) -> Answer:
+        """Many jobs, each judged alone; the answers stand in the order of the requests."""
+        needs_role(request.principal, Role.WRITE)
+        members = await self._desk.members(request)
+        if request.fields.get(b"idempotency-key") is not None:
+            raise invalid("Idempotency-Key", "Many jobs need a key each: put it into every item.")
+        items = members.items("jobs", MAX_BATCH_JOBS)
+        said: list[dict[str, Any] | None] = []
+        drafts: list[Draft] = []
+        for item in items:
+            try:
+                if isinstance(item, RefusedJob):
+                    raise item
+                drafts.append(await self._desk.apart(request.body, self._draft, item, request, None, self._chance()))
+                said.append(None)
+            except RefusedJob as refusal:
+                said.append(self._refusal(refusal.refusal))
+        answers = iter(await self._admit(request, tuple(drafts)) if drafts else ())
+        waiting = iter(drafts)
+        told = [one if one is not None else await self._told(next(answers), next(waiting), request) for one in said]
+        return answer_json({"ok": True, "jobs": told})
+
+    def _chance(self) -> bytes:
+        """Randomness for one id. It is drawn for many at once: asking the system gives up the interpreter each time."""
+        if not self._chances:
+            self._chances = self._desk.context.world.random_bytes(DRAWN_AT_ONCE * CHANCE_BYTES)
+        chance, self._chances = self._chances[:CHANCE_BYTES], self._chances[CHANCE_BYTES:]
+        return chance
+
+    def _draft(self, members: Members, request: Request, key: str | None, chance: bytes) -> Draft:
+        draft = parse_draft(members, key, request.owner, self._desk.policy, chance)
+        needs_role(request.principal, Role.WRITE, draft.queue)
+        return draft
+
+    async def _admit(self, request: Request, drafts: tuple[Draft, ...]) -> tuple[Admitted | Collision | Refusal, ...]:
+        write = Write(self._desk.jobs, Submit(drafts), len(request.body), len(drafts))
+        answers: tuple[Admitted | Collision | Refusal, ...] = await self._desk.context.engine.submit(
+            write, request.caller
+        )
+        for answer in answers:
+            if isinstance(answer, Admitted):
+                for name in _COUNTED.get(answer.rule, ("accepted",)):
+                    self._desk.journal.count(name)
+            if answer.notes:
+                await self._desk.journal.keep(answer.notes, request.where)
+        return answers
+
+    async def _facts(self, answer: Admitted, request: Request, wait_ms: int) -> dict[str, Any]:
+        job, value = answer.job, answer.job.result
+        now_ms = self._desk.context.world.wall_ms()
+        if wait_ms and not is_done(job):
+            seen = await self._desk.look_until_done(job.id, wait_ms, request.caller, with_params=False)
+            if seen is not None:
+                answer = answer._replace(job=seen.job, expires_at=seen.expires_at)
+                job, value, now_ms = seen.job, seen.result or b"", seen.now_ms
+        elif job.result_bytes > INLINE_BYTES and needs_part(job, self._desk.policy):
+            seen = await self._desk.look(job.id, with_params=False)
+            value = seen.result or b"" if seen is not None else b""
+        facts, ending = submitted(answer, value, self._desk.policy, max(now_ms, job.created_at))
+        await self._desk.check(ending, job.id, request)
+        return facts
+
+    async def _told(self, answer: Admitted | Collision | Refusal, draft: Draft, request: Request) -> dict[str, Any]:
+        if isinstance(answer, Collision):
+            answer = collided(answer, draft)
+        if isinstance(answer, Refusal):
+            return self._refusal(answer)
+        return {"http": 200, **await self._facts(answer, request, 0)}
+
+    def _refusal(self, refusal: Refusal) -> dict[str, Any]:
+        kind = REGISTRY[refusal.code]
+        status = self._desk.refused_status if kind.status == 429 else kind.status
+        return {"http": status, "ok": False, "error": kind.name, "message": refusal.message, **refusal.facts}

@@ -1,0 +1,126 @@
+"""What jobs do without being asked: leases are renewed after an outage, overdue ones reaped, schedules fired.
+
+After a start, and whenever the store was not seen for longer than a moment, every live lease gets a full period before
+anything is reaped here: an outage in which nobody could send a heartbeat ends no healthy worker's lease. A reap that is
+held up itself is void when its turn comes. Nothing here decides: it looks, and sends commands that decide again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+
+from semel.contracts.jobs.commands import Done, Reap, Renew, Tick, Ticked
+from semel.contracts.jobs.contract import Jobs
+from semel.contracts.jobs.ids import CHANCE_BYTES
+from semel.contracts.jobs.reading import due_schedules, leased_ids
+from semel.contracts.jobs.tables import JOB, LEASED, WAITING
+from semel.engine.contract import EngineError, FaultError, Write
+from semel.engine.engine import Engine
+from semel.engine.reading import Reading
+from semel.kernel.world import World
+from semel.server.jobs.journal import Journal
+from semel.server.jobs.waiters import Waiters
+from semel.store.protocol import Range
+
+_log = logging.getLogger("semel.jobs")
+
+REAP_SECONDS = 0.25
+LEAD_SECONDS = 1.0
+"""How often it is asked who leads, and what schedules have to do."""
+TRUST_MS = 1_000
+"""A store that was not seen for longer than this was away."""
+NEVER_SEEN = -(2**62)
+REAPED_AT_ONCE = 100
+RENEWED_AT_ONCE = 500
+TICKS_AT_ONCE = 100
+
+
+class Upkeep:
+    """One node's part in it; the reaper and the schedules run on the node that leads."""
+
+    def __init__(self, engine: Engine, jobs: Jobs, world: World, journal: Journal, waiters: Waiters) -> None:
+        self._engine = engine
+        self._jobs = jobs
+        self._world = world
+        self._journal = journal
+        self._waiters = waiters
+        self._seen_at = NEVER_SEEN
+        self._led_at = world.monotonic_ms() - 2**31
+        self._leads = False
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self._turn()
+            except EngineError as error:
+                _log.warning("leases are renewed before any is reaped", extra={"reason": str(error)})
+                self._seen_at = NEVER_SEEN
+            except Exception:  # noqa: BLE001 - upkeep goes on; what broke is tried again in a moment
+                _log.exception("upkeep of jobs failed")
+                self._seen_at = NEVER_SEEN
+            await asyncio.sleep(REAP_SECONDS)
+
+    async def _turn(self) -> None:
+        now_ms = await self._engine.read(lambda reading: reading.now.steady_ms)
+        if now_ms - self._seen_at > TRUST_MS:
+            await self._renew()
+            now_ms = await self._engine.read(lambda reading: reading.now.steady_ms)
+        self._seen_at = now_ms
+        self._waiters.reap_until = now_ms + TRUST_MS
+        since_ms = self._world.monotonic_ms() - self._led_at
+        if since_ms >= LEAD_SECONDS * 1_000:
+            self._led_at = self._world.monotonic_ms()
+            self._leads = await self._engine.leads()
+            if self._leads:
+                await self._tick()
+        if self._leads:
+            await self._reap()
+
+    async def _renew(self) -> None:
+        """A full period for every lease that is out."""
+        seen: set[bytes] = set()
+        behind: tuple[int, bytes] | None = None
+        while True:
+            page = await self._engine.read(partial(leased_ids, behind=behind, limit=RENEWED_AT_ONCE))
+            ids = tuple(job_id for _, job_id in page if job_id not in seen)
+            if ids:
+                await self._engine.submit(Write(self._jobs, Renew(ids), 0, len(ids)))
+                seen.update(ids)
+            if len(page) < RENEWED_AT_ONCE:
+                return
+            behind = page[-1]
+
+    async def _reap(self) -> None:
+        while await self._engine.read(_is_due):
+            command = Reap(REAPED_AT_ONCE, self._waiters.reap_until)
+            done: Done = await self._engine.submit(Write(self._jobs, command, 0, REAPED_AT_ONCE))
+            await self._journal.keep(done.notes)
+            if done.number == 0:
+                return
+
+    async def _tick(self) -> None:
+        for name in await self._engine.read(partial(due_schedules, limit=TICKS_AT_ONCE)):
+            try:
+                await self._fire(name)
+            except FaultError as error:
+                _log.error("a schedule failed", extra={"schedule": name.decode(), "error_id": error.error_id})
+
+    async def _fire(self, name: bytes) -> None:
+        for _ in range(TICKS_AT_ONCE):
+            command = Tick(name, self._world.random_bytes(CHANCE_BYTES))
+            ticked: Ticked = await self._engine.submit(Write(self._jobs, command))
+            await self._journal.keep(ticked.notes)
+            self._journal.count("accepted", ticked.submitted)
+            if not ticked.again:
+                return
+
+
+def _is_due(reading: Reading) -> bool:
+    """Whether a lease has run out, or a job has waited too long."""
+    for phase, until in ((LEASED, reading.now.steady_ms), (WAITING, reading.now.expiry_ms)):
+        if reading.keys(Range(JOB, "due", (phase,), 1, stop=(until + 1,))):
+            return True
+    return False

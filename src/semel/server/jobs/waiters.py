@@ -1,0 +1,220 @@
+"""Workers that wait for a job: served in the order in which they came, one claim for each job that shows up.
+
+Waiters are looked through when something got ready, when the next delayed job is due, and every second besides (with
+several nodes a signal may be lost). One look at what waits says who could have something; only they are tried, and
+whoever repeats a named claim once. Their claims go through the engine like any other, in their order; the number tried
+at once doubles while each of them finds something, so that one job does not wake fifty workers. One whose connection
+is gone is passed over; if it went while its lease was being committed, the job is given back uncharged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from semel.contracts.jobs.commands import Claim, Claimed, Defer
+from semel.contracts.jobs.contract import Jobs
+from semel.contracts.jobs.reading import Waiting, waiting_lines
+from semel.contracts.jobs.rules.ends import TOPIC_READY
+from semel.contracts.jobs.rules.reach import Reach, reaches
+from semel.engine.contract import EngineError, Write
+from semel.engine.engine import Caller, Engine
+from semel.engine.signals import Watch
+from semel.kernel.world import World
+from semel.server.jobs.journal import Journal
+
+_log = logging.getLogger("semel.jobs")
+
+MAX_WAITERS = 10_000
+MOST_AT_ONCE = 64
+POLL_SECONDS = 1.0
+LEAST_REST_SECONDS = 0.005
+
+Filters = tuple[tuple[bytes, ...], tuple[bytes, ...], Reach | None]
+
+
+class Waiter:
+    """One long poll."""
+
+    __slots__ = ("caller", "claim", "deadline", "future", "is_new")
+
+    def __init__(self, claim: Claim, caller: Caller, deadline: float, future: asyncio.Future[Claimed]) -> None:
+        self.claim = claim
+        self.caller = caller
+        self.deadline = deadline
+        self.future = future
+        self.is_new = bool(claim.claim)
+        """Whether it may be the repetition of a claim that was answered, which no look at what waits can tell."""
+
+    @property
+    def filters(self) -> Filters:
+        """Waiters with equal ones find the same jobs."""
+        return self.claim.kinds, self.claim.queues, self.claim.reach
+
+    def give(self, answer: Claimed) -> None:
+        """Answer it."""
+        if not self.future.done():
+            self.future.set_result(answer)
+
+    def fail(self, error: BaseException) -> None:
+        """Tell it that its claim could not be judged."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class Waiters:
+    """Everyone who waits on this node. A task runs while there is anybody."""
+
+    def __init__(self, engine: Engine, jobs: Jobs, world: World, journal: Journal) -> None:
+        self._engine = engine
+        self._jobs = jobs
+        self._world = world
+        self._journal = journal
+        self._waiting: dict[Waiter, None] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._watch: Watch | None = None
+        self._is_stopped = False
+        self.reap_until = 0
+        """Up to this steady time claims may take back leases that ran out; the upkeep moves it on."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def claim(self, claim: Claim, caller: Caller, wait_ms: int) -> tuple[Claimed, bool]:
+        """Claim now, or as soon as there is something and nobody is before; and whether that was waited for."""
+        if not wait_ms or self._is_stopped or len(self._waiting) >= MAX_WAITERS:
+            return await self._claim(claim, caller), False
+        loop = asyncio.get_running_loop()
+        waiter = Waiter(claim, caller, loop.time() + wait_ms / 1_000, loop.create_future())
+        self._waiting[waiter] = None
+        self._wake()
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._serve())
+        try:
+            return await waiter.future, True
+        finally:
+            self._waiting.pop(waiter, None)
+
+    def stop(self) -> None:
+        """The server stops: everyone is told that there is nothing."""
+        self._is_stopped = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._watch is not None:
+            self._watch.wake()
+
+    async def _claim(self, claim: Claim, caller: Caller) -> Claimed:
+        fresh = claim._replace(reap_until=self.reap_until, asked_at=self._world.wall_ms())
+        answer: Claimed = await self._engine.submit(Write(self._jobs, fresh, 0, fresh.most), caller)
+        if answer.notes:
+            await self._journal.keep(answer.notes)
+        if caller.gone and answer.leases and not claim.claim:
+            await self._give_back(answer)
+        return answer
+
+    async def _give_back(self, answer: Claimed) -> None:
+        """Nobody heard of these leases, and nobody will ask for them again."""
+        for job, token in answer.leases:
+            await self._engine.submit(Write(self._jobs, Defer(job.id, token, 0, b"")))
+
+    async def _serve(self) -> None:
+        watch = self._watch = self._engine.signals.watch(TOPIC_READY)
+        try:
+            while self._waiting:
+                rest = POLL_SECONDS
+                try:
+                    rest = await self._serve_all(watch)
+                except EngineError as error:
+                    _log.warning("nobody could be served", extra={"reason": str(error)})
+                self._end_overdue()
+                if self._waiting:
+                    await watch.wait(self._rest_seconds(rest))
+        except BaseException as error:
+            for waiter in list(self._waiting):
+                waiter.fail(error)
+            self._waiting.clear()
+            raise
+        finally:
+            self._watch = None
+            watch.close()
+
+    async def _serve_all(self, watch: Watch) -> float:
+        """Go through the waiters in order until all that could have something have found nothing; then, the rest."""
+        waiting, barren = await self._look(watch)
+        at_once = 1
+        while not self._is_stopped:
+            self._end_overdue()
+            if watch.has_fired:
+                waiting, barren = await self._look(watch)
+            chosen = self._choose(barren, at_once)
+            if not chosen:
+                break
+            answers = await asyncio.gather(
+                *(self._claim(waiter.claim, waiter.caller) for waiter in chosen), return_exceptions=True
+            )
+            at_once = min(2 * at_once, MOST_AT_ONCE)
+            for waiter, answer in zip(chosen, answers, strict=True):
+                if not self._settle(waiter, answer):
+                    barren.add(waiter.filters)
+                    at_once = 1
+        next_at = min((at for _, _, at in waiting.lines or () if at > waiting.now_ms), default=None)
+        return POLL_SECONDS if next_at is None else (next_at - waiting.now_ms) / 1_000
+
+    async def _look(self, watch: Watch) -> tuple[Waiting, set[Filters]]:
+        """What waits, and the filters that nothing of it could fit; what gets ready after this is signalled."""
+        watch.arm()
+        waiting = await self._engine.read(waiting_lines)
+        if waiting.lines is None:
+            return waiting, set()
+        ready = {(kind, queue) for kind, queue, ready_at in waiting.lines if ready_at <= waiting.now_ms}
+        filters = {waiter.filters for waiter in self._waiting}
+        return waiting, {one for one in filters if not any(_fits(one, kind, queue) for kind, queue in ready)}
+
+    def _settle(self, waiter: Waiter, answer: Claimed | BaseException) -> bool:
+        """Whether a waiter needs nothing more."""
+        waiter.is_new = False
+        if isinstance(answer, BaseException):
+            if not isinstance(answer, EngineError):
+                _log.error("fault in a claim", exc_info=answer)
+            self._drop(waiter, answer)
+            return True
+        if answer.leases or answer.is_saturated:
+            self._waiting.pop(waiter, None)
+            waiter.give(answer)
+            return True
+        return False
+
+    def _choose(self, barren: set[Filters], most: int) -> list[Waiter]:
+        chosen: list[Waiter] = []
+        gone: list[Waiter] = []
+        for waiter in self._waiting:
+            if waiter.caller.gone:
+                gone.append(waiter)
+            elif waiter.is_new or waiter.filters not in barren:
+                chosen.append(waiter)
+                if len(chosen) == most:
+                    break
+        for waiter in gone:
+            self._drop(waiter, ConnectionError("the worker has gone"))
+        return chosen
+
+    def _drop(self, waiter: Waiter, error: BaseException) -> None:
+        self._waiting.pop(waiter, None)
+        waiter.fail(error)
+
+    def _end_overdue(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for waiter in [one for one in self._waiting if self._is_stopped or one.deadline <= now]:
+            del self._waiting[waiter]
+            waiter.give(Claimed((), self._world.wall_ms()))
+
+    def _rest_seconds(self, rest: float) -> float:
+        now = asyncio.get_running_loop().time()
+        first = min(waiter.deadline for waiter in self._waiting) - now
+        return max(LEAST_REST_SECONDS, min(POLL_SECONDS, rest, first))
+
+
+def _fits(filters: Filters, kind: bytes, queue: bytes) -> bool:
+    kinds, queues, reach = filters
+    return (not kinds or kind in kinds) and (not queues or queue in queues) and (reach is None or reaches(reach, queue))

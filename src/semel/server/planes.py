@@ -1,0 +1,62 @@
+"""Two listeners, two planes: which path belongs to which.
+
+A pure table. With one listener there is nothing to guard. With two, a path of one plane that is asked for on the other
+is refused, so that a firewall rule for a port means what it says. A path that belongs to no plane is not there on the
+control listener, whatever it may be on the other: what is forgotten in this table is not let out by it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Plane(Enum):
+    """What a listener, or a path, is for."""
+
+    DATA = "data"
+    CONTROL = "control"
+    BOTH = "both"
+
+
+_PATHS = {
+    b"/metrics": Plane.BOTH,
+    b"/health": Plane.BOTH,
+    b"/livez": Plane.BOTH,
+    b"/readyz": Plane.BOTH,
+    b"/ready": Plane.BOTH,
+    b"/v1/diagnose": Plane.CONTROL,
+    b"/v1/streams": Plane.DATA,
+    b"/v1/events": Plane.DATA,
+    b"/v1/jobs": Plane.DATA,
+}
+_PREFIXES = {b"/v1/stream/": Plane.DATA, b"/v1/jobs/": Plane.DATA, b"/mesh/": Plane.DATA}
+_JOBS = (b"/v1/jobs/", b"/mesh/")
+
+
+class Place(Enum):
+    """Where a path stands, seen from a listener."""
+
+    HERE = "here"
+    ELSEWHERE = "elsewhere"
+    NOWHERE = "nowhere"
+
+
+def plane_of(raw_path: bytes) -> Plane | None:
+    """The plane that a path belongs to; None for one that the table does not know."""
+    plane = _PATHS.get(raw_path)
+    if plane is not None:
+        return plane
+    return next((plane for prefix, plane in _PREFIXES.items() if raw_path.startswith(prefix)), None)
+
+
+def place_of(raw_path: bytes, listener: Plane) -> Place:
+    """Whether a listener answers for a path."""
+    plane = plane_of(raw_path)
+    if plane is None:
+        return Place.NOWHERE if listener is Plane.CONTROL else Place.HERE
+    return Place.HERE if plane in (listener, Plane.BOTH) else Place.ELSEWHERE
+
+
+def is_of_jobs(raw_path: bytes) -> bool:
+    """Whether refusals at a path have the shape of those of jobs."""
+    return raw_path == b"/v1/jobs" or raw_path.startswith(_JOBS)

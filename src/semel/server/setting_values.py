@@ -1,0 +1,101 @@
+"""One setting: how it is declared, and how a value that somebody wrote becomes the one that is used.
+
+Pure. A value that does not fit raises with the name of the setting and the place it was written at; the value itself is
+shown only where it is no secret.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import Field, field
+from typing import Any, NamedTuple
+
+_SWITCHES = {"1": True, "true": True, "0": False, "false": False}
+
+
+class SettingsError(ValueError):
+    """A setting cannot be used; the message says which and why."""
+
+
+class Given(NamedTuple):
+    """A value as it was written."""
+
+    value: Any
+    place: str
+    """What it was written behind: a variable, a name in the file, a flag."""
+
+
+def setting(default: Any, about: str, least: float | None = None, most: float | None = None) -> Any:
+    """Declare a switch, a text or a number; the bounds belong to the number's range."""
+    return field(default=default, metadata={"about": about, "least": least, "most": most})
+
+
+def choice(default: str, about: str, *others: str) -> Any:
+    """Declare a text of a closed set."""
+    return field(default=default, metadata={"about": about, "choices": (default, *others)})
+
+
+def checked(check: Callable[[str], object], about: str) -> Any:
+    """Declare a text that is empty or passes a check, which raises `ValueError`."""
+    return field(default="", metadata={"about": about, "check": check})
+
+
+def secret(about: str) -> Any:
+    """Declare a text that nobody is shown: not in errors, not in the representation, not as a flag of a command."""
+    return field(default="", repr=False, metadata={"about": about, "secret": True})
+
+
+def is_secret(one: Field[Any]) -> bool:
+    """Whether a setting's value must not be shown."""
+    return bool(one.metadata.get("secret"))
+
+
+def convert(one: Field[Any], given: Given) -> Any:
+    """The value that is used."""
+    try:
+        return _CONVERTERS[str(one.type)](one, given.value)
+    except (ValueError, TypeError, KeyError, OverflowError):
+        shown = "what it was given" if is_secret(one) else repr(given.value)
+        place = "" if given.place == one.name else f"{given.place}: "
+        raise SettingsError(f"The setting {one.name} ({place}{one.metadata['about']}) cannot be {shown}.") from None
+
+
+def _whole(one: Field[Any], value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError
+    return int(_bounded(one, int(value)))
+
+
+def _number(one: Field[Any], value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError
+    return float(_bounded(one, float(value)))
+
+
+def _bounded(one: Field[Any], number: float) -> float:
+    least, most = one.metadata["least"], one.metadata["most"]
+    if not math.isfinite(number) or (least is not None and number < least) or (most is not None and number > most):
+        raise ValueError
+    return number
+
+
+def _switch(one: Field[Any], value: Any) -> bool:
+    return value if isinstance(value, bool) else _SWITCHES[value.lower() if isinstance(value, str) else value]
+
+
+def _text(one: Field[Any], value: Any) -> str:
+    choices = one.metadata.get("choices")
+    if choices is not None:
+        # TOML writes some of the words as a number or a switch: 429, true.
+        value = str(value).lower()
+        if value not in choices:
+            raise ValueError
+    if not isinstance(value, str):
+        raise TypeError
+    if value and "check" in one.metadata:
+        one.metadata["check"](value)
+    return value
+
+
+_CONVERTERS = {"int": _whole, "float": _number, "bool": _switch, "str": _text}

@@ -1,0 +1,131 @@
+"""A credential is judged once, counted once and, where it failed, on record; nothing of it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from semel.contracts.fields import Fields
+from semel.server.admission import admit, watch_rotation
+from semel.server.asgi import Scope
+from semel.server.audit import AuditLog
+from semel.server.meter import Meter
+from semel.server.principals import DEVELOPER, Outcome, Principal, Principals, UnauthorizedError
+from semel.server.rotation import rotation_of
+
+UNTIL_MS = 1_893_456_000_000
+SCOPE: Scope = {"raw_path": b"/v1/jobs", "query_string": b"q=private", "client": ("192.0.2.7", 4_711)}
+
+
+class HandClock:
+    """A world whose time is set by hand."""
+
+    def __init__(self) -> None:
+        self.ms = UNTIL_MS - 60_000
+
+    def wall_ms(self) -> int:
+        return self.ms
+
+    def monotonic_ms(self) -> int:
+        return self.ms
+
+    def random_bytes(self, count: int) -> bytes:
+        return bytes(count)
+
+
+@dataclass
+class Door:
+    """The real parts around one clock."""
+
+    world: HandClock
+    principals: Principals
+    meter: Meter
+    audit: AuditLog
+    folder: Path
+
+    def enter(self, **headers: str) -> Principal:
+        pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+        return admit(self, SCOPE, Fields(pairs))
+
+    def refused(self, **headers: str) -> Outcome:
+        with pytest.raises(UnauthorizedError) as refused:
+            self.enter(**headers)
+        return refused.value.outcome
+
+    def lines(self) -> list[tuple[str, dict[str, str]]]:
+        """What is on record, at the end."""
+        self.audit.close()
+        text = (self.folder / "audit.jsonl").read_text()
+        assert "secret" not in text
+        assert "private" not in text
+        return [(line["event"], line["details"]) for line in map(json.loads, text.splitlines())]
+
+
+def door(folder: Path, principals: Principals) -> Door:
+    world = HandClock()
+    return Door(world, principals, Meter(world.monotonic_ms), AuditLog(folder, world), folder)
+
+
+@pytest.fixture
+def rotating(tmp_path: Path) -> Iterator[Door]:
+    made = door(tmp_path, Principals(rotation=rotation_of("old-secret", "new-secret", "2030-01-01T00:00:00Z")))
+    yield made
+    made.audit.close()
+
+
+WHERE = {"path": "/v1/jobs", "remote_addr": "192.0.2.7"}
+
+
+def test_through_a_rotation(rotating: Door) -> None:
+    assert rotating.enter(authorization="Bearer old-secret").name == "default"
+    assert rotating.enter(x_semel_token="new-secret") == DEVELOPER
+    rotating.world.ms = UNTIL_MS
+    assert rotating.refused(x_sheratan_token="old-secret") is Outcome.RETIRED
+    assert rotating.enter(x_semel_token="new-secret") == DEVELOPER
+    assert rotating.meter.totals == {
+        "auth_success_active": 1,
+        "auth_success_next": 2,
+        "auth_fail": 1,
+        "auth_fail_old_token": 1,
+    }
+    assert rotating.lines() == [
+        ("TOKEN_ACCEPTED_NEXT", WHERE),
+        ("AUTH_FAILURE", {"reason": "retired_token", **WHERE}),
+        ("TOKEN_RETIRED", WHERE),
+    ]
+
+
+def test_every_failure_is_counted_and_on_record(rotating: Door) -> None:
+    assert rotating.refused() is Outcome.MISSING
+    assert rotating.refused(authorization="Bearer wrong-secret") is Outcome.BAD
+    assert rotating.refused(authorization="Basic secret") is Outcome.BAD
+    assert rotating.refused(authorization="Bearer old-secret", x_semel_token="new-secret") is Outcome.BAD
+    assert rotating.meter.totals == {"auth_fail": 4}
+    reasons = [details["reason"] for event, details in rotating.lines() if event == "AUTH_FAILURE"]
+    assert reasons == ["missing_token", "bad_token", "bad_token", "bad_token"]
+
+
+def test_without_credentials_nothing_is_judged(tmp_path: Path) -> None:
+    free = door(tmp_path, Principals())
+    assert free.enter(authorization="Basic secret") is DEVELOPER
+    assert not free.meter.totals
+    free.audit.close()
+    assert not (tmp_path / "audit.jsonl").exists()
+
+
+def test_the_end_of_a_rotation_is_on_record_once(rotating: Door) -> None:
+    async def pass_the_instant() -> None:
+        rotating.world.ms = UNTIL_MS - 20
+        watching = asyncio.create_task(watch_rotation(rotating))
+        await asyncio.sleep(0.05)
+        assert not watching.done()
+        rotating.world.ms = UNTIL_MS
+        await asyncio.wait_for(watching, 30)
+
+    asyncio.run(pass_the_instant())
+    assert rotating.lines() == [("TOKEN_ROTATION_FINALIZED", {})]

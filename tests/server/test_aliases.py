@@ -1,0 +1,153 @@
+"""Variables of an earlier system go on working; a mistake in one stops the start and does not show its value."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from semel.server.aliases import ALIASES
+from semel.server.setting_values import is_secret
+from semel.server.settings import PREFIX, Settings, SettingsError, disagreements, load_settings
+
+SECRET = "a-value-nobody-may-see"
+
+
+def test_every_setting_of_jobs_has_its_alias() -> None:
+    wanted = {
+        one.name: "SHERATAN_" + one.name[len("jobs_") :].upper() for one in fields(Settings) if "jobs_" in one.name
+    }
+    assert {name: ALIASES[name][0] for name in wanted} == wanted
+    assert set(ALIASES) - set(wanted) == {"token_active", "token_next", "token_rotation_until", "token_required"}
+    variables = [variable for aliases in ALIASES.values() for variable in aliases]
+    assert len(variables) == len(set(variables))
+
+
+def example(name: str) -> tuple[str, object]:
+    """A value that no setting has by default, as text and as what it means."""
+    one = {one.name: one for one in fields(Settings)}[name]
+    if one.type == "bool":
+        return str(int(not one.default)), not one.default
+    if one.type == "str":
+        choices = one.metadata.get("choices", ("", "2030-01-31T12:00:00Z"))
+        return choices[1], choices[1]
+    return ("0.5", 0.5) if one.type == "float" else ("7", 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "alias"), [(name, alias) for name, aliases in ALIASES.items() for alias in aliases], ids=lambda text: text
+)
+def test_an_alias_alone_is_effective(name: str, alias: str) -> None:
+    text, meant = example(name)
+    others = {"SEMEL_TOKEN_ACTIVE": "a", "SEMEL_TOKEN_NEXT": "b"} if name == "token_rotation_until" else {}
+    if name == "token_next":
+        others = {"SEMEL_TOKEN_ACTIVE": "a"}
+    if name == "jobs_result_integrity_mode":
+        others = {"SHERATAN_RESULT_HMAC_KEY": "k"}
+    assert getattr(load_settings({}, {alias: text, **others}, None), name) == meant
+    assert disagreements({alias: text}) == []
+
+
+def test_our_own_name_wins_and_the_warning_shows_no_value() -> None:
+    both = {"SEMEL_TOKEN_ACTIVE": SECRET, "SHERATAN_HUB_TOKEN": SECRET + "2", "SHERATAN_MAX_INFLIGHT": "7"}
+    settings = load_settings({}, both, None)
+    assert (settings.token_active, settings.jobs_max_inflight) == (SECRET, 7)
+    (warning,) = disagreements(both)
+    assert "SEMEL_TOKEN_ACTIVE" in warning
+    assert "SHERATAN_HUB_TOKEN" in warning
+    assert SECRET not in warning
+
+
+def test_the_stronger_alias_wins_over_the_other() -> None:
+    both = {"SHERATAN_LEASE_TIMEOUT": "3", "SHERATAN_LEASE_TIMEOUT_SEC": "4"}
+    assert load_settings({}, both, None).jobs_lease_timeout_sec == 4
+    (warning,) = disagreements(both)
+    assert warning.startswith("SHERATAN_LEASE_TIMEOUT_SEC")
+
+
+def test_variables_that_mean_the_same_are_no_disagreement() -> None:
+    same = {"SEMEL_JOBS_DLQ_ENABLED": "true", "SHERATAN_DLQ_ENABLED": "1", "SHERATAN_RETRY_JITTER": "0.50"}
+    assert disagreements(same | {"SEMEL_JOBS_RETRY_JITTER": "0.5"}) == []
+
+
+def test_flags_win_over_aliases_and_aliases_over_the_file(tmp_path_factory: pytest.TempPathFactory) -> None:
+    file = tmp_path_factory.mktemp("file") / "semel.toml"
+    file.write_text("jobs_max_inflight = 1\njobs_max_queue_depth = 1\njobs_backpressure_mode = 503\n")
+    environment = {"SHERATAN_MAX_INFLIGHT": "2", "SHERATAN_MAX_QUEUE_DEPTH": "2"}
+    settings = load_settings({"jobs_max_inflight": "3"}, environment, file)
+    assert (settings.jobs_max_inflight, settings.jobs_max_queue_depth) == (3, 2)
+    assert settings.jobs_refusal_status == 503
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({"SHERATAN_LEASE_TIMEOUT": "soon"}, "SHERATAN_LEASE_TIMEOUT"),
+        ({"SEMEL_JOBS_LEASE_TIMEOUT_SEC": "5", "SHERATAN_LEASE_TIMEOUT": "soon"}, "SHERATAN_LEASE_TIMEOUT"),
+        ({"SEMEL_JOBS_LEASE_TIMEOUT_SEC": "86401"}, "SEMEL_JOBS_LEASE_TIMEOUT_SEC"),
+        ({"SEMEL_JOBS_IDEMPOTENCY_TTL_SEC": "0"}, "SEMEL_JOBS_IDEMPOTENCY_TTL_SEC"),
+        ({"SEMEL_JOBS_RETRY_JITTER": "nan"}, "SEMEL_JOBS_RETRY_JITTER"),
+        ({"SEMEL_JOBS_RETRY_JITTER": "1.5"}, "SEMEL_JOBS_RETRY_JITTER"),
+        ({"SHERATAN_RETRY_JITTER": "-0.1"}, "SHERATAN_RETRY_JITTER"),
+        ({"SEMEL_JOBS_RETRY_MAX_ATTEMPTS": "101"}, "SEMEL_JOBS_RETRY_MAX_ATTEMPTS"),
+        ({"SEMEL_JOBS_BACKPRESSURE_MODE": "418"}, "SEMEL_JOBS_BACKPRESSURE_MODE"),
+        ({"SHERATAN_DLQ_ENABLED": "perhaps"}, "SHERATAN_DLQ_ENABLED"),
+        ({"SEMEL_JOBS_IDEMPOTENCY_FULL_POLICY": "forget"}, "SEMEL_JOBS_IDEMPOTENCY_FULL_POLICY"),
+        ({"SHERATAN_RESULT_INTEGRITY": "md5"}, "SHERATAN_RESULT_INTEGRITY"),
+        ({"SEMEL_JOBS_RESULT_INTEGRITY_MODE": "hmac"}, "jobs_result_hmac_key"),
+        ({"SHERATAN_HUB_TOKEN_ROTATION_UNTIL": "2030-01-31T12:00:00"}, "SHERATAN_HUB_TOKEN_ROTATION_UNTIL"),
+        ({"SEMEL_TOKEN_ACTIVE": "a", "SEMEL_TOKEN_ROTATION_UNTIL": "2030-01-31T12:00:00Z"}, "token_next"),
+        ({"SEMEL_TOKEN_NEXT": "a"}, "token_active"),
+        ({"SEMEL_TOKEN_REQUIRED": "1"}, "token_required"),
+        ({"SEMEL_TOKEN_REQUIRED": "0", "SEMEL_TOKEN_ACTIVE": "a", "SEMEL_HOST": "0.0.0.0"}, "loopback"),
+        ({"SEMEL_CONTROL_PORT": "8788"}, "control_port"),
+        ({"SEMEL_CONTROL_PORT": "65536"}, "SEMEL_CONTROL_PORT"),
+    ],
+)
+def test_a_value_that_cannot_be_used_stops_the_start(environment: dict[str, str], says: str) -> None:
+    with pytest.raises(SettingsError, match=says):
+        load_settings({}, environment, None)
+
+
+@pytest.mark.parametrize("value", [f"{SECRET} {SECRET}", f"{SECRET}é", f"{SECRET}\n"])
+@pytest.mark.parametrize("name", ["token_active", "token_next"])
+def test_a_secret_is_never_shown(name: str, value: str) -> None:
+    with pytest.raises(SettingsError) as told:
+        load_settings({}, {"SEMEL_TOKEN_ACTIVE": "a", PREFIX + name.upper(): value}, None)
+    assert SECRET not in str(told.value)
+    assert name in str(told.value)
+
+
+def test_a_secret_of_the_wrong_type_is_not_shown_either(tmp_path_factory: pytest.TempPathFactory) -> None:
+    file = tmp_path_factory.mktemp("file") / "semel.toml"
+    file.write_text(f'jobs_result_hmac_key = ["{SECRET}"]\n')
+    with pytest.raises(SettingsError) as told:
+        load_settings({}, {}, file)
+    assert SECRET not in str(told.value)
+
+
+def test_settings_can_be_printed() -> None:
+    names = [one.name for one in fields(Settings) if is_secret(one)]
+    assert names == ["token_active", "token_next", "jobs_result_hmac_key"]
+    environment = {PREFIX + name.upper(): SECRET for name in names}
+    assert SECRET not in repr(load_settings({}, environment, None))
+
+
+def test_proof_by_signature_is_never_optional() -> None:
+    environment = {"SHERATAN_RESULT_INTEGRITY": "hmac", "SHERATAN_RESULT_HMAC_KEY": "k"}
+    settings = load_settings({}, environment | {"SEMEL_JOBS_RESULT_INTEGRITY_REQUIRED": "0"}, None)
+    assert settings.jobs_result_integrity_required
+
+
+@pytest.mark.parametrize(
+    ("environment", "needs"),
+    [
+        ({}, False),
+        ({"SEMEL_TOKEN_ACTIVE": "a"}, True),
+        ({"SEMEL_TOKEN_ACTIVE": "a", "SEMEL_HOST": "0.0.0.0"}, True),
+        ({"SEMEL_TOKEN_ACTIVE": "a", "SEMEL_TOKEN_REQUIRED": "false"}, False),
+        ({"SEMEL_TOKENS": "t", "SHERATAN_HUB_TOKEN_REQUIRED": "1"}, True),
+    ],
+)
+def test_who_needs_a_token(environment: dict[str, str], needs: bool) -> None:
+    assert load_settings({}, environment, None).needs_token is needs

@@ -1,0 +1,39 @@
+"""Which path belongs to which of two listeners."""
+
+from __future__ import annotations
+
+import pytest
+
+from semel.server.planes import Place, Plane, is_of_jobs, place_of, plane_of
+
+
+@pytest.mark.parametrize("path", [b"/metrics", b"/health", b"/livez", b"/readyz", b"/ready"])
+def test_health_and_metrics_are_on_both(path: bytes) -> None:
+    assert plane_of(path) is Plane.BOTH
+    assert [place_of(path, listener) for listener in (Plane.DATA, Plane.CONTROL)] == [Place.HERE, Place.HERE]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [b"/v1/stream/a", b"/v1/streams", b"/v1/events", b"/v1/jobs", b"/v1/jobs/claim", b"/mesh/submit_request"],
+)
+def test_surfaces_are_data(path: bytes) -> None:
+    assert place_of(path, Plane.DATA) is Place.HERE
+    assert place_of(path, Plane.CONTROL) is Place.ELSEWHERE
+
+
+def test_diagnosis_is_control() -> None:
+    assert place_of(b"/v1/diagnose", Plane.DATA) is Place.ELSEWHERE
+    assert place_of(b"/v1/diagnose", Plane.CONTROL) is Place.HERE
+
+
+@pytest.mark.parametrize("path", [b"/", b"/v1", b"/v1/jobsx", b"/v1/diagnose/", b"/metricsx", b"/later/surface"])
+def test_what_the_table_does_not_know_is_not_let_out_on_control(path: bytes) -> None:
+    assert plane_of(path) is None
+    assert place_of(path, Plane.CONTROL) is Place.NOWHERE
+    assert place_of(path, Plane.DATA) is Place.HERE
+
+
+def test_paths_of_jobs_are_refused_in_their_own_shape() -> None:
+    assert all(is_of_jobs(path) for path in (b"/v1/jobs", b"/v1/jobs/dead", b"/mesh/results/submit"))
+    assert not any(is_of_jobs(path) for path in (b"/v1/jobsx", b"/v1/events", b"/meshes"))
