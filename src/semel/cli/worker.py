@@ -1,0 +1,85 @@
+"""`semel worker`: runs the jobs that a worker in the user's own code has functions for, until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from semel.cli.access import find_token
+from semel.cli.address import Address, AddressType
+from semel.cli.output import printable
+from semel.client import AccessError, SemelError, Worker
+
+
+@click.command()
+@click.argument("place", metavar="MODULE:WORKER")
+@click.option("--url", type=AddressType(), help="Where the server is; else as in the code, else SEMEL_URL.")
+@click.option("--token-file", type=click.Path(path_type=Path), help="File with the bearer token; else SEMEL_TOKEN.")
+@click.option("--concurrency", type=click.IntRange(min=1), help="Most jobs at once; else as in the code.")
+@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Serve this queue; may be repeated.")
+@click.option("--once", is_flag=True, help="End when no job is ready.")
+def worker(
+    place: str,
+    url: Address | None,
+    token_file: Path | None,
+    concurrency: int | None,
+    queues: tuple[str, ...],
+    once: bool,
+) -> None:
+    """Run jobs with the functions of a worker: MODULE:WORKER is where it stands, from the current folder on.
+
+    SIGTERM or Control-C stops it: it takes no more jobs, lets those that run end for a while, and gives the rest back.
+    A second one ends it at once.
+    """
+    found = _find(place)
+    try:
+        found.configure(
+            url=None if url is None else url.url,
+            token=None if token_file is None else find_token(token_file),
+            concurrency=concurrency,
+            queues=queues or None,
+        )
+        _tell_on_stderr()
+        tally = found.run(until_idle=once)
+    except SemelError as error:
+        advice = " Check the token." if isinstance(error, AccessError) else ""
+        raise click.ClickException(printable(f"{error}{advice}")) from error
+    click.echo("Runs: " + ", ".join(f"{count} {name}" for name, count in tally.items()))
+
+
+def _find(place: str) -> Worker:
+    module, _, name = place.partition(":")
+    if not module or not name:
+        raise click.UsageError("Name a worker as MODULE:WORKER, `tasks:worker` for example.")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise _broken(module, error) from error
+        raise click.ClickException(f"There is no module {module} in {Path.cwd()} or among those installed.") from None
+    except Exception as error:
+        raise _broken(module, error) from error
+    made = getattr(found, name, None)
+    if not isinstance(made, Worker):
+        what = f"no {name}" if made is None else f"a {name} that is no Worker"
+        raise click.ClickException(f"The module {module} has {what}.")
+    return made
+
+
+def _broken(module: str, error: Exception) -> click.ClickException:
+    return click.ClickException(printable(f"The module {module} cannot be imported: {type(error).__name__}: {error}"))
+
+
+def _tell_on_stderr() -> None:
+    """What the worker does, a line each; logging that the module has set up itself is left alone."""
+    log = logging.getLogger("semel.worker")
+    if not log.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)

@@ -1,0 +1,182 @@
+"""One run of one job: the function, heartbeats beside it, and the report at its end.
+
+Promise: what the function left is reported until the server has answered; a job that is not this worker's any more is
+dropped in silence, because the server would refuse it. A crash at any point leaves the job to its lease: the server
+gives it to the next worker, and refuses what the dead one might still say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import Any, NamedTuple
+
+from semel.client.errors import (
+    BadAnswerError,
+    InvalidRequestError,
+    LeaseLostError,
+    NotFoundError,
+    ProofRefusedError,
+    RefusedError,
+    ResultConflictError,
+    TooLargeError,
+)
+from semel.client.job import AnyJob, AsyncJob, Job
+from semel.client.jobs import JobsClient
+from semel.client.reports import Deferred, Done, Failed, Report, permanent, report_of
+from semel.client.steps import Steps
+from semel.client.threads import Ended, Threads
+from semel.client.values import Lease
+
+CANCEL_SECONDS = 5.0
+"""How long a cancelled function may tidy up when the worker stops."""
+UNSIGNED_DELAY = 30.0
+_STOPPED = Deferred(0.0, "the worker stopped")
+_GONE = (LeaseLostError, NotFoundError, ResultConflictError)
+
+log = logging.getLogger("semel.worker")
+
+
+class Handler(NamedTuple):
+    """The function of a kind."""
+
+    function: Callable[[Any], Any]
+    is_async: bool
+
+
+class Ending(Enum):
+    """How a run ended, for the count."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    DEFERRED = "deferred"
+    DROPPED = "dropped"
+
+
+class Attempt:
+    """Runs a job that was claimed."""
+
+    def __init__(self, client: JobsClient, lease: Lease, handler: Handler, threads: Threads) -> None:
+        self.lease = lease
+        self._client = client
+        self._handler = handler
+        self._threads = threads
+        self._steps = Steps(client, lease)
+        self.job: AnyJob = (AsyncJob if handler.is_async else Job)(lease, self._steps, threads)
+        loop = asyncio.get_running_loop()
+        self._lost: asyncio.Future[None] = loop.create_future()
+        self._over: asyncio.Future[None] = loop.create_future()
+
+    def warn(self) -> None:
+        """The worker is about to stop."""
+        self.job.is_stopping = True
+
+    def give_up(self) -> None:
+        """The worker waits no longer: give the job back."""
+        self.job.is_stopping = self.job.is_cancelled = True
+        _settle(self._over)
+
+    async def run(self) -> Ending:
+        """From the first line of the function to the server's answer to its report."""
+        began = time.monotonic()
+        beating = asyncio.create_task(self._beat())
+        try:
+            report = await self._ended()
+            ending = Ending.DROPPED if report is None else await self._deliver(report)
+        finally:
+            beating.cancel()
+            self._steps.close()
+            await asyncio.gather(beating, return_exceptions=True)
+        log.info("%s %s: %s after %.3f s", self.lease.job_id, self.lease.kind, ending.value, time.monotonic() - began)
+        return ending
+
+    async def _ended(self) -> Report | None:
+        """What to report, once the function has ended or is waited for no longer; None for nothing."""
+        work = self._begun()
+        signs: set[asyncio.Future[Any]] = {work, self._lost, self._over}
+        await asyncio.wait(signs, return_when=asyncio.FIRST_COMPLETED)
+        if not work.done() and isinstance(work, asyncio.Task):
+            work.cancel()
+        if self._lost.done():
+            # A function that is still running keeps its place: there are never more at once than were asked for.
+            await asyncio.wait(signs - {self._lost}, return_when=asyncio.FIRST_COMPLETED)
+            return None
+        if not work.done() and isinstance(work, asyncio.Task):
+            await asyncio.wait({work}, timeout=CANCEL_SECONDS)
+        if not work.done():
+            return _STOPPED
+        return self._report(work)
+
+    def _begun(self) -> asyncio.Future[Ended]:
+        if self._handler.is_async:
+            return asyncio.create_task(_awaited(self._handler.function, self.job))
+        return self._threads.run(lambda: self._handler.function(self.job))
+
+    def _report(self, work: asyncio.Future[Ended]) -> Report | None:
+        if work.cancelled():
+            return _STOPPED if self._over.done() else report_of(asyncio.CancelledError("the function was cancelled"))
+        value, error = work.result()
+        if error is None:
+            return Done(value)
+        if isinstance(error, LeaseLostError):
+            return None  # a step was told so
+        report = report_of(error)
+        if isinstance(report, Failed) and report.retryable and report.retry_after is None:
+            log.warning("%s %s: the run failed", self.lease.job_id, self.lease.kind, exc_info=error)
+        return report
+
+    async def _deliver(self, report: Report) -> Ending:
+        try:
+            return await self._send(report)
+        except (*_GONE, InvalidRequestError) as error:
+            log.warning("%s %s: %s", self.lease.job_id, self.lease.kind, error)
+            return Ending.DROPPED
+        except ProofRefusedError:
+            # Reports of this worker are not believed. The job goes back uncharged, for one that has the right key.
+            await self._client.defer(self.lease, UNSIGNED_DELAY, reason="the worker cannot sign its reports")
+            raise
+
+    async def _send(self, report: Report) -> Ending:
+        if isinstance(report, Deferred):
+            await self._client.defer(self.lease, report.delay, reason=report.reason or None)
+            return Ending.DEFERRED
+        if isinstance(report, Done):
+            try:
+                await self._client.complete(self.lease, report.result)
+                return Ending.COMPLETED
+            except (TypeError, ValueError) as error:
+                report = permanent("ResultNotJson", f"The function's result is not JSON: {error}")
+            except (TooLargeError, InvalidRequestError) as error:
+                report = permanent("ResultRefused", str(error))
+        await self._client.fail(self.lease, report.error, retryable=report.retryable, retry_after=report.retry_after)
+        return Ending.FAILED
+
+    async def _beat(self) -> None:
+        """Hold on to the lease, three times in each of its lengths, until told that it is gone."""
+        while True:
+            await asyncio.sleep(self.lease.lease_ms / 3_000)
+            try:
+                beat = await self._client.heartbeat(self.lease, progress=self.job.progress)
+            except _GONE:
+                self.job.is_lost = self.job.is_cancelled = True
+                _settle(self._lost)
+                return
+            except (RefusedError, BadAnswerError) as error:
+                log.warning("%s %s: heartbeat: %s", self.lease.job_id, self.lease.kind, error)
+                continue
+            self.job.is_cancelled = self.job.is_cancelled or beat.cancel_requested
+
+
+async def _awaited(function: Callable[[Any], Awaitable[Any]], job: AnyJob) -> Ended:
+    try:
+        return Ended(await function(job))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever ends the function ends its job, and no more
+        return Ended(None, error)
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,66 @@
+"""A call that is repeated until it has an answer, within its patience; a verdict is never asked for twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from semel.client.errors import BadAnswerError, CallError, refusal
+from semel.client.patience import Patience, pause_seconds
+from semel.client.reading import members
+from semel.client.transport import Answer, Transport
+
+Facts = Mapping[str, Any]
+OnRetry = Callable[[CallError], None]
+
+
+class Caller:
+    """Asks one server, again and again where that can help."""
+
+    def __init__(self, transport: Transport, patience: Patience, most_bytes: int, on_retry: OnRetry) -> None:
+        self._transport = transport
+        self.patience = patience
+        self._most_bytes = most_bytes
+        self._on_retry = on_retry
+
+    async def post(self, path: str, body: bytes, *, wait: float = 0.0, most_bytes: int = 0) -> Facts:
+        """The members of the answer; `body` names what it asks for, so that asking twice does nothing twice."""
+        return await self._ask("POST", path, body, wait, most_bytes)
+
+    async def get(self, path: str, *, wait: float = 0.0) -> Facts:
+        """The members of the answer."""
+        return await self._ask("GET", path, None, wait, 0)
+
+    async def _ask(self, method: str, path: str, body: bytes | None, wait: float, most_bytes: int) -> Facts:
+        began, tried, is_unsettled = time.monotonic(), 0, False
+        while True:
+            tried += 1
+            try:
+                answer = await self._transport.request(
+                    method, path, body, wait_seconds=wait, most_bytes=most_bytes or self._most_bytes
+                )
+                return self._facts(answer)
+            except CallError as error:
+                is_unsettled = is_unsettled or error.is_unsettled
+                pause = pause_seconds(tried, error.retry_after, random.random())  # noqa: S311 - not a secret
+                if not error.may_pass or self.patience.is_over(tried, time.monotonic() - began, pause):
+                    error.is_unsettled = is_unsettled and error.may_pass
+                    raise
+                self._on_retry(error)
+            await asyncio.sleep(pause)
+
+    def _facts(self, answer: Answer) -> Facts:
+        """What a success says; anything else is raised."""
+        is_success = 200 <= answer.status < 300
+        try:
+            facts: Facts = members(answer.body)
+        except ValueError:
+            if is_success or 300 <= answer.status < 400:
+                raise BadAnswerError(f"What answers at {self._transport.url} does not speak this protocol.") from None
+            facts = {}
+        if not is_success:
+            raise refusal(answer.status, facts, answer.retry_after)
+        return facts

@@ -1,0 +1,230 @@
+"""`JobsClient`: jobs submitted once and read, from asyncio code; and the calls that a worker is made of.
+
+Promise: a call that was answered happened once, however often the network made it try. A submission without a key gets
+a fresh one, and every try carries it. Lost answers, 429 and 503 are tried again with the same name and growing pauses;
+a verdict never is. Results carry a checksum of their canonical bytes both ways, and a signature where there is a key.
+
+A crash of this process leaves the job where it was: submit again with the same key, and it is the same job.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Literal, Self
+from urllib.parse import quote
+
+from semel.client import integrity, reading
+from semel.client.access import find_access
+from semel.client.bodies import Draft, batches, draft, fresh_name, milliseconds, spliced
+from semel.client.calling import Caller, OnRetry
+from semel.client.errors import CallError, NotFinishedError
+from semel.client.patience import Patience
+from semel.client.submitting import submit_batch, unanswered
+from semel.client.transport import Transport
+from semel.client.values import Beat, Cancelled, Claimed, JobInfo, JobRequest, Lease, Outcome, Reported, Step, Submitted
+
+CONNECTIONS = 100
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+MOST_WAIT_SECONDS = 30.0
+"""The longest that a server holds an answer back."""
+_LEASE_BYTES = 1024 * 1024 + 16 * 1024
+"""The largest params, and what is told besides of one claimed job."""
+_PATH = "/v1/jobs"
+
+
+class JobsClient:
+    """The jobs of one server; for one event loop: `async with JobsClient() as jobs:`."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        result_hmac_key: str | bytes | None = None,
+        patience: Patience | None = None,
+        connections: int = CONNECTIONS,
+        max_answer_bytes: int = MAX_ANSWER_BYTES,
+        on_retry: OnRetry = lambda error: None,
+    ) -> None:
+        """What is not given comes from SEMEL_URL, SEMEL_TOKEN and SEMEL_JOBS_RESULT_HMAC_KEY.
+
+        `on_retry` is told each error after which a call is tried again.
+        """
+        access = find_access(url, token, result_hmac_key, os.environ)
+        self._hmac_key = access.hmac_key
+        self._transport = Transport(access, connections)
+        self._caller = Caller(self._transport, patience or Patience(), max_answer_bytes, on_retry)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of the server."""
+        await self._transport.close()
+
+    async def submit(
+        self,
+        kind: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        key: str | None = None,
+        queue: str | None = None,
+        priority: int | str | None = None,
+        delay: float | None = None,
+        run_at: datetime | None = None,
+        max_attempts: int | None = None,
+        lease: int | None = None,
+        on_failed: Literal["return", "retry"] | None = None,
+        wait: float | None = None,
+    ) -> Submitted:
+        """Submit a job, once. Times are seconds; `wait` (at most 30) holds the answer until the job has ended.
+
+        With a key of the caller's own it is one job over crashes of this program too.
+        """
+        job = JobRequest(
+            kind, params or {}, key, queue, priority, delay, run_at, max_attempts, lease=lease, on_failed=on_failed
+        )
+        sent = draft(job, wait)
+        try:
+            facts = await self._caller.post(_PATH, sent.body, wait=wait or 0.0)
+        except CallError as error:
+            error.key = sent.key
+            raise
+        return self._submitted(facts, sent)
+
+    async def submit_many(self, jobs: Iterable[JobRequest]) -> list[Submitted | CallError]:
+        """Submit jobs, each once and each judged alone; one answer for each, in their order.
+
+        An error is an answer here, and knows its `key`. When the server stays away, the rest is not sent.
+        """
+        answers: list[Submitted | CallError] = []
+        away: CallError | None = None
+        for drafts in batches(jobs):
+            if away is None:
+                given, away = await submit_batch(self._caller, drafts, self._submitted)
+            else:
+                given = unanswered(drafts, away, is_unsettled=False)
+            answers += given
+        return answers
+
+    def _submitted(self, facts: Mapping[str, Any], sent: Draft) -> Submitted:
+        return reading.read(lambda: reading.submitted(facts, sent.key))
+
+    async def get(self, job_id: str, *, wait: float = 0.0) -> JobInfo:
+        """A job as it stands; `wait` (at most 30 seconds) holds the answer until it has ended."""
+        query = f"?wait_ms={milliseconds(wait)}" if wait else ""
+        facts = await self._caller.get(_job_path(job_id) + query, wait=wait)
+        return reading.read(lambda: reading.job_info(facts))
+
+    async def result(self, job_id: str, *, wait: float = 0.0) -> Outcome:
+        """How a job ended, verified; waits so many seconds for the end, and raises `NotFinishedError` without one."""
+        deadline = time.monotonic() + wait
+        while True:
+            left = max(0.0, min(MOST_WAIT_SECONDS, deadline - time.monotonic()))
+            job = await self.get(job_id, wait=left)
+            if job.has_ended:
+                break
+            if time.monotonic() >= deadline:
+                raise NotFinishedError(f"The job {job.job_id} is {job.state}.")
+        facts = await self._caller.get(_job_path(job_id) + "/result")
+        return reading.read(lambda: reading.outcome(facts, self._hmac_key))
+
+    async def lookup(self, *, key: str | None = None, request_id: str | None = None) -> JobInfo:
+        """The job of a key, or of the request id that its submission was answered with."""
+        if (key is None) == (request_id is None):
+            raise ValueError("give a key or a request_id, not both")
+        facts = await self._caller.post(_PATH + "/lookup", spliced({"idempotency_key": key, "request_id": request_id}))
+        return reading.read(lambda: reading.job_info(facts))
+
+    async def cancel(self, job_id: str, *, force: bool = False) -> Cancelled:
+        """End a job that waits; tell the worker of one that runs, or with `force` take it away from it."""
+        facts = await self._caller.post(_job_path(job_id) + "/cancel", spliced({"force": force}))
+        return reading.read(lambda: reading.cancelled(facts))
+
+    async def claim(
+        self,
+        worker_id: str,
+        *,
+        most: int = 1,
+        kinds: Sequence[str] | None = None,
+        queues: Sequence[str] | None = None,
+        wait: float = 0.0,
+        lease: int | None = None,
+        claim_id: str | None = None,
+    ) -> Claimed:
+        """Lease jobs that are ready, or wait so many seconds (at most 30) for the first one.
+
+        Asking again with the same `claim_id` gets the same leases. Without one it is made here, so that a lost answer
+        loses nothing.
+        """
+        fields = {
+            "worker_id": worker_id,
+            "max": most,
+            "kinds": None if kinds is None else list(kinds),
+            "queues": None if queues is None else list(queues),
+            "wait_ms": milliseconds(wait),
+            "lease_sec": lease,
+            "claim_id": fresh_name() if claim_id is None else claim_id,
+        }
+        facts = await self._caller.post(
+            _PATH + "/claim", spliced(fields), wait=wait, most_bytes=(most + 1) * _LEASE_BYTES
+        )
+        return reading.read(lambda: reading.claimed(facts))
+
+    async def heartbeat(self, lease: Lease, *, progress: Any = None) -> Beat:
+        """Hold on to a job; hear whether its owner wants it cancelled."""
+        facts = await self._caller.post(
+            _job_path(lease.job_id) + "/heartbeat", spliced({"lease_token": lease.token, "progress": progress})
+        )
+        return reading.read(lambda: reading.beat(facts))
+
+    async def complete(self, lease: Lease, result: Any = None) -> Reported:
+        """Report the result of a job."""
+        return await self._report(lease, "complete", True, result, {})
+
+    async def fail(
+        self, lease: Lease, error: Mapping[str, Any], *, retryable: bool = True, retry_after: float | None = None
+    ) -> Reported:
+        """Report that a run failed; `error` has a `code`, a `message`, and `details` if it likes."""
+        fields = {"retryable": retryable, "retry_after_ms": milliseconds(retry_after)}
+        return await self._report(lease, "fail", False, dict(error), fields)
+
+    async def defer(self, lease: Lease, delay: float = 0.0, *, reason: str | None = None) -> Reported:
+        """Give a job back for so many seconds; the run does not count."""
+        fields = {"lease_token": lease.token, "delay_ms": milliseconds(delay), "reason": reason}
+        facts = await self._caller.post(_job_path(lease.job_id) + "/defer", spliced(fields))
+        return reading.read(lambda: reading.reported(facts))
+
+    async def step(self, lease: Lease, step_key: str) -> Step:
+        """What is stored of a step of a job."""
+        return await self._step(lease, spliced({"lease_token": lease.token, "step_key": step_key}))
+
+    async def store_step(self, lease: Lease, step_key: str, result: Any) -> Step:
+        """Store the result of a step; the first one stays, and is what comes back."""
+        fields = {"lease_token": lease.token, "step_key": step_key}
+        return await self._step(lease, spliced(fields, result=integrity.canonical_bytes(result)))
+
+    async def _step(self, lease: Lease, body: bytes) -> Step:
+        facts = await self._caller.post(_job_path(lease.job_id) + "/steps", body)
+        return reading.read(lambda: reading.step(facts))
+
+    async def _report(self, lease: Lease, verb: str, ok: bool, value: Any, fields: Mapping[str, Any]) -> Reported:
+        text = integrity.canonical_bytes(value)
+        proof = integrity.proof(lease.job_id, ok, text, self._hmac_key)
+        name = "result" if ok else "error"
+        body = spliced({"lease_token": lease.token, **fields, "integrity": proof}, **{name: text})
+        facts = await self._caller.post(f"{_job_path(lease.job_id)}/{verb}", body)
+        return reading.read(lambda: reading.reported(facts))
+
+
+def _job_path(job_id: str) -> str:
+    return f"{_PATH}/{quote(job_id, safe='')}"

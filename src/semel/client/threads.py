@@ -1,0 +1,75 @@
+"""Threads for functions that block: as many as there are jobs at once, kept for the next job.
+
+They are daemons. A function that does not return when the worker stops must not keep the process alive: its job has
+been given back by then, and what it still reports is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+
+class Ended(NamedTuple):
+    """What a function left behind: a value, or an error."""
+
+    value: Any
+    error: BaseException | None = None
+
+
+class _Call(NamedTuple):
+    function: Callable[[], Any]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Ended]
+
+
+class Threads:
+    """At most so many at once; a further function waits for a free one."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._started = 0
+
+    def run(self, function: Callable[[], Any]) -> asyncio.Future[Ended]:
+        """Begin a function; the future never has an exception, it has an `Ended`."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Ended] = loop.create_future()
+        context = contextvars.copy_context()
+        if not self._idle.acquire(blocking=False) and self._started < self._most:
+            self._started += 1
+            threading.Thread(target=self._work, name=f"semel-job-{self._started}", daemon=True).start()
+        self._calls.put(_Call(lambda: context.run(function), loop, future))
+        return future
+
+    def close(self) -> None:
+        """Let the threads end, each after the function that it is in."""
+        for _ in range(self._started):
+            self._calls.put(None)
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            ended = _call(call.function)
+            self._idle.release()  # before anybody hears of it, so that the next call finds this thread
+            # The loop may be closed: nobody waits for a function that outlived its worker.
+            with suppress(RuntimeError):
+                call.loop.call_soon_threadsafe(_settle, call.future, ended)
+            del call, ended
+
+
+def _call(function: Callable[[], Any]) -> Ended:
+    try:
+        return Ended(function())
+    except BaseException as error:  # noqa: BLE001 - whatever ends the function ends its job, and not the thread
+        return Ended(None, error)
+
+
+def _settle(future: asyncio.Future[Ended], ended: Ended) -> None:
+    if not future.done():
+        future.set_result(ended)

@@ -1,0 +1,121 @@
+"""Lines that are cut at the worst moment: whatever was asked happens once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from semel.client import AsyncJob, JobRequest, JobsClient, NoAnswerError, Patience, Submitted, Worker
+from tests.client.cutter import Cutter
+from tests.client.names import fresh, until
+from tests.running import RunningServer
+
+
+def test_a_submission_whose_answer_is_lost_is_one_job(server: RunningServer) -> None:
+    async def main() -> None:
+        kind = fresh("kind")
+        async with Cutter(server.port) as cutter, JobsClient(cutter.url) as jobs, JobsClient(server.url) as direct:
+            cutter.cut_answer("/v1/jobs")
+            first = await jobs.submit(kind, {"n": 1})
+            assert first.dedup
+            cutter.cut_request("/v1/jobs")
+            assert not (await jobs.submit(kind, {"n": 2})).dedup
+            cutter.cut_answer("/batch")
+            many = await jobs.submit_many([JobRequest(kind, {"n": 3}), JobRequest(kind, {"n": 4})])
+            assert all(isinstance(one, Submitted) and one.dedup for one in many)
+            assert cutter.cuts == ["/v1/jobs", "/v1/jobs", "/v1/jobs/batch"]
+            assert len((await direct.claim("w", most=10, kinds=[kind])).leases) == 4
+
+    asyncio.run(main())
+
+
+def test_when_patience_ends_the_key_still_tells(server: RunningServer) -> None:
+    async def main() -> None:
+        kind = fresh("kind")
+        async with (
+            Cutter(server.port) as cutter,
+            JobsClient(cutter.url, patience=Patience(tries=1)) as jobs,
+            JobsClient(server.url) as direct,
+        ):
+            cutter.cut_answer("/v1/jobs")
+            with pytest.raises(NoAnswerError) as lost:
+                await jobs.submit(kind)
+            assert lost.value.is_unsettled
+            assert lost.value.key is not None
+            assert (await direct.lookup(key=lost.value.key)).kind == kind
+            cutter.cut_answer("/batch")
+            [unknown] = await jobs.submit_many([JobRequest(kind, {"n": 2})])
+            assert isinstance(unknown, NoAnswerError)
+            assert unknown.is_unsettled
+            assert (await direct.lookup(key=str(unknown.key))).params == {"n": 2}
+
+    asyncio.run(main())
+
+
+def test_every_call_of_a_lease_can_lose_its_answer(server: RunningServer) -> None:
+    async def main() -> None:
+        kind = fresh("kind")
+        async with Cutter(server.port) as cutter, JobsClient(cutter.url) as jobs:
+            job = await jobs.submit(kind)
+            for end in ("/claim", "/steps", "/heartbeat", "/defer", "/fail", "/complete"):
+                cutter.cut_answer(end)
+            [lease] = (await jobs.claim("w", kinds=[kind])).leases
+            assert lease.attempt == 1
+            assert (await jobs.store_step(lease, "s", 7)).result == 7
+            await jobs.heartbeat(lease)
+            assert (await jobs.defer(lease)).dedup
+            [lease] = (await jobs.claim("w", kinds=[kind], wait=5)).leases
+            assert (await jobs.fail(lease, {"code": "c", "message": "m"}, retry_after=0.0)).dedup
+            [lease] = (await jobs.claim("w", kinds=[kind], wait=5)).leases
+            assert (await jobs.complete(lease, 1)).dedup
+            assert len(cutter.cuts) == 6
+            assert (await jobs.get(job.job_id)).attempt == 2
+
+    asyncio.run(main())
+
+
+def test_a_worker_on_a_bad_line_runs_each_job_once(server: RunningServer) -> None:
+    async def main() -> None:
+        kind, runs, effects = fresh("kind"), list[str](), list[str]()
+        async with Cutter(server.port) as cutter, JobsClient(server.url) as jobs:
+            worker = Worker(cutter.url, concurrency=3, poll=5.0)
+
+            @worker.job(kind)
+            async def handle(job: AsyncJob) -> None:
+                runs.append(job.id)
+                await job.once("effect", effects.append, job.id)
+
+            for end in ("/claim", "/steps", "/complete"):
+                cutter.cut_answer(end, times=2)
+                cutter.cut_request(end)
+            ids = [(await jobs.submit(kind, {"n": number})).job_id for number in range(6)]
+            tally = await worker.serve(until_idle=True)
+            assert (tally["completed"], tally["dropped"]) == (6, 0)
+            assert sorted(runs) == sorted(effects) == sorted(ids)
+            assert len(cutter.cuts) == 9
+            assert {(await jobs.get(one)).attempt for one in ids} == {1}
+
+    asyncio.run(main())
+
+
+def test_a_claim_under_way_when_the_worker_stops_is_handed_back(server: RunningServer) -> None:
+    async def main() -> None:
+        kind = fresh("kind")
+        async with Cutter(server.port) as cutter, JobsClient(server.url) as jobs:
+            worker = Worker(cutter.url, poll=20.0)
+
+            @worker.job(kind)
+            def handle(job: object) -> None:
+                raise AssertionError("it never gets here")
+
+            job_id = (await jobs.submit(kind)).job_id
+            cutter.cut_answer("/claim", times=1)
+            serving = asyncio.create_task(worker.serve())
+            await until(lambda: bool(cutter.cuts))
+            worker.stop()
+            assert (await serving)["deferred"] == 1
+            job = await jobs.get(job_id)
+            assert (job.state, job.attempt) == ("queued", 0)
+
+    asyncio.run(main())
