@@ -20,6 +20,8 @@ from tests.running import RunningServer
 PARTS = [
     *("generation", "stream", "chunk", "producer", "receipt (older)", "receipt (younger)", "grave"),
     *("event", "event_id", "event_place", "event_head"),
+    *("job", "job_part", "job_record", "job_totals", "job_line", "job_kinds", "job_queue", "job_tenant", "job_dead"),
+    *("job_step", "job_claim", "job_seal", "job_schedule"),
 ]
 
 

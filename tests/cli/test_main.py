@@ -21,7 +21,13 @@ except SystemExit:
 
 @pytest.mark.parametrize(
     ("args", "loaded"),
-    [(["--version"], ""), (["streams", "--help"], "http.client"), (["events", "--help"], "http.client")],
+    [
+        (["--version"], ""),
+        (["streams", "--help"], "http.client"),
+        (["events", "--help"], "http.client"),
+        (["jobs", "--help"], "http.client"),
+        (["import", "--help"], "http.client"),
+    ],
 )
 def test_loads_no_more_than_it_needs(args: list[str], loaded: str) -> None:
     run = subprocess.run([sys.executable, "-c", PROBE, *args], capture_output=True, text=True, timeout=30, check=True)

@@ -1,7 +1,7 @@
 """What can go wrong between a command and a server, each as one sentence for a person and exit code 1.
 
-A refusal's sentence is the server's own, from its problem document; one that is not understood (a proxy's page, say)
-is named by its status.
+A refusal's sentence is the server's own, from its problem document, or from the smaller object with `error` and
+`message` that jobs answer with; one that is not understood (a proxy's page, say) is named by its status.
 """
 
 from __future__ import annotations
@@ -20,6 +20,17 @@ _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 
 _UNSETTLED = frozenset({500, 502, 503, 504})
 """Statuses after which a write may or may not have been stored, unless the answer says more."""
+
+_JOB_ADVICE = {
+    "backpressure": "later",
+    "idempotency_store_full": "later",
+    "overloaded": "later",
+    "not_stored": "later",
+    "not_durable": "same_key",
+    "shutting_down": "same_key",
+    "result_integrity_fail": "never",
+}
+"""Jobs have codes where the other surfaces say what to do; these say more than their status does."""
 
 
 class RequestError(click.ClickException):
@@ -55,12 +66,18 @@ class RefusedError(RequestError):
 
 def refusal(address: Address, status: int, body: bytes, retry_after: str | None) -> RefusedError:
     """The error behind an answer that is not a success."""
-    document = _document(body)
-    code, detail = document.get("code"), document.get("detail") or document.get("title")
     wait_seconds = float(retry_after) if retry_after is not None and retry_after.isdecimal() else 0.0
+    return refused(address, status, _document(body), wait_seconds)
+
+
+def refused(address: Address, status: int, document: dict[str, Any], wait_seconds: float) -> RefusedError:
+    """The same for an answer that has been read already, such as that to one item of many."""
+    code, detail = document.get("code"), document.get("detail") or document.get("title")
+    if "error" in document:
+        code, detail = document["error"], document.get("message")
     if not isinstance(code, str) or not isinstance(detail, str):
         code, detail = "", f"The server at {address.url} answered {status} {_phrase(status)}."
-    return RefusedError(status, code, detail, wait_seconds, document.get("retry"))
+    return RefusedError(status, code, detail, wait_seconds, document.get("retry", _JOB_ADVICE.get(code)))
 
 
 def not_semel(address: Address, surface: str = "streams") -> click.ClickException:

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import secrets
 import time
-from uuid import UUID
 
-from semel.kernel.keys import time_ordered_id
-
-_VERSION = 0x7 << 76
-_VARIANT = 0x2 << 62
-_FREE_BITS = ~(0xF << 76 | 0x3 << 62)
+from semel.kernel.keys import time_ordered_uuid
 
 
 def fresh_key() -> str:
     """A key that nobody else has, in lower case, later ones behind earlier ones."""
-    number = int.from_bytes(time_ordered_id(time.time_ns() // 1_000_000, secrets.token_bytes(10)), "big")
-    return str(UUID(int=number & _FREE_BITS | _VERSION | _VARIANT))
+    return time_ordered_uuid(time.time_ns() // 1_000_000, secrets.token_bytes(10))
 
 
 def line_key(base: str, line: int | str) -> str:

@@ -1,14 +1,17 @@
-"""Sending a request again until it is answered: for requests that carry an identity, so that none is done twice."""
+"""Sending a request again until it is answered: for requests that carry an identity, so that none is done twice.
+
+One without an identity is sent again only after an answer which says that nothing came of it.
+"""
 
 from __future__ import annotations
 
 import random
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import click
 
-from semel.cli.connection import Answer
 from semel.cli.failures import RequestError
 
 RETRIES = 6
@@ -16,8 +19,10 @@ FIRST_SECONDS = 0.1
 LONGEST_SECONDS = 3.0
 MOST_PATIENCE_SECONDS = 60.0
 
+Told = TypeVar("Told")
 
-def send_until_answered(send: Callable[[], Answer], retries: int) -> Answer:
+
+def send_until_answered(send: Callable[[], Told], retries: int, *, has_identity: bool = True) -> Told:
     """The first answer; else the last error, marked unsettled if any of the tries may have taken effect."""
     unsettled = False
     for tried in range(retries + 1):
@@ -25,7 +30,7 @@ def send_until_answered(send: Callable[[], Answer], retries: int) -> Answer:
             return send()
         except RequestError as error:
             unsettled = unsettled or error.is_unsettled
-            if tried == retries or not error.may_pass:
+            if tried == retries or not error.may_pass or (error.is_unsettled and not has_identity):
                 error.is_unsettled = unsettled and error.may_pass
                 raise
             if tried == 0:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing
 from typing import Any, NamedTuple
 
 import click
 
 from semel.cli.events.posting import shown_time
+from semel.cli.holding import held_store
 from semel.cli.output import say
 from semel.contracts.events.commands import Jump, Jumped
 from semel.contracts.events.contract import Events
 from semel.contracts.events.limits import MAX_COMMITTED_ID
 from semel.contracts.events.rules.upkeep import jumped_id
 from semel.contracts.events.tables import EMPTY_LOG, EVENT_HEAD, HEAD_KEY, EventHeadRow
-from semel.contracts.schema import MIGRATIONS, TABLES
 from semel.engine.contract import EngineError, OutcomeUnknownError, Write
 from semel.engine.engine import Engine
 from semel.server.world import SystemWorld
-from semel.store.migrations import pending
-from semel.store.open import look_at, open_store, shown
+from semel.store.open import shown
 from semel.store.protocol import Store, StoreError
 
 JUMP = Jump(ids_a_ms=1_000)
@@ -41,9 +39,7 @@ class _Plan(NamedTuple):
 def jump_in(url: str, *, dry_run: bool, asks: bool, as_json: bool) -> None:
     """Look, ask if that is wanted, and jump; every refusal is one sentence."""
     try:
-        _refuse_unusable(url)
-        with closing(open_store(url, TABLES, MIGRATIONS, SystemWorld().wall_ms)) as store:
-            _refuse_company(store, url)
+        with held_store(url, in_vain="there is nothing to jump over") as store:
             plan = _look(store)
             if plan.head.last_id == 0:
                 _say_empty(url, dry_run, as_json)
@@ -63,23 +59,6 @@ def jump_in(url: str, *, dry_run: bool, asks: bool, as_json: bool) -> None:
         raise click.ClickException(f"{error} {unsure}") from error
     except EngineError as error:
         raise click.ClickException(f"{error} The log has not jumped.") from error
-
-
-def _refuse_unusable(url: str) -> None:
-    """Before anything is opened, because opening makes and migrates."""
-    if url.startswith("memory:"):
-        raise StoreError("A memory store begins anew at every start: there is nothing to jump over.")
-    version = look_at(url, ()).version
-    if version == 0:
-        raise StoreError(f"There is no data in {shown(url)}.")
-    if pending(MIGRATIONS, version):
-        raise StoreError(f"{shown(url)} is of the older schema version {version}: run `semel migrate` on it first.")
-
-
-def _refuse_company(store: Store, url: str) -> None:
-    """A folder is held by its server; of the nodes over a database one leads, and that is how they are noticed."""
-    if not store.leads():
-        raise StoreError(f"A server is using {shown(url)}: stop all of its nodes first.")
 
 
 def _look(store: Store) -> _Plan:

@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 import click
 
@@ -27,7 +27,7 @@ def open_source(text: str | None, file: BinaryIO | None, *, from_stdin: bool) ->
     return file if text is None else io.BytesIO(os.fsencode(text))
 
 
-def read_whole(source: BinaryIO) -> bytes:
+def read_whole(source: IO[bytes]) -> bytes:
     """All of it, as the content of one request."""
     return _bounded(source.read(LARGEST_BYTES + 1), "The content")
 

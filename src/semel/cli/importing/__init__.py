@@ -1,0 +1,17 @@
+"""`semel import`: take over what another program kept."""
+
+from __future__ import annotations
+
+import click
+
+from semel.cli.importing.sheratan import sheratan
+
+__all__ = ["importing"]
+
+
+@click.group("import")
+def importing() -> None:
+    """Take over what another program kept."""
+
+
+importing.add_command(sheratan)

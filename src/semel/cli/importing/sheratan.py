@@ -1,0 +1,59 @@
+"""`semel import sheratan`: the keys of a Sheratan idempotency store go on being honoured here.
+
+The store is opened as a server would open it, and held, so that no server can come between.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from semel.cli.output import printable, with_json
+from semel.cli.streams.source import read_whole
+from semel.server.settings import SettingsError, load_settings
+
+
+@click.command()
+@click.argument("file", type=click.Path(allow_dash=True))
+@click.option("--config", type=click.Path(path_type=Path), envvar="SEMEL_CONFIG", help="TOML file with settings.")
+@click.option("--store", metavar="URL", help="Store URL: sqlite:FOLDER or postgresql://...  [SEMEL_STORE]")
+@click.option("--data", metavar="FOLDER", help="Folder of the embedded database, without --store.  [SEMEL_DATA; data]")
+@click.option("--principal", default="default", show_default=True, metavar="NAME", help="Whose keys they become.")
+@click.option("--skip-bad", is_flag=True, help="Leave out records that cannot be read; else one stops everything.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@with_json
+def sheratan(
+    file: str,
+    config: Path | None,
+    store: str | None,
+    data: str | None,
+    principal: str,
+    skip_bad: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Take over the keys in FILE, an idempotency_store.json or .jsonl; - is standard input.
+
+    Who submits a job again under such a key is answered as before: with the result of a completed job, and that its
+    outcome is unknown for one that had not ended. Keys that have expired are left out, and keys that are there already
+    are left alone, so that it can be run again. Stop the server first, and start it afterwards.
+    """
+    try:
+        # This listens nowhere: what a server must know before it may listen is not asked for.
+        settings = load_settings({"store": store, "data": data, "host": "127.0.0.1"}, os.environ, config)
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from error
+    # The store's libraries are for this command alone.
+    from semel.cli.importing.taking import Manner, import_keys  # noqa: PLC0415
+
+    import_keys(_content(file), settings, Manner(principal, skip_bad, dry_run, as_json))
+
+
+def _content(file: str) -> bytes:
+    try:
+        with click.open_file(file, "rb") as source:
+            return read_whole(source)
+    except OSError as error:
+        raise click.ClickException(f"The file {printable(file)} cannot be read: {error.strerror}.") from None

@@ -1,0 +1,80 @@
+"""The options that say how a job is run, for one that is submitted and for those of a schedule."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from semel.cli.jobs.asking import Facts
+
+PRIORITIES = ("critical", "high", "normal", "low")
+
+
+class PriorityType(click.ParamType[int | str]):
+    """0 to 9, or one of four names; which of them there are is the server's to know."""
+
+    name = "priority"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """The number, or the name as it is."""
+        text = str(value)
+        if text in PRIORITIES:
+            return text
+        if not (text.isdecimal() and len(text) == 1):
+            self.fail(f"a priority is 0 (most urgent) to 9, or {', '.join(PRIORITIES)}.", param, ctx)
+        return int(text)
+
+
+def with_place(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds `--queue`, `--priority` and `--max-attempts`."""
+    command = click.option("--max-attempts", type=click.IntRange(1, 100), help="Most runs, the first one included.")(
+        command
+    )
+    command = click.option(
+        "--priority", type=PriorityType(), metavar="0..9", help="0 is the most urgent; 4 by default."
+    )(command)
+    return click.option("--queue", help="The queue; without it `default`.")(command)
+
+
+def with_job_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds all of them; the command gets those that were given as one object, named as a server names them."""
+
+    @with_place
+    @click.option("--delay", type=click.FloatRange(min=0), metavar="SECONDS", help="Not to be run before that.")
+    @click.option("--run-at", metavar="RFC3339", help="Not to be run before a time such as 2030-01-31T12:00:00Z.")
+    @click.option("--lease", "lease_sec", type=click.IntRange(1, 86_400), metavar="SECONDS", help="Time of one run.")
+    @click.option("--on-failed", type=click.Choice(["return", "retry"]), help="What a failed job under this key does.")
+    @functools.wraps(command)
+    def optional(
+        *args: Any,
+        queue: str | None,
+        priority: int | str | None,
+        max_attempts: int | None,
+        delay: float | None,
+        run_at: str | None,
+        lease_sec: int | None,
+        on_failed: str | None,
+        **rest: Any,
+    ) -> None:
+        if delay is not None and run_at is not None:
+            raise click.UsageError("Give --delay or --run-at, not both.")
+        options = {
+            "queue": queue,
+            "priority": priority,
+            "max_attempts": max_attempts,
+            "delay_ms": None if delay is None else round(delay * 1_000),
+            "run_at": run_at,
+            "lease_sec": lease_sec,
+            "on_failed": on_failed,
+        }
+        command(*args, options=given(options), **rest)
+
+    return optional
+
+
+def given(options: Facts) -> Facts:
+    """Those that were given."""
+    return {name: value for name, value in options.items() if value is not None}
