@@ -4,8 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := .venv-lock
+PEERS := .venv-bench
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-CODE := src tests $(if $(wildcard bench/*.py),bench)
+CODE := src tests docs $(if $(wildcard bench/*.py),bench)
 
 HOST ?= 127.0.0.1
 PORT ?= 8788
@@ -47,6 +48,10 @@ format: $(VENV)/.dev ## format the code and apply the safe fixes
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format --quiet .
 
+.PHONY: diagrams
+diagrams: $(VENV)/.dev ## write the tables and diagrams of the docs that are made from the code
+	@$(BIN)/python -m docs.generate
+
 .PHONY: official
 official: $(VENV)/.dev ## run only the official Durable Streams suite
 	@$(BIN)/python -m pytest tests/official $(PYTEST)
@@ -71,6 +76,14 @@ benchpg: $(VENV)/.dev ## measure appends on PostgreSQL beside one transaction a 
 benchevents: $(VENV)/.dev ## measure committed events and fan-out beside Insieme's own server, alternating (ROUNDS=5)
 	@$(BIN)/python -m bench.events --rounds $(ROUNDS)
 
+.PHONY: benchjobs
+benchjobs: $(VENV)/.dev $(PEERS)/.stamp ## measure jobs beside Procrastinate, DBOS and BullMQ, alternating (ROUNDS=5)
+	@$(BIN)/python -m bench.jobs --rounds $(ROUNDS) --peers $(PEERS)/bin/python
+
+.PHONY: benchdepth
+benchdepth: $(VENV)/.dev ## measure what a claim costs with 1,000 and with 1,000,000 queued jobs (ROUNDS=5)
+	@$(BIN)/python -m bench.jobs_depth --rounds $(ROUNDS)
+
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## send mutated frames to the events surface and judge every answer (FRAMES=100000)
 	@$(BIN)/python -m bench.fuzz_events --frames $(FRAMES)
@@ -83,6 +96,14 @@ model: $(VENV)/.dev ## random clients, cuts, restarts and kills against a model 
 crashevents: $(VENV)/.dev ## kill a server under submissions, again and again, and check every event (KILLS=100, STORE=sqlite)
 	@$(BIN)/python -m bench.crash_events --kills $(KILLS) --store $(STORE)
 
+.PHONY: crashjobs
+crashjobs: $(VENV)/.dev ## kill servers and workers under a load of jobs and check every key, lease and end (KILLS=100, STORE=sqlite)
+	@$(BIN)/python -m bench.crash_jobs --kills $(KILLS) --store $(STORE)
+
+.PHONY: modeljobs
+modeljobs: $(VENV)/.dev ## random commands, clocks and crashes against a model of jobs (SEEDS=20)
+	@$(BIN)/python -m bench.model_jobs --seeds $(SEEDS)
+
 .PHONY: memory
 memory: $(VENV)/.dev ## measure memory: ten thousand idle readers, and writers against a slow disk
 	@$(BIN)/python -m bench.memory
@@ -92,10 +113,13 @@ lock: $(UV)/.stamp ## renew the lock files from pyproject.toml (UPGRADE=1 takes 
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --output-file requirements.lock
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra dev --extra postgres --constraint requirements.lock \
 		--output-file requirements-dev.lock
+	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra bench --constraint requirements-dev.lock \
+		--output-file requirements-bench.lock
 
 .PHONY: clean
 clean: ## remove everything that make and the tools have made, but not ./data
-	@rm -rf $(VENV) $(UV) build dist tests/official/node_modules tests/events/insieme/node_modules
+	@rm -rf $(VENV) $(UV) $(PEERS) build dist
+	@rm -rf tests/official/node_modules tests/events/insieme/node_modules bench/bullmq/node_modules
 	@rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -124,6 +148,12 @@ $(VENV)/.package: pyproject.toml $(VENV)/.runtime
 $(VENV)/.dev: requirements-dev.lock $(VENV)/.package
 	@echo "installing $<"
 	@$(PIP) install --require-hashes --requirement $<
+	@touch $@
+
+$(PEERS)/.stamp: requirements-bench.lock
+	@echo "installing $<"
+	@$(PYTHON) -m venv $(PEERS)
+	@$(PEERS)/bin/python -m pip --disable-pip-version-check -qq install --require-hashes --requirement $<
 	@touch $@
 
 $(UV)/.stamp:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import Field, fields
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import click
 import httpx
@@ -18,21 +19,29 @@ from semel.cli.retries import RETRIES
 from semel.cli.streams.source import LARGEST_BYTES
 from semel.contracts.events import limits as events_limits
 from semel.contracts.events.contract import PRUNED_AT_ONCE
+from semel.contracts.jobs import contract as jobs_contract
+from semel.contracts.jobs import limits as jobs_limits
+from semel.contracts.jobs import reading as jobs_reading
+from semel.contracts.jobs.rules import claim, cron, reap
 from semel.contracts.streams.reading import PAGE_ROWS
 from semel.contracts.streams.rules.life import SWEEP_GRACE_MS
 from semel.contracts.streams.wire import expiry, names, producer, requests
 from semel.engine.batch import MAX_TOUCHES
 from semel.engine.engine import EngineLimits
 from semel.engine.soft import MAX_WAITING
-from semel.kernel import idempotency_key
+from semel.kernel import canonical, idempotency_key
 from semel.kernel.clock import JUMP_MS
 from semel.kernel.errors import REGISTRY
 from semel.kernel.json_text import MAX_DEPTH
 from semel.kernel.producers import MAX_NUMBER
-from semel.server import jwt_claims, jwt_keys, jwt_tokens, protocol
+from semel.server import audit, bundle, jwt_claims, jwt_keys, jwt_tokens, line_file, logs, protocol
+from semel.server.aliases import ALIASES
 from semel.server.events import conversation, feed, inbox, subscriber, tail
 from semel.server.events import socket as events_socket
+from semel.server.jobs import desk, upkeep, waiters
+from semel.server.jobs_metrics import COUNTS, GAUGES, HITS
 from semel.server.process import host_config
+from semel.server.setting_values import is_secret
 from semel.server.settings import PREFIX, Settings
 from semel.server.streams.listing import MAX_LISTED
 from semel.store.postgres.address import Address
@@ -90,6 +99,47 @@ CONSTANTS = {
     "pace of comments on an idle event stream": tail.PULSE_SECONDS,
     "events freed in one write": PRUNED_AT_ONCE,
     "`committed_id`": events_limits.MAX_COMMITTED_ID,
+    "body of a request for jobs": jobs_limits.MAX_BODY_BYTES,
+    "body of jobs that is read beside the others' work": desk.APART_BYTES,
+    "`params`, canonical": jobs_limits.MAX_PARAMS_BYTES,
+    "levels of `params`, of a result or an error": canonical.MAX_DEPTH,
+    "`client`, canonical": jobs_limits.MAX_CLIENT_BYTES,
+    "length of a key of jobs, or of a step": jobs_limits.MAX_KEY_CHARACTERS,
+    "length of a `kind`, a `worker_id`, a schedule's name, an error's `code`": jobs_limits.MAX_NAME_CHARACTERS,
+    "length of a queue's name": jobs_limits.MAX_QUEUE_CHARACTERS,
+    "length of a `claim_id`": jobs_limits.MAX_CLAIM_ID_CHARACTERS,
+    "`delay_ms` of a submission": jobs_limits.MAX_DELAY_MS,
+    "`delay_ms` of a deferral, `retry_after_ms`": jobs_limits.MAX_DEFER_MS,
+    "`max_attempts`": jobs_limits.MAX_ATTEMPTS,
+    "`lease_sec`": jobs_limits.MAX_LEASE_SEC,
+    "`wait_ms`": jobs_limits.MAX_WAIT_MS,
+    "jobs of one claim": jobs_limits.MAX_CLAIM_JOBS,
+    "kinds, or queues, that a claim names": jobs_limits.MAX_CLAIM_NAMES,
+    "jobs of one batch": jobs_limits.MAX_BATCH_JOBS,
+    "steps of a job": jobs_limits.MAX_STEPS,
+    "`progress`, canonical": jobs_limits.MAX_PROGRESS_BYTES,
+    "an `error`, canonical": jobs_limits.MAX_ERROR_BYTES,
+    "length of a deferral's `reason`": jobs_limits.MAX_REASON_CHARACTERS,
+    "errors that a job remembers": jobs_limits.ERRORS_KEPT,
+    "length of each one's `message`": jobs_limits.MAX_MESSAGE_BYTES,
+    "jobs, or dead letters, of a page": jobs_limits.MAX_LIST_JOBS,
+    "rows looked at for a page of jobs": jobs_limits.MAX_LISTED_ROWS,
+    "`max_inflight` of a queue": jobs_limits.MAX_QUEUE_LIMIT,
+    "queues in the listing of queues": jobs_reading.MAX_QUEUES,
+    "schedules in their listing": jobs_reading.MAX_SCHEDULES,
+    "length of a cron line": cron.MAX_CHARACTERS,
+    "missed instants that `catch_up` `all` makes up for": jobs_limits.MAX_CATCH_UP,
+    "schedules looked at in one round": upkeep.TICKS_AT_ONCE,
+    "workers of a node that wait for a job": waiters.MAX_WAITERS,
+    "waiting workers whose claims are tried at once": waiters.MOST_AT_ONCE,
+    "queues with priorities (lines) that a claim looks into": claim.MAX_LINES,
+    "pace of looking for leases that ran out": upkeep.REAP_SECONDS,
+    "leases taken back in one commit": upkeep.REAPED_AT_ONCE,
+    "leases taken back before a claim": reap.REAPED_BEFORE_A_CLAIM,
+    "leases renewed in one commit after an outage": upkeep.RENEWED_AT_ONCE,
+    "expired keys freed in one write": jobs_contract.FREED_RECORDS,
+    "ended jobs freed in one write": jobs_contract.FREED_JOBS,
+    "jobs that are ready later, and keys that have expired, counted for the gauges": jobs_reading.MAX_COUNTED,
     "length of a JWT": jwt_tokens.MAX_TOKEN_BYTES,
     "length of `sub` and `client_id`": jwt_claims.MAX_IDENTITY_BYTES,
     "names in one claim": jwt_claims.MAX_NAMES,
@@ -104,6 +154,17 @@ CONSTANTS = {
     "soft changes in one commit": MAX_TOUCHES,
     "delay of freeing an ended stream": SWEEP_GRACE_MS,
     "jump of the clock that is taken at once": JUMP_MS,
+    "audit lines waiting for the disk": audit.MAX_WAITING_BYTES,
+    "length of a text in an audit line": audit.MAX_TEXT,
+    "length of an audit line": audit.MAX_LINE_BYTES,
+    "size of `audit.jsonl` and of `alerts.jsonl`": line_file.MAX_BYTES,
+    "files of each that were moved aside": line_file.KEPT,
+    "wait of an answer for its audit line": audit.WAIT_SECONDS,
+    "lines of a log in a diagnosis": logs.LOG_LINES,
+    "length of such a line": logs.MAX_LINE_BYTES,
+    "end of a log that is looked at for them": bundle.MAX_TAIL_BYTES,
+    "logs in a diagnosis": bundle.MAX_LOGS,
+    "oldest jobs of each kind in a diagnosis": bundle.OLDEST_JOBS,
     "transactions of a node at once": Address("").lanes,
     "connections for reads": Address("").readers,
     "wait for a database that is away": Address("").patience_ms,
@@ -147,12 +208,27 @@ def test_every_error_has_its_row() -> None:
 def test_every_setting_has_its_row() -> None:
     rows = tables(DOCS / "reference/settings.md", 5)
     written = {code(row[0]): (code(row[1]), code(row[2]), code(row[3]) or row[3]) for row in rows}
-    wanted = {
-        f"{PREFIX}{one.name.upper()}": ("--" + one.name.replace("_", "-"), one.name, shown(one.default))
-        for one in fields(Settings)
-    }
+    wanted = {f"{PREFIX}{one.name.upper()}": (flag_of(one), one.name, shown(one.default)) for one in fields(Settings)}
     assert written == wanted
     assert len(rows) == len(written), "a setting has two rows"
+
+
+def flag_of(one: Field[Any]) -> str:
+    """The flag of a setting; secrets have none."""
+    return "" if is_secret(one) else "--" + one.name.replace("_", "-")
+
+
+def test_every_other_name_of_a_setting_has_its_row() -> None:
+    rows = tables(DOCS / "reference/settings.md", 2)
+    written = {code(row[0]): tuple(re.findall(r"`([^`]+)`", row[1])) for row in rows}
+    assert written == {f"{PREFIX}{name.upper()}": aliases for name, aliases in ALIASES.items()}
+
+
+def test_every_count_has_its_names_in_json() -> None:
+    rows = tables(DOCS / "operating/running.md", 2)
+    written = {tuple(re.findall(r"`(\w+)`", row[0])): code(row[1]) for row in rows if "`semel_" in row[1]}
+    wanted = {one.json: f"{one.series}_total" for one in COUNTS if one.json} | {one.json: one.series for one in GAUGES}
+    assert written == {**wanted, (HITS,): "semel_jobs_idempotent_total"}
 
 
 def shown(default: object) -> str:
