@@ -16,17 +16,17 @@ HERE = Path(__file__).parent
 INSTALL_SECONDS = 300
 
 
-def installed_node() -> str:
-    """The Node.js for the programs of this folder, with node_modules brought in line with the lock file."""
+def installed_node(folder: Path = HERE) -> str:
+    """The Node.js for the programs of a folder, with its node_modules brought in line with its lock file."""
     node, npm = _find()
-    locked = hashlib.sha256((HERE / "package-lock.json").read_bytes()).hexdigest()
-    stamp = HERE / "node_modules" / ".installed"
+    locked = hashlib.sha256((folder / "package-lock.json").read_bytes()).hexdigest()
+    stamp = folder / "node_modules" / ".installed"
     if stamp.exists() and stamp.read_text() == locked:
         return node
     path = os.pathsep.join([str(Path(node).parent), os.environ.get("PATH", "")])
     done = subprocess.run(
         [node, npm, "ci"],
-        cwd=HERE,
+        cwd=folder,
         env=os.environ | {"PATH": path},
         timeout=INSTALL_SECONDS,
         check=False,

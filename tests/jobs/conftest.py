@@ -1,0 +1,94 @@
+"""What runs where: `jobs` is a server that all tests share, on every store in turn; tests keep to queues of their own.
+
+The stores are memory, SQLite, and PostgreSQL behind two nodes, whose clients take the nodes in turn. A test that mostly
+waits takes `together`, and waits on all three at once. A module with settings of its own asks for `store_kind` to run
+on every store, or names one store if the store cannot matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+
+import pytest
+
+from tests.jobs import wire
+from tests.jobs.minute import Minute, begin_minute
+from tests.jobs.wire import STORES, Jobs, Together, at_once, fresh, serving
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "lasting: needs data that outlives the process, which memory does not")
+
+
+@pytest.fixture(scope="module", params=STORES)
+def store_kind(request: pytest.FixtureRequest) -> Iterator[str]:
+    """What `serving` puts under its servers, unless a test names a store itself."""
+    kind: str = request.param
+    wire.store_kind = kind
+    yield kind
+    wire.store_kind = "sqlite"
+
+
+@pytest.fixture(scope="session")
+def every_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Jobs]]:
+    """A server for each store, started when it is first asked for: no limit is near, and retries come to the ms."""
+    served: dict[str, Jobs] = {}
+    folder = tmp_path_factory.mktemp("jobs")
+    with ExitStack() as stack:
+
+        def start(store: str) -> Jobs:
+            if store not in served:
+                settings = {"JOBS_MAX_QUEUE_DEPTH": 100_000, "JOBS_MAX_INFLIGHT": 10_000, "JOBS_RETRY_JITTER": 0}
+                env = {f"SEMEL_{name}": str(value) for name, value in settings.items()}
+                served[store] = stack.enter_context(serving(folder / store, store=store, env=env))
+            return served[store]
+
+        yield start
+
+
+@pytest.fixture(scope="session", params=STORES)
+def shared_jobs(request: pytest.FixtureRequest, every_store: Callable[[str], Jobs]) -> Jobs:
+    """One server, or two nodes, for all tests that need no setting."""
+    return every_store(request.param)
+
+
+@pytest.fixture
+def jobs(shared_jobs: Jobs) -> Jobs:
+    """The shared server."""
+    return shared_jobs
+
+
+@pytest.fixture
+def queue() -> str:
+    """A queue of the test's own, so that nobody else takes its jobs."""
+    return fresh("queue")
+
+
+@pytest.fixture
+def together(every_store: Callable[[str], Jobs]) -> Together:
+    """Runs a test on all three stores at the same time, with a queue for each."""
+    servers = [every_store(store) for store in STORES]
+
+    def run(body: Callable[[Jobs, str], None]) -> None:
+        at_once([partial(body, one, fresh("queue")) for one in servers])
+
+    return run
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Nothing outlives a process that keeps its data in memory: there is no such test to run."""
+    impossible = [item for item in items if item.get_closest_marker("lasting") and "[memory" in item.name]
+    items[:] = [item for item in items if item not in impossible]
+    config.hook.pytest_deselected(items=impossible)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def minute(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minute | None]:
+    """Begins with the first test of the folder, if any test is going to look."""
+    if not any("test_window" in item.nodeid for item in request.session.items):
+        yield None
+        return
+    with begin_minute(tmp_path_factory.mktemp("minute") / "data") as begun:
+        yield begun

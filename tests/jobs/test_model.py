@@ -1,0 +1,55 @@
+"""Random submissions, claims, reports, orders, sweeps, clocks and crashes against a plain model of what jobs promise.
+
+`make modeljobs` runs as many seeds as you like. The last tests show that the comparison finds what it is there to find.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from semel.contracts.jobs.rules.submission import RULE, RULES
+from tests.jobs.rows import AUDITED
+from tests.jobs.simulation import Simulation
+
+SEEDS = range(1, 16)
+WRITTEN_BY_THE_SERVER = {"J7", "J8", "J9"}
+"""Rows whose names no answer has: they are told by their codes."""
+
+
+def test_every_answer_and_every_row_is_the_models() -> None:
+    seen: Counter[str] = Counter()
+    crashes = 0
+    for seed in SEEDS:
+        verdict = Simulation(seed).run()
+        assert not verdict.faults, f"seed {seed}: " + "\n".join(verdict.faults)
+        seen += verdict.seen
+        crashes += verdict.crashes
+    assert crashes > 0
+    rules = {f"Submit {rule.name}" for rule in RULES if rule.name not in WRITTEN_BY_THE_SERVER}
+    codes = {f"Submit {code}" for code in ("IDEMPOTENCY_KEY_COLLISION", "backpressure", "idempotency_store_full")}
+    codes |= {f"Report {code}" for code in ("lease_lost", "lease_required", "result_conflict", "Taken again")}
+    missing = (rules | codes | AUDITED) - set(seen)
+    assert not missing, f"the seeds have shown nothing of {sorted(missing)}"
+
+
+# -- The comparison itself ---------------------------------------------------------------------------------------------
+
+RULES_OF = "semel.contracts.jobs.rules"
+BREAKAGES: dict[str, tuple[str, object]] = {
+    "another payload is taken for the same": (f"{RULES_OF}.submit.known", lambda *_, **__: RULE["J3"]),
+    "a full queue takes one more": (f"{RULES_OF}.submit.is_full", lambda tally: False),
+    "every token is the current one": (f"{RULES_OF}.report.is_current", lambda *_: True),
+    "the order is that of creation": (f"{RULES_OF}.claim._place", lambda job: job.id),
+    "a failed run is tried again at once": (f"{RULES_OF}.report.delay_ms", lambda *_: 0),
+    "a key outlives the end of its job by nothing": (f"{RULES_OF}.ends._unpin", lambda *_: 0),
+    "keys are not counted": (f"{RULES_OF}.tally.Tally.count_records", lambda *_: None),
+    "no lease runs out": (f"{RULES_OF}.reap._due", lambda *_: []),
+}
+
+
+@pytest.mark.parametrize("breakage", BREAKAGES.values(), ids=BREAKAGES)
+def test_rules_that_are_wrong_are_found_out(monkeypatch: pytest.MonkeyPatch, breakage: tuple[str, object]) -> None:
+    monkeypatch.setattr(*breakage)
+    assert any(Simulation(seed).run().faults for seed in SEEDS)
