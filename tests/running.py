@@ -6,8 +6,10 @@ URL. Its output goes to one file beside the data folder; a start that fails rais
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -21,6 +23,10 @@ HOST = "127.0.0.1"
 READY_SECONDS = 30.0
 STOP_SECONDS = 20.0
 TAIL_BYTES = 4_000
+PORTS = range(10_000, 32_000)
+"""Below those that the system gives to outgoing connections."""
+PORT_SHARES = 8
+"""Test processes that run at once have a share each."""
 
 
 class ServerFailedError(Exception):
@@ -150,8 +156,11 @@ class RunningServer:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that was free a moment ago, and that neither an outgoing connection nor another test process will take."""
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    for _ in range(1_000):
+        port = PORTS[number % PORT_SHARES :: PORT_SHARES][secrets.randbelow(len(PORTS) // PORT_SHARES)]
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            return port
+    raise ServerFailedError("no port is free")

@@ -8,7 +8,7 @@ on every store, or names one store if the store cannot matter.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager
 from functools import partial
 
 import pytest
@@ -34,18 +34,19 @@ def store_kind(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def every_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Jobs]]:
     """A server for each store, started when it is first asked for: no limit is near, and retries come to the ms."""
-    served: dict[str, Jobs] = {}
+    served: dict[str, tuple[Jobs, AbstractContextManager[Jobs]]] = {}
     folder = tmp_path_factory.mktemp("jobs")
-    with ExitStack() as stack:
 
-        def start(store: str) -> Jobs:
-            if store not in served:
-                settings = {"JOBS_MAX_QUEUE_DEPTH": 100_000, "JOBS_MAX_INFLIGHT": 10_000, "JOBS_RETRY_JITTER": 0}
-                env = {f"SEMEL_{name}": str(value) for name, value in settings.items()}
-                served[store] = stack.enter_context(serving(folder / store, store=store, env=env))
-            return served[store]
+    def start(store: str) -> Jobs:
+        if store not in served:
+            settings = {"JOBS_MAX_QUEUE_DEPTH": 100_000, "JOBS_MAX_INFLIGHT": 10_000, "JOBS_RETRY_JITTER": 0}
+            env = {f"SEMEL_{name}": str(value) for name, value in settings.items()}
+            server = serving(folder / store, store=store, env=env)
+            served[store] = (server.__enter__(), server)
+        return served[store][0]
 
-        yield start
+    yield start
+    at_once([partial(server.__exit__, None, None, None) for _, server in served.values()])
 
 
 @pytest.fixture(scope="session", params=STORES)

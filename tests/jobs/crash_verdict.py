@@ -60,7 +60,8 @@ class Verdict:
         ends = ", ".join(f"{count} {how}" for how, count in sorted(self.ends.items()))
         return (
             f"{self.jobs} jobs ({ends}), {self.claims} leases, {self.reports} reports of which {self.refused} refused "
-            f"and {self.repeated} taken before, {self.lost_answers} answers lost, {self.quiet} kills of an idle server: {len(self.faults)} faults"
+            f"and {self.repeated} taken before, {self.lost_answers} answers lost, {self.quiet} kills of an idle server"
+            f": {len(self.faults)} faults"
         )
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.events.tokens import token_file
-from tests.jobs.wire import CLAIM, PATH, SUBMIT, Answer, Jobs, eventually, fresh, read_answer, serving
+from tests.jobs.wire import CLAIM, PATH, SUBMIT, Answer, Jobs, eventually, fresh, serving
 
 ROLES = {
     "alice": ["read", "write"],
@@ -25,6 +23,7 @@ ROLES = {
 }
 SCOPES = {"scoped": ["jobs:shop-*"]}
 AUTH_FAILURE = "AUTH_FAILURE"
+OLD, NEW = "the-old-secret-token", "the-new-secret-token"
 KEYS_EACH = 12
 """Far more than any principal uses here, but for the greedy one."""
 
@@ -221,38 +220,48 @@ def test_the_request_line_is_judged_before_the_token_and_the_token_before_the_bo
 # -- rotation ---------------------------------------------------------------------------------------------------------
 
 
-def test_29_both_tokens_of_a_rotation_are_one_principal_until_its_end(tmp_path: Path, queue: str) -> None:
-    old, new, key = "the-old-secret-token", "the-new-secret-token", fresh("key")
-    until = datetime.now(UTC) + timedelta(seconds=4)
-    settings = {"TOKEN_ACTIVE": old, "TOKEN_NEXT": new}
-    env = {f"SEMEL_{name}": value for name, value in settings.items()}
-    env["SEMEL_TOKEN_ROTATION_UNTIL"] = until.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    with serving(tmp_path / "data", store="memory", env=env) as nobody, ExitStack() as stack:
-        first, second = [stack.enter_context(nobody.with_token(token)) for token in (old, new)]
-        made = first.submit("k", {}, key=key, queue=queue)
-        assert datetime.now(UTC) < until, "the server took too long to start: the run has shown nothing"
-        again = second.submit("k", {}, key=key, queue=queue)
-        assert (again["dedup"], again["job_id"]) == (True, made["job_id"])
-        assert second.get(made["job_id"])["queue"] == queue
-        eventually(lambda: bool(nobody.audit("TOKEN_ACCEPTED_NEXT")), "an audit line")
-        nobody.post(PATH, {"kind": "k"}, headers={"Authorization": "Bearer neither"}, expect=401)
-        metrics = second.metrics()
-        assert metrics["auth_success_active_1m"] >= 1
-        assert metrics["auth_success_next_1m"] >= 2
-        assert metrics["auth_fail_1m"] == 1
+def test_29_both_tokens_of_a_rotation_are_one_principal_until_its_end(tmp_path: Path) -> None:
+    """A server that took longer to start than the rotation lasts shows nothing, and is tried again with more time."""
+    assert any(rotate(tmp_path / f"{seconds}", timedelta(seconds=seconds)) for seconds in (2, 6, 20))
 
-        time.sleep(max(0.0, (until - datetime.now(UTC)).total_seconds()))
-        eventually(lambda: first.submit("k", {}, key=key, expect=None).http == 401, "the old token is no longer taken")
-        assert first.submit("k", {}, key=key, path=SUBMIT, expect=403)["ok"] is False
-        assert second.submit("k", {}, key=key)["job_id"] == made["job_id"]
-        job = second.claim_one(queue)
-        second.complete(job, 1)
-        eventually(lambda: bool(nobody.audit("TOKEN_RETIRED")), "an audit line")
-        eventually(lambda: bool(nobody.audit(AUTH_FAILURE, reason="retired_token")), "an audit line")
-        assert second.metrics()["auth_fail_old_token_1m"] >= 2
-        written = str(nobody.audit_lines()) + nobody.nodes[0].output_tail()
-        assert old not in written
-        assert new not in written
-        assert (
-            old not in read_answer(httpx.get(f"{nobody.server.url}{PATH}", headers={"X-Semel-Token": old}))["message"]
+
+def rotate(data: Path, time_left: timedelta) -> bool:
+    until = datetime.now(UTC) + time_left
+    env = {"SEMEL_TOKEN_ACTIVE": OLD, "SEMEL_TOKEN_NEXT": NEW}
+    env["SEMEL_TOKEN_ROTATION_UNTIL"] = until.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    with serving(data, store="memory", env=env) as nobody, ExitStack() as stack:
+        first, second = [stack.enter_context(nobody.with_token(token)) for token in (OLD, NEW)]
+        made = first.submit("k", {}, key="key", expect=None)
+        if made.http == 401:
+            return False
+        while_both_are_good(nobody, second, made)
+        eventually(
+            lambda: first.submit("k", {}, key="key", expect=None).http == 401, "the old token is no longer taken"
         )
+        assert datetime.now(UTC) >= until
+        when_the_old_one_is_not(nobody, first, second, made)
+        written = str(nobody.audit_lines()) + nobody.nodes[0].output_tail()
+        assert OLD not in written
+        assert NEW not in written
+    return True
+
+
+def while_both_are_good(nobody: Jobs, second: Jobs, made: Answer) -> None:
+    again = second.submit("k", {}, key="key")
+    assert (again["dedup"], again["job_id"]) == (True, made["job_id"])
+    assert second.get(made["job_id"])["kind"] == "k"
+    nobody.post(PATH, {"kind": "k"}, headers={"Authorization": "Bearer neither"}, expect=401)
+    metrics = second.metrics()
+    assert metrics["auth_success_active_1m"] >= 1
+    assert metrics["auth_success_next_1m"] >= 2
+    assert metrics["auth_fail_1m"] == 1
+
+
+def when_the_old_one_is_not(nobody: Jobs, first: Jobs, second: Jobs, made: Answer) -> None:
+    assert OLD not in first.submit("k", {}, key="key", path=SUBMIT, expect=403)["message"]
+    assert second.submit("k", {}, key="key")["job_id"] == made["job_id"]
+    second.complete(second.claim_one(), 1)
+    wanted = {"TOKEN_ACCEPTED_NEXT", "TOKEN_RETIRED"}
+    eventually(lambda: wanted <= {line["event"] for line in nobody.audit_lines()}, "the rotation's audit lines")
+    eventually(lambda: bool(nobody.audit(AUTH_FAILURE, reason="retired_token")), "an audit line")
+    assert second.metrics()["auth_fail_old_token_1m"] >= 2

@@ -257,7 +257,7 @@ def test_20_a_lost_claim_is_asked_for_again(jobs: Jobs, queue: str) -> None:
 
 def test_24_order_is_priority_then_readiness(together: Together) -> None:
     def check(jobs: Jobs, queue: str) -> None:
-        late = jobs.submit("k", queue=queue, priority="critical", delay_ms=700)
+        late = jobs.submit("k", queue=queue, priority="critical", delay_ms=500)
         for priority in (9, 4, 0, 4, "low", "high"):
             jobs.submit("k", {"priority": priority}, queue=queue, priority=priority)
         claimed = jobs.claim(queue, max=10)["jobs"]

@@ -14,8 +14,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar
@@ -534,6 +535,23 @@ def serving(
         log = log_of(server)
         assert "Traceback" not in log, log
         assert '"level":"error"' not in log, log
+
+
+@contextmanager
+def serving_all(folder: Path, **options: Any) -> Iterator[list[Jobs]]:
+    """A server on each store, started and stopped side by side."""
+    started: list[AbstractContextManager[Jobs]] = []
+
+    def start(store: str) -> Jobs:
+        one = serving(folder / store, store=store, **options)
+        jobs = one.__enter__()
+        started.append(one)
+        return jobs
+
+    try:
+        yield at_once([partial(start, store) for store in STORES])
+    finally:
+        at_once([partial(one.__exit__, None, None, None) for one in started])
 
 
 def _servers(data: Path, store: str, env: dict[str, str], nodes: int) -> Servers:

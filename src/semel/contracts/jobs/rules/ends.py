@@ -95,6 +95,7 @@ def revive(tally: Tally, job: JobRow, **changes: Any) -> JobRow:
         ended_by=End.REVIVED.value,
         cancel=0,
         reason=b"",
+        report=b"",
         result_bytes=0,
         result=b"",
         **changes,

@@ -153,8 +153,6 @@ def _verdict_without_token(secret: bytes, job: JobRow, command: Report) -> Repor
         return NO_JOB
     if job.epoch or not command.is_foreign:
         return Refusal("jobs:lease_required", _REQUIRED, {"job_id": job_name(job.id), "status": status_of(job)})
-    if job.phase == WAITING and job.ended_by == End.REVIVED.value and job.report == command.digest:
-        return fenced(secret, job, None)  # the report that ended it the last time, come again
     return _repeated(secret, job, command) if job.phase == DONE else None
 
 

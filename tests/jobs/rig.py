@@ -1,0 +1,162 @@
+"""The rules of jobs on a store in memory, one batch at a time in this thread, with clocks that are moved by hand.
+
+For tests of decisions: what a batch answers, what it asked the store for, and what rows it left behind.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from typing import Any, TypeVar
+
+from semel.contracts.jobs.commands import Claim, Claimed, Command, Draft, Lease, Report, Submit
+from semel.contracts.jobs.contract import Jobs
+from semel.contracts.jobs.limits import Policy
+from semel.contracts.jobs.tables import ALONE, JOB, JOB_RECORD, JOB_TENANT, JOB_TOTALS, NO_TOTALS, TABLES
+from semel.engine.generations import GENERATION
+from semel.engine.reading import Reading
+from semel.store.memory import MemoryStore
+from semel.store.protocol import AnyTable, Range, Store
+from tests.engine.bench import Desk
+from tests.engine.toy import ToyWorld
+
+T = TypeVar("T")
+
+START = 1_760_000_000_000
+FOR_EVER = 2**62
+HOUR_MS = 3_600_000
+OPEN = Policy(max_depth=0, max_inflight=0)
+"""No limit is near."""
+ROWS = 100_000
+
+_numbers = itertools.count(1)
+
+
+def draft(
+    queue: str = "q",
+    *,
+    key: str = "",
+    principal: str = "ann",
+    payload: str = "p",
+    kind: str = "k",
+    params: bytes = b"{}",
+    priority: int = 4,
+    delay_ms: int = 0,
+    max_attempts: int = 5,
+    lease_ms: int = 1_000,
+) -> Draft:
+    """A job as it would be asked for."""
+    return Draft(
+        principal=principal.encode(),
+        key=key.encode(),
+        key_prefix=key[:4],
+        payload_hash=sha256(payload.encode()).digest(),
+        kind=kind.encode(),
+        params=params,
+        queue=queue.encode(),
+        priority=priority,
+        client=b"",
+        start=b"",
+        delay_ms=delay_ms,
+        run_at=None,
+        max_attempts=max_attempts,
+        lease_ms=lease_ms,
+        retries_failed=False,
+        given=frozenset(),
+        chance=next(_numbers).to_bytes(8, "big"),
+    )
+
+
+def claim(
+    *queues: str, most: int = 1, worker: str = "w", name: str = "", kinds: Iterable[str] = (), asked_at: int = START
+) -> Claim:
+    """A claim that reaps first."""
+    return Claim(
+        principal=b"workers",
+        worker=worker.encode(),
+        most=most,
+        kinds=tuple(kind.encode() for kind in kinds),
+        queues=tuple(queue.encode() for queue in queues),
+        reach=None,
+        lease_ms=None,
+        claim=name.encode(),
+        reap_until=FOR_EVER,
+        asked_at=asked_at,
+        secret=b"a secret of the store",
+    )
+
+
+def done(lease: Lease) -> Report:
+    """The run of a lease went well."""
+    return Report(lease.job.id, lease.token, True, b"1", sha256(b"1").digest())
+
+
+def failed(lease: Lease) -> Report:
+    """It failed, for good."""
+    return Report(lease.job.id, lease.token, False, b"{}", sha256(b"{}").digest(), "boom", "it broke", retryable=False)
+
+
+class Rig:
+    """Jobs under one policy; another one on the same store is the next life of the server."""
+
+    def __init__(self, policy: Policy = OPEN, world: ToyWorld | None = None, store: Store | None = None) -> None:
+        self.world = world or ToyWorld(START)
+        self.jobs = Jobs(policy)
+        self.stored = store or MemoryStore((GENERATION, *TABLES), self.world.wall_ms)
+        self._desk = Desk(self.stored, self.world)
+        self.reruns = 0
+        """How often a decision of the last batch had to be made again, because it needed more rows."""
+
+    def together(self, *commands: Command) -> list[Any]:
+        """What these are told, in one batch and in this order; none of them may end in a fault."""
+        self._desk.store.loads.clear()
+        result = self._desk.run(*commands, contract=self.jobs)
+        assert not result.failed, self._desk.observer.faults
+        self.reruns = result.reruns
+        return [outcome.answer for _, outcome in result.decided]
+
+    def do(self, command: Command) -> Any:
+        """What one is told, in a batch of its own."""
+        [answer] = self.together(command)
+        return answer
+
+    def submit(self, drafts: Iterable[Draft]) -> list[Any]:
+        """Submit them, a hundred at a time, as requests do."""
+        waiting, answers = list(drafts), []
+        while waiting:
+            answers += self.do(Submit(tuple(waiting[:100])))
+            del waiting[:100]
+        return answers
+
+    def claim(self, *queues: str, **fields: Any) -> tuple[Lease, ...]:
+        """The leases that a claim is given now."""
+        claimed: Claimed = self.do(claim(*queues, asked_at=self.world.wall, **fields))
+        return claimed.leases
+
+    @property
+    def looked_at(self) -> list[Range]:
+        """The ranges that the last batch asked the store for."""
+        return [wanted for _, ranges in self._desk.store.loads for wanted in ranges]
+
+    def read(self, look: Callable[[Reading], T]) -> T:
+        """What a reader sees."""
+        around = self._desk.around
+        with self.stored.read() as snapshot:
+            return look(Reading(snapshot, around.soft, around.timekeeper.now(snapshot.now_ms)))
+
+    def rows(self, table: AnyTable) -> list[Any]:
+        """Every row of a table."""
+        with self.stored.read() as snapshot:
+            return list(snapshot.range(Range(table, "", (), ROWS)))
+
+    def check_counts(self) -> None:
+        """What is counted is what there is."""
+        with self.stored.read() as snapshot:
+            totals = snapshot.get(JOB_TOTALS, ALONE) or NO_TOTALS
+        phases = Counter(job.phase for job in self.rows(JOB))
+        records = self.rows(JOB_RECORD)
+        assert (totals.waiting, totals.leased, totals.records) == (phases[0], phases[1], len(records)), totals
+        counted = {row.principal: row.records for row in self.rows(JOB_TENANT)}
+        assert counted == Counter(row.principal for row in records)

@@ -1,0 +1,87 @@
+"""Corners of a key's life: a full store, an expired record that nobody has swept, a job that is gone."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from semel.contracts.jobs.commands import Changed, Report, Reported, Requeue, Submit
+from semel.contracts.jobs.contract import JOBS
+from semel.contracts.jobs.tables import JOB, JOB_RECORD, WAITING
+from semel.store.protocol import Changes
+from tests.jobs.rig import OPEN, Rig, done, draft, failed
+
+FULL = 100
+
+
+def rules(answers: list[Any]) -> list[str]:
+    return [answer.rule for answer in answers]
+
+
+@pytest.mark.parametrize("size", [20, FULL])
+def test_a_large_batch_is_admitted_to_a_full_store_that_forgets_the_keys_of_many(size: int) -> None:
+    rig = Rig(OPEN._replace(max_records=FULL, evicts=True))
+    rig.submit(draft(key="k", principal=f"p{number:03}") for number in range(FULL))
+    for lease in rig.claim(most=FULL):
+        rig.world.pass_ms(1)
+        rig.do(done(lease))
+    answers = rig.do(Submit(tuple(draft(key=f"k{number}", principal="new") for number in range(size))))
+    assert rules(answers) == ["J2"] * size
+    assert [note.event for answer in answers for note in answer.notes] == ["IDEMPOTENCY_EVICT"] * size
+    left = [row.principal.decode() for row in rig.rows(JOB_RECORD)]
+    assert sorted(left) == ["new"] * size + [f"p{number:03}" for number in range(size, FULL)]
+    rig.check_counts()
+
+
+def test_a_key_that_has_expired_is_not_pinned_again_by_a_requeue() -> None:
+    """Nobody has swept it; it is as good as gone all the same."""
+    rig = Rig(OPEN._replace(key_ttl_ms=1_000))
+    rig.submit([draft(key="k", payload="one")])
+    [lease] = rig.claim()
+    rig.do(failed(lease))
+    rig.world.pass_ms(5_000)
+    changed: Changed = rig.do(Requeue(lease.job.id, "admin"))
+    assert changed.job.phase == WAITING
+    assert rules(rig.submit([draft(key="k", payload="two")])) == ["J2"]
+    [old, _] = rig.claim(most=2)
+    assert old.job.id == lease.job.id
+    rig.do(done(old))
+    rig.world.pass_ms(5_000)
+    assert rules(rig.submit([draft(key="k", payload="two")])) == ["J3"]
+    rig.check_counts()
+
+
+def test_an_outside_report_may_end_a_job_that_was_requeued() -> None:
+    """Before a first claim there is no lease to lose: whoever reports from outside may do so in each of its lives."""
+    rig = Rig()
+    rig.submit([draft(key="k")])
+    [job] = rig.rows(JOB)
+    report = Report(job.id, None, False, b"{}", sha256(b"{}").digest(), "boom", "it broke", is_foreign=True)
+    first: Reported = rig.do(report)
+    assert (first.dedup, first.job.reason) == (False, b"permanent")
+    assert rig.do(report).dedup is True
+    rig.do(Requeue(job.id, "admin"))
+    again: Reported = rig.do(report)
+    assert (again.dedup, again.job.revision) == (False, 1)
+    rig.check_counts()
+
+
+@pytest.mark.parametrize("payload", ["the same", "another"])
+def test_a_key_whose_job_is_gone_is_new(payload: str) -> None:
+    rig = Rig()
+    [first] = rig.submit([draft(key="k", payload="the same")])
+    [lease] = rig.claim()
+    rig.do(done(lease))
+    lose(rig, first.job.id)
+    assert rules(rig.submit([draft(key="k", payload=payload)])) == ["J2"]
+    assert rules(rig.submit([draft(key="k", payload=payload)])) == ["J3"]
+    rig.check_counts()
+
+
+def lose(rig: Rig, job_id: bytes) -> None:
+    """Take a job's row out of the store behind the rules' back."""
+    tx = rig.stored.begin((JOBS,))
+    tx.flush(Changes({}, {}, {JOB: [(job_id,)]}))
+    tx.commit()
