@@ -209,7 +209,7 @@ class Simulation:
     async def _renew(self) -> None:
         """What a server does before it listens: every lease gets its time again."""
         ids = tuple(row.id for row in self._rows() if row.phase == LEASED)
-        await self._engine.submit(Write(self._contract, real.Renew(ids)))
+        await self._engine.submit(Write(self._contract, real.Renew(ids, None)))
         self._model.restart()
 
     def _rows(self) -> list[JobRow]:

@@ -192,9 +192,11 @@ class Reap(NamedTuple):
 
 
 class Renew(NamedTuple):
-    """Give these leases a full period from now: the server was away, and nobody could hold on."""
+    """Make up for a time in which nobody could hold on: it is added to these leases, or they begin anew."""
 
     ids: tuple[bytes, ...]
+    lost_ms: int | None
+    """How long that was; None when nobody knows, as after a start."""
 
 
 class ForgetRecords(NamedTuple):

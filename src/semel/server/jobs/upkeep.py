@@ -1,8 +1,9 @@
 """What jobs do without being asked: leases are renewed after an outage, overdue ones reaped, schedules fired.
 
-After a start, and whenever the store was not seen for longer than a moment, every live lease gets a full period before
-anything is reaped here: an outage in which nobody could send a heartbeat ends no healthy worker's lease. A reap that is
-held up itself is void when its turn comes. Nothing here decides: it looks, and sends commands that decide again.
+After a start every live lease gets a full period before anything is reaped here; and when the store was not seen for
+longer than a moment, every lease gets that time back: an outage in which nobody could send a heartbeat ends no healthy
+worker's lease. A reap that is held up itself is void when its turn comes. Nothing here decides: it looks, and sends
+commands that decide again.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ LEAD_SECONDS = 1.0
 """How often it is asked who leads, and what schedules have to do."""
 TRUST_MS = 1_000
 """A store that was not seen for longer than this was away."""
-NEVER_SEEN = -(2**62)
 REAPED_AT_ONCE = 100
 RENEWED_AT_ONCE = 500
 TICKS_AT_ONCE = 100
@@ -46,7 +46,8 @@ class Upkeep:
         self._world = world
         self._journal = journal
         self._waiters = waiters
-        self._seen_at = NEVER_SEEN
+        self._seen_at: int | None = None
+        """When the store was last seen, in steady time."""
         self._led_at = world.monotonic_ms() - 2**31
         self._leads = False
 
@@ -56,17 +57,15 @@ class Upkeep:
             try:
                 await self._turn()
             except EngineError as error:
-                _log.warning("leases are renewed before any is reaped", extra={"reason": str(error)})
-                self._seen_at = NEVER_SEEN
+                _log.warning("upkeep of jobs waits for the store", extra={"reason": str(error)})
             except Exception:  # noqa: BLE001 - upkeep goes on; what broke is tried again in a moment
                 _log.exception("upkeep of jobs failed")
-                self._seen_at = NEVER_SEEN
             await asyncio.sleep(REAP_SECONDS)
 
     async def _turn(self) -> None:
         now_ms = await self._engine.read(lambda reading: reading.now.steady_ms)
-        if now_ms - self._seen_at > TRUST_MS:
-            await self._renew()
+        if self._seen_at is None or now_ms - self._seen_at > TRUST_MS:
+            await self._renew(None if self._seen_at is None else now_ms - self._seen_at)
             now_ms = await self._engine.read(lambda reading: reading.now.steady_ms)
         self._seen_at = now_ms
         self._waiters.reap_until = now_ms + TRUST_MS
@@ -79,15 +78,15 @@ class Upkeep:
         if self._leads:
             await self._reap()
 
-    async def _renew(self) -> None:
-        """A full period for every lease that is out."""
+    async def _renew(self, lost_ms: int | None) -> None:
+        """More time for every lease that is out."""
         seen: set[bytes] = set()
         behind: tuple[int, bytes] | None = None
         while True:
             page = await self._engine.read(partial(leased_ids, behind=behind, limit=RENEWED_AT_ONCE))
             ids = tuple(job_id for _, job_id in page if job_id not in seen)
             if ids:
-                await self._engine.submit(Write(self._jobs, Renew(ids), 0, len(ids)))
+                await self._engine.submit(Write(self._jobs, Renew(ids, lost_ms), 0, len(ids)))
                 seen.update(ids)
             if len(page) < RENEWED_AT_ONCE:
                 return

@@ -56,12 +56,15 @@ def reap_first(tally: Tally, topics: dict[bytes, None]) -> list[Note]:
 
 
 def renew(view: View, command: Renew, now: Now) -> Outcome:
-    """A full lease from now for those that still hold one."""
+    """More time for those that still hold a lease."""
     count = 0
     for job_id in command.ids:
         job = view.get(JOB, (job_id,))
         if job is not None and job.phase == LEASED:
-            view.put(JOB, job._replace(due_at=now.steady_ms + job.held_ms))
+            due_at = now.steady_ms + job.held_ms
+            if command.lost_ms is not None:
+                due_at = max(job.due_at, min(due_at, job.due_at + command.lost_ms))
+            view.put(JOB, job._replace(due_at=due_at))
             count += 1
     return Outcome(Done(count))
 
