@@ -199,6 +199,7 @@ def test_the_store_is_the_one_that_a_server_would_use(
         (57, NOW + DAY_MS, "set the clock right first."),
         (MAX_COMMITTED_ID - 1_000, NOW, "There are not enough ids left above 9007199254739991 for a jump."),
     ],
+    ids=["a clock behind", "too few ids"],
 )
 @pytest.mark.parametrize("flag", ["--yes", "--dry-run"])
 def test_a_jump_that_would_keep_no_promise_is_refused(

@@ -134,3 +134,11 @@ def test_a_claim_takes_no_more_than_an_answer_may_carry() -> None:
         assert 1 <= len(taken) <= MAX_ANSWER_BYTES // len(LARGE)
         seen += len(taken)
     assert rig.claim(most=100) == ()
+
+
+def test_more_delayed_lines_than_a_claim_reads_hide_no_ready_one() -> None:
+    rig = Rig()
+    rig.submit(draft(queue, delay_ms=HOUR_MS) for queue in names(MAX_LINES + 100))
+    rig.submit([draft("z")])
+    [lease] = rig.claim()
+    assert lease.job.queue == b"z"

@@ -26,6 +26,7 @@ from tests.postgres.cluster import Cluster
 from tests.running import RunningServer
 
 WORKERS = 4
+LEASE_SECONDS = 2
 ANSWER_SECONDS = 1.0
 """A worker does not wait longer for the answer to a heartbeat; it sends another one."""
 
@@ -74,7 +75,7 @@ class Crew:
         """An outage: the workers have noticed, and try again a while after its end."""
         self._is_back.clear()
         yield
-        time.sleep(self._rest_seconds)
+        time.sleep(self._rest_seconds / 2)
         self._is_back.set()
         self.wait_for_answers()
 
@@ -120,11 +121,11 @@ def test_an_outage_that_is_longer_than_a_lease_takes_no_job(tmp_path: Path) -> N
 
 
 def stand_still(data: Path) -> None:
-    with serving(data, store="sqlite") as jobs, crew(jobs, 1) as workers:
+    with serving(data, store="sqlite") as jobs, crew(jobs, LEASE_SECONDS) as workers:
         assert isinstance(jobs.server, RunningServer)
         with workers.waiting_for_the_end():
             os.kill(jobs.server.pid, signal.SIGSTOP)
-            time.sleep(2.5)
+            time.sleep(2.5 * LEASE_SECONDS)
             os.kill(jobs.server.pid, signal.SIGCONT)
 
 
@@ -132,14 +133,14 @@ def lose_the_database(data: Path) -> None:
     with ExitStack() as stack:
         cluster = stack.enter_context(Cluster())
         nodes = stack.enter_context(Nodes(data, 2, env={"SEMEL_STORE": f"{cluster.url}?schema=jobs"}))
-        workers = stack.enter_context(crew(stack.enter_context(Jobs(nodes)), 2))
+        workers = stack.enter_context(crew(stack.enter_context(Jobs(nodes)), LEASE_SECONDS))
         with workers.waiting_for_the_end():
             cluster.pause()
-            time.sleep(2.5)
+            time.sleep(1.25 * LEASE_SECONDS)
             cluster.resume()
         with workers.waiting_for_the_end():
             cluster.kill()
-            time.sleep(2.5)
+            time.sleep(1.25 * LEASE_SECONDS)
             cluster.start()
 
 

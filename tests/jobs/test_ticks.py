@@ -93,3 +93,17 @@ def test_a_clock_that_is_ten_years_ahead_for_a_moment_uses_up_no_schedule() -> N
         assert tick_all(life) == 1
         [row] = life.rows(JOB_SCHEDULE)
         assert life.world.wall < row.next_at <= life.world.wall + MINUTE_MS
+
+
+def test_a_clock_that_is_wrong_for_a_moment_holds_up_no_delay() -> None:
+    """What a commit in that moment writes down must not be the time behind which everything else would stand still."""
+    rig = Rig()
+    rig.submit([draft("before")])
+    rig.world.wall += TEN_YEARS_MS
+    rig.submit([draft("meanwhile")])
+    rig.world.wall -= TEN_YEARS_MS
+    for life in (rig, Rig(world=rig.world, store=rig.stored)):
+        life.submit([draft("delayed", delay_ms=1_000)])
+        assert life.claim("delayed") == ()
+        life.world.pass_ms(1_000)
+        assert len(life.claim("delayed")) == 1

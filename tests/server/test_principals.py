@@ -102,6 +102,7 @@ def test_a_scope_is_normalized_for_events_alone(tmp_path: Path) -> None:
     [
         ("", "names no"),
         ("[[token]]\n", "needs a name"),
+        ('[[token]]\nname = "user:ann"\n', "may not begin with"),
         ('[[token]]\nname = "a"', "sha256"),
         ('[[token]]\nname = "a"\nsha256 = "zz"', "sha256"),
         ('[[token]]\nname = "a"\nsha256 = "aa"', "32"),

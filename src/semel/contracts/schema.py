@@ -261,6 +261,7 @@ MIGRATIONS = (
                         Column("ready_at", _I64),
                     ),
                     key=2,
+                    indexes={"ready": ("ready_at",)},
                 )
             ),
             CreateTable(
@@ -274,6 +275,7 @@ MIGRATIONS = (
                         Column("ready_at", _I64),
                     ),
                     key=3,
+                    indexes={"ready": ("kind", "ready_at")},
                 )
             ),
             CreateTable(

@@ -10,6 +10,9 @@ from unicodedata import normalize
 
 from semel.server.principals import EVERY_SURFACE, Principal, Role, Scope
 
+RESERVED = ("client:", "user:", "system:")
+"""How callers are named by their kind: a token with such a name could be taken for somebody else."""
+
 SURFACES = ("streams", "events", "jobs", "ledger", "deltas")
 
 
@@ -38,6 +41,8 @@ def _entry(path: Path, entry: Mapping[str, Any]) -> tuple[bytes, Principal]:
     name = entry.get("name")
     if not isinstance(name, str) or not name:
         raise TokenFileError(f"{path}: every [[token]] needs a name.")
+    if name.startswith(RESERVED):
+        raise TokenFileError(f"{path}: the name {name!r} of a token may not begin with {', '.join(RESERVED)}.")
     unknown = sorted(set(entry) - {"name", "sha256", "roles", "scopes"})
     if unknown:
         raise TokenFileError(f"{path}: the token {name!r} has the unknown field {unknown[0]!r}.")

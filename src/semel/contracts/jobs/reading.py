@@ -57,7 +57,7 @@ def look(reading: Reading, job_id: bytes, *, with_params: bool = True) -> Look |
         return None
     params = _part(reading, job, PARAMS, job.params, job.params_bytes) if with_params else b""
     result = _part(reading, job, RESULT, job.result, job.result_bytes) if job.result_bytes else None
-    return Look(job, params, result, _expiry(reading, job), reading.now.ms, reading.now.steady_ms)
+    return Look(job, params, result, _expiry(reading, job), reading.now.expiry_ms, reading.now.steady_ms)
 
 
 def large_params(reading: Reading, jobs: Sequence[JobRow]) -> dict[bytes, bytes]:
@@ -101,7 +101,7 @@ class Page(NamedTuple):
 def list_jobs(reading: Reading, wanted: Filter, before: bytes | None, limit: int) -> Page:
     """The newest jobs before an id that fit; after so many rows the page ends, with the way to go on."""
     by, prefix = ("", ()) if wanted.principal is None else ("owner", (wanted.principal,))
-    now_ms = reading.now.ms
+    now_ms = reading.now.expiry_ms
     found: list[JobRow] = []
     seen = 0
     while seen < MAX_LISTED_ROWS:
@@ -181,7 +181,7 @@ def schedule_of(reading: Reading, name: bytes) -> JobScheduleRow | None:
 
 def due_schedules(reading: Reading, limit: int) -> list[bytes]:
     """The names of schedules that have something to do."""
-    now_ms = min(reading.now.ms, reading.now.expiry_ms)
+    now_ms = reading.now.expiry_ms
     rows = reading.range(Range(JOB_SCHEDULE, "next", (), limit, stop=(now_ms + 1,)))
     return [row.name for row in rows]
 
@@ -198,7 +198,7 @@ def waiting_lines(reading: Reading) -> Waiting:
     totals = reading.get(JOB_TOTALS, ALONE) or NO_TOTALS
     rows = reading.range(Range(JOB_KIND, "", (), MAX_LINES))
     lines = None if len(rows) == MAX_LINES else [(row.kind, row.queue, row.ready_at) for row in rows]
-    return Waiting(lines, max(reading.now.ms, totals.updated_at))
+    return Waiting(lines, max(reading.now.expiry_ms, totals.updated_at))
 
 
 def leased_ids(reading: Reading, behind: tuple[int, bytes] | None, limit: int) -> list[tuple[int, bytes]]:
@@ -222,17 +222,22 @@ def gauges(reading: Reading) -> Gauges:
     """Counts as of now. What is scheduled, and what has expired unswept, is counted up to a bound."""
     totals = reading.get(JOB_TOTALS, ALONE) or NO_TOTALS
     now = reading.now
-    later, oldest = 0, now.ms
+    later, oldest = 0, now.expiry_ms
     for line in reading.range(Range(JOB_LINE, "", (), MAX_LINES)):
         prefix = (WAITING, line.queue, line.priority)
         if later < MAX_COUNTED:
-            later += len(reading.keys(Range(JOB, "ready", prefix, MAX_COUNTED - later, start=(now.ms + 1,))))
+            later += len(reading.keys(Range(JOB, "ready", prefix, MAX_COUNTED - later, start=(now.expiry_ms + 1,))))
         first = reading.range(Range(JOB, "ready", prefix, 1))
         if first:
             oldest = min(oldest, first[0].ready_at)
     stale = reading.keys(Range(JOB_RECORD, "expires", (), MAX_COUNTED, stop=(now.expiry_ms + 1,)))
     return Gauges(
-        totals.waiting, totals.waiting - later, totals.leased, totals.dead, totals.records - len(stale), now.ms - oldest
+        totals.waiting,
+        totals.waiting - later,
+        totals.leased,
+        totals.dead,
+        totals.records - len(stale),
+        now.expiry_ms - oldest,
     )
 
 
@@ -253,7 +258,7 @@ class Census(NamedTuple):
 
 def census(reading: Reading, oldest: int) -> Census:
     """Counts over the newest jobs, and the oldest of those that are ready and leased."""
-    now_ms = reading.now.ms
+    now_ms = reading.now.expiry_ms
     states: Counter[str] = Counter({state.value: 0 for state in State if state is not State.NONE})
     in_queues: Counter[str] = Counter()
     kinds: Counter[str] = Counter()

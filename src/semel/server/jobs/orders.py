@@ -102,7 +102,7 @@ class Orders:
 
         def page(reading: Reading) -> dict[str, object]:
             letters = dead_letters(reading, asked.before, asked.limit)
-            return answers.dead(letters, asked.limit, reading.now.ms, reading.now.steady_ms)
+            return answers.dead(letters, asked.limit, reading.now.expiry_ms, reading.now.steady_ms)
 
         return answer_json(await self._desk.context.engine.read(page))
 

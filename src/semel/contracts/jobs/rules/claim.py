@@ -46,7 +46,7 @@ from semel.store.protocol import AnyTable, Range
 from semel.store.table import Key
 
 MAX_LINES = 4_096
-"""So many lines are read for one claim, most urgent first."""
+"""So many lines are read for one claim, those first that have been ready for longest."""
 
 MAX_FRONTS = 512
 """Of so many of them, a claim looks at what stands in front."""
@@ -286,8 +286,8 @@ def _line_keys(command: Claim) -> list[tuple[AnyTable, Key]]:
 def _line_ranges(command: Claim) -> list[Range]:
     """The lines of named kinds, or all of them."""
     if command.kinds:
-        return [Range(JOB_KIND, "", (kind,), MAX_LINES) for kind in command.kinds]
-    return [] if command.queues else [Range(JOB_LINE, "", (), MAX_LINES)]
+        return [Range(JOB_KIND, "ready", (kind,), MAX_LINES) for kind in command.kinds]
+    return [] if command.queues else [Range(JOB_LINE, "ready", (), MAX_LINES)]
 
 
 def _lines(view: View, command: Claim, now_ms: int) -> list[Line]:

@@ -79,7 +79,7 @@ def put_schedule(view: View, command: PutSchedule, now: Now) -> Outcome:
     if known is not None and _asked(known) == command._replace(owner=known.owner):
         return Outcome(Scheduled(known, is_new=False))
     cron = parse(command.cron.decode())
-    next_at = None if command.paused else next_after(cron, now.ms)
+    next_at = None if command.paused else next_after(cron, now.expiry_ms)
     row = JobScheduleRow(
         name=command.name,
         owner=command.owner if known is None else known.owner,
@@ -91,8 +91,8 @@ def put_schedule(view: View, command: PutSchedule, now: Now) -> Outcome:
         max_attempts=command.max_attempts,
         catch_up=command.catch_up,
         paused=int(command.paused),
-        changed_at=now.ms,
-        last_instant=max(now.ms, 0 if known is None else known.last_instant),
+        changed_at=now.expiry_ms,
+        last_instant=max(now.expiry_ms, 0 if known is None else known.last_instant),
         last_fired=0 if known is None else known.last_fired,
         next_at=NEVER if next_at is None else next_at,
     )
@@ -118,7 +118,7 @@ def tick(view: View, command: Tick, policy: Policy, now: Now) -> Outcome:
     row = view.get(JOB_SCHEDULE, (command.name,))
     tally = Tally(view, policy, now)
     # A clock that is wrong for a moment must not use up the instants of years.
-    now_ms = min(tally.now.ms, now.expiry_ms)
+    now_ms = now.expiry_ms
     if row is None or row.next_at > now_ms:
         return Outcome(Ticked(again=False))
     due = due_of(row, now_ms)

@@ -39,7 +39,8 @@ class Tally:
         self.policy = policy
         self._before = view.get(JOB_TOTALS, ALONE) or NO_TOTALS
         self.totals: JobTotalsRow = self._before
-        self.now = now.not_before(self._before.updated_at)
+        # A clock that jumped ahead must not be written down before it is believed: time would stand still behind it.
+        self.now = now._replace(ms=now.expiry_ms).not_before(self._before.updated_at)
 
     def next_number(self) -> int:
         """The number of a new job."""
