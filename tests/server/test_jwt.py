@@ -423,7 +423,7 @@ ROLES: list[tuple[object, set[Role]]] = [
 ]
 
 
-@pytest.mark.parametrize(("role", "roles"), ROLES, ids=str)
+@pytest.mark.parametrize(("role", "roles"), ROLES, ids=[repr(role) for role, _ in ROLES])
 def test_roles(known: Principals, role: object, roles: set[Role]) -> None:
     assert known.judge(claimed(role=role), NOW_MS).principal.roles == roles
 
