@@ -16,6 +16,7 @@ from semel.contracts.jobs.contract import Jobs
 from semel.contracts.jobs.limits import Policy
 from semel.contracts.jobs.tables import ALONE, JOB, JOB_RECORD, JOB_TENANT, JOB_TOTALS, NO_TOTALS, TABLES
 from semel.engine.generations import GENERATION
+from semel.engine.observer import Commit
 from semel.engine.reading import Reading
 from semel.store.memory import MemoryStore
 from semel.store.protocol import AnyTable, Range, Store
@@ -106,6 +107,8 @@ class Rig:
         self.jobs = Jobs(policy)
         self.stored = store or MemoryStore((GENERATION, *TABLES), self.world.wall_ms)
         self._desk = Desk(self.stored, self.world)
+        self.commit = Commit.NOTHING
+        """How the last batch ended."""
         self.reruns = 0
         """How often a decision of the last batch had to be made again, because it needed more rows."""
 
@@ -115,6 +118,7 @@ class Rig:
         result = self._desk.run(*commands, contract=self.jobs)
         assert not result.failed, self._desk.observer.faults
         self.reruns = result.reruns
+        self.commit = result.commit
         return [outcome.answer for _, outcome in result.decided]
 
     def do(self, command: Command) -> Any:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.jobs.commands import Changed, Report, Reported, Requeue, Submit
+from semel.contracts.jobs.commands import Changed, Command, Report, Reported, Requeue, Submit
 from semel.contracts.jobs.contract import JOBS
 from semel.contracts.jobs.tables import JOB, JOB_RECORD, WAITING
 from semel.store.protocol import Changes
-from tests.jobs.rig import OPEN, Rig, done, draft, failed
+from tests.jobs.rig import HOUR_MS, OPEN, Rig, claim, done, draft, failed
 
 FULL = 100
 
@@ -85,3 +85,25 @@ def lose(rig: Rig, job_id: bytes) -> None:
     tx = rig.stored.begin((JOBS,))
     tx.flush(Changes({}, {}, {JOB: [(job_id,)]}))
     tx.commit()
+
+
+def test_what_is_only_repeated_is_not_committed() -> None:
+    """A hit, a collision, a repeated report, a repeated claim and an empty one change nothing, and so sync nothing."""
+    rig = Rig()
+
+    def ends(*commands: Command) -> list[str]:
+        commits = []
+        for command in commands:
+            rig.do(command)
+            commits.append(rig.commit.value)
+        return commits
+
+    first = Submit((draft(key="k", lease_ms=HOUR_MS),))
+    named = claim(asked_at=rig.world.wall)._replace(claim=b"c")
+    assert ends(first) == ["durable"]
+    [lease] = rig.do(named).leases
+    rig.world.pass_ms(5_000)
+    other = Submit((draft(key="k", payload="two"),))
+    assert ends(first, other, named, claim("nowhere")) == ["nothing"] * 4
+    assert ends(done(lease)) == ["durable"]
+    assert ends(done(lease), first, other) == ["nothing"] * 3
