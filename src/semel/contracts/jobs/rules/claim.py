@@ -151,7 +151,7 @@ def _choose(tally: Tally, command: Claim) -> _Choice:
         room = min(room, policy.max_inflight - tally.totals.leased)
     if room <= 0:
         return _Choice([], True)
-    pick = _Pick(tally, command, room)
+    pick = _Pick(tally, room)
     pick.take_all(_lines(tally.view, command, now_ms))
     demand(tally.view, [pair for job in pick.jobs for pair in counted_keys(job)])
     return _Choice(pick.jobs, bool(pick.passed_over) and not pick.offered)
@@ -160,9 +160,8 @@ def _choose(tally: Tally, command: Claim) -> _Choice:
 class _Pick:
     """Jobs chosen so far, and what was seen on the way."""
 
-    def __init__(self, tally: Tally, command: Claim, room: int) -> None:
+    def __init__(self, tally: Tally, room: int) -> None:
         self._tally = tally
-        self._command = command
         self._room = room
         self._taken: Counter[bytes] = Counter()
         self._bytes = 0
