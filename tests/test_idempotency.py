@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.jobs.wire import RESULT, SUBMIT, Jobs, Message, eventually, fresh, serving
+from tests.jobs.wire import RESULT, SUBMIT, Jobs, Message, fresh, serving
+from tests.together import eventually
 
 HIT = "IDEMPOTENCY_HIT"
 COLLISION = "IDEMPOTENCY_KEY_COLLISION"

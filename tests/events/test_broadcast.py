@@ -6,8 +6,9 @@ import socket
 import struct
 from functools import partial
 
-from tests.events.wire import Events, Message, Peer, at_once, fresh, item
+from tests.events.wire import Events, Message, Peer, fresh, item
 from tests.running import HOST
+from tests.together import at_once
 
 
 def ids_of(events: list[Message]) -> list[str]:

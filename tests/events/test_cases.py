@@ -10,7 +10,8 @@ import random
 from functools import partial
 from pathlib import Path
 
-from tests.events.wire import Events, Message, Peer, at_once, fresh, item, serving
+from tests.events.wire import Events, Message, Peer, fresh, item, serving
+from tests.together import at_once
 
 
 def ids_of(events: list[Message]) -> list[str]:

@@ -14,9 +14,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.events.wire import PATIENCE_SECONDS, Events, Message, Peer, at_once, eventually, fresh, item, serving
+from tests.events.wire import PATIENCE_SECONDS, Events, Message, Peer, fresh, item, serving
 from tests.nodes import Nodes
 from tests.running import HOST, RunningServer
+from tests.together import at_once, eventually
 
 LARGE = "x" * 100_000
 LARGE_BATCHES = 8

@@ -16,8 +16,9 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from tests.events.handmade import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, HandMade
-from tests.events.wire import Events, Message, Peer, eventually, fresh, item, serving
+from tests.events.wire import Events, Message, Peer, fresh, item, serving
 from tests.running import RunningServer
+from tests.together import eventually
 
 IDLE_MS = 800
 PING_MS = 150

@@ -19,8 +19,9 @@ from semel.contracts.events.limits import MAX_ID_BYTES, MAX_NAMES
 from semel.contracts.events.rules import partitions
 from semel.kernel import json_marks
 from tests.events.handmade import CLOSE, CONTINUATION, PING, HandMade
-from tests.events.wire import VERSION, Events, eventually, fresh, item, serving
+from tests.events.wire import VERSION, Events, fresh, item, serving
 from tests.running import RunningServer
+from tests.together import eventually
 
 SPARE_BYTES = 64 * 1024 * 1024
 """What a server may grow by; each of these floods once made it grow by several hundred megabytes."""

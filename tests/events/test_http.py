@@ -13,7 +13,8 @@ import httpx
 import pytest
 
 from tests.events.tokens import Issuer
-from tests.events.wire import PATH, Events, Message, at_once, fresh, item, serving
+from tests.events.wire import PATH, Events, Message, fresh, item, serving
+from tests.together import at_once
 
 JSON = {"Content-Type": "application/json"}
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.events.wire import Events, Peer, eventually, fresh, item, serving
+from tests.events.wire import Events, Peer, fresh, item, serving
+from tests.together import eventually
 
 PRUNED = "pruned_to_committed_id"
 

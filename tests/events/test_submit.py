@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.events.wire import ABSENT, Events, Message, at_once, fresh, item
+from tests.events.wire import ABSENT, Events, Message, fresh, item
+from tests.together import at_once
 
 LOCALE_TEXT = "\u00e9 e\u0301 \ufb33 \U0001f600 \u2028 \u0000 \u007f /"
 

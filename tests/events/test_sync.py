@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.events.wire import ABSENT, Events, Message, Peer, at_once, fresh, item
+from tests.events.wire import ABSENT, Events, Message, Peer, fresh, item
+from tests.together import at_once
 
 
 def ids_of(events: list[Message]) -> list[str]:

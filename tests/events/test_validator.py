@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.events.tokens import Issuer
-from tests.events.wire import Events, Message, fresh, item, log_of, serving
+from tests.events.wire import Events, Message, fresh, item, serving
+from tests.together import log_of
 
 VALIDATOR = '''
 """Rules of a house: a door must be opened before anything goes through it, in the same request."""

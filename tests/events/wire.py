@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +22,7 @@ from websockets.sync.client import connect
 from tests.nodes import Nodes
 from tests.postgres.shared import fresh_url
 from tests.running import HOST, RunningServer
+from tests.together import Servers, log_of
 
 PATH = "/v1/events"
 VERSION = "1.0"
@@ -34,7 +33,6 @@ QUIET_SECONDS = 0.15
 """How long nothing must come before a test believes that nothing does."""
 
 Message = dict[str, Any]
-T = TypeVar("T")
 C = TypeVar("C", bound="Connection")
 
 _numbers = itertools.count(1)
@@ -378,8 +376,6 @@ class Camel(Peer):
 store_kind = "sqlite"
 """What stands under the servers; `conftest` sets it."""
 
-Servers = RunningServer | Nodes
-
 
 class Events:
     """One server, or two nodes, and its clients, which take connections to the nodes in turn."""
@@ -462,29 +458,3 @@ def _servers(data: Path, store: str, env: dict[str, str]) -> Servers:
     if store == "postgres":
         return Nodes(data, 2, env=env | {"SEMEL_STORE": fresh_url(lanes="3")})
     return RunningServer(data, env=env | ({"SEMEL_STORE": "memory:"} if store == "memory" else {}))
-
-
-def log_of(server: Servers) -> str:
-    """All that was printed."""
-    outputs = server.outputs if isinstance(server, Nodes) else [server.output]
-    return "".join(output.read_text(errors="replace") for output in outputs)
-
-
-def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """Make all calls at the same moment, each in a thread of its own; their results in the same order."""
-    barrier = threading.Barrier(len(calls))
-
-    def call(function: Callable[[], T]) -> T:
-        barrier.wait(PATIENCE_SECONDS)
-        return function()
-
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return list(pool.map(call, calls))
-
-
-def eventually(check: Callable[[], bool], what: str) -> None:
-    """Wait until a check holds."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not check():
-        assert time.monotonic() < deadline, f"not in {PATIENCE_SECONDS} s: {what}"
-        time.sleep(0.02)

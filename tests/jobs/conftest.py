@@ -15,7 +15,8 @@ import pytest
 
 from tests.jobs import wire
 from tests.jobs.minute import Minute, begin_minute
-from tests.jobs.wire import STORES, Jobs, Together, at_once, fresh, serving
+from tests.jobs.wire import STORES, Jobs, Together, fresh, serving
+from tests.together import at_once
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.jobs.wire import Jobs, Message, eventually, fresh
+from tests.jobs.wire import Jobs, Message, fresh
+from tests.together import eventually
 
 pytestmark = pytest.mark.parametrize("shared_jobs", ["memory"], indirect=True)
 

@@ -13,7 +13,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from tests.jobs.wire import ABSENT, PATH, Answer, Jobs, Message, eventually, fresh, read_answer
+from tests.jobs.wire import ABSENT, PATH, Answer, Jobs, Message, fresh, read_answer
+from tests.together import eventually
 
 pytestmark = pytest.mark.parametrize("shared_jobs", ["memory"], indirect=True)
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.events.tokens import token_file
-from tests.jobs.wire import CLAIM, PATH, SUBMIT, Answer, Jobs, eventually, fresh, serving
+from tests.jobs.wire import CLAIM, PATH, SUBMIT, Answer, Jobs, fresh, serving
+from tests.together import eventually
 
 ROLES = {
     "alice": ["read", "write"],

@@ -14,8 +14,9 @@ from functools import partial
 
 import pytest
 
-from tests.jobs.wire import CLAIM, PATH, STORES, Answer, Jobs, Message, Together, at_once, eventually, fresh, ms_of
+from tests.jobs.wire import CLAIM, PATH, STORES, Answer, Jobs, Message, Together, fresh, ms_of
 from tests.running import HOST
+from tests.together import at_once, eventually
 
 LEASE_SECONDS = 1
 FENCED, REAPED = "LEASE_FENCED", "LEASE_REAP"

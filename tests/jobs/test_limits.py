@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.wire import ACTIVE, Jobs, Message, Together, at_once, eventually, fresh, ms_of, serving, serving_all
+from tests.jobs.wire import ACTIVE, Jobs, Message, Together, fresh, ms_of, serving, serving_all
+from tests.together import at_once, eventually
 
 DEPTH, INFLIGHT, RECORDS = 5, 2, 3
 

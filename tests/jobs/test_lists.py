@@ -7,7 +7,8 @@ from functools import partial
 
 import pytest
 
-from tests.jobs.wire import PATH, Answer, Jobs, Message, Together, at_once, fresh
+from tests.jobs.wire import PATH, Answer, Jobs, Message, Together, fresh
+from tests.together import at_once
 
 # -- lists ------------------------------------------------------------------------------------------------------------
 

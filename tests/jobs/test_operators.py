@@ -12,8 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.jobs.wire import PATH, Jobs, Message, eventually, fresh, log_of, serving
+from tests.jobs.wire import PATH, Jobs, Message, fresh, serving
 from tests.running import RunningServer
+from tests.together import eventually, log_of
 
 MINUTE = [
     "idempotent_hits",

@@ -20,10 +20,11 @@ import httpx
 
 from semel.contracts.jobs.commands import Claimed, Done, Heartbeat, Reap
 from tests.jobs.rig import START, Rig, claim, draft
-from tests.jobs.wire import PATH, PATIENCE_SECONDS, Jobs, Message, at_once, eventually, fresh, serving
+from tests.jobs.wire import PATH, PATIENCE_SECONDS, Jobs, Message, fresh, serving
 from tests.nodes import Nodes
 from tests.postgres.cluster import Cluster
 from tests.running import RunningServer
+from tests.together import at_once, eventually
 
 WORKERS = 4
 LEASE_SECONDS = 2

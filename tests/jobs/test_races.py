@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.jobs.wire import Answer, Jobs, Message, at_once, fresh, serving
+from tests.jobs.wire import Answer, Jobs, Message, fresh, serving
+from tests.together import at_once
 
 THREADS = 64
 

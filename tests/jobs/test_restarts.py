@@ -13,11 +13,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.jobs.wire import PATH, Answer, Jobs, Message, eventually, fresh, read_answer, serving
+from tests.jobs.wire import PATH, Answer, Jobs, Message, fresh, read_answer, serving
 from tests.postgres.proxy import Proxy
 from tests.postgres.shared import fresh_url, shared_cluster
 from tests.running import RunningServer
 from tests.server.test_faults import FaultyServer
+from tests.together import eventually
 
 LEASE_SECONDS = 2
 SITE = Path(__file__).parent / "site"

@@ -6,7 +6,8 @@ from functools import partial
 
 import pytest
 
-from tests.jobs.wire import Jobs, Message, at_once, fresh, ms_of
+from tests.jobs.wire import Jobs, Message, fresh, ms_of
+from tests.together import at_once
 
 FAULT: Message = {"code": "boom", "message": "it broke"}
 

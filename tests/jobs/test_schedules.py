@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.jobs.wire import ABSENT, PATH, Jobs, Message, at_once, fresh
+from tests.jobs.wire import ABSENT, PATH, Jobs, Message, fresh
+from tests.together import at_once
 
 YEARLY = "0 0 1 1 *"
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.wire import Answer, Jobs, Message, eventually, ms_of, serving
+from tests.jobs.wire import Answer, Jobs, Message, ms_of, serving
+from tests.together import eventually
 
 HOUR = 3_600
 DAY = 24 * HOUR

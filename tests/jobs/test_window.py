@@ -11,7 +11,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.jobs.minute import KIND, PARAMS, QUEUE, SCHEDULE, Minute
-from tests.jobs.wire import Jobs, eventually
+from tests.jobs.wire import Jobs
+from tests.together import eventually
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -10,22 +10,21 @@ import http.client
 import itertools
 import json
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, NoReturn, Self
 
 import httpx
 
 from tests.nodes import Nodes
 from tests.postgres.shared import fresh_url
 from tests.running import HOST, RunningServer
+from tests.together import Servers, at_once, eventually, log_of
 
 STORES = ("memory", "sqlite", "postgres")
 PATH = "/v1/jobs"
@@ -43,10 +42,8 @@ ACTIVE = ("scheduled", "queued", "leased")
 ENDED = ("completed", "failed")
 
 Message = dict[str, Any]
-Servers = RunningServer | Nodes
 Together = Callable[[Callable[["Jobs", str], None]], None]
 """Runs a test on several servers at the same time: it is given one of them and a queue of its own."""
-T = TypeVar("T")
 
 _numbers = itertools.count(1)
 
@@ -558,29 +555,3 @@ def _servers(data: Path, store: str, env: dict[str, str], nodes: int) -> Servers
     if store == "postgres":
         return Nodes(data, nodes, env=env | {"SEMEL_STORE": fresh_url(lanes="3")})
     return RunningServer(data, env=env | ({"SEMEL_STORE": "memory:"} if store == "memory" else {}))
-
-
-def log_of(server: Servers) -> str:
-    """All that was printed."""
-    outputs = server.outputs if isinstance(server, Nodes) else [server.output]
-    return "".join(output.read_text(errors="replace") for output in outputs)
-
-
-def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """Make all calls at the same moment, each in a thread of its own; their results in the same order."""
-    barrier = threading.Barrier(len(calls))
-
-    def call(function: Callable[[], T]) -> T:
-        barrier.wait(PATIENCE_SECONDS)
-        return function()
-
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return list(pool.map(call, calls))
-
-
-def eventually(check: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-    """Wait until a check holds."""
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, f"not in {seconds} s: {what}"
-        time.sleep(0.02)

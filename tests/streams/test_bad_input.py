@@ -30,7 +30,6 @@ from tests.streams.wire import (
     Streams,
     Wire,
     is_problem,
-    log_of,
     offset_of,
     producer,
     raw,
@@ -39,6 +38,7 @@ from tests.streams.wire import (
     request,
     serving,
 )
+from tests.together import log_of
 
 BODY_LIMIT = 65_536
 

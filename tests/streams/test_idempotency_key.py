@@ -26,8 +26,6 @@ from tests.streams.wire import (
     Touch,
     Wire,
     alive_after,
-    at_once,
-    eventually,
     offset_of,
     producer,
     raw,
@@ -36,6 +34,7 @@ from tests.streams.wire import (
     request,
     serving,
 )
+from tests.together import at_once, eventually
 
 BODY_LIMIT = 65_536
 KEPT_HEADERS = ("Stream-Next-Offset", "Stream-Closed", "Producer-Epoch", "Producer-Seq")

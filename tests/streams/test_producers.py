@@ -12,20 +12,8 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from tests.streams.wire import (
-    CLOSED,
-    START,
-    TEXT,
-    Streams,
-    Wire,
-    at_once,
-    offset_of,
-    producer,
-    raw,
-    refused,
-    request,
-    serving,
-)
+from tests.streams.wire import CLOSED, START, TEXT, Streams, Wire, offset_of, producer, raw, refused, request, serving
+from tests.together import at_once
 
 LARGEST = 2**53 - 1
 

@@ -33,8 +33,6 @@ from tests.streams.wire import (
     Touch,
     Wire,
     alive_after,
-    at_once,
-    eventually,
     is_problem,
     offset_of,
     producer,
@@ -43,6 +41,7 @@ from tests.streams.wire import (
     request,
     serving,
 )
+from tests.together import at_once, eventually
 
 BODY_LIMIT = 65_536
 PAGE_BYTES = 1_000

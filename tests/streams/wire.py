@@ -11,20 +11,20 @@ import json
 import re
 import socket
 import struct
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 import httpx
 
 from tests.nodes import Nodes
 from tests.postgres.shared import fresh_url
 from tests.running import HOST, RunningServer
+from tests.together import Servers, log_of
 
 ROOT = "/v1/stream/"
 START = "0000000000000000_0000000000000000"
@@ -40,7 +40,6 @@ PATIENCE_SECONDS = 10.0
 """How long any one answer may take before the test gives up on it."""
 
 Headers = Mapping[str, str] | Sequence[tuple[str, str]] | Sequence[tuple[bytes, bytes]]
-T = TypeVar("T")
 
 
 class Streams:
@@ -147,8 +146,6 @@ class Streams:
 store_kind = "sqlite"
 """What stands under the servers; `conftest` sets it."""
 
-Servers = RunningServer | Nodes
-
 
 @contextmanager
 def serving(data: Path, **settings: str) -> Iterator[Streams]:
@@ -167,12 +164,6 @@ def _servers(data: Path, env: dict[str, str]) -> Servers:
     if store_kind == "postgres":
         return Nodes(data, 2, env=env | {"SEMEL_STORE": fresh_url(lanes="3")})
     return RunningServer(data, env=env | ({"SEMEL_STORE": "memory:"} if store_kind == "memory" else {}))
-
-
-def log_of(server: Servers) -> str:
-    """All that was printed."""
-    outputs = server.outputs if isinstance(server, Nodes) else [server.output]
-    return "".join(output.read_text(errors="replace") for output in outputs)
 
 
 def offset_of(answer: httpx.Response) -> str:
@@ -235,29 +226,6 @@ def refused(answer: httpx.Response, code: str) -> None:
     document = is_problem(answer)
     status, title = PROBLEMS[code]
     assert (answer.status_code, document["code"], document["title"]) == (status, code, title), document
-
-
-# -- Threads ----------------------------------------------------------------------------------------------------------
-
-
-def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """Make all calls at the same moment, each in a thread of its own; their results in the same order."""
-    barrier = threading.Barrier(len(calls))
-
-    def call(function: Callable[[], T]) -> T:
-        barrier.wait(PATIENCE_SECONDS)
-        return function()
-
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return list(pool.map(call, calls))
-
-
-def eventually(check: Callable[[], bool], what: str) -> None:
-    """Wait until a check holds."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not check():
-        assert time.monotonic() < deadline, f"not in {PATIENCE_SECONDS} s: {what}"
-        time.sleep(0.02)
 
 
 # -- TTL windows ------------------------------------------------------------------------------------------------------
