@@ -152,6 +152,10 @@ class Engine:
         """Whether this node is the one that does the chores."""
         return await self._loop.run_in_executor(self._readers, self._store.leads)
 
+    async def era(self) -> bytes:
+        """Which history the rows are of; empty when every start is one."""
+        return await self._loop.run_in_executor(self._readers, self._store.era)
+
     @property
     def is_away(self) -> bool:
         """Whether the store cannot be reached at the moment."""

@@ -25,6 +25,7 @@ class Grpc(Enum):
     """The gRPC statuses in use."""
 
     INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
     NOT_FOUND = 5
     ALREADY_EXISTS = 6
     PERMISSION_DENIED = 7
@@ -128,6 +129,21 @@ _TABLE: tuple[tuple[str, int, str, Grpc, Retry, int], ...] = (
     ("jobs:not_stored", 503, "Not Stored", Grpc.UNAVAILABLE, Retry.LATER, 1011),
     ("jobs:not_durable", 503, "Outcome Unknown", Grpc.UNAVAILABLE, Retry.SAME_KEY, 1011),
     ("jobs:shutting_down", 503, "Shutting Down", Grpc.UNAVAILABLE, Retry.SAME_KEY, 1011),
+    # The codes of the ledger; on the wire a refusal is known by its gRPC status and a number.
+    ("ledger:invalid_argument", 400, "Invalid Argument", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
+    ("ledger:unauthenticated", 401, "Unauthenticated", Grpc.UNAUTHENTICATED, Retry.NEVER, 1008),
+    ("ledger:permission_denied", 403, "Permission Denied", Grpc.PERMISSION_DENIED, Retry.NEVER, 1008),
+    ("ledger:not_found", 404, "Not Found", Grpc.NOT_FOUND, Retry.NEVER, 1008),
+    ("ledger:organization_not_found", 404, "Organization Not Found", Grpc.NOT_FOUND, Retry.NEVER, 1008),
+    ("ledger:vault_not_found", 404, "Vault Not Found", Grpc.NOT_FOUND, Retry.NEVER, 1008),
+    ("ledger:method_not_allowed", 405, "Method Not Allowed", Grpc.UNIMPLEMENTED, Retry.NEVER, 1008),
+    ("ledger:failed_precondition", 409, "Failed Precondition", Grpc.FAILED_PRECONDITION, Retry.NEVER, 1008),
+    ("ledger:height_unavailable", 409, "Height Unavailable", Grpc.FAILED_PRECONDITION, Retry.NEVER, 1008),
+    ("ledger:resource_exhausted", 429, "Resource Exhausted", Grpc.RESOURCE_EXHAUSTED, Retry.LATER, 1013),
+    ("ledger:internal", 500, "Internal Error", Grpc.INTERNAL, Retry.SAME_KEY, 1011),
+    ("ledger:unimplemented", 501, "Not Implemented", Grpc.UNIMPLEMENTED, Retry.NEVER, 1008),
+    ("ledger:unavailable", 503, "Unavailable", Grpc.UNAVAILABLE, Retry.SAME_KEY, 1013),
+    ("ledger:deadline_exceeded", 504, "Deadline Exceeded", Grpc.DEADLINE_EXCEEDED, Retry.SAME_KEY, 1011),
 )
 
 REGISTRY: dict[str, ErrorKind] = {row[0]: ErrorKind(*row) for row in _TABLE}

@@ -227,6 +227,10 @@ class SoleNode:
         """Nobody else could."""
         return True
 
+    def era(self) -> bytes:
+        """Every start is one."""
+        return b""
+
 
 class Store(Protocol):
     """A place for rows."""
@@ -261,6 +265,9 @@ class Store(Protocol):
 
     def leads(self) -> bool:
         """Whether this node is the one that does the chores; the first that asks becomes it, until it is gone."""
+
+    def era(self) -> bytes:
+        """Which history the rows are of: another one after a failover or a restore; empty when every start is one."""
 
     def tidy(self) -> None:
         """Housekeeping after a commit, on the thread that writes: a checkpoint, say."""

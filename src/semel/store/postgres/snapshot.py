@@ -22,6 +22,9 @@ R = TypeVar("R", bound=tuple[Any, ...])
 _BEGIN: Filled = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ())
 _CLOCK: Filled = (f"SELECT {NOW_MS}", ())
 _END: Filled = ("COMMIT", ())
+_CLUSTER = "(SELECT system_identifier FROM pg_control_system())::text"
+_TIMELINE = "left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)"
+_ERA: Filled = (f"SELECT convert_to({_CLUSTER} || '/' || {_TIMELINE}, 'UTF8')", ())
 _NUMBER = "SELECT number FROM semel_generation WHERE name = $1"
 
 
@@ -53,6 +56,10 @@ class PostgresSnapshot:
             self._line.drop()  # whatever was read before is good
         finally:
             self._store.free_reader(self._line)
+
+    def era(self) -> bytes:
+        """The cluster and its timeline, as this server knows them."""
+        return bytes(self._ask(_ERA)[0][0][0])
 
     def get(self, table: Table[R], key: Key) -> R | None:
         for made in self._lookup(table):

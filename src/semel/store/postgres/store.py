@@ -145,6 +145,11 @@ class PostgresStore:
         """Whether this node does the chores."""
         return self._leader.leads()
 
+    def era(self) -> bytes:
+        """The cluster and its timeline: a standby that takes over, or a restore, begins another one."""
+        with self.read() as snapshot:
+            return snapshot.era()
+
     def committed(self, mark: Mark, topics: Sequence[bytes]) -> None:
         """After a durable commit: tell the others."""
         self._speaker.say(mark.id, mark.number, topics)

@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from semel.contracts.jobs.commands import Claim, Claimed, Lease
 from semel.contracts.jobs.limits import LEAST_URGENT, Policy
-from semel.contracts.jobs.rules.demand import demand, demand_ranges
 from semel.contracts.jobs.rules.reach import reaches
 from semel.contracts.jobs.rules.reap import reap_first
 from semel.contracts.jobs.rules.tally import Tally, counted_keys
@@ -40,6 +39,7 @@ from semel.contracts.jobs.tables import (
     JobSealRow,
 )
 from semel.engine.contract import MissingRowsError, Outcome, Stage, View
+from semel.engine.demand import demand, demand_ranges
 from semel.kernel.clock import Now
 from semel.kernel.keys import pack
 from semel.store.protocol import AnyTable, Range

@@ -12,12 +12,12 @@ from typing import Any
 from semel.contracts.jobs.commands import Done, Note, Reap, Renew
 from semel.contracts.jobs.ids import job_name
 from semel.contracts.jobs.limits import Policy
-from semel.contracts.jobs.rules.demand import demand
 from semel.contracts.jobs.rules.ends import TOPIC_READY, conclude, end_keys, failure, topic_of
 from semel.contracts.jobs.rules.states import End, Event, State, transition
 from semel.contracts.jobs.rules.tally import Tally, counted_keys
 from semel.contracts.jobs.tables import JOB, LEASED, WAITING, JobRow
 from semel.engine.contract import Outcome, Stage, View
+from semel.engine.demand import demand
 from semel.kernel.clock import Now
 from semel.kernel.retention import NEVER
 from semel.store.protocol import Range

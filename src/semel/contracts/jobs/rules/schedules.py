@@ -25,7 +25,6 @@ from semel.contracts.jobs.commands import (
 )
 from semel.contracts.jobs.limits import MAX_CATCH_UP, Policy
 from semel.contracts.jobs.rules.cron import between, latest, next_after, parse
-from semel.contracts.jobs.rules.demand import demand
 from semel.contracts.jobs.rules.ends import TOPIC_READY
 from semel.contracts.jobs.rules.submission import payload_hash
 from semel.contracts.jobs.rules.submit import admit
@@ -42,6 +41,7 @@ from semel.contracts.jobs.tables import (
     JobScheduleRow,
 )
 from semel.engine.contract import Outcome, Stage, View
+from semel.engine.demand import demand
 from semel.kernel.clock import Now
 from semel.kernel.keys import pack
 from semel.kernel.prefixes import key_prefix

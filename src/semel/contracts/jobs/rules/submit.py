@@ -12,7 +12,6 @@ from typing import Any
 from semel.contracts.jobs.commands import Admitted, Collision, Draft, Note, Refusal, Submit
 from semel.contracts.jobs.ids import job_name, new_id, request_name
 from semel.contracts.jobs.limits import Policy
-from semel.contracts.jobs.rules.demand import demand
 from semel.contracts.jobs.rules.ends import TOPIC_READY, end_keys, revive, topic_of
 from semel.contracts.jobs.rules.states import End
 from semel.contracts.jobs.rules.submission import known, unknown
@@ -35,6 +34,7 @@ from semel.contracts.jobs.tables import (
     JobRow,
 )
 from semel.engine.contract import Outcome, Stage, View
+from semel.engine.demand import demand
 from semel.kernel.clock import Now
 from semel.kernel.retention import NEVER
 from semel.kernel.verdict import Verdict, judge

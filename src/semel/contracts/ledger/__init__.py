@@ -1,0 +1,1 @@
+"""Ledger: sequenced transactions in hash-chained blocks, with proofs."""

@@ -1,0 +1,197 @@
+"""What can be asked of the ledger, and what is answered.
+
+Ids, secrets and instants that a command needs come with it: a decision draws nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from semel.contracts.ledger.model import Header, Instant, Operation, Place, Status, Transaction
+
+CHANCE_BYTES = 10
+"""Randomness that the id of a transaction takes."""
+
+
+class Code(Enum):
+    """Domain errors of a write; the value is the number on the wire."""
+
+    KEY_EXISTS = 1
+    KEY_NOT_FOUND = 2
+    VERSION_MISMATCH = 3
+    VALUE_MISMATCH = 4
+    ALREADY_COMMITTED = 5
+    IDEMPOTENCY_KEY_REUSED = 6
+    SEQUENCE_GAP = 7
+
+
+class WriteCommand(NamedTuple):
+    """One transaction to be committed, once."""
+
+    place: Place
+    client: bytes
+    sequence: int | None
+    key: bytes
+    """Sixteen bytes, or empty without one."""
+    operations: tuple[Operation, ...]
+    encoded: bytes
+    """The operations in the encoding that is hashed."""
+    request: bytes
+    """Its hash: what two requests are told apart by."""
+    actor: bytes
+    leader: bytes
+    chance: bytes
+
+
+class Committed(NamedTuple):
+    """A transaction and its block, as they stand in the store. Of a replay, too."""
+
+    transaction: Transaction
+    header: Header
+
+
+class Written(NamedTuple):
+    """Committed now."""
+
+    committed: Committed
+
+
+class Replayed(NamedTuple):
+    """Committed before, under the same identity and with the same operations."""
+
+    committed: Committed
+
+
+class Declined(NamedTuple):
+    """A domain error: nothing was changed. Which members are set follows from the code."""
+
+    code: Code
+    message: str
+    row: str = ""
+    """The row of the rule table that decided; empty for a condition."""
+    key: bytes = b""
+    current_version: int | None = None
+    current_value: bytes | None = None
+    tx_id: bytes | None = None
+    height: int | None = None
+    sequence: int | None = None
+    last: int | None = None
+    details: Mapping[str, str] = {}
+
+
+class Refusal(NamedTuple):
+    """The request was refused before any rule: one of the codes `ledger:...` of the registry of errors."""
+
+    code: str
+    message: str
+    context: Mapping[str, str] = {}
+    retry_after_ms: int | None = None
+
+
+class OrgSettings(NamedTuple):
+    """What of an organization can be changed; None leaves it."""
+
+    eviction_interval: int | None = None
+    ttl_seconds: int | None = None
+    fence: bool | None = None
+    status: Status | None = None
+
+
+class MakeOrg(NamedTuple):
+    """Create an organization; the first of the slugs that is free becomes its own."""
+
+    name: bytes
+    slugs: tuple[int, ...]
+    owner: bytes
+    key: bytes
+    """The caller and its idempotency key, empty without one: a repeat gets what it made."""
+
+
+class MakeVault(NamedTuple):
+    """Create a vault; `retain` is the number of bodies that are kept, 0 for all."""
+
+    org: int
+    slugs: tuple[int, ...]
+    retain: int
+    owner: bytes
+    key: bytes
+
+
+class ChangeOrg(NamedTuple):
+    """Settings or status."""
+
+    org: int
+    settings: OrgSettings
+
+
+class ChangeVault(NamedTuple):
+    """Status: active, read only, deleted."""
+
+    place: Place
+    status: Status
+
+
+class Open(NamedTuple):
+    """A start, or a look at the database's timeline: raises the term where it must; the first makes the secret."""
+
+    era: bytes
+    """What the term stands for: empty raises it always; else it is raised when another one was seen before."""
+    secret: bytes
+
+
+class FreePlace(NamedTuple):
+    """Free what retention allows, in one place."""
+
+    place: Place
+    rows: int
+
+
+class ForgetStreams(NamedTuple):
+    """Free the rows of clients that eviction has forgotten: each a vault and a client."""
+
+    org: int
+    streams: tuple[tuple[int, bytes], ...]
+
+
+Command = WriteCommand | MakeOrg | MakeVault | ChangeOrg | ChangeVault | Open | FreePlace | ForgetStreams
+
+
+class Made(NamedTuple):
+    """What a creation made, or had made when it was first asked for; `header` is the genesis header of a vault."""
+
+    place: Place
+    header: Header | None
+    is_replay: bool
+
+
+class Org(NamedTuple):
+    """An organization as it is told."""
+
+    slug: int
+    name: bytes
+    status: Status
+    created: Instant
+    entries: int
+    eviction_interval: int
+    ttl_seconds: int
+    fence: bool
+    vaults: int
+
+
+class Vault(NamedTuple):
+    """A vault as it is told."""
+
+    place: Place
+    status: Status
+    height: int
+    state_root: bytes
+    retain: int
+    created: Instant
+
+
+class Done(NamedTuple):
+    """Carried out."""
+
+    number: int = 0

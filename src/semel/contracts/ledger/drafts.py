@@ -1,0 +1,164 @@
+"""From what a wire understood to a command: shapes and limits, each refused with its field before any state is read."""
+
+from __future__ import annotations
+
+from unicodedata import category
+
+from semel.contracts.ledger.commands import WriteCommand
+from semel.contracts.ledger.limits import MAX_CLIENT_CHARACTERS, MAX_SEQUENCE, Limits
+from semel.contracts.ledger.model import (
+    CreateRelationship,
+    DeleteEntity,
+    DeleteRelationship,
+    ExpireEntity,
+    Operation,
+    Place,
+    SetEntity,
+)
+from semel.contracts.ledger.refusals import RefusedLedger, invalid
+from semel.contracts.ledger.rules.encoding import encode_operations, request_hash
+from semel.contracts.ledger.rules.judgement import KEY_BYTES
+
+SYSTEM = b"system:"
+NO_KEY = bytes(KEY_BYTES)
+"""Sixteen zero bytes are as good as no key."""
+
+
+def write_command(
+    limits: Limits,
+    place: Place,
+    client: bytes,
+    sequence: int | None,
+    key: bytes,
+    operations: tuple[Operation, ...],
+    actor: bytes,
+    leader: bytes,
+    chance: bytes,
+) -> WriteCommand:
+    """A command whose shape and size are right."""
+    check_write(limits, place, client, sequence, key, operations)
+    check_actor(limits, actor, operations)
+    encoded = encode_operations(operations)
+    named = b"" if key == NO_KEY else key
+    return WriteCommand(
+        place, client, sequence, named, operations, encoded, request_hash(encoded), actor, leader, chance
+    )
+
+
+def check_write(
+    limits: Limits,
+    place: Place,
+    client: bytes,
+    sequence: int | None,
+    key: bytes,
+    operations: tuple[Operation, ...],
+) -> None:
+    """Refuse what no rule has to be asked about."""
+    check_client(client)
+    if sequence is not None and not 0 < sequence <= MAX_SEQUENCE:
+        raise invalid("A sequence is a number from 1 to 2^64-1.", "sequence")
+    if len(key) not in (0, KEY_BYTES):
+        raise invalid("An idempotency key has sixteen bytes.", "idempotency_key")
+    if sequence is None and key in (b"", NO_KEY):
+        raise invalid("Send a sequence, an idempotency key, or both.", "sequence")
+    if not 1 <= len(operations) <= limits.max_operations:
+        raise invalid(f"A transaction has 1 to {limits.max_operations} operations.", "operations")
+    size = 0
+    for operation in operations:
+        size += _check_operation(limits, place, operation)
+    if size > limits.max_payload_bytes:
+        raise invalid(f"Keys and values may have {limits.max_payload_bytes} bytes together.", "operations")
+
+
+def check_client(client: bytes) -> None:
+    """A client id has a length, and is text."""
+    if not 1 <= len(_text(client, "client_id")) <= MAX_CLIENT_CHARACTERS:
+        raise invalid(f"A client id has 1 to {MAX_CLIENT_CHARACTERS} characters.", "client_id")
+
+
+def check_actor(limits: Limits, actor: bytes, operations: tuple[Operation, ...]) -> None:
+    """The caller's name fits, and only the system expires entities."""
+    if len(_text(actor, "actor")) > limits.max_actor_characters:
+        raise invalid(f"The caller's name may have {limits.max_actor_characters} characters.", "actor")
+    if not actor.startswith(SYSTEM) and any(isinstance(operation, ExpireEntity) for operation in operations):
+        raise RefusedLedger("permission_denied", "Only the system itself expires entities: delete them instead.")
+
+
+def check_key(limits: Limits, key: bytes) -> None:
+    """The key of an entity."""
+    text = _text(key, "key")
+    if not 1 <= len(key) <= limits.max_key_bytes:
+        raise invalid(f"A key has 1 to {limits.max_key_bytes} bytes.", "key")
+    if any(category(character) == "Cc" for character in text):
+        raise invalid("A key has no control characters.", "key")
+
+
+def _check_operation(limits: Limits, place: Place, operation: Operation) -> int:
+    """Refuse what does not fit; how many bytes of key and value it has."""
+    if isinstance(operation, CreateRelationship | DeleteRelationship):
+        if place.vault == 0:
+            raise invalid("Relationships stand in a vault: name one.", "vault")
+        return _check_relationship(limits, operation)
+    check_key(limits, operation.key)
+    size = len(operation.key)
+    if isinstance(operation, SetEntity):
+        size += _check_value(limits, operation)
+    elif isinstance(operation, ExpireEntity):
+        _check_number(operation.expired_at, "expired_at")
+    else:
+        assert isinstance(operation, DeleteEntity)
+    return size
+
+
+def _check_value(limits: Limits, operation: SetEntity) -> int:
+    _check_number(operation.expires_at, "expires_at")
+    condition = operation.condition
+    size = len(operation.value) + (len(condition.value) if condition else 0)
+    if len(operation.value) > limits.max_value_bytes:
+        raise invalid(f"A value may have {limits.max_value_bytes} bytes.", "value")
+    if condition is not None:
+        _check_number(condition.version, "version")
+        if len(condition.value) > limits.max_value_bytes:
+            raise invalid(f"A value may have {limits.max_value_bytes} bytes.", "value_equals")
+    return size
+
+
+def _check_relationship(limits: Limits, operation: CreateRelationship | DeleteRelationship) -> int:
+    _check_name(operation.resource, "resource", limits.max_resource_characters)
+    _check_name(operation.relation, "relation", limits.max_relation_characters)
+    _check_name(operation.subject, "subject", limits.max_resource_characters)
+    _check_typed(operation.resource, "resource")
+    subject, hash_sign, relation = operation.subject.partition(b"#")
+    _check_typed(subject, "subject")
+    if hash_sign and (not relation or b"#" in relation):
+        raise invalid("A subject is type:id or type:id#relation.", "subject")
+    for name in ("resource", "relation"):
+        if b"#" in getattr(operation, name):
+            raise invalid(f"A {name} has no # in it.", name)
+    return len(operation.resource) + len(operation.relation) + len(operation.subject)
+
+
+def _check_name(value: bytes, field: str, most: int) -> None:
+    text = _text(value, field)
+    if not 1 <= len(text) <= most:
+        raise invalid(f"A {field} has 1 to {most} characters.", field)
+    if any(category(character) == "Cc" for character in text):
+        raise invalid(f"A {field} has no control characters.", field)
+
+
+def _check_typed(value: bytes, field: str) -> None:
+    kind, colon, name = value.partition(b":")
+    if not (kind and colon and name):
+        raise invalid(f"A {field} is type:id.", field)
+
+
+def _check_number(number: int, field: str) -> None:
+    if not 0 <= number <= MAX_SEQUENCE:
+        raise invalid(f"{field} is a number from 0 to 2^64-1.", field)
+
+
+def _text(value: bytes, field: str) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise invalid(f"The {field} is not UTF-8.", field) from None

@@ -1,0 +1,49 @@
+"""How large and how many; what of it an operator may move, and what the wire fixes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+MAX_CLIENT_CHARACTERS = 256
+MAX_NAME_CHARACTERS = 256
+MAX_BATCH_KEYS = 1_000
+MAX_RANGE_BLOCKS = 1_000
+MAX_RANGE_BYTES = 4 * 1024 * 1024
+"""A range of blocks ends early at about so many bytes of operations."""
+MAX_CHAIN_HEADERS = 10_000
+DEFAULT_PAGE = 100
+MAX_PAGE = 1_000
+MAX_LISTED_ROWS = 10_000
+"""So many rows are looked at for one page of a filtered list; a page may then be short and still have a next one."""
+MAX_PAGE_BYTES = 4 * 1024 * 1024
+MAX_TOLD_VALUE_BYTES = 4_096
+"""A failed condition tells the current value up to this size."""
+WATCH_BEHIND = 1_024
+PIPELINE = 64
+"""So far ahead of the last sequence a request may wait for those before it."""
+MAX_SEQUENCE = 2**64 - 1
+MAX_TTL_SECONDS = 2**40
+MAX_INTERVAL = 2**40
+
+
+class Limits(NamedTuple):
+    """The bounds of one request, as the operator set them."""
+
+    max_key_bytes: int = 1_024
+    max_value_bytes: int = 1024 * 1024
+    max_resource_characters: int = 512
+    max_relation_characters: int = 64
+    max_actor_characters: int = 128
+    max_operations: int = 1_000
+    max_payload_bytes: int = 100 * 1024 * 1024
+
+
+class Policy(NamedTuple):
+    """What decisions depend on. The first three are only the start of a new organization: changes are logged."""
+
+    eviction_interval: int = 1_000
+    ttl_seconds: int = 86_400
+    fence: bool = False
+    max_orgs: int = 10_000
+    max_vaults: int = 10_000
+    writes_per_second: int = 0

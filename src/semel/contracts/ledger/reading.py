@@ -1,0 +1,249 @@
+"""What the ledger tells without changing anything: clients, entities, blocks, organizations.
+
+A reader looks at one instant of the store, in which every write that was acknowledged before is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from semel.contracts.ledger.commands import Committed, Org, Vault
+from semel.contracts.ledger.limits import MAX_CHAIN_HEADERS, MAX_RANGE_BLOCKS, MAX_RANGE_BYTES
+from semel.contracts.ledger.model import ZERO, Entity, Header, Place, Transaction, TxProof
+from semel.contracts.ledger.refusals import RefusedLedger, invalid
+from semel.contracts.ledger.rules.blocks import height_of_id
+from semel.contracts.ledger.rules.chain import block_hash
+from semel.contracts.ledger.rules.log import no_org, no_vault, refuse_read
+from semel.contracts.ledger.rules.memory import is_compacted, living
+from semel.contracts.ledger.rules.operations import present
+from semel.contracts.ledger.rules.records import (
+    committed_of,
+    entity_of,
+    genesis_of,
+    header_of,
+    org_of,
+    transaction_of,
+    vault_of,
+)
+from semel.contracts.ledger.tables import (
+    LEDGER_BLOCK,
+    LEDGER_BODY,
+    LEDGER_ENTITY,
+    LEDGER_ORG,
+    LEDGER_PAST,
+    LEDGER_PLACE,
+    LEDGER_STREAM,
+    BlockRow,
+    PlaceRow,
+)
+from semel.engine.reading import Reading
+from semel.store.protocol import Range
+
+_I64 = 2**63
+
+
+class ClientState(NamedTuple):
+    """How far a client has come; all but the first are None for one that is not known."""
+
+    last: int
+    tx_id: bytes | None = None
+    height: int | None = None
+    last_seen: int | None = None
+
+
+class Found(NamedTuple):
+    """An entity that is visible, or None, and the height that was looked at."""
+
+    entity: Entity | None
+    height: int
+
+
+class Tip(NamedTuple):
+    """The last block of a place; of height 0 when it has none."""
+
+    height: int
+    block_hash: bytes
+    state_root: bytes
+    header: Header
+
+
+class Block(NamedTuple):
+    """A block; without its transaction when the body is compacted."""
+
+    header: Header
+    transaction: Transaction | None
+
+
+def tip_row(reading: Reading, place: Place) -> PlaceRow:
+    """The row of a place that can be read; refused otherwise."""
+    if not (0 <= place.org < _I64):
+        raise RefusedLedger.of(no_org())
+    if not (0 <= place.vault < _I64):
+        raise RefusedLedger.of(no_vault())
+    org, row = reading.get(LEDGER_ORG, (place.org,)), reading.get(LEDGER_PLACE, place)
+    refusal = refuse_read(org, row)
+    if refusal is not None or row is None:
+        raise RefusedLedger.of(refusal or no_vault())
+    return row
+
+
+def client_state(reading: Reading, place: Place, client: bytes) -> ClientState:
+    """The last committed sequence of a client; 0 for one that is unknown or evicted."""
+    tip_row(reading, place)
+    org = reading.get(LEDGER_ORG, (place.org,))
+    assert org is not None, "a place has an organization"
+    stream = living(org, reading.get(LEDGER_STREAM, (*place, client)))
+    if stream is None:
+        return ClientState(0)
+    body = reading.get(LEDGER_BODY, (*place, stream.last_height))
+    return ClientState(stream.last, None if body is None else body.id, stream.last_height, stream.last_seen)
+
+
+def height_to_read(row: PlaceRow, at_height: int | None) -> int | None:
+    """The height that is asked for, None for the current one; refused when it cannot be read."""
+    if not at_height:
+        return None
+    if at_height > row.height:
+        raise invalid(f"The tip of this chain is at height {row.height}.", "at_height")
+    if row.retain and at_height < row.height - row.retain:
+        oldest = row.height - row.retain
+        raise RefusedLedger(
+            "height_unavailable", f"States below height {oldest} are no longer kept.", {"oldest": str(oldest)}
+        )
+    return at_height
+
+
+def entity_at(reading: Reading, place: Place, key: bytes, height: int | None) -> Entity | None:
+    """What stood under a key at a height, expired or not; None is now."""
+    if height is not None:
+        ended = reading.range(Range(LEDGER_PAST, "", (*place, key), 1, start=(height + 1,)))
+        if ended:
+            return entity_of(ended[0]) if ended[0].version <= height else None
+    row = reading.get(LEDGER_ENTITY, (*place, key))
+    return None if row is None or (height is not None and row.version > height) else entity_of(row)
+
+
+def seconds_at(reading: Reading, place: Place, height: int | None) -> int:
+    """The time by which expiry is judged: of the block that is read, or now."""
+    if height is None:
+        return reading.now.ms // 1_000
+    return block_row(reading, place, height).at_seconds
+
+
+def read_entity(reading: Reading, place: Place, key: bytes, at_height: int | None) -> Found:
+    """An entity, if it is visible."""
+    row = tip_row(reading, place)
+    height = height_to_read(row, at_height)
+    entity = present(entity_at(reading, place, key, height), seconds_at(reading, place, height))
+    return Found(entity, row.height if height is None else height)
+
+
+def read_entities(reading: Reading, place: Place, keys: Sequence[bytes]) -> tuple[list[Entity | None], int]:
+    """Many at once, as they are now."""
+    row = tip_row(reading, place)
+    found = reading.find(LEDGER_ENTITY, [(*place, key) for key in dict.fromkeys(keys)])
+    now = reading.now.ms // 1_000
+    entities = {key[2]: present(entity_of(one), now) for key, one in found.items()}
+    return [entities.get(key) for key in keys], row.height
+
+
+def tip(reading: Reading, place: Place) -> Tip:
+    """The last block."""
+    return tip_of(reading, place, tip_row(reading, place))
+
+
+def tip_of(reading: Reading, place: Place, row: PlaceRow) -> Tip:
+    """The last block of a place whose row is at hand."""
+    if row.height == 0:
+        return Tip(0, ZERO, row.state_root, genesis_of(row))
+    header = header_of(block_row(reading, place, row.height))
+    return Tip(row.height, row.tip_hash, row.state_root, header)
+
+
+def block_row(reading: Reading, place: Place, height: int) -> BlockRow:
+    """The row of a block that must be there."""
+    found = reading.get(LEDGER_BLOCK, (*place, height))
+    assert found is not None, "headers are kept for ever"
+    return found
+
+
+def block(reading: Reading, place: Place, height: int) -> Block | None:
+    """One block, None when there is none of that height."""
+    row = tip_row(reading, place)
+    if not 1 <= height <= row.height:
+        return None
+    found = block_row(reading, place, height)
+    body = None if is_compacted(row, height) else reading.get(LEDGER_BODY, (*place, height))
+    return Block(header_of(found), None if body is None else transaction_of(found, body))
+
+
+def blocks(reading: Reading, place: Place, start: int, stop: int) -> tuple[list[Block], int]:
+    """The blocks from one height to another, both with them, as far as one answer takes; and the tip."""
+    row = tip_row(reading, place)
+    if start < 1 or stop < start:
+        raise invalid("A range of blocks goes from a height of at least 1 upwards.", "start_height")
+    if stop - start + 1 > MAX_RANGE_BLOCKS:
+        raise invalid(f"A range has at most {MAX_RANGE_BLOCKS} blocks.", "end_height")
+    found: list[Block] = []
+    size = 0
+    for height in range(start, min(stop, row.height) + 1):
+        header = block_row(reading, place, height)
+        body = None if is_compacted(row, height) else reading.get(LEDGER_BODY, (*place, height))
+        size += 0 if body is None else len(body.operations)
+        if found and size > MAX_RANGE_BYTES:
+            break
+        found.append(Block(header_of(header), None if body is None else transaction_of(header, body)))
+    return found, row.height
+
+
+def headers(reading: Reading, place: Place, above: int, upto: int) -> list[Header]:
+    """The headers above one height up to another: what leads from a trusted block to a proved one."""
+    row = tip_row(reading, place)
+    if not 0 <= above <= upto:
+        raise invalid("The trusted height lies above the one to be proved.", "trusted_height")
+    if upto > row.height:
+        raise invalid(f"The tip of this chain is at height {row.height}.", "at_height")
+    if upto - above > MAX_CHAIN_HEADERS:
+        raise invalid(f"A chain has at most {MAX_CHAIN_HEADERS} headers: go in steps.", "trusted_height")
+    wanted = Range(LEDGER_BLOCK, "", place, max(1, upto - above), start=(above + 1,), stop=(upto + 1,))
+    return [header_of(found) for found in reading.range(wanted)]
+
+
+def transaction(reading: Reading, place: Place, tx_id: bytes) -> Committed | None:
+    """A transaction by its id, None when it is unknown or its body is compacted."""
+    row = tip_row(reading, place)
+    height = height_of_id(tx_id)
+    if not 1 <= height <= row.height or is_compacted(row, height):
+        return None
+    body = reading.get(LEDGER_BODY, (*place, height))
+    if body is None or body.id != tx_id:
+        return None
+    return committed_of(block_row(reading, place, height), body)
+
+
+def tx_proof(committed: Committed) -> TxProof:
+    """That a transaction is in its block: which has no other, so its leaf is the root."""
+    return TxProof(committed.header.tx_root)
+
+
+def hash_of(header: Header) -> bytes:
+    """The hash of a block, 32 zero bytes for the header of height 0."""
+    return block_hash(header) if header.height else ZERO
+
+
+def org(reading: Reading, slug: int) -> Org:
+    """An organization, deleted or not."""
+    row = reading.get(LEDGER_ORG, (slug,)) if 0 <= slug < _I64 else None
+    if row is None:
+        raise RefusedLedger.of(no_org())
+    return org_of(row)
+
+
+def vault(reading: Reading, place: Place) -> Vault:
+    """A vault, deleted or not."""
+    org(reading, place.org)
+    row = reading.get(LEDGER_PLACE, place) if 0 < place.vault < _I64 else None
+    if row is None:
+        raise RefusedLedger.of(no_vault())
+    return vault_of(row)

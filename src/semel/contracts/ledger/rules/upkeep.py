@@ -1,0 +1,151 @@
+"""What the ledger does without being asked: the term rises, and what is forgotten or compacted is freed.
+
+Nothing here decides what counts: cuts and retention do, and rows beyond them count for nothing before they go. A place
+is freed upwards from its first block, a few heights at a time. Where all bodies are kept only keys go; elsewhere body,
+commit, and the state as it was before go with them, once the commit is forgotten too. A client's last commit stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from semel.contracts.ledger.commands import Done, ForgetStreams, FreePlace, Open
+from semel.contracts.ledger.model import Place
+from semel.contracts.ledger.rules.blocks import release_last
+from semel.contracts.ledger.rules.encoding import decode_operations, state_keys
+from semel.contracts.ledger.rules.memory import is_compacted, living, stream_key
+from semel.contracts.ledger.rules.state import page_key, stale_pages
+from semel.contracts.ledger.tables import (
+    ALONE,
+    LEDGER_BLOCK,
+    LEDGER_BODY,
+    LEDGER_BUCKET,
+    LEDGER_COMMIT,
+    LEDGER_KEY,
+    LEDGER_ORG,
+    LEDGER_PAGE,
+    LEDGER_PAST,
+    LEDGER_PLACE,
+    LEDGER_STREAM,
+    LEDGER_TERM,
+    NO_TERM,
+    BlockRow,
+    BodyRow,
+    OrgRow,
+    PlaceRow,
+)
+from semel.engine.contract import Outcome, Stage, View
+from semel.store.protocol import AnyTable
+from semel.store.table import Key
+
+Needs = Generator[Stage, View, None]
+
+
+def open_needs(command: Open) -> Needs:
+    """The term."""
+    yield Stage(keys=[(LEDGER_TERM, ALONE)])
+
+
+def open_term(view: View, command: Open) -> Outcome:
+    """Raise the term at a start, or when the database is another than before."""
+    row = view.get(LEDGER_TERM, ALONE) or NO_TERM
+    is_same = row.term > 0 and command.era != b"" and command.era == row.era
+    if not is_same:
+        secret = row.secret or command.secret
+        row = row._replace(term=row.term + 1, era=command.era, secret=secret)
+        view.put(LEDGER_TERM, row)
+    return Outcome(Done(row.term))
+
+
+def free_needs(command: FreePlace) -> Needs:
+    """The next blocks to be freed, and the clients and keys that they belong to."""
+    place = command.place
+    view = yield Stage(keys=[(LEDGER_ORG, (place.org,)), (LEDGER_PLACE, place)])
+    tip = view.get(LEDGER_PLACE, place)
+    if tip is None:
+        return
+    heights = range(tip.freed + 1, min(tip.freed + command.rows, tip.height) + 1)
+    tables: tuple[AnyTable, ...] = (LEDGER_BLOCK, LEDGER_BODY)
+    yield Stage(keys=[(table, (*place, height)) for height in heights for table in tables])
+    further: list[tuple[AnyTable, Key]] = []
+    for height in heights:
+        body = view.get(LEDGER_BODY, (*place, height))
+        if body is not None:
+            further.append((LEDGER_STREAM, stream_key(place, body.client)))
+            if body.key:
+                further.append((LEDGER_KEY, (*place, body.client, body.key)))
+    yield Stage(keys=further)
+
+
+def free_place(view: View, command: FreePlace) -> Outcome:
+    """Free what may go, in order, until something may not."""
+    org, tip = view.get(LEDGER_ORG, (command.place.org,)), view.get(LEDGER_PLACE, command.place)
+    if org is None or tip is None:
+        return Outcome(Done())
+    freed = tip.freed
+    for height in range(tip.freed + 1, min(tip.freed + command.rows, tip.height) + 1):
+        block = view.get(LEDGER_BLOCK, (*command.place, height))
+        assert block is not None, "headers are kept for ever"
+        if not may_be_freed(org, tip, block):
+            break
+        body = view.get(LEDGER_BODY, (*command.place, height))
+        assert body is not None, "a body is kept until it is freed"
+        _free(view, org, tip, block, body)
+        freed = height
+    if freed > tip.freed:
+        view.put(LEDGER_PLACE, tip._replace(freed=freed))
+    return Outcome(Done(freed - tip.freed))
+
+
+def may_be_freed(org: OrgRow, tip: PlaceRow, block: BlockRow) -> bool:
+    """Whether a block's commit is forgotten and its body, where bodies go, is compacted."""
+    return block.at_seconds < org.cut and (tip.retain == 0 or is_compacted(tip, block.height))
+
+
+def forget_needs(command: ForgetStreams) -> Needs:
+    """The organization, its clients, and the places they are in."""
+    places = {(command.org, vault) for vault, _ in command.streams}
+    yield Stage(
+        keys=[
+            (LEDGER_ORG, (command.org,)),
+            *((LEDGER_PLACE, place) for place in sorted(places)),
+            *((LEDGER_STREAM, (command.org, *one)) for one in command.streams),
+        ]
+    )
+
+
+def forget_streams(view: View, command: ForgetStreams) -> Outcome:
+    """Free the rows of clients that are evicted."""
+    org = view.get(LEDGER_ORG, (command.org,))
+    number = 0
+    for vault, client in command.streams:
+        key = (command.org, vault, client)
+        stream, tip = view.get(LEDGER_STREAM, key), view.get(LEDGER_PLACE, (command.org, vault))
+        if org is None or tip is None or stream is None or living(org, stream) is not None:
+            continue
+        if stream.last_height <= tip.freed:
+            release_last(view, tip, stream)
+        view.delete(LEDGER_STREAM, key)
+        number += 1
+    return Outcome(Done(number))
+
+
+def _free(view: View, org: OrgRow, tip: PlaceRow, block: BlockRow, body: BodyRow) -> None:
+    place = Place(tip.org, tip.vault)
+    stream = living(org, view.get(LEDGER_STREAM, stream_key(place, body.client)))
+    is_last = stream is not None and stream.last_height == body.height
+    if body.key and not is_last:
+        key = view.get(LEDGER_KEY, (*place, body.client, body.key))
+        if key is not None and (key.life, key.sequence) == (body.life, body.sequence):
+            view.delete(LEDGER_KEY, (*place, body.client, body.key))
+    if not tip.retain:
+        return
+    for path, height in stale_pages(block.stale):
+        view.forget(LEDGER_PAGE, page_key(place, path, height))
+        if len(path) == 1:
+            view.forget(LEDGER_BUCKET, (*place, path[0], height))
+    for changed in state_keys(decode_operations(body.operations)):
+        view.forget(LEDGER_PAST, (*place, changed, block.height))
+    if not is_last:
+        view.forget(LEDGER_COMMIT, (*place, body.client, body.life, body.sequence))
+        view.forget(LEDGER_BODY, (*place, body.height))

@@ -1,0 +1,139 @@
+"""One transaction, judged and committed: duplicates first, then the rate, then conditions, then the block.
+
+Everything that a client may later ask about is written in the same commit as the effect: header and body, the commit
+under its sequence and key, the client's sequence, the state and its tree, the tip, the log's count. A crash leaves all
+of it or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from semel.contracts.ledger.commands import Refusal, WriteCommand, Written
+from semel.contracts.ledger.limits import PIPELINE, Policy
+from semel.contracts.ledger.model import Place
+from semel.contracts.ledger.rules.answers import answer_known
+from semel.contracts.ledger.rules.blocks import build_block, store_block, store_commit
+from semel.contracts.ledger.rules.chain import block_hash
+from semel.contracts.ledger.rules.encoding import state_keys
+from semel.contracts.ledger.rules.judgement import EXECUTES, Verdict, judge
+from semel.contracts.ledger.rules.log import next_entry, refuse_write
+from semel.contracts.ledger.rules.memory import case_of, commit_keys, moved_cuts, stream_key
+from semel.contracts.ledger.rules.operations import ConditionFailedError, carry_out
+from semel.contracts.ledger.rules.state import demand_pages, load_state, page_needs, store_state
+from semel.contracts.ledger.tables import (
+    ALONE,
+    LEDGER_BLOCK,
+    LEDGER_BODY,
+    LEDGER_COMMIT,
+    LEDGER_ENTITY,
+    LEDGER_KEY,
+    LEDGER_ORG,
+    LEDGER_PLACE,
+    LEDGER_STREAM,
+    LEDGER_TERM,
+    LEDGER_TOPS,
+    OrgRow,
+)
+from semel.engine.contract import MissingRowsError, Order, Outcome, Stage, View
+from semel.kernel.clock import Now
+from semel.store.protocol import AnyTable
+from semel.store.table import Key
+
+
+def topic_of(place: Place) -> bytes:
+    """What those who follow a place's blocks listen to."""
+    return b"ledger:%d/%d" % place
+
+
+def order_of(command: WriteCommand) -> Order | None:
+    """The place of a write in its client's sequence, if it names one."""
+    if command.sequence is None:
+        return None
+    return Order(b"ledger:%d/%d:%s" % (*command.place, command.client), command.sequence)
+
+
+def write_needs(command: WriteCommand) -> Generator[Stage, View, None]:
+    """First what identities and conditions are judged by; then what the judgement so far says will be needed."""
+    place = command.place
+    keys = state_keys(command.operations)
+    first: list[tuple[AnyTable, Key]] = [
+        (LEDGER_TERM, ALONE),
+        (LEDGER_ORG, (place.org,)),
+        (LEDGER_PLACE, place),
+        (LEDGER_STREAM, stream_key(place, command.client)),
+        (LEDGER_TOPS, place),
+        *((LEDGER_ENTITY, (*place, key)) for key in keys),
+    ]
+    if command.key:
+        first.append((LEDGER_KEY, (*place, command.client, command.key)))
+    view = yield Stage(keys=first)
+    org, row = view.get(LEDGER_ORG, (place.org,)), view.get(LEDGER_PLACE, place)
+    if org is None or row is None:
+        return
+    commits = commit_keys(view, command, org)
+    if commits:
+        yield Stage(keys=[(LEDGER_COMMIT, key) for key in commits])
+    case = case_of(view, command, command.request, org, row)
+    if judge(case).verdict in EXECUTES:
+        yield from page_needs(view, place, keys)
+        return
+    heights = {past.height for past in (case.by_key, case.by_sequence) if past is not None}
+    blocks: tuple[AnyTable, ...] = (LEDGER_BLOCK, LEDGER_BODY)
+    yield Stage(keys=[(table, (*place, height)) for height in heights for table in blocks])
+
+
+def write(view: View, command: WriteCommand, policy: Policy, now: Now) -> Outcome:
+    """Judge a transaction, and commit it if it is new and its conditions hold."""
+    org = view.get(LEDGER_ORG, (command.place.org,))
+    place = view.get(LEDGER_PLACE, command.place)
+    refusal = refuse_write(org, place)
+    if refusal is not None or org is None or place is None:
+        return Outcome(refusal)
+    case = case_of(view, command, command.request, org, place)
+    rule = judge(case)
+    if rule.verdict is Verdict.GAP and _waits(view, command, case.last):
+        return Outcome(None, later=True)
+    if rule.verdict not in EXECUTES:
+        return Outcome(answer_known(view, command, rule, case))
+    after = next_entry(org, now)
+    if policy.writes_per_second and _in_second(after) > policy.writes_per_second:
+        return Outcome(_too_many(policy))
+    keys = state_keys(command.operations)
+    before = load_state(view, command.place, keys)
+    state = dict(before)
+    height = place.height + 1
+    try:
+        carry_out(command.operations, state, height, after.at_seconds)
+    except ConditionFailedError as failed:
+        return Outcome(failed.declined)
+    try:
+        root, stale = store_state(view, command.place, height, before, state)
+    except MissingRowsError:
+        demand_pages(view, command.place, keys)
+        raise
+    committed = build_block(view, command, after, place, case.last + 1, root)
+    life = store_commit(view, command, org, place, committed)
+    store_block(view, command, committed, life, stale if place.retain else b"")
+    view.put(LEDGER_PLACE, place._replace(height=height, tip_hash=block_hash(committed.header), state_root=root))
+    view.put(LEDGER_ORG, moved_cuts(after._replace(second=after.at_seconds, in_second=_in_second(after))))
+    return Outcome(Written(committed), signals=(topic_of(command.place),))
+
+
+def _waits(view: View, command: WriteCommand, last: int) -> bool:
+    """Whether every sequence before this one has been admitted and is still to be decided."""
+    order = order_of(command)
+    assert order is not None
+    if order.number > last + PIPELINE:
+        return False
+    return all(view.is_admitted(order._replace(number=number)) for number in range(last + 1, order.number))
+
+
+def _in_second(org: OrgRow) -> int:
+    """How many transactions the second of the next entry has with it."""
+    return org.in_second + 1 if org.second == org.at_seconds else 1
+
+
+def _too_many(policy: Policy) -> Refusal:
+    message = f"This organization may commit {policy.writes_per_second} transactions a second; try again in a second."
+    return Refusal("resource_exhausted", message, retry_after_ms=1_000)

@@ -1,0 +1,1 @@
+"""What the ledger looks like on the wire: values to values."""

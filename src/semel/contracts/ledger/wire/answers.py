@@ -1,0 +1,270 @@
+"""What is told, as JSON: the messages of the ledger by the rules of proto3.
+
+Numbers of 64 bits are strings and bytes are base64. Scalars are always written, 0 and the empty string too; what is
+absent and lists without items are left out.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+from semel.contracts.ledger.commands import Committed, Declined, Org, Vault
+from semel.contracts.ledger.model import (
+    ORG_STATUSES,
+    VAULT_STATUSES,
+    Entity,
+    Header,
+    Instant,
+    Place,
+    Sibling,
+    StateProof,
+    Transaction,
+    TxProof,
+)
+from semel.contracts.ledger.rules.chain import block_hash
+from semel.contracts.ledger.wire.enums import DIRECTIONS, ERROR_CODES, ORG_STATUS_NAMES, VAULT_STATUS_NAMES
+from semel.contracts.ledger.wire.operations import operation_json, relationship_json
+
+Json = dict[str, Any]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ORG_NAMES = dict(zip(ORG_STATUSES, list(ORG_STATUS_NAMES)[1:], strict=True))
+_VAULT_NAMES = dict(zip(VAULT_STATUSES, list(VAULT_STATUS_NAMES)[1:], strict=True))
+
+
+def base64(value: bytes) -> str:
+    """Bytes."""
+    return b64encode(value).decode()
+
+
+def hash_json(value: bytes) -> Json:
+    """A hash."""
+    return {"value": base64(value)}
+
+
+def instant_text(at: Instant) -> str:
+    """An instant in RFC 3339, with as many groups of three digits as it needs."""
+    seconds, nanos = at
+    if not nanos:
+        return f"{_second_text(seconds)}Z"
+    fraction = f"{nanos:09d}"
+    while fraction.endswith("000"):
+        fraction = fraction[:-3]
+    return f"{_second_text(seconds)}.{fraction}Z"
+
+
+@lru_cache(maxsize=16)
+def _second_text(seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def place_json(place: Place) -> Json:
+    """The two members that name a place."""
+    return {"organization": {"slug": str(place.org)}, "vault": {"slug": str(place.vault)}}
+
+
+def header_json(header: Header) -> Json:
+    """The header of a block."""
+    return {
+        "height": str(header.height),
+        **place_json(header.place),
+        "previousHash": hash_json(header.previous_hash),
+        "txMerkleRoot": hash_json(header.tx_root),
+        "stateRoot": hash_json(header.state_root),
+        "timestamp": instant_text(header.at),
+        "leaderId": {"id": header.leader.decode()},
+        "term": str(header.term),
+        "committedIndex": str(header.committed_index),
+    }
+
+
+def transaction_json(transaction: Transaction) -> Json:
+    """A transaction."""
+    return {
+        "id": {"id": base64(transaction.id)},
+        "clientId": {"id": transaction.client.decode()},
+        "sequence": str(transaction.sequence),
+        "operations": [operation_json(operation) for operation in transaction.operations],
+        "timestamp": instant_text(transaction.at),
+        "actor": transaction.actor.decode(),
+    }
+
+
+def proof_json(leaf: bytes, siblings: Sequence[Sibling]) -> Json:
+    """The way from a leaf to its root."""
+    told: Json = {"leafHash": hash_json(leaf)}
+    if siblings:
+        told["siblings"] = [{"hash": hash_json(one.hash), "direction": DIRECTIONS[one.side]} for one in siblings]
+    return told
+
+
+def tx_proof_json(proof: TxProof) -> Json:
+    """That a transaction is in a block."""
+    return proof_json(proof.leaf, proof.siblings)
+
+
+def state_proof_json(proof: StateProof) -> Json:
+    """What a key's bucket looks like in the state of a block."""
+    entity = proof.entity or Entity(proof.key, b"", 0, 0)
+    told: Json = {
+        **_leaf_json(entity),
+        "bucketId": proof.bucket,
+        "bucketRoot": hash_json(proof.bucket_root),
+        "otherBucketRoots": [hash_json(root) for root in proof.other_roots],
+        "blockHeight": str(proof.height),
+        "stateRoot": hash_json(proof.state_root),
+    }
+    if proof.witness is not None:
+        told["bucketEntries"] = [_leaf_json(proof.witness)]
+    return told
+
+
+def _leaf_json(entity: Entity) -> Json:
+    return {
+        "key": base64(entity.key),
+        "value": base64(entity.value),
+        "expiresAt": str(entity.expires_at),
+        "version": str(entity.version),
+    }
+
+
+def chain_json(headers: Sequence[Header]) -> Json:
+    """The headers that lead from a trusted block to another."""
+    return {"headers": [header_json(header) for header in headers]} if headers else {}
+
+
+def success_json(committed: Committed, proof: TxProof | None) -> Json:
+    """A committed transaction; with all that a check takes, if its proof is given."""
+    transaction, header = committed
+    told: Json = {"txId": {"id": base64(transaction.id)}, "blockHeight": str(header.height)}
+    if proof is not None:
+        told |= {"blockHeader": header_json(header), "txProof": tx_proof_json(proof)}
+    told["assignedSequence"] = str(transaction.sequence)
+    if proof is not None:
+        told["transaction"] = transaction_json(transaction)
+    return told
+
+
+def declined_json(declined: Declined) -> Json:
+    """A domain error."""
+    told: Json = {"code": ERROR_CODES[declined.code], "key": declined.key.decode()}
+    if declined.current_version is not None:
+        told["currentVersion"] = str(declined.current_version)
+    if declined.current_value is not None:
+        told["currentValue"] = base64(declined.current_value)
+    told["message"] = declined.message
+    if declined.tx_id is not None:
+        told["committedTxId"] = {"id": base64(declined.tx_id)}
+    for name, number in (
+        ("committedBlockHeight", declined.height),
+        ("assignedSequence", declined.sequence),
+        ("lastCommittedSequence", declined.last),
+    ):
+        if number is not None:
+            told[name] = str(number)
+    if declined.details:
+        told["details"] = dict(declined.details)
+    return told
+
+
+def read_json(entity: Entity, height: int) -> Json:
+    """An entity that was asked for."""
+    return {"value": base64(entity.value), "blockHeight": str(height), **_facts(entity)}
+
+
+def result_json(key: bytes, entity: Entity | None) -> Json:
+    """One of many that were asked for."""
+    told: Json = {"key": key.decode()}
+    if entity is None:
+        return told | {"found": False}
+    return told | {"value": base64(entity.value), "found": True, **_facts(entity)}
+
+
+def _facts(entity: Entity) -> Json:
+    facts: Json = {"version": str(entity.version)}
+    if entity.expires_at:
+        facts["expiresAt"] = str(entity.expires_at)
+    return facts
+
+
+def entity_json(entity: Entity) -> Json:
+    """One of a list."""
+    told: Json = {"key": entity.key.decode(), "value": base64(entity.value)}
+    if entity.expires_at:
+        told["expiresAt"] = str(entity.expires_at)
+    return told | {"version": str(entity.version)}
+
+
+def list_json(name: str, items: Sequence[Any], token: str, height: int | None = None) -> Json:
+    """A page of a list."""
+    told: Json = {name: list(items)} if items else {}
+    if height is not None:
+        told["blockHeight"] = str(height)
+    return told | {"nextPageToken": token}
+
+
+def triple_json(parts: tuple[bytes, bytes, bytes]) -> Json:
+    """A relationship of a list."""
+    return relationship_json(*parts)
+
+
+def block_json(header: Header, transaction: Transaction | None) -> Json:
+    """A block; without a transaction when its body is no longer kept."""
+    told: Json = {"header": header_json(header)}
+    if transaction is not None:
+        told["transactions"] = [transaction_json(transaction)]
+    return told
+
+
+def announcement_json(header: Header) -> Json:
+    """What is told of a new block."""
+    return {
+        **place_json(header.place),
+        "height": str(header.height),
+        "blockHash": hash_json(block_hash(header)),
+        "stateRoot": hash_json(header.state_root),
+        "timestamp": instant_text(header.at),
+    }
+
+
+def org_json(org: Org) -> Json:
+    """An organization."""
+    return {
+        "slug": {"slug": str(org.slug)},
+        "name": org.name.decode(),
+        "shardId": {"id": 0},
+        "status": _ORG_NAMES[org.status],
+        "evictionInterval": str(org.eviction_interval),
+        "ttlSeconds": str(org.ttl_seconds),
+        "fence": org.fence,
+        "entries": str(org.entries),
+    }
+
+
+def made_org_json(place: Place) -> Json:
+    """A new organization."""
+    return {"slug": {"slug": str(place.org)}, "shardId": {"id": 0}}
+
+
+def vault_json(vault: Vault, leader: str) -> Json:
+    """A vault."""
+    mode = "COMPACTED" if vault.retain else "FULL"
+    return {
+        **place_json(vault.place),
+        "height": str(vault.height),
+        "stateRoot": hash_json(vault.state_root),
+        "nodes": [{"id": leader}],
+        "leader": {"id": leader},
+        "status": _VAULT_NAMES[vault.status],
+        "retentionPolicy": {"mode": f"BLOCK_RETENTION_MODE_{mode}", "retentionBlocks": str(vault.retain)},
+    }
+
+
+def made_vault_json(place: Place, genesis: Header | None) -> Json:
+    """A new vault and the header that its chain begins before."""
+    told: Json = {"vault": {"slug": str(place.vault)}}
+    return told if genesis is None else told | {"genesis": header_json(genesis)}

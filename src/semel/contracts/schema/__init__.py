@@ -1,0 +1,20 @@
+"""Every table of every surface, and the numbered way from an empty store to them."""
+
+from __future__ import annotations
+
+from semel.contracts.events.tables import TABLES as EVENTS_TABLES
+from semel.contracts.jobs.tables import TABLES as JOBS_TABLES
+from semel.contracts.ledger.tables import TABLES as LEDGER_TABLES
+from semel.contracts.schema.events import EVENTS
+from semel.contracts.schema.jobs import JOBS
+from semel.contracts.schema.ledger import LEDGER
+from semel.contracts.schema.streams import STREAMS
+from semel.contracts.streams.tables import TABLES as STREAMS_TABLES
+from semel.engine.generations import GENERATION
+from semel.store.protocol import AnyTable
+
+__all__ = ["MIGRATIONS", "TABLES"]
+
+TABLES: tuple[AnyTable, ...] = (GENERATION, *STREAMS_TABLES, *EVENTS_TABLES, *JOBS_TABLES, *LEDGER_TABLES)
+
+MIGRATIONS = (STREAMS, EVENTS, JOBS, LEDGER)
