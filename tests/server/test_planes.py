@@ -15,7 +15,15 @@ def test_health_and_metrics_are_on_both(path: bytes) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [b"/v1/stream/a", b"/v1/streams", b"/v1/events", b"/v1/jobs", b"/v1/jobs/claim", b"/mesh/submit_request"],
+    [
+        b"/v1/stream/a",
+        b"/v1/streams",
+        b"/v1/events",
+        b"/v1/jobs",
+        b"/v1/jobs/claim",
+        b"/mesh/submit_request",
+        b"/ledger/v1/orgs",
+    ],
 )
 def test_surfaces_are_data(path: bytes) -> None:
     assert place_of(path, Plane.DATA) is Place.HERE

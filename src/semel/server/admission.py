@@ -42,12 +42,15 @@ class Gate(Protocol):
         """Where it is put on record."""
 
 
-def admit(gate: Gate, scope: Scope, fields: Fields) -> Principal:
-    """The caller of a request; `UnauthorizedError` for one without a credential that holds."""
+def admit(gate: Gate, scope: Scope, fields: Fields, more: tuple[bytes, ...] = ()) -> Principal:
+    """The caller of a request; `UnauthorizedError` for one without a credential that holds.
+
+    `more` are headers of one surface that carry a token besides those of all of them.
+    """
     if not gate.principals.are_known:
         return DEVELOPER
     try:
-        token = presented(fields)
+        token = presented(fields, more)
     except UnauthorizedError as refused:
         _failed(gate, refused.outcome, whence(scope))
         raise

@@ -16,6 +16,8 @@ from semel.server.events import PATH as EVENTS
 from semel.server.events import EventsHost
 from semel.server.events.hub import Hub
 from semel.server.jobs import JobsHost
+from semel.server.ledger import PREFIX as LEDGER
+from semel.server.ledger import LedgerHost
 from semel.server.operations import Operations
 from semel.server.planes import Place, Plane, is_of_jobs, place_of
 from semel.server.problem import internal_problem, problem_body, problem_headers
@@ -25,7 +27,9 @@ from semel.server.streams import StreamsHost
 _log = logging.getLogger("semel.server")
 
 _NOTHING_HERE = Problem(
-    "NOT_FOUND", "There is nothing at this path; streams are under /v1/stream/, events at /v1/events, jobs at /v1/jobs."
+    "NOT_FOUND",
+    "There is nothing at this path; streams are under /v1/stream/, events at /v1/events, jobs at /v1/jobs, and the "
+    "ledger is under /ledger/v1/.",
 )
 
 
@@ -43,6 +47,7 @@ class App:
         self._streams = StreamsHost(context)
         self._events = EventsHost(context, self.hub)
         self.jobs = JobsHost(context)
+        self.ledger = LedgerHost(context)
         self._operations = Operations(context)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,6 +64,8 @@ class App:
                 await self._events(scope, receive, send)
             elif is_of_jobs(raw_path):
                 await self.jobs(scope, receive, send)
+            elif raw_path.startswith(LEDGER):
+                await self.ledger(scope, receive, send)
             elif not await self._operations(scope, send):
                 await self._refuse(_NOTHING_HERE, scope["method"], send)
         except (ClientGoneError, asyncio.CancelledError):

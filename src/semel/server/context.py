@@ -8,6 +8,7 @@ from typing import Any
 
 from semel.contracts.events.contract import Events
 from semel.contracts.jobs.contract import Jobs
+from semel.contracts.ledger.contract import Ledger
 from semel.contracts.streams.contract import Streams
 from semel.engine.engine import Caller, Engine
 from semel.kernel.world import World
@@ -36,6 +37,7 @@ class Context:
     streams: Streams
     events: Events
     jobs: Jobs
+    ledger: Ledger
     is_stopping: bool = False
     _prefix: bytes = b""
     _numbers: Any = field(default_factory=count)

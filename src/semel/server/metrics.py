@@ -30,6 +30,7 @@ _PASSING = (TryAgainError, StoreAwayError, StoreHeldError)
 """What a database does now and then that is not a fault of ours."""
 
 _ITEM_OUTCOMES = ("committed", "replayed", "rejected", "not_processed")
+_WRITE_OUTCOMES = ("committed", "replayed", "declined")
 _BATCH_WRITES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _BATCH_SECONDS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 4.0)
 
@@ -45,6 +46,11 @@ class Metrics:
         self.events: Counter[str] = Counter()
         self.event_counts: Counter[str] = Counter()
         self.event_errors: Counter[str] = Counter()
+        self.ledger_counts: Counter[str] = Counter()
+        self.ledger_declined: Counter[str] = Counter()
+        self.ledger_refused: Counter[str] = Counter()
+        self.ledger_watchers: Callable[[], int] = int
+        self.ledger_hot: Callable[[], int] = int
         self.event_connections: Callable[[], int] = int
         self.event_live: Callable[[], int] = int
         self._batch_writes = Histogram(
@@ -128,6 +134,7 @@ class _Live(Collector):
         )
         yield GaugeMetricFamily("semel_events_connections", "Open WebSocket connections", metrics.event_connections())
         yield GaugeMetricFamily("semel_events_live", "Connections that keep up with the log", metrics.event_live())
+        yield from _ledger(metrics)
         yield _labelled("semel_engine_commits", "Batches by how they ended", "kind", metrics.commits)
         for name in ("writes", "faults", "reruns", "deferred", "dropped", "store_failures", "clock_jumps"):
             yield _counted(f"semel_engine_{name}", f"Engine {name.replace('_', ' ')}", metrics.events[name])
@@ -136,6 +143,18 @@ class _Live(Collector):
         yield from _audit(metrics.audit)
         if metrics.meter is not None:
             yield from families(metrics.meter.totals, metrics.gauges)
+
+
+def _ledger(metrics: Metrics) -> Iterator[Metric]:
+    counts = metrics.ledger_counts
+    judged = Counter({name: counts[name] for name in _WRITE_OUTCOMES})
+    yield _labelled("semel_ledger_transactions", "Judged transactions by outcome", "outcome", judged)
+    yield _labelled("semel_ledger_declined", "Domain errors of transactions by code", "code", metrics.ledger_declined)
+    yield _labelled("semel_ledger_refused", "Calls refused before any rule by code", "code", metrics.ledger_refused)
+    yield _counted("semel_ledger_operations", "Operations committed", counts["operations"])
+    yield _counted("semel_ledger_slow_watchers", "Watchers cut off for not reading", counts["slow_watchers"])
+    yield GaugeMetricFamily("semel_ledger_watchers", "Clients that follow blocks", metrics.ledger_watchers())
+    yield GaugeMetricFamily("semel_ledger_hot_answers", "Answers remembered in memory", metrics.ledger_hot())
 
 
 def _audit(audit: AuditLog | None) -> Iterator[CounterMetricFamily]:

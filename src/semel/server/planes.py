@@ -29,7 +29,12 @@ _PATHS = {
     b"/v1/events": Plane.DATA,
     b"/v1/jobs": Plane.DATA,
 }
-_PREFIXES = {b"/v1/stream/": Plane.DATA, b"/v1/jobs/": Plane.DATA, b"/mesh/": Plane.DATA}
+_PREFIXES = {
+    b"/v1/stream/": Plane.DATA,
+    b"/v1/jobs/": Plane.DATA,
+    b"/mesh/": Plane.DATA,
+    b"/ledger/v1/": Plane.DATA,
+}
 _JOBS = (b"/v1/jobs/", b"/mesh/")
 
 

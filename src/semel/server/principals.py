@@ -150,13 +150,13 @@ def unauthorized(detail: str, error: bytes = b"", outcome: Outcome = Outcome.BAD
 _TOKEN_FIELDS = (b"x-semel-token", b"x-sheratan-token")
 
 
-def presented(fields: Fields) -> bytes | None:
-    """The token that a request carries, in any of the three headers; None without one.
+def presented(fields: Fields, more: tuple[bytes, ...] = ()) -> bytes | None:
+    """The token that a request carries, in any of the three headers or in one of `more`; None without one.
 
     Two that differ are as good as a wrong one: nobody can say which of them was meant.
     """
     authorizations = fields.all(b"authorization")
-    found = {token for name in _TOKEN_FIELDS for token in fields.all(name)}
+    found = {token for name in (*_TOKEN_FIELDS, *more) for token in fields.all(name)}
     found.update(token for token in map(_bearer, authorizations) if token is not None)
     if len(found) > 1:
         raise unauthorized("The request carries two different tokens.")

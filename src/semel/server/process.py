@@ -12,17 +12,20 @@ import contextlib
 import gc
 import logging
 import math
+import os
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvicorn
 
 from semel.contracts.events.contract import Events
 from semel.contracts.jobs.contract import Jobs
+from semel.contracts.ledger.contract import Ledger
 from semel.contracts.schema import MIGRATIONS, TABLES
 from semel.contracts.streams.contract import Streams
 from semel.contracts.streams.tables import RECEIPT
@@ -41,6 +44,9 @@ from semel.server.credentials import read_principals
 from semel.server.events import EventSocket
 from semel.server.events.validators import load_validator
 from semel.server.jobs.parts import policy_of
+from semel.server.ledger.grpc import is_installed as is_grpc_installed
+from semel.server.ledger.parts import policy_of as ledger_policy_of
+from semel.server.ledger.upkeep import Upkeep as LedgerUpkeep
 from semel.server.logs import set_up_logs
 from semel.server.meter import Meter
 from semel.server.metrics import Metrics
@@ -49,10 +55,16 @@ from semel.server.settings import Settings
 from semel.server.world import SystemWorld
 from semel.store.open import open_store
 
+if TYPE_CHECKING:
+    from semel.server.ledger.grpc.host import GrpcHost
+
 if sys.platform != "win32":
     import resource
 
 _log = logging.getLogger("semel.server")
+
+GRPC_PORT = 50_051
+"""Where gRPC listens unless told otherwise; another server of this machine that has it is not in the way."""
 
 
 def run_server(settings: Settings, announce: Callable[[int], None], warnings: Iterable[str] = ()) -> int:
@@ -84,9 +96,13 @@ def listen(host: str, port: int, flag: str) -> socket.socket:
             bound.close()
             raise
     except OSError as error:
-        where = f"{host} port {port}"
-        raise ListenError(f"Cannot listen on {where}: {error.strerror}. Choose another with {flag}.") from error
+        raise cannot_listen(host, port, error.strerror, flag) from error
     return bound
+
+
+def cannot_listen(host: str, port: int, reason: str | None, flag: str) -> ListenError:
+    """What is said of an address that cannot be had."""
+    return ListenError(f"Cannot listen on {host} port {port}: {reason}. Choose another with {flag}.")
 
 
 def listen_all(settings: Settings) -> list[socket.socket]:
@@ -130,6 +146,7 @@ class _Server(uvicorn.Server):
         self._settings = settings
         self._announce = announce
         self._tasks: list[asyncio.Task[None]] = []
+        self._grpc: GrpcHost | None = None
         self.has_failed = False
 
     @contextlib.contextmanager
@@ -146,7 +163,7 @@ class _Server(uvicorn.Server):
         """Open the store, then listen."""
         listeners = listen_all(self._settings)
         try:
-            self._context = _build(self._settings)
+            self._context = _build(self._settings, lambda: self.started)
         except BaseException:
             for listener in listeners:
                 listener.close()
@@ -155,15 +172,20 @@ class _Server(uvicorn.Server):
         app.control_port = self._settings.control_port
         self.config.loaded_app = app
         self._context.metrics.connections = lambda: len(self.server_state.connections)
+        ledger = LedgerUpkeep(self._context.engine, self._context.ledger, self._context.world)
+        await ledger.begin()
         await super().startup(listeners)
+        await self._start_grpc(app)
         engine = self._context.engine
         generations = Generations({RECEIPT: self._settings.streams_idempotency_ttl_ms})
-        contracts = (generations, self._context.streams, self._context.events, self._context.jobs)
+        context = self._context
+        contracts = (generations, context.streams, context.events, context.jobs, context.ledger)
         sweeper = Sweeper(engine, contracts, self._settings.sweep_interval_ms / 1_000)
         for work in (
             sweeper.run(),
             app.hub.feed.run(),
             app.jobs.upkeep.run(),
+            ledger.run(),
             close_overdue(self.server_state),
             self._context.audit.run(),
             watch_rotation(self._context),
@@ -172,6 +194,32 @@ class _Server(uvicorn.Server):
             self._tasks.append(asyncio.create_task(work))
         self._announce(listeners[0].getsockname()[1])
 
+    async def _start_grpc(self, app: App) -> None:
+        """The ledger's other wire, if it is wanted and what it needs is installed."""
+        wanted = self._settings.ledger_grpc_port
+        if wanted and not is_grpc_installed():
+            if wanted > 0:
+                raise ListenError("The ledger's gRPC port needs semel[grpc]: install it, or set --ledger-grpc-port 0.")
+            _log.info("gRPC is off: it needs semel[grpc]")
+        elif wanted:
+            from semel.server.ledger.grpc.host import GrpcHost  # noqa: PLC0415 - only there with semel[grpc]
+
+            await self._listen_grpc(GrpcHost(self._context, app.ledger.desk), wanted)
+
+    async def _listen_grpc(self, grpc: GrpcHost, wanted: int) -> None:
+        host, port = self._settings.host, wanted if wanted > 0 else GRPC_PORT
+        try:
+            await grpc.start(host, port)
+        except OSError as error:
+            # asyncio puts an essay into the error; its number says it shorter.
+            refused = cannot_listen(host, port, os.strerror(error.errno or 0), "--ledger-grpc-port")
+            if wanted > 0:
+                raise refused from error
+            _log.warning("gRPC is off: %s", refused)
+            return
+        self._grpc = grpc
+        _log.info("gRPC listens", extra={"port": grpc.port})
+
     async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         """End live reads first: they would keep the listener open."""
         self._context.is_stopping = True
@@ -179,6 +227,8 @@ class _Server(uvicorn.Server):
         self._app.stop()
         for task in self._tasks:
             task.cancel()
+        if self._grpc is not None:
+            await self._grpc.stop(self._settings.shutdown_ms / 1_000)
         await super().shutdown()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._context.engine.stop()
@@ -194,14 +244,14 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def _build(settings: Settings) -> Context:
+def _build(settings: Settings, is_started: Callable[[], bool]) -> Context:
     world = SystemWorld()
     metrics = Metrics()
     events = Events(load_validator(settings.events_validator), settings.events_retention_ms)
     principals = read_principals(settings)  # before the store is opened: a mistake in a file touches nothing
     store = open_store(settings.store_url, TABLES, MIGRATIONS, world.wall_ms)
     limits = EngineLimits(settings.queue_writes, settings.queue_bytes, BatchLimits(writes=settings.batch_writes))
-    engine = Engine(store, world, limits, metrics, _test_hook(settings))
+    engine = Engine(store, world, limits, metrics, _test_hook(settings, is_started))
     metrics.engine = engine
     meter = metrics.meter = Meter(world.monotonic_ms)
     audit = metrics.audit = AuditLog(Path(settings.data) / "logs", world)
@@ -217,6 +267,7 @@ def _build(settings: Settings) -> Context:
         streams=Streams(Window(settings.streams_idempotency_ttl_ms)),
         events=events,
         jobs=Jobs(policy_of(settings)),
+        ledger=Ledger(ledger_policy_of(settings)),
     )
 
 
@@ -234,10 +285,11 @@ def collect_rarely() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-def _test_hook(settings: Settings) -> Callable[[str], None]:
+def _test_hook(settings: Settings, is_started: Callable[[], bool]) -> Callable[[str], None]:
     """What happens at the named points of the commit path: nothing, unless a test asks for it."""
     if settings.crash_point:
-        return crash_at(settings.crash_point, settings.crash_one_in)
+        crash = crash_at(settings.crash_point, settings.crash_one_in)
+        return lambda point: crash(point) if is_started() else None  # what the start itself commits is not its prey
     if settings.commit_delay_ms:
         delay = settings.commit_delay_ms / 1_000
 

@@ -7,6 +7,8 @@ from typing import NamedTuple
 MAX_CLIENT_CHARACTERS = 256
 MAX_NAME_CHARACTERS = 256
 MAX_BATCH_KEYS = 1_000
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+"""The values of one batch of reads."""
 MAX_RANGE_BLOCKS = 1_000
 MAX_RANGE_BYTES = 4 * 1024 * 1024
 """A range of blocks ends early at about so many bytes of operations."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from semel.contracts.ledger.commands import Committed, Org, Vault
-from semel.contracts.ledger.limits import MAX_CHAIN_HEADERS, MAX_RANGE_BLOCKS, MAX_RANGE_BYTES
+from semel.contracts.ledger.limits import MAX_ANSWER_BYTES, MAX_CHAIN_HEADERS, MAX_RANGE_BLOCKS, MAX_RANGE_BYTES
 from semel.contracts.ledger.model import ZERO, Entity, Header, Place, Transaction, TxProof
 from semel.contracts.ledger.refusals import RefusedLedger, invalid
 from semel.contracts.ledger.rules.blocks import height_of_id
@@ -41,6 +41,8 @@ from semel.engine.reading import Reading
 from semel.store.protocol import Range
 
 _I64 = 2**63
+_AT_ONCE = 16
+"""So many entities are loaded before their sizes are looked at."""
 
 
 class ClientState(NamedTuple):
@@ -140,11 +142,18 @@ def read_entity(reading: Reading, place: Place, key: bytes, at_height: int | Non
 
 
 def read_entities(reading: Reading, place: Place, keys: Sequence[bytes]) -> tuple[list[Entity | None], int]:
-    """Many at once, as they are now."""
+    """Many at once, as they are now, as long as they fit into one answer."""
     row = tip_row(reading, place)
-    found = reading.find(LEDGER_ENTITY, [(*place, key) for key in dict.fromkeys(keys)])
     now = reading.now.ms // 1_000
-    entities = {key[2]: present(entity_of(one), now) for key, one in found.items()}
+    entities: dict[bytes, Entity | None] = {}
+    unique = list(dict.fromkeys(keys))
+    size = 0
+    for start in range(0, len(unique), _AT_ONCE):
+        found = reading.find(LEDGER_ENTITY, [(*place, key) for key in unique[start : start + _AT_ONCE]])
+        size += sum(len(one.value) for one in found.values())
+        if size > MAX_ANSWER_BYTES:
+            raise invalid(f"These entities have more than {MAX_ANSWER_BYTES} bytes: ask for fewer keys.", "keys")
+        entities.update((key[2], present(entity_of(one), now)) for key, one in found.items())
     return [entities.get(key) for key in keys], row.height
 
 

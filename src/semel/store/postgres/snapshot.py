@@ -24,7 +24,8 @@ _CLOCK: Filled = (f"SELECT {NOW_MS}", ())
 _END: Filled = ("COMMIT", ())
 _CLUSTER = "(SELECT system_identifier FROM pg_control_system())::text"
 _TIMELINE = "left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)"
-_ERA: Filled = (f"SELECT convert_to({_CLUSTER} || '/' || {_TIMELINE}, 'UTF8')", ())
+_TABLES = "'semel_schema'::regclass::oid::text"  # a dump that is loaded makes the tables anew
+_ERA: Filled = (f"SELECT convert_to(concat_ws('/', {_CLUSTER}, {_TIMELINE}, {_TABLES}), 'UTF8')", ())
 _NUMBER = "SELECT number FROM semel_generation WHERE name = $1"
 
 
@@ -58,7 +59,7 @@ class PostgresSnapshot:
             self._store.free_reader(self._line)
 
     def era(self) -> bytes:
-        """The cluster and its timeline, as this server knows them."""
+        """The cluster, its timeline and our tables in it, as this server knows them."""
         return bytes(self._ask(_ERA)[0][0][0])
 
     def get(self, table: Table[R], key: Key) -> R | None:

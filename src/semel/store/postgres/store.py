@@ -146,7 +146,7 @@ class PostgresStore:
         return self._leader.leads()
 
     def era(self) -> bytes:
-        """The cluster and its timeline: a standby that takes over, or a restore, begins another one."""
+        """The cluster, its timeline and our tables: a standby that takes over, or a restore, begins another one."""
         with self.read() as snapshot:
             return snapshot.era()
 

@@ -114,10 +114,12 @@ def make_vault(view: View, command: MakeVault, policy: Policy, now: Now) -> Outc
 
 
 def change_org(view: View, command: ChangeOrg, now: Now) -> Outcome:
-    """New settings or another status; a deleted organization stays deleted."""
+    """New settings or another status; a deleted organization stays deleted, and to delete it again changes nothing."""
     org = view.get(LEDGER_ORG, (command.org,))
     if org is None:
         return Outcome(no_org())
+    if org.status == Status.DELETED.value and command.settings == OrgSettings(status=Status.DELETED):
+        return Outcome(org_of(org))
     if org.status == Status.DELETED.value:
         return Outcome(Refusal("failed_precondition", "This organization is DELETED.", {"status": "DELETED"}))
     changed = _changed(next_entry(org, now), command.settings)
@@ -126,13 +128,15 @@ def change_org(view: View, command: ChangeOrg, now: Now) -> Outcome:
 
 
 def change_vault(view: View, command: ChangeVault, now: Now) -> Outcome:
-    """Another status; a deleted vault stays deleted."""
+    """Another status; a deleted vault stays deleted, and to delete it again changes nothing."""
     org, place = view.get(LEDGER_ORG, (command.place.org,)), view.get(LEDGER_PLACE, command.place)
     refusal = refuse_change(org)
     if refusal is not None or org is None:
         return Outcome(refusal)
     if place is None or command.place.vault == 0:
         return Outcome(Refusal("vault_not_found", "There is no such vault in this organization."))
+    if place.status == command.status.value:
+        return Outcome(vault_of(place))
     if place.status == Status.DELETED.value:
         return Outcome(Refusal("failed_precondition", "This vault is DELETED.", {"status": "DELETED"}))
     changed = place._replace(status=command.status.value)

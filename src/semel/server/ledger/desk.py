@@ -1,0 +1,189 @@
+"""What every wire of the ledger comes to: calls by value, judged for who asks, carried out by the engine.
+
+Nothing here knows of HTTP or gRPC. Refusals are raised as `RefusedLedger`, failures of the engine as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from semel.contracts.ledger.commands import (
+    CHANCE_BYTES,
+    ChangeOrg,
+    ChangeVault,
+    Command,
+    Committed,
+    Declined,
+    Made,
+    MakeOrg,
+    MakeVault,
+    Org,
+    OrgSettings,
+    Refusal,
+    Replayed,
+    Vault,
+    Written,
+)
+from semel.contracts.ledger.contract import Ledger
+from semel.contracts.ledger.drafts import write_command
+from semel.contracts.ledger.limits import Limits
+from semel.contracts.ledger.model import Operation, Place, Status
+from semel.contracts.ledger.orders import check_name, check_retention, check_settings
+from semel.contracts.ledger.refusals import RefusedLedger, invalid
+from semel.engine.contract import Write
+from semel.engine.engine import Caller
+from semel.engine.reading import Reading
+from semel.kernel.keys import pack
+from semel.server.context import Context
+from semel.server.ledger.access import actor_of, needs, needs_client, needs_everything, reaches
+from semel.server.ledger.hot import HotAnswers
+from semel.server.ledger.journal import Journal
+from semel.server.ledger.watching import BlockWatch
+from semel.server.principals import Principal, Role
+
+T = TypeVar("T")
+
+FIRST_SLUG, SLUGS_END = 10**15, 2**53
+"""Slugs are random, too many to be guessed, and whole numbers in every language."""
+_SLUGS_LIMIT = 2**63
+"""What a slug on the wire may say and a row cannot."""
+_SLUG_TRIES = 4
+_ROWS_AROUND = 8
+"""Rows that a transaction touches besides those of its operations, and each operation besides its own."""
+
+
+class Asked(NamedTuple):
+    """Who asks, as whom it writes, who waits for the answer, and where from (for the audit log)."""
+
+    principal: Principal
+    actor: str
+    caller: Caller
+    where: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Made once; every wire stands around it."""
+
+    context: Context
+    ledger: Ledger
+    limits: Limits
+    hot: HotAnswers
+    journal: Journal
+
+    def asked(self, principal: Principal, caller: Caller, where: Mapping[str, str], *, has_token: bool) -> Asked:
+        """A call of somebody who was let in; without a token they are nobody in particular."""
+        return Asked(principal, actor_of(self.context.principals, principal, has_token=has_token), caller, where)
+
+    async def write(
+        self,
+        asked: Asked,
+        place: Place,
+        client: str,
+        sequence: int | None,
+        key: bytes,
+        operations: tuple[Operation, ...],
+    ) -> Written | Replayed | Declined:
+        """Commit one transaction, once. Nothing is waited for before it is admitted: a pipeline keeps its order."""
+        self._enter(asked, Role.WRITE, place)
+        chance = self.context.world.random_bytes(CHANCE_BYTES)
+        leader, actor = self.context.settings.ledger_node_id.encode(), asked.actor.encode()
+        command = write_command(
+            self.limits, place, _utf8(client, "client_id"), sequence, key, operations, actor, leader, chance
+        )
+        self._permit(asked, needs_client, client)
+        cost = _ROWS_AROUND * (1 + len(operations))
+        answer = await self._carry_out(asked, command, len(command.encoded), cost)
+        assert isinstance(answer, Written | Replayed | Declined)
+        if isinstance(answer, Written):
+            self.hot.tell(answer.committed.transaction.id)
+        await self.journal.judged(command, answer, asked.where)
+        return answer
+
+    def is_hot(self, committed: Committed) -> bool:
+        """Whether this process has told this answer before; from here on it has."""
+        return self.hot.tell(committed.transaction.id)
+
+    async def make_org(self, asked: Asked, name: str, key: bytes) -> Made:
+        """Create an organization; the same key of the same caller again gives the same one."""
+        self._permit(asked, needs_everything)
+        named = _utf8(name, "name")
+        check_name(named)
+        command = MakeOrg(named, self._slugs(), asked.actor.encode(), pack(key) if key else b"")
+        answer = await self._carry_out(asked, command)
+        assert isinstance(answer, Made)
+        return answer
+
+    async def make_vault(self, asked: Asked, org: int, retain: int, key: bytes) -> Made:
+        """Create a vault that keeps so many bodies, or all of them with 0."""
+        self._enter(asked, Role.ADMIN, Place(org))
+        check_retention(retain)
+        command = MakeVault(org, self._slugs(), retain, asked.actor.encode(), pack(key) if key else b"")
+        answer = await self._carry_out(asked, command)
+        assert isinstance(answer, Made)
+        return answer
+
+    async def change_org(self, asked: Asked, org: int, settings: OrgSettings) -> Org:
+        """Change what is not None."""
+        self._enter(asked, Role.ADMIN, Place(org))
+        check_settings(settings)
+        answer = await self._carry_out(asked, ChangeOrg(org, settings))
+        assert isinstance(answer, Org)
+        return answer
+
+    async def change_vault(self, asked: Asked, place: Place, status: Status) -> Vault:
+        """Give a vault another status."""
+        self._enter(asked, Role.ADMIN, place)
+        answer = await self._carry_out(asked, ChangeVault(place, status))
+        assert isinstance(answer, Vault)
+        return answer
+
+    async def look(self, asked: Asked, place: Place | None, function: Callable[[Reading], T]) -> T:
+        """Read something of a place, or with None of no place in particular, as of one instant."""
+        self._enter(asked, Role.READ, place)
+        return await self.context.engine.read(function)
+
+    def sees(self, asked: Asked, place: Place) -> bool:
+        """Whether something belongs into a list for this caller."""
+        return reaches(asked.principal, Role.READ, place)
+
+    def follow(self, asked: Asked, place: Place, start_height: int) -> BlockWatch:
+        """The blocks of a place from a height on, page by page; what ends it from this side is raised."""
+        self._enter(asked, Role.READ, place)
+        return BlockWatch(self.context, self.journal, place, start_height, asked.principal, asked.caller)
+
+    def _enter(self, asked: Asked, role: Role, place: Place | None) -> None:
+        """Refuse whoever may not do that in a place, and places that cannot be."""
+        self._permit(asked, needs, role, place)
+        if place is not None and place.org >= _SLUGS_LIMIT:
+            raise RefusedLedger("organization_not_found", "There is no such organization.")
+        if place is not None and place.vault >= _SLUGS_LIMIT:
+            raise RefusedLedger("vault_not_found", "There is no such vault in this organization.")
+
+    def _permit(self, asked: Asked, rule: Callable[..., None], *arguments: Any) -> None:
+        """Ask a rule of access; a refusal of it is on record."""
+        try:
+            rule(asked.principal, *arguments)
+        except RefusedLedger:
+            self.journal.no_access(asked.where)
+            raise
+
+    async def _carry_out(self, asked: Asked, command: Command, size: int = 0, cost: int = _ROWS_AROUND) -> Any:
+        answer = await self.context.engine.submit(Write(self.ledger, command, size, cost), asked.caller)
+        if isinstance(answer, Refusal):
+            raise RefusedLedger.of(answer)
+        return answer
+
+    def _slugs(self) -> tuple[int, ...]:
+        draw = self.context.world.random_bytes
+        span = SLUGS_END - FIRST_SLUG
+        return tuple(FIRST_SLUG + int.from_bytes(draw(8), "big") % span for _ in range(_SLUG_TRIES))
+
+
+def _utf8(value: str, field: str) -> bytes:
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        raise invalid(f"The {field} holds half of a surrogate pair.", field) from None

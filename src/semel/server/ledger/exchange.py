@@ -1,0 +1,78 @@
+"""One exchange over HTTP: what a call is given, and what it gives back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import orjson
+
+from semel.contracts.fields import Fields
+from semel.contracts.ledger.commands import Refusal
+from semel.contracts.ledger.model import Place
+from semel.contracts.ledger.wire.problems import kind_of, problem_body
+from semel.server.asgi import Header, Send
+from semel.server.ledger.desk import Asked
+
+T = TypeVar("T")
+
+JSON: Header = (b"content-type", b"application/json")
+PROBLEM: Header = (b"content-type", b"application/problem+json")
+NO_STORE: Header = (b"cache-control", b"no-store")
+REPLAYED: Header = (b"idempotency-replayed", b"true")
+APART_BYTES = 64 * 1024
+"""Bodies above this are read and answered in a thread, so that others do not wait for them."""
+
+
+class Request(NamedTuple):
+    """One call: who asks, of which place, for what, and with what."""
+
+    asked: Asked
+    place: Place
+    """Without a meaning where the path names none."""
+    name: str
+    """What the path names in the place: a key, a client, a height, a transaction."""
+    fields: Fields
+    query: bytes
+    body: bytes
+    is_old: bool
+    """Whether it came over HTTP/1.0, which cannot be answered piece by piece."""
+
+
+class Answer(NamedTuple):
+    """One whole answer."""
+
+    status: int
+    headers: list[Header]
+    body: bytes
+
+
+class Flow(NamedTuple):
+    """An answer without an end: its head, and what sends the rest."""
+
+    headers: list[Header]
+    follow: Callable[[Send], Awaitable[None]]
+
+
+Call = Callable[[Request], Awaitable[Answer | Flow]]
+
+
+def answer_json(facts: Mapping[str, Any], status: int = 200, *more: Header) -> Answer:
+    """A JSON answer."""
+    return Answer(status, [JSON, NO_STORE, *more], orjson.dumps(facts))
+
+
+def refuse(refusal: Refusal, *more: Header) -> Answer:
+    """A refusal as an answer, with the time to come back if it says one."""
+    headers = [PROBLEM, NO_STORE, *more]
+    if refusal.retry_after_ms is not None:
+        headers.append((b"retry-after", b"%d" % max(1, -(-refusal.retry_after_ms // 1_000))))
+    return Answer(kind_of(refusal).status, headers, problem_body(refusal))
+
+
+async def apart(body: bytes, work: Callable[..., T], *arguments: Any) -> T:
+    """Work on a large body goes into a thread."""
+    if len(body) <= APART_BYTES:
+        return work(*arguments)
+    return await asyncio.get_running_loop().run_in_executor(None, work, *arguments)

@@ -1,0 +1,29 @@
+"""What a caller of the ledger is told when a call could not be carried out: the kinds of failure as refusals."""
+
+from __future__ import annotations
+
+from semel.contracts.ledger.commands import Refusal
+from semel.engine.contract import EngineError, FaultError
+from semel.kernel.errors import Problem
+
+RETRY_MS = 1_000
+_AGAIN = "Send it again unchanged, with the same key and the same sequence."
+
+
+def engine_refusal(error: EngineError) -> Refusal:
+    """The engine did not do it, or nobody knows whether it did."""
+    if isinstance(error, FaultError):
+        return internal_refusal(error.error_id)
+    return Refusal("unavailable", f"{error} {_AGAIN}", retry_after_ms=RETRY_MS)
+
+
+def internal_refusal(error_id: str) -> Refusal:
+    """A fault of ours; the log has the rest under the id."""
+    return Refusal("internal", f"Something went wrong here. {_AGAIN} Error id {error_id}.", {"error_id": error_id})
+
+
+def server_refusal(problem: Problem) -> Refusal:
+    """What the server itself refuses, whatever the surface: a credential, or too many uploads."""
+    if problem.kind.status == 401:
+        return Refusal("unauthenticated", problem.detail)
+    return Refusal("unavailable", problem.detail, retry_after_ms=RETRY_MS)

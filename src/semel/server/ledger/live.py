@@ -1,0 +1,69 @@
+"""`blocks:watch`: blocks as server-sent events, each under its height, so that a client comes back where it left."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+
+import orjson
+
+from semel.contracts.ledger.model import Header as BlockHeader
+from semel.contracts.ledger.reading import tip
+from semel.contracts.ledger.refusals import RefusedLedger, invalid
+from semel.contracts.ledger.wire.answers import announcement_json
+from semel.contracts.ledger.wire.query import parse_watch
+from semel.engine.contract import EngineError
+from semel.server.asgi import Send
+from semel.server.body import ClientGoneError
+from semel.server.ledger.desk import Desk
+from semel.server.ledger.exchange import Flow, Request
+from semel.server.ledger.watching import BlockWatch
+
+_log = logging.getLogger("semel.ledger")
+
+PULSE_SECONDS = 15.0
+"""A sign of life after so long without a block."""
+_PULSE = b":\n\n"
+_HEADERS = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
+
+
+class Live:
+    """Sends blocks as they come."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def watch(self, request: Request) -> Flow:
+        """GET; what can be refused is refused before the stream begins."""
+        start = parse_watch(request.query, request.fields.get(b"last-event-id"))
+        if request.is_old:
+            raise invalid("An event stream needs HTTP/1.1.", "version")
+        await self._desk.look(request.asked, request.place, lambda reading: tip(reading, request.place))
+        watch = self._desk.follow(request.asked, request.place, start)
+        return Flow([*_HEADERS], partial(_follow, watch))
+
+
+async def _follow(watch: BlockWatch, send: Send) -> None:
+    """Page after page until the client has gone or this side ends it; the last line then says why."""
+    with watch:
+        try:
+            while not watch.is_over:
+                found = await watch.next(PULSE_SECONDS)
+                if not watch.is_over:
+                    await _push(send, b"".join(map(_event, found)) or _PULSE)
+        except (RefusedLedger, EngineError) as ended:
+            await _push(send, b": %s\n\n" % str(ended).encode("ascii", "replace"))
+        except (ClientGoneError, ConnectionError, asyncio.CancelledError):
+            raise
+        except Exception:  # noqa: BLE001 - the answer has begun: the stream ends, and the client comes again
+            _log.exception("fault in a stream of blocks")
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _push(send: Send, body: bytes) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+def _event(header: BlockHeader) -> bytes:
+    return b"id: %d\ndata: %s\n\n" % (header.height, orjson.dumps(announcement_json(header)))

@@ -1,0 +1,55 @@
+"""The term of the ledger: raised before the first request, and again when the database is another than before.
+
+On a store of one process every start is a new term. On a database of many nodes a term is a cluster, its timeline
+and the tables in it: the first node that sees another one, after a failover or a restore, raises it for all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from semel.contracts.ledger.commands import Done, Open
+from semel.contracts.ledger.contract import Ledger
+from semel.engine.contract import EngineError, Write
+from semel.engine.engine import Engine
+from semel.kernel.world import World
+from semel.store.protocol import StoreError
+
+_log = logging.getLogger("semel.ledger")
+
+LOOK_SECONDS = 1.0
+SECRET_BYTES = 32
+
+
+class Upkeep:
+    """One node's part in it."""
+
+    def __init__(self, engine: Engine, ledger: Ledger, world: World) -> None:
+        self._engine = engine
+        self._ledger = ledger
+        self._world = world
+        self._era: bytes | None = None
+
+    async def begin(self) -> None:
+        """Before anything is answered: a block of this start must carry its term."""
+        await self._open(await self._engine.era())
+
+    async def run(self) -> None:
+        """Until cancelled: a store that several nodes share is asked whether it is still the same."""
+        while self._era:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                era = await self._engine.era()
+                if era != self._era:
+                    await self._open(era)
+            except (EngineError, StoreError) as error:
+                _log.warning("upkeep of the ledger waits for the store", extra={"reason": str(error)})
+            except Exception:  # noqa: BLE001 - upkeep goes on; what broke is tried again in a moment
+                _log.exception("upkeep of the ledger failed")
+
+    async def _open(self, era: bytes) -> None:
+        command = Open(era, self._world.random_bytes(SECRET_BYTES))
+        done: Done = await self._engine.submit(Write(self._ledger, command))
+        self._era = era
+        _log.info("ledger open", extra={"term": done.number})

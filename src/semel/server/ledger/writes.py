@@ -1,0 +1,60 @@
+"""Writes and batches over HTTP: parse, hand over, answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from semel.contracts.fields import Fields
+from semel.contracts.ledger.commands import Code, Declined, Replayed, Written
+from semel.contracts.ledger.reading import tx_proof
+from semel.contracts.ledger.wire.answers import declined_json, success_json
+from semel.contracts.ledger.wire.query import parse_nothing
+from semel.contracts.ledger.wire.requests import Draft, parse_batch, parse_write
+from semel.server.ledger.desk import Desk
+from semel.server.ledger.exchange import REPLAYED, Answer, Request, answer_json, apart
+
+STATUSES = {
+    Code.KEY_EXISTS: 412,
+    Code.KEY_NOT_FOUND: 412,
+    Code.VERSION_MISMATCH: 412,
+    Code.VALUE_MISMATCH: 412,
+    Code.ALREADY_COMMITTED: 200,
+    Code.IDEMPOTENCY_KEY_REUSED: 409,
+    Code.SEQUENCE_GAP: 409,
+}
+
+
+class Writes:
+    """The writing half of the host."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def write(self, request: Request) -> Answer:
+        """POST of one transaction."""
+        return await self._write(request, parse_write)
+
+    async def batch(self, request: Request) -> Answer:
+        """POST of one transaction in groups."""
+        return await self._write(request, parse_batch)
+
+    async def _write(self, request: Request, parse: Callable[[bytes, Fields], Draft]) -> Answer:
+        parse_nothing(request.query)
+        draft = await apart(request.body, parse, request.body, request.fields)
+        answer = await self._desk.write(
+            request.asked, request.place, draft.client, draft.sequence, draft.key, draft.operations
+        )
+        if isinstance(answer, Replayed):
+            self._desk.is_hot(answer.committed)  # it is told in full here, so it is at hand for whoever asks next
+        return await apart(request.body, _answer, answer, draft.wants_proof)
+
+
+def _answer(answer: Written | Replayed | Declined, wants_proof: bool) -> Answer:
+    if isinstance(answer, Declined):
+        is_done = answer.code is Code.ALREADY_COMMITTED
+        headers = (REPLAYED,) if is_done else ()
+        return answer_json({"error": declined_json(answer)}, STATUSES[answer.code], *headers)
+    committed = answer.committed
+    success = success_json(committed, tx_proof(committed) if wants_proof else None)
+    headers = (REPLAYED,) if isinstance(answer, Replayed) else ()
+    return answer_json({"success": success}, 200, *headers)

@@ -1,0 +1,107 @@
+"""A desk with everything real around it, on a store in memory, and nobody's wire in front of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from semel.contracts.events.contract import Events
+from semel.contracts.jobs.contract import Jobs
+from semel.contracts.jobs.limits import Policy
+from semel.contracts.ledger.contract import Ledger
+from semel.contracts.ledger.model import Operation, Place, SetEntity
+from semel.contracts.schema import MIGRATIONS, TABLES
+from semel.contracts.streams.contract import Streams
+from semel.engine.engine import Caller, Engine
+from semel.kernel.retention import Window
+from semel.server.audit import AuditLog
+from semel.server.body import Bodies
+from semel.server.context import Context
+from semel.server.ledger.desk import Asked, Desk
+from semel.server.ledger.parts import make_desk, policy_of
+from semel.server.ledger.upkeep import Upkeep
+from semel.server.meter import Meter
+from semel.server.metrics import Metrics
+from semel.server.principals import DEVELOPER, Principal, Principals
+from semel.server.settings import Settings
+from semel.server.world import SystemWorld
+from semel.store.open import open_store
+
+PATIENCE_SECONDS = 60.0
+SET: tuple[Operation, ...] = (SetEntity(b"k", b"v"),)
+
+
+class Office:
+    """One server's worth of parts; `known` are the callers it knows, nobody means development mode."""
+
+    def __init__(self, folder: Path, known: Principals | None = None, **settings: Any) -> None:
+        self._folder = folder
+        self._world = SystemWorld()
+        self._settings = Settings(store="memory:", data=str(folder), **settings)
+        self._known = known or Principals()
+
+    async def __aenter__(self) -> Office:
+        metrics = Metrics()
+        store = open_store("memory:", TABLES, MIGRATIONS, self._world.wall_ms)
+        engine = Engine(store, self._world, observer=metrics)
+        self.context = Context(
+            settings=self._settings,
+            engine=engine,
+            world=self._world,
+            principals=self._known,
+            metrics=metrics,
+            meter=Meter(self._world.monotonic_ms),
+            audit=AuditLog(self._folder / "logs", self._world),
+            bodies=Bodies(self._settings.max_body_bytes, self._settings.max_uploads_bytes),
+            streams=Streams(Window(1_000)),
+            events=Events(None, 0),
+            jobs=Jobs(Policy()),
+            ledger=Ledger(policy_of(self._settings)),
+        )
+        await Upkeep(engine, self.context.ledger, self._world).begin()
+        self.desk: Desk = make_desk(self.context)
+        self.admin = self.asked()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.context.engine.stop()
+        self.context.audit.close()
+
+    def asked(self, principal: Principal = DEVELOPER) -> Asked:
+        """A call of somebody's; one caller waits for one answer at a time."""
+        return self.desk.asked(principal, Caller(), {"path": "/x", "remote_addr": "192.0.2.7"}, has_token=True)
+
+    async def org(self) -> Place:
+        """A new organization's own place."""
+        return (await self.desk.make_org(self.admin, "shop", b"")).place
+
+    async def vault(self, retain: int = 0) -> Place:
+        """A new vault in a new organization."""
+        place = await self.org()
+        return (await self.desk.make_vault(self.admin, place.org, retain, b"")).place
+
+    async def fill(self, place: Place, count: int, client: str = "filler") -> None:
+        """So many blocks."""
+        for _ in range(count):
+            key = self._world.random_bytes(16)
+            await self.desk.write(self.asked(), place, client, None, key, SET)
+
+    def audited(self) -> list[dict[str, Any]]:
+        """The lines of the audit log that are in its file."""
+        path = self._folder / "logs" / "audit.jsonl"
+        return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
+def in_office(
+    folder: Path, work: Callable[[Office], Awaitable[None]], known: Principals | None = None, **settings: Any
+) -> None:
+    """Open one, work in it, and close it."""
+
+    async def whole() -> None:
+        async with Office(folder, known, **settings) as office:
+            await asyncio.wait_for(work(office), PATIENCE_SECONDS)
+
+    asyncio.run(whole())

@@ -1,0 +1,148 @@
+"""Who may do what, as whom; and which answers are at hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from semel.contracts.fields import Fields
+from semel.contracts.ledger.model import Place
+from semel.server.ledger.access import API_KEY, actor_of, needs, needs_client, needs_everything, reaches
+from semel.server.ledger.hot import HotAnswers
+from semel.server.principals import DEVELOPER, Principal, Principals, Role, Scope, UnauthorizedError, presented
+from tests.ledger_wire.refusing import refused
+
+WRITER = frozenset({Role.READ, Role.WRITE})
+ADMIN = frozenset({Role.ADMIN})
+
+
+def caller(*scopes: str, roles: frozenset[Role] = WRITER, name: str = "till", client_id: str = "") -> Principal:
+    """A known caller who is limited to these names of the ledger."""
+    found = tuple(Scope("ledger", text.removesuffix("*").encode(), text.endswith("*")) for text in scopes)
+    return Principal(name, "client", roles, found or None, client_id)
+
+
+@pytest.mark.parametrize(
+    ("scope", "org", "vault", "other_vault", "other_org"),
+    [
+        ("", True, True, True, True),
+        ("7001", True, True, True, False),
+        ("7001/", True, False, False, False),
+        ("7001/9001", False, True, False, False),
+        ("7001/*", True, True, True, False),
+        ("7001/90*", False, True, True, False),
+        ("700*", True, True, True, True),
+        ("*", True, True, True, True),
+        ("8001", False, False, False, False),
+    ],
+)
+def test_a_scope_reaches_places(scope: str, org: bool, vault: bool, other_vault: bool, other_org: bool) -> None:
+    somebody = caller(scope) if scope else caller()
+    wanted = {Place(7001): org, Place(7001, 9001): vault, Place(7001, 9002): other_vault, Place(7002): other_org}
+    for place, is_reached in wanted.items():
+        assert reaches(somebody, Role.READ, place) is is_reached, place
+        assert reaches(somebody, Role.ADMIN, place) is False
+        if is_reached:
+            needs(somebody, Role.WRITE, place)
+        else:
+            with refused("", "permission_denied"):
+                needs(somebody, Role.WRITE, place)
+
+
+def test_a_role_is_needed_whatever_the_place() -> None:
+    reader = caller(roles=frozenset({Role.READ}))
+    needs(reader, Role.READ, None)
+    for role in (Role.WRITE, Role.ADMIN):
+        with refused("", "permission_denied"):
+            needs(reader, role, None)
+        needs(caller(roles=ADMIN), role, Place(7001, 9001))
+
+
+def test_the_whole_ledger_is_for_administrators_of_it() -> None:
+    needs_everything(caller(roles=ADMIN))
+    needs_everything(caller("*", roles=ADMIN))
+    needs_everything(DEVELOPER)
+    for somebody in (caller(), caller("7001/*", roles=ADMIN), caller("7*", roles=ADMIN)):
+        with refused("", "permission_denied"):
+            needs_everything(somebody)
+
+
+@pytest.mark.parametrize("client", ["till", "till/", "till/3", "till/a/b", "shop-9"])
+def test_client_ids_of_ones_own(client: str) -> None:
+    needs_client(caller(client_id="shop-9"), client)
+
+
+@pytest.mark.parametrize("client", ["", "t", "till3", "tills", "Till", "shop-9/1", "client:till", "other", "/till"])
+def test_client_ids_of_others(client: str) -> None:
+    with refused("clientId", "permission_denied"):
+        needs_client(caller(client_id="shop-9"), client)
+    needs_client(caller(roles=ADMIN), client)
+    needs_client(DEVELOPER, client)
+
+
+def test_nobody_is_anonymous_and_somebody_is_not() -> None:
+    nobody_known, known = Principals(), Principals({b"": caller()})
+    assert actor_of(nobody_known, DEVELOPER, has_token=False) == "client:anonymous"
+    assert actor_of(nobody_known, DEVELOPER, has_token=True) == "client:anonymous"
+    assert actor_of(known, DEVELOPER, has_token=False) == "client:anonymous"
+    assert actor_of(known, DEVELOPER, has_token=True) == "client:default"
+    assert actor_of(known, caller(), has_token=True) == "client:till"
+    assert actor_of(known, Principal("789", "user", WRITER), has_token=True) == "user:789"
+
+
+@pytest.mark.parametrize(
+    ("headers", "wanted"),
+    [
+        ({}, None),
+        ({"x-api-key": "t"}, b"t"),
+        ({"authorization": "Bearer t"}, b"t"),
+        ({"x-api-key": "t", "authorization": "Bearer t", "x-semel-token": "t"}, b"t"),
+    ],
+    ids=["none", "key", "bearer", "all"],
+)
+def test_a_token_comes_in_many_headers(headers: dict[str, str], wanted: bytes | None) -> None:
+    fields = Fields([(name.encode(), value.encode()) for name, value in headers.items()])
+    assert presented(fields, (API_KEY,)) == wanted
+
+
+def test_two_tokens_are_none() -> None:
+    with pytest.raises(UnauthorizedError):
+        presented(Fields([(b"x-api-key", b"t"), (b"authorization", b"Bearer u")]), (API_KEY,))
+    assert presented(Fields([(b"x-api-key", b"t")])) is None, "elsewhere it is no credential"
+
+
+class Clock:
+    """Milliseconds, as the test wants them."""
+
+    now = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def test_an_answer_is_at_hand_once_it_was_told() -> None:
+    hot = HotAnswers(10, 1_000, Clock())
+    assert not hot.tell(b"a")
+    assert hot.tell(b"a")
+    assert not hot.tell(b"b")
+    assert len(hot) == 2
+
+
+def test_the_least_recently_told_answer_goes_first() -> None:
+    hot = HotAnswers(2, 1_000, Clock())
+    for name in (b"a", b"b"):
+        hot.tell(name)
+    assert hot.tell(b"a")
+    hot.tell(b"c")
+    assert len(hot) == 2
+    assert hot.tell(b"a")
+    assert not hot.tell(b"b")
+
+
+def test_an_answer_is_at_hand_for_its_time() -> None:
+    clock = Clock()
+    hot = HotAnswers(2, 1_000, clock)
+    hot.tell(b"a")
+    clock.now = 999
+    assert hot.tell(b"a")
+    clock.now = 1_999
+    assert not hot.tell(b"a")

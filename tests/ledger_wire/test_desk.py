@@ -1,0 +1,208 @@
+"""The desk: what every wire comes to, judged for who asks and counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from semel.contracts.ledger.commands import Code, Declined, OrgSettings, Replayed, Written
+from semel.contracts.ledger.listing import orgs, vaults
+from semel.contracts.ledger.model import ExpireEntity, Place, SetEntity, Status
+from semel.contracts.ledger.reading import client_state, tip
+from semel.server.ledger.desk import FIRST_SLUG, SLUGS_END
+from semel.server.ledger.parts import make_desk
+from semel.server.principals import Principal, Principals, Role, Scope
+from tests.ledger_wire.office import SET, Office, in_office
+from tests.ledger_wire.refusing import KEY, KEY_UUID, refused
+
+OTHER = (SetEntity(b"k", b"w"),)
+TILL = Principal("till", "client", frozenset({Role.READ, Role.WRITE}))
+KNOWN = Principals({b"": TILL})
+
+
+def test_a_write_is_committed_once_and_replayed(tmp_path: Path) -> None:
+    async def work(office: Office) -> None:
+        desk, place = office.desk, await office.vault()
+        first = await desk.write(office.admin, place, "app", 1, KEY, SET)
+        assert isinstance(first, Written)
+        assert first.committed.transaction.actor == b"client:anonymous"
+        again = await desk.write(office.admin, place, "app", None, KEY, SET)
+        assert again == Replayed(first.committed)
+        assert desk.is_hot(first.committed)
+        assert dict(office.context.metrics.ledger_counts) == {"committed": 1, "operations": 1, "replayed": 1}
+
+    in_office(tmp_path, work)
+
+
+def test_an_answer_is_cold_until_this_process_has_told_it(tmp_path: Path) -> None:
+    async def work(office: Office) -> None:
+        place = await office.vault()
+        first = await office.desk.write(office.admin, place, "app", 1, KEY, SET)
+        assert isinstance(first, Written)
+        after_restart = make_desk(office.context)
+        again = await after_restart.write(office.admin, place, "app", 1, KEY, SET)
+        assert isinstance(again, Replayed)
+        assert not after_restart.is_hot(again.committed)
+        assert after_restart.is_hot(again.committed)
+
+    in_office(tmp_path, work)
+
+
+def test_a_key_for_other_operations_is_on_record_before_the_answer(tmp_path: Path) -> None:
+    async def work(office: Office) -> None:
+        place = await office.vault()
+        await office.desk.write(office.admin, place, "app", None, KEY, SET)
+        answer = await office.desk.write(office.admin, place, "app", None, KEY, OTHER)
+        assert isinstance(answer, Declined)
+        assert answer.code is Code.IDEMPOTENCY_KEY_REUSED
+        (line,) = office.audited()
+        assert line["event"] == "LEDGER_KEY_COLLISION"
+        assert line["details"] == {
+            "organization": str(place.org),
+            "vault": str(place.vault),
+            "client_id": "app",
+            "sequence": None,
+            "key_prefix": KEY_UUID[:8],
+            "rule": "R1",
+            "remote_addr": "192.0.2.7",
+        }
+        assert office.context.metrics.ledger_declined == {"IDEMPOTENCY_KEY_REUSED": 1}
+
+    in_office(tmp_path, work)
+
+
+def test_gaps_are_on_record_rarely(tmp_path: Path) -> None:
+    async def work(office: Office) -> None:
+        place = await office.org()
+        for sequence in (7, 8, 9):
+            await office.desk.write(office.admin, place, "app", sequence, b"", SET)
+        await office.context.audit.written()
+        lines = [line for line in office.audited() if line["event"] == "LEDGER_SEQUENCE_GAP"]
+        assert [line["details"]["sequence"] for line in lines] == [7]
+        assert lines[0]["details"]["key_prefix"] == ""
+
+    in_office(tmp_path, work)
+
+
+def test_what_is_no_write_changes_nothing(tmp_path: Path) -> None:
+    async def work(office: Office) -> None:
+        desk, asked, place = office.desk, office.admin, await office.vault()
+        with refused("sequence"):
+            await desk.write(asked, place, "app", None, bytes(16), SET)
+        with refused("idempotency_key"):
+            await desk.write(asked, place, "app", None, b"short", SET)
+        with refused("client_id"):
+            await desk.write(asked, place, "", 1, b"", SET)
+        with refused("client_id"):
+            await desk.write(asked, place, "\ud800", 1, b"", SET)
+        with refused("operations"):
+            await desk.write(asked, place, "app", 1, b"", ())
+        with refused("value"):
+            await desk.write(asked, place, "app", 1, b"", (SetEntity(b"k", b"12345"),))
+        with refused("", "permission_denied"):
+            await desk.write(asked, place, "app", 1, b"", (ExpireEntity(b"k", 1),))
+        for unknown in (Place(1), Place(2**63), Place(2**64 - 1, 1)):
+            with refused("", "organization_not_found"):
+                await desk.write(asked, unknown, "app", 1, b"", SET)
+        for unknown in (place._replace(vault=1), place._replace(vault=2**64 - 1)):
+            with refused("", "vault_not_found"):
+                await desk.write(asked, unknown, "app", 1, b"", SET)
+        state = await desk.look(asked, place, lambda reading: client_state(reading, place, b"app"))
+        assert state.last == 0
+        assert (await desk.look(asked, place, lambda reading: tip(reading, place))).height == 0
+
+    in_office(tmp_path, work, ledger_max_value_bytes=4)
+
+
+def test_a_caller_is_held_to_its_own(tmp_path: Path) -> None:
+    async def work(office: Office) -> None:
+        desk, place, till = office.desk, await office.vault(), office.asked(TILL)
+        written = await desk.write(till, place, "till/3", 1, b"", SET)
+        assert isinstance(written, Written)
+        assert written.committed.transaction.actor == b"client:till"
+        with refused("clientId", "permission_denied"):
+            await desk.write(till, place, "other", 1, b"", SET)
+        with refused("", "permission_denied"):
+            await desk.make_org(till, "mine", b"")
+        with refused("", "permission_denied"):
+            await desk.make_vault(till, place.org, 0, b"")
+        with refused("", "permission_denied"):
+            await desk.change_org(till, place.org, OrgSettings(fence=True))
+        with refused("", "permission_denied"):
+            await desk.change_vault(till, place, Status.READ_ONLY)
+        await office.context.audit.written()
+        assert [line["event"] for line in office.audited()] == ["AUTH_FAILURE"] * 5
+
+    in_office(tmp_path, work, KNOWN)
+
+
+def test_an_actor_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    async def work(office: Office) -> None:
+        place = await office.org()
+        known = Principal("x" * 20, "user", frozenset({Role.WRITE}))
+        with refused("actor"):
+            await office.desk.write(office.asked(known), place, "x" * 20, 1, b"", SET)
+
+    in_office(tmp_path, work, KNOWN, ledger_max_actor_characters=24)
+
+
+def test_a_creation_with_a_key_happens_once_for_each_caller(tmp_path: Path) -> None:
+    async def work(office: Office) -> None:
+        desk, asked = office.desk, office.admin
+        other = office.asked(Principal("other", "client", frozenset(Role)))
+        first = await desk.make_org(asked, "shop", b"k")
+        assert FIRST_SLUG <= first.place.org < SLUGS_END
+        assert await desk.make_org(asked, "shop", b"k") == first._replace(is_replay=True)
+        assert (await desk.make_org(other, "shop", b"k")).place != first.place
+        assert (await desk.make_org(asked, "shop", b"")).place != first.place
+        with refused("", "failed_precondition"):
+            await desk.make_org(asked, "another", b"k")
+        vault = await desk.make_vault(asked, first.place.org, 7, b"v" * 256)
+        assert await desk.make_vault(asked, first.place.org, 7, b"v" * 256) == vault._replace(is_replay=True)
+
+    in_office(tmp_path, work, KNOWN)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 257, "a\0b", "\ud800"], ids=ascii)
+def test_an_organization_has_a_name(tmp_path: Path, name: str) -> None:
+    async def work(office: Office) -> None:
+        with refused("name"):
+            await office.desk.make_org(office.admin, name, b"")
+
+    in_office(tmp_path, work)
+
+
+def test_settings_have_bounds(tmp_path: Path) -> None:
+    async def work(office: Office) -> None:
+        org = (await office.org()).org
+        changed = await office.desk.change_org(office.admin, org, OrgSettings(ttl_seconds=1, eviction_interval=2**40))
+        assert (changed.ttl_seconds, changed.eviction_interval) == (1, 2**40)
+        for value in (0, 2**40 + 1):
+            with refused("ttl_seconds"):
+                await office.desk.change_org(office.admin, org, OrgSettings(ttl_seconds=value))
+            with refused("eviction_interval"):
+                await office.desk.change_org(office.admin, org, OrgSettings(eviction_interval=value))
+        with refused("retention_blocks"):
+            await office.desk.make_vault(office.admin, org, 2**63, b"")
+
+    in_office(tmp_path, work)
+
+
+def test_lists_hold_what_the_caller_may_see(tmp_path: Path) -> None:
+    async def work(office: Office) -> None:
+        desk, mine, _ = office.desk, await office.vault(), await office.vault()
+        limited = office.asked(Principal("eve", "user", TILL.roles, ()))
+        seen = await desk.look(
+            limited, None, lambda reading: orgs(reading, 0, "", lambda slug: desk.sees(limited, Place(slug)))
+        )
+        assert not seen.items
+        some = office.asked(Principal("ann", "user", TILL.roles, (Scope("ledger", b"%d" % mine.org, False),)))
+        seen = await desk.look(
+            some, None, lambda reading: orgs(reading, 0, "", lambda slug: desk.sees(some, Place(slug)))
+        )
+        assert [one.slug for one in seen.items] == [mine.org]
+        with refused("", "permission_denied"):
+            await desk.look(limited, mine, lambda reading: vaults(reading, mine.org, 0, ""))
+
+    in_office(tmp_path, work, KNOWN)
