@@ -27,6 +27,8 @@ except SystemExit:
         (["events", "--help"], "http.client"),
         (["jobs", "--help"], "http.client"),
         (["import", "--help"], "http.client"),
+        (["ledger", "--help"], "http.client"),
+        (["ledger", "write", "--help"], "http.client"),
     ],
 )
 def test_loads_no_more_than_it_needs(args: list[str], loaded: str) -> None:

@@ -1,13 +1,16 @@
 """What can go wrong between a command and a server, each as one sentence for a person and exit code 1.
 
-A refusal's sentence is the server's own, from its problem document, or from the smaller object with `error` and
-`message` that jobs answer with; one that is not understood (a proxy's page, say) is named by its status.
+A refusal's sentence is the server's own: from its problem document, from the smaller object with `error` and `message`
+that jobs answer with, or from the `error` object of a ledger. One that is not understood (a proxy's page, say) is named
+by its status.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -52,7 +55,9 @@ class UnreachableError(RequestError):
 
 
 class RefusedError(RequestError):
-    """The server said no."""
+    """The server said no. `facts` is all that it said, where that was an object."""
+
+    facts: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, status: int, code: str, detail: str, wait_seconds: float, retry: object = None) -> None:
         super().__init__(printable(f"{detail} [{code}]" if code else detail))
@@ -73,11 +78,16 @@ def refusal(address: Address, status: int, body: bytes, retry_after: str | None)
 def refused(address: Address, status: int, document: dict[str, Any], wait_seconds: float) -> RefusedError:
     """The same for an answer that has been read already, such as that to one item of many."""
     code, detail = document.get("code"), document.get("detail") or document.get("title")
-    if "error" in document:
-        code, detail = document["error"], document.get("message")
+    error = document.get("error", document)
+    if isinstance(error, str):
+        code, detail = error, document.get("message")
+    elif isinstance(error, dict) and error is not document:
+        code, detail = error.get("code"), error.get("message")
     if not isinstance(code, str) or not isinstance(detail, str):
         code, detail = "", f"The server at {address.url} answered {status} {_phrase(status)}."
-    return RefusedError(status, code, detail, wait_seconds, document.get("retry", _JOB_ADVICE.get(code)))
+    told = RefusedError(status, code, detail, wait_seconds, document.get("retry", _JOB_ADVICE.get(code)))
+    told.facts = document
+    return told
 
 
 def not_semel(address: Address, surface: str = "streams") -> click.ClickException:

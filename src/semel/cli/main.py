@@ -5,7 +5,6 @@ So `semel --version`, and every command that only talks to a server, starts with
 
 from __future__ import annotations
 
-import importlib
 import io
 import os
 import sys
@@ -13,6 +12,7 @@ import sys
 import click
 
 from semel import __version__
+from semel.cli.lazy import LazyGroup
 
 _HOMES = {
     "audit": "semel.cli.audit",
@@ -22,27 +22,16 @@ _HOMES = {
     "events": "semel.cli.events",
     "import": "semel.cli.importing",
     "jobs": "semel.cli.jobs",
+    "ledger": "semel.cli.ledger",
     "migrate": "semel.cli.migrate",
     "serve": "semel.cli.serve",
     "streams": "semel.cli.streams",
     "worker": "semel.cli.worker",
 }
-"""The module of each subcommand; the command in it has the module's name."""
+"""The module of each subcommand."""
 
 
-class _LazyGroup(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_HOMES)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        home = _HOMES.get(cmd_name)
-        if home is None:
-            return None
-        command: click.Command = getattr(importlib.import_module(home), home.rpartition(".")[2])
-        return command
-
-
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, homes=_HOMES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="semel")
 @click.pass_context
 def main(context: click.Context) -> None:

@@ -1,0 +1,29 @@
+"""Groups of commands whose modules are loaded when they are asked for, so that a command starts with what it needs."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+
+class LazyGroup(click.Group):
+    """Knows the module of each subcommand; the command in it has the module's name."""
+
+    def __init__(self, *args: Any, homes: Mapping[str, str], **rest: Any) -> None:
+        super().__init__(*args, **rest)
+        self._homes = homes
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, without loading anything."""
+        return sorted(self._homes)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """One command, loaded now."""
+        home = self._homes.get(cmd_name)
+        if home is None:
+            return None
+        command: click.Command = getattr(importlib.import_module(home), home.rpartition(".")[2])
+        return command

@@ -1,0 +1,16 @@
+"""`semel ledger`: transactions that are carried out once, and proofs of them that need no server."""
+
+from __future__ import annotations
+
+import click
+
+from semel.cli.lazy import LazyGroup
+
+__all__ = ["ledger"]
+
+_NAMES = ("block", "org", "proof", "read", "state", "vault", "verify", "write")
+
+
+@click.group(cls=LazyGroup, homes={name: f"{__name__}.{name}" for name in _NAMES})
+def ledger() -> None:
+    """Transactions that are carried out once, in a chain of blocks that can be checked."""

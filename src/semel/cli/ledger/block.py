@@ -1,0 +1,141 @@
+"""`semel ledger block`: blocks of a chain, one, many, or as they come; each with the hash that can be trusted later."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+
+import click
+
+from semel.cli.access import with_connection
+from semel.cli.connection import Connection
+from semel.cli.jobs.asking import with_retries
+from semel.cli.ledger.asking import Facts, Ledger
+from semel.cli.ledger.places import Scope, ScopeType
+from semel.cli.ledger.telling import content_words, hex_of, inner
+from semel.cli.ledger.watching import follow
+from semel.cli.output import printable, with_json
+from semel.client.proofs import ProofError, block_hash
+
+MOST_BLOCKS = 1_000
+_HEIGHTS = re.compile(r"([0-9]{1,20})(?:\.\.([0-9]{1,20}))?")
+
+
+@click.command()
+@click.argument("place", type=ScopeType())
+@click.argument("heights", required=False, metavar="[HEIGHT|FROM..TO]")
+@click.option("--watch", is_flag=True, help="Go on with each new block until Control-C; from HEIGHT, or from the tip.")
+@click.option(
+    "--hashes", is_flag=True, help="Only the place, height and hash of each: lines of a file of trusted blocks."
+)
+@with_retries
+@with_json
+@with_connection
+def block(
+    connection: Connection, place: Scope, heights: str | None, watch: bool, hashes: bool, retries: int, as_json: bool
+) -> None:
+    """Show blocks of a chain: the last one, that at HEIGHT, or those FROM..TO. PLACE is ORG or ORG/VAULT.
+
+    Each begins with its place, height and hash, as `semel ledger verify` takes them.
+    """
+    ledger = Ledger(connection, retries)
+    wanted = None if heights is None else _parsed(heights)
+    if watch:
+        if wanted is not None and wanted[1] is not None:
+            raise click.UsageError("--watch goes on without end: give it one HEIGHT, or none.")
+        _watch(connection, place, wanted[0] if wanted else max(1, _tip(ledger, place)), as_json)
+        return
+    start, stop = (_tip(ledger, place), None) if wanted is None else wanted
+    if start == 0:
+        raise click.ClickException(f"There are no blocks in {place} yet.")
+    for one in [_one(ledger, place, start)] if stop is None else _many(ledger, place, start, stop):
+        if as_json:
+            click.echo(json.dumps({**one, "blockHash": _hash_of(one)}))
+        else:
+            click.echo("\n".join([_name(place, one), *(() if hashes else _lines(one))]))
+
+
+def _parsed(heights: str) -> tuple[int, int | None]:
+    found = _HEIGHTS.fullmatch(heights)
+    if found is None or int(found[1]) == 0 or (found[2] is not None and int(found[2]) < int(found[1])):
+        raise click.UsageError("Give one height, from 1 on, or two with .. between them.")
+    return int(found[1]), None if found[2] is None else int(found[2])
+
+
+def _tip(ledger: Ledger, place: Scope) -> int:
+    height = ledger.get(f"{place.path}/tip").get("height")
+    if not isinstance(height, str) or not height.isdecimal():
+        raise ledger.stranger()
+    return int(height)
+
+
+def _one(ledger: Ledger, place: Scope, height: int) -> Facts:
+    found = ledger.get(place.named("blocks", str(height))).get("block")
+    if not isinstance(found, dict):
+        raise ledger.stranger()
+    return found
+
+
+def _many(ledger: Ledger, place: Scope, start: int, stop: int) -> Iterator[Facts]:
+    """As many as there are; one answer may hold fewer than were asked for."""
+    while start <= stop:
+        upto = min(stop, start + MOST_BLOCKS - 1)
+        found = ledger.get(f"{place.path}/blocks", {"from": start, "to": upto}).get("blocks", [])
+        if not isinstance(found, list):
+            raise ledger.stranger()
+        if not found:
+            return
+        yield from found
+        start += len(found)
+
+
+def _hash_of(one: Facts) -> str:
+    """Computed here: what a server said of itself would be no check."""
+    header = one.get("header")
+    try:
+        return block_hash(header if isinstance(header, dict) else {}).hex()
+    except ProofError as error:
+        raise click.ClickException(f"A header does not check: {error}") from None
+
+
+def _name(place: Scope, one: Facts) -> str:
+    return click.style(printable(f"{place} {inner(one, 'header', 'height')}:{_hash_of(one)}"), bold=True)
+
+
+def _lines(one: Facts) -> Iterator[str]:
+    yield printable(f"  at       {inner(one, 'header', 'timestamp')}, term {inner(one, 'header', 'term')}")
+    transactions = one.get("transactions")
+    if not isinstance(transactions, list):
+        yield "  (its transaction is no longer kept)"
+        return
+    for transaction in transactions:
+        yield printable(f"  tx       {hex_of(inner(transaction, 'id', 'id'))}")
+        client, sequence = inner(transaction, "clientId", "id"), inner(transaction, "sequence")
+        yield printable(f"  by       {inner(transaction, 'actor')} as {client}, sequence {sequence}")
+        operations = inner(transaction, "operations")
+        for operation in operations if isinstance(operations, list) else ():
+            yield printable(f"  {_words(operation)}")
+
+
+def _words(operation: object) -> str:
+    for kind in ("createRelationship", "deleteRelationship"):
+        found = inner(operation, kind)
+        if found is not None:
+            names = " ".join(str(inner(found, name)) for name in ("resource", "relation", "subject"))
+            return f"{'relate' if kind.startswith('create') else 'unrelate':<8} {names}"
+    for kind, word in (("deleteEntity", "delete"), ("expireEntity", "expire")):
+        if inner(operation, kind) is not None:
+            return f"{word:<8} {inner(operation, kind, 'key')}"
+    return (
+        f"{'set':<8} {inner(operation, 'setEntity', 'key')} = {content_words(inner(operation, 'setEntity', 'value'))}"
+    )
+
+
+def _watch(connection: Connection, place: Scope, height: int, as_json: bool) -> None:
+    with suppress(KeyboardInterrupt):
+        for one in follow(connection, place, height):
+            hash_words = hex_of(inner(one, "blockHash", "value"))
+            line = printable(f"{place} {inner(one, 'height')}:{hash_words}  {inner(one, 'timestamp')}")
+            click.echo(json.dumps(one) if as_json else line)

@@ -1,0 +1,109 @@
+"""`semel ledger read`: a value byte for byte, as it is or as it was, with a proof if one is wanted; or many of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from semel.cli.access import with_connection
+from semel.cli.connection import Connection
+from semel.cli.failures import RefusedError
+from semel.cli.jobs.asking import with_retries
+from semel.cli.jobs.options import given
+from semel.cli.ledger.asking import Facts, Ledger
+from semel.cli.ledger.chains import add_chain
+from semel.cli.ledger.places import Scope, ScopeType
+from semel.cli.ledger.saving import ProofFileType, save
+from semel.cli.ledger.telling import content_words, octets_of, show_table
+from semel.cli.output import content_out, printable, with_json
+from semel.cli.streams.source import STDIN
+
+HEAD = ("KEY", "VERSION", "EXPIRES", "VALUE")
+HEIGHT = click.IntRange(min=1)
+
+
+@click.command()
+@click.argument("place", type=ScopeType())
+@click.argument("key", required=False)
+@click.option("--prefix", help="List the entities whose keys begin so, instead of reading one; '' is all.")
+@click.option("--at-height", type=HEIGHT, metavar="N", help="As it was after block N.")
+@click.option("--proof", type=ProofFileType(), metavar="FILE", help="Put the answer with its proof into this file.")
+@click.option(
+    "--trusted-height",
+    type=HEIGHT,
+    metavar="N",
+    help="With --proof: and the headers that lead to block N.",
+)
+@with_retries
+@with_json
+@with_connection
+def read(
+    connection: Connection,
+    place: Scope,
+    key: str | None,
+    prefix: str | None,
+    at_height: int | None,
+    proof: Path | None,
+    trusted_height: int | None,
+    retries: int,
+    as_json: bool,
+) -> None:
+    """Print the value of an entity, byte for byte. PLACE is ORG or ORG/VAULT.
+
+    A key that is not there ends it with exit code 1. With --proof that is proved, too.
+    """
+    if (key is None) == (prefix is None):
+        raise click.UsageError("Give a KEY, or --prefix for a list.")
+    if (proof is not None and key is None) or (trusted_height is not None and proof is None):
+        raise click.UsageError("--proof goes with a KEY, and --trusted-height with --proof.")
+    ledger = Ledger(connection, retries)
+    if key is None:
+        _list(ledger, place, given({"prefix": prefix or None, "atHeight": at_height}), as_json)
+    elif proof is None:
+        _tell(ledger, ledger.get(place.named("entities", key), {"atHeight": at_height}), as_json)
+    else:
+        found = _proved(ledger, place, key, at_height)
+        if trusted_height is not None:
+            add_chain(ledger, place, found, trusted_height)
+        save(proof, found)
+        if "value" not in found:
+            raise click.ClickException(printable(f"{key} is not there after block {found.get('blockHeight')}."))
+        if str(proof) != STDIN:
+            _tell(ledger, found, as_json)
+
+
+def _list(ledger: Ledger, place: Scope, filters: Facts, as_json: bool) -> None:
+    pages = ledger.pages(f"{place.path}/entities", "entities", filters, None)
+    if as_json:
+        for page in pages:
+            for one in page:
+                click.echo(json.dumps(one))
+        return
+    show_table(HEAD, [_row(one) for page in pages for one in page], "There are no such entities.")
+
+
+def _row(one: Facts) -> tuple[object, ...]:
+    return one.get("key"), one.get("version"), one.get("expiresAt", "never"), content_words(one.get("value"))
+
+
+def _proved(ledger: Ledger, place: Scope, key: str, at_height: int | None) -> Facts:
+    try:
+        return ledger.get(place.named("entities", key), {"atHeight": at_height, "proof": "true"})
+    except RefusedError as error:
+        # Absence is an answer, too: the status is that of what is not there, the body its proof.
+        if error.status != 404 or "stateProof" not in error.facts:
+            raise
+        return dict(error.facts)
+
+
+def _tell(ledger: Ledger, facts: Facts, as_json: bool) -> None:
+    content = octets_of(facts.get("value"))
+    if content is None:
+        raise ledger.stranger()
+    if as_json:
+        click.echo(json.dumps(facts))
+        return
+    with content_out() as out:
+        out.write(content)

@@ -1,0 +1,41 @@
+"""Files that proofs are put into."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from semel.cli.ledger.asking import Facts
+from semel.cli.streams.source import STDIN
+
+
+class ProofFileType(click.ParamType[Path]):
+    """An option that names a file to be written; what cannot become one is found before anything is sent."""
+
+    name = "file"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path, or a usage error."""
+        path = Path(str(value))
+        if str(value) != STDIN and (path.is_dir() or not os.access(path.parent, os.W_OK)):
+            self.fail(f"{path} cannot be written.", param, ctx)
+        return path
+
+
+def save(path: Path, facts: Facts) -> None:
+    """The document as JSON, whole or not at all; `-` is standard output."""
+    content = json.dumps(facts, indent=1).encode() + b"\n"
+    if str(path) == STDIN:
+        sys.stdout.buffer.write(content)
+        return
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(content)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise click.ClickException(f"{path} cannot be written: {error.strerror}.") from None

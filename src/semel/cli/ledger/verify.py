@@ -1,0 +1,192 @@
+"""`semel ledger verify`: whether a proof holds, from a block hash that is trusted; no server is asked."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from semel.cli.ledger.asking import Facts
+from semel.cli.ledger.places import Scope, ScopeType
+from semel.cli.ledger.telling import shortened
+from semel.cli.ledger.trust import TrustType, read_trust_file
+from semel.cli.output import printable, say, with_json
+from semel.cli.streams.source import STDIN, read_whole
+from semel.client.proofs import (
+    Header,
+    ProofError,
+    ProvedRead,
+    ProvedWrite,
+    Trusted,
+    anchor_of,
+    load,
+    verify_read,
+    verify_whole_block,
+    verify_write,
+)
+
+NO_TRUST = "Name a block that you trust: --trust HEIGHT:HASH or --trust-file; or say --untrusted, which proves nothing."
+
+
+class _Asked(NamedTuple):
+    """The proof, and what it is to be about as far as that was said."""
+
+    document: Facts
+    place: Scope | None
+    key: str | None
+    request: bytes | None
+
+
+class _Proved(NamedTuple):
+    """What a proof shows, in words and for programs."""
+
+    header: Header
+    words: str
+    facts: Facts
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@click.option("--trust", type=TrustType(), metavar="HEIGHT:HASH", help="A block that is known to be real.")
+@click.option("--trust-file", type=click.Path(path_type=Path), help="File with such blocks, one on each line.")
+@click.option("--untrusted", is_flag=True, help="Only check that the file fits together, and say what it hangs on.")
+@click.option("--place", type=ScopeType(), metavar="ORG[/VAULT]", help="The place that the proof must be about.")
+@click.option("--key", help="The key that the proof of a value, or of its absence, must be about.")
+@click.option(
+    "--request", metavar="FILE", help="The body of the write, as it was sent, that must have been carried out."
+)
+@with_json
+def verify(
+    file: str,
+    trust: Trusted | None,
+    trust_file: Path | None,
+    untrusted: bool,
+    place: Scope | None,
+    key: str | None,
+    request: str | None,
+    as_json: bool,
+) -> None:
+    """Check a proof offline: that of a transaction, a value, the absence of one, or a block. FILE may be -.
+
+    Exit code 0 if it holds, and 1 with the reason if it does not.
+    """
+    if (trust is not None) + (trust_file is not None) + untrusted != 1:
+        raise click.UsageError(NO_TRUST)
+    try:
+        asked = _Asked(load(_content(file)), place, key, None if request is None else _content(request))
+        if trust_file is not None:
+            anchors = _fitting(read_trust_file(trust_file), asked.document)
+        else:
+            anchors = [anchor_of(asked.document) if trust is None else trust]
+        # Several lines may name the same block: if they contradict one another, one of them is not met.
+        proved = [_verified(asked, anchor) for anchor in anchors][-1]
+    except ProofError as error:
+        raise click.ClickException(printable(f"Not proved: {error}")) from None
+    _tell(proved, anchors[-1], as_json, is_trusted=not untrusted)
+
+
+def _content(name: str) -> bytes:
+    try:
+        if name == STDIN:
+            return read_whole(sys.stdin.buffer)
+        with Path(name).open("rb") as file:
+            return read_whole(file)
+    except OSError as error:
+        raise click.ClickException(f"{name} cannot be read: {error.strerror}.") from None
+
+
+def _fitting(known: list[Trusted], document: Facts) -> list[Trusted]:
+    """Those of the trusted blocks that the proof hangs on by its own account."""
+    anchor = anchor_of(document)
+    found = [
+        one
+        for one in known
+        if one.height == anchor.height and one[2:] in ((None, None), (anchor.organization, anchor.vault))
+    ]
+    if not found:
+        scope = f"{anchor.organization}/{anchor.vault}" if anchor.vault else str(anchor.organization)
+        raise ProofError(f"The proof hangs on block {anchor.height} of {scope}, which is not among the trusted ones.")
+    return found
+
+
+def _verified(asked: _Asked, anchor: Trusted) -> _Proved:
+    if asked.place is not None:
+        bound = Trusted(anchor.height, anchor.hash, *asked.place.numbers)
+        if anchor.organization is not None and anchor != bound:
+            raise ProofError(f"The trusted block is not of {asked.place}.")
+        anchor = bound
+    kinds: dict[str, Callable[[_Asked, Trusted], _Proved]] = {"stateProof": _read, "block": _block}
+    for member, check in kinds.items():
+        if member in asked.document:
+            if asked.request is not None:
+                raise ProofError("The file does not prove a write, and so does not prove the request.")
+            return check(asked, anchor)
+    if asked.key is not None:
+        raise ProofError("The file is not about a key of the state.")
+    return _write_words(verify_write(asked.document, asked.request, anchor))
+
+
+def _read(asked: _Asked, anchor: Trusted) -> _Proved:
+    return _read_words(verify_read(asked.document, asked.key, anchor))
+
+
+def _block(asked: _Asked, anchor: Trusted) -> _Proved:
+    if asked.key is not None:
+        raise ProofError("The file is not about a key of the state.")
+    written = verify_whole_block(asked.document, anchor)
+    proved = [_write_words(one) for one in written]
+    facts = {"kind": "block", "transactions": [one.facts["transaction"] for one in proved]}
+    count = "one transaction" if len(written) == 1 else f"{len(written)} transactions"
+    return _Proved(written[0].header, f"these are all of it: {count}", facts)
+
+
+def _write_words(proved: ProvedWrite) -> _Proved:
+    one = proved.transaction
+    facts = {
+        "kind": "transaction",
+        "transaction": one.id.hex(),
+        "client": one.client_id.decode(),
+        "sequence": str(one.sequence),
+        "actor": one.actor.decode(),
+        "operations": len(one.operations),
+    }
+    words = (
+        f"transaction {one.id.hex()} of {facts['client']} (sequence {one.sequence}, actor {facts['actor']}) is in it"
+    )
+    return _Proved(proved.header, words, facts)
+
+
+def _read_words(proved: ProvedRead) -> _Proved:
+    key = proved.key.decode("utf-8", "backslashreplace")
+    facts: Facts = {"kind": "value", "key": key, "present": proved.entry is not None}
+    if proved.entry is None:
+        return _Proved(proved.header, f"there is nothing under {shortened(key)} after it", facts)
+    entry = proved.entry
+    facts |= {"bytes": len(entry.value), "version": str(entry.version), "expires_at": str(entry.expires_at)}
+    ends = ", which had expired," if proved.is_expired else ""
+    words = f"{shortened(key)} has a value of {len(entry.value)} bytes{ends} set by block {entry.version}"
+    return _Proved(proved.header, words, facts)
+
+
+def _tell(proved: _Proved, anchor: Trusted, as_json: bool, *, is_trusted: bool) -> None:
+    height = proved.header.height
+    scope = f"{proved.header.organization}/{proved.header.vault}" if proved.header.vault else proved.header.organization
+    name = f"{anchor.height}:{anchor.hash.hex()}"
+    facts = {"proved": is_trusted, **proved.facts, "place": str(scope), "height": str(height), "trust": name}
+    if not is_trusted:
+        say(
+            as_json,
+            facts,
+            printable(f"It fits together, and stands if {name} is real. Block {height}: {proved.words}."),
+        )
+        return
+    way = "is trusted" if anchor.height == height else f"is {_way(anchor, height)} the trusted block {anchor.height}"
+    say(as_json, facts, printable(f"Proved. Block {height} of {scope} {way}: {proved.words}."))
+
+
+def _way(anchor: Trusted, height: int) -> str:
+    """Down the chain a block is the only possible one; up it, one of those that could be built."""
+    return "built on" if height > anchor.height else "covered by"

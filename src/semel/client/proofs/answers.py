@@ -1,0 +1,197 @@
+"""Whole answers of a server, checked down to a block hash that is trusted."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from semel.client.proofs.blocks import Trusted, headed, included, linked, whole
+from semel.client.proofs.documents import Document, Part
+from semel.client.proofs.encoding import header_hash, operations_bytes
+from semel.client.proofs.errors import ProofError
+from semel.client.proofs.shapes import (
+    MAX_STATE_SIBLINGS,
+    MAX_TX_SIBLINGS,
+    Entry,
+    Header,
+    Operation,
+    Transaction,
+    read_merkle_proof,
+    read_operation,
+    read_state_proof,
+    read_transaction,
+    read_tx_id,
+)
+from semel.client.proofs.state import proved
+
+_BYTES = frozenset({"value", "valueEquals"})
+"""Members of a request that are base64."""
+
+_REQUEST = ("idempotencyKey", "includeTxProof", "includeTxProofs", "organization", "sequence", "vault")
+"""Members of a request besides the client and the operations."""
+
+
+class ProvedWrite(NamedTuple):
+    """A transaction, and the header of the block that it is in."""
+
+    transaction: Transaction
+    header: Header
+
+
+class ProvedRead(NamedTuple):
+    """What stands under a key after a block; None when nothing does."""
+
+    key: bytes
+    entry: Entry | None
+    header: Header
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether the entry had ended already when the block was made, and so is there for no reader."""
+        return self.entry is not None and 0 < self.entry.expires_at <= self.header.timestamp.seconds
+
+
+def verify_write(answer: Document, request: Document | None, trusted: Trusted) -> ProvedWrite:
+    """That a write is in the chain, as it was asked for.
+
+    The answer is that to a write which asked for its proof, or that to a question for a transaction or a block's proof.
+    """
+    part = Part.of(answer, "answer")
+    if part.has("success"):
+        part = part.only(("success",)).part("success")
+        part.only(("txId", "blockHeight", "blockHeader", "txProof", "assignedSequence", "transaction"), ("chainProof",))
+    else:
+        part.only(("transaction", "blockHeader", "txProof"), ("blockHeight", "chainProof"))
+    header = headed(part.part("blockHeader"))
+    _match_height(part, header)
+    linked(trusted, _links(part), header)
+    transaction = read_transaction(part.part("transaction"))
+    if part.has("txId") and read_tx_id(part, "txId") != transaction.id:
+        raise ProofError("The answer's txId is not that of its transaction.")
+    if part.has("assignedSequence") and part.number("assignedSequence") != transaction.sequence:
+        raise ProofError("The answer's assignedSequence is not that of its transaction.")
+    if request is not None:
+        _match_request(Part.of(_as_told(request), "request"), transaction)
+    included(transaction, read_merkle_proof(part.part("txProof"), MAX_TX_SIBLINGS), header)
+    return ProvedWrite(transaction, header)
+
+
+def verify_read(answer: Document, key: str | bytes | None, trusted: Trusted) -> ProvedRead:
+    """That a key has the value that was answered, or none; without a key, the one that the proof itself names."""
+    part = Part.of(answer, "answer")
+    part.only(("blockHeight", "blockHeader", "merkleProof", "stateProof"), ("value", "chainProof"))
+    header = headed(part.part("blockHeader"))
+    _match_height(part, header)
+    linked(trusted, _links(part), header)
+    state = read_state_proof(part.part("stateProof"))
+    way = read_merkle_proof(part.part("merkleProof"), MAX_STATE_SIBLINGS)
+    wanted = state.entry.key if key is None else key.encode("utf-8") if isinstance(key, str) else key
+    read = ProvedRead(wanted, proved(header, way, state, wanted), header)
+    _match_value(part, read)
+    return read
+
+
+def verify_whole_block(answer: Document, trusted: Trusted) -> list[ProvedWrite]:
+    """That a block is in the chain, with all of its transactions."""
+    part = Part.of(answer, "answer").only(("block",), ("chainProof",))
+    block = part.part("block").only(("header",), ("transactions",))
+    header = headed(block.part("header"))
+    transactions = [read_transaction(one) for one in block.parts("transactions")]
+    linked(trusted, _links(part), header)
+    whole(header, transactions)
+    return [ProvedWrite(transaction, header) for transaction in transactions]
+
+
+def anchor_of(answer: Document) -> Trusted:
+    """The block that a proof hangs on, by the proof's own account: the end of its chain, or the block itself.
+
+    It proves nothing until the hash is compared with one that came another way.
+    """
+    part = Part.of(answer, "answer")
+    if part.has("success"):
+        part = part.part("success")
+    header = headed(part.part("block").part("header") if part.has("block") else part.part("blockHeader"))
+    links = _links(part)
+    scope = (header.organization, header.vault)
+    if links and links[-1].height > header.height:
+        return Trusted(links[-1].height, header_hash(links[-1]), *scope)
+    if links:
+        return Trusted(links[0].height - 1, links[0].previous_hash, *scope)
+    return Trusted(header.height, header_hash(header), *scope)
+
+
+def _match_height(part: Part, header: Header) -> None:
+    if part.has("blockHeight") and part.number("blockHeight") != header.height:
+        raise ProofError("The answer's blockHeight is not that of its header.")
+
+
+def _links(part: Part) -> list[Header]:
+    if not part.has("chainProof"):
+        return []
+    return [headed(one) for one in part.part("chainProof").only((), ("headers",)).parts("headers")]
+
+
+def _match_value(part: Part, read: ProvedRead) -> None:
+    if not part.has("value"):
+        if read.entry is not None and read.entry.expires_at == 0:
+            raise ProofError("The answer has no value, and its proof has one that does not expire.")
+        return
+    if read.entry is None or read.is_expired:
+        raise ProofError("The answer has a value, and its proof has none that can be read.")
+    if part.octets("value") != read.entry.value:
+        raise ProofError("The answer's value is not the one in its proof.")
+
+
+def _match_request(request: Part, transaction: Transaction) -> None:
+    request.only(("clientId", "operations"), _REQUEST)
+    client = request.members["clientId"]
+    client_id = request.part("clientId").only(("id",)).text("id") if isinstance(client, Mapping) else None
+    if (request.text("clientId") if client_id is None else client_id) != transaction.client_id:
+        raise ProofError("The transaction is of another client than the request.")
+    if request.has("sequence") and request.number("sequence") != transaction.sequence:
+        raise ProofError("The transaction has another sequence than the request.")
+    if operations_bytes(tuple(_operations(request))) != operations_bytes(transaction.operations):
+        raise ProofError("The transaction does not have the operations of the request.")
+
+
+def _operations(request: Part) -> list[Operation]:
+    """Those of a write, or those of all groups of a batch."""
+    found: list[Operation] = []
+    for part in request.parts("operations"):
+        grouped = part.parts("operations") if part.has("operations") else [part]
+        found += map(read_operation, grouped)
+    return found
+
+
+def _as_told(request: Document) -> dict[str, Any]:
+    """A request in the one spelling that answers have; a client may spell names, numbers and bytes in others."""
+    told = _spelled("", Part.of(request, "request").members)
+    return dict(told)
+
+
+def _spelled(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        members = {_camel(str(member)): one for member, one in value.items()}
+        if len(members) != len(value):
+            raise ProofError("The request has a member in two spellings.")
+        return {member: _spelled(member, one) for member, one in members.items() if one is not None}
+    if isinstance(value, list):
+        return [_spelled("", one) for one in value]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return _padded(value) if name in _BYTES and isinstance(value, str) else value
+
+
+def _camel(name: str) -> str:
+    return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
+
+
+def _padded(text: str) -> str:
+    plain = text.replace("-", "+").replace("_", "/").rstrip("=")
+    try:
+        return b64encode(b64decode(plain + "=" * (-len(plain) % 4), validate=True)).decode()
+    except (Base64Error, ValueError):
+        return text

@@ -1,0 +1,174 @@
+"""Checks of blocks: their hashes, the transactions in them, and the chain that they make.
+
+A chain is followed from a block hash that one trusts. Upwards it shows that a block was built on the trusted one;
+downwards, from a trusted block to an older one, that the older block is part of what the trusted hash stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from semel.client.proofs.documents import HASH_BYTES, MAX_U64, Document, Part
+from semel.client.proofs.encoding import header_hash, transaction_hash
+from semel.client.proofs.errors import ProofError
+from semel.client.proofs.shapes import (
+    MAX_TX_SIBLINGS,
+    Header,
+    MerkleProof,
+    Transaction,
+    read_header,
+    read_merkle_proof,
+    read_transaction,
+)
+from semel.client.proofs.trees import ZERO, transactions_root, transactions_root_from
+
+
+class Trusted(NamedTuple):
+    """A block that is known to be real, because its hash came another way than the proof."""
+
+    height: int
+    hash: bytes
+    organization: int | None = None
+    """The scope of the block, where that is known: then a proof from another one is refused."""
+    vault: int | None = None
+
+
+def block_hash(header: Document) -> bytes:
+    """The hash of a block, from its header."""
+    return header_hash(headed(Part.of(header, "header")))
+
+
+def verify_header_hash(header: Document, expected: bytes) -> None:
+    """That a header is the one with this hash."""
+    match_hash(headed(Part.of(header, "header")), expected)
+
+
+def verify_inclusion(transaction: Document, tx_proof: Document, header: Document) -> None:
+    """That a transaction is in the block with this header."""
+    included(
+        read_transaction(Part.of(transaction, "transaction")),
+        read_merkle_proof(Part.of(tx_proof, "txProof"), MAX_TX_SIBLINGS),
+        headed(Part.of(header, "header")),
+    )
+
+
+def verify_block(block: Document) -> None:
+    """That the transactions of a block are all that it has, in their order."""
+    part = Part.of(block, "block").only(("header",), ("transactions",))
+    whole(headed(part.part("header")), [read_transaction(one) for one in part.parts("transactions")])
+
+
+def verify_chain(trusted_hash: bytes, trusted_height: int, headers: Sequence[Any], header: Document) -> None:
+    """That a block is linked with the trusted one, by the headers between them in ascending order.
+
+    A block above the trusted one comes last among them; below it, the trusted block does. The lower end is left out.
+    """
+    proved = headed(Part.of(header, "header"))
+    links = [headed(Part.of(one, f"headers[{at}]")) for at, one in enumerate(headers)]
+    linked(Trusted(trusted_height, trusted_hash), links, proved)
+
+
+def headed(part: Part) -> Header:
+    """The header in a document, if it can be that of a block."""
+    header = read_header(part)
+    if header.height == 0:
+        raise ProofError(f"{part.path('height')} is 0: before the first block there is nothing that a hash stands for.")
+    if (header.height == 1) != (header.previous_hash == ZERO):
+        raise ProofError(f"{part.path('previousHash')} is zero in the first block and in no other.")
+    return header
+
+
+def match_hash(header: Header, expected: bytes) -> None:
+    """That a header has a hash."""
+    found = header_hash(header)
+    if found != expected:
+        raise ProofError(
+            f"The header at height {header.height} has the hash {found.hex()} instead of {expected.hex()}."
+        )
+
+
+def included(transaction: Transaction, proof: MerkleProof, header: Header) -> None:
+    """That a transaction is in a block."""
+    if transaction_hash(transaction) != proof.leaf_hash:
+        raise ProofError("The transaction does not have the hash that is the leaf of its proof.")
+    if transactions_root_from(proof.leaf_hash, proof.siblings) != header.tx_merkle_root:
+        raise ProofError("The proof of the transaction does not lead to the header's txMerkleRoot.")
+    _same_time(transaction, header)
+
+
+def _same_time(transaction: Transaction, header: Header) -> None:
+    if transaction.timestamp != header.timestamp:
+        raise ProofError("The transaction and the header of its block do not have the same timestamp.")
+
+
+def whole(header: Header, transactions: Sequence[Transaction]) -> None:
+    """That these are the transactions of a block."""
+    if not transactions:
+        raise ProofError(f"The block at height {header.height} came without its transactions.")
+    if len({transaction.id for transaction in transactions}) != len(transactions):
+        raise ProofError(f"A transaction id occurs twice in the block at height {header.height}.")
+    last: dict[bytes, int] = {}
+    for transaction in transactions:
+        _same_time(transaction, header)
+        before = last.get(transaction.client_id)
+        if before is not None and transaction.sequence != before + 1:
+            raise ProofError(f"The sequences of a client in the block at height {header.height} are not consecutive.")
+        last[transaction.client_id] = transaction.sequence
+    if transactions_root([transaction_hash(one) for one in transactions]) != header.tx_merkle_root:
+        raise ProofError(f"The transactions of the block at height {header.height} do not give its txMerkleRoot.")
+
+
+def linked(trusted: Trusted, links: Sequence[Header], header: Header) -> None:
+    """That a block hangs together with the trusted one."""
+    _usable(trusted)
+    _same_scope(trusted, header)
+    if not links and header.height != trusted.height:
+        raise ProofError(f"Nothing leads from the trusted block at height {trusted.height} to that at {header.height}.")
+    if header.height > trusted.height:
+        _ascending(trusted.height, trusted.hash, links)
+        if links[-1] != header:
+            raise ProofError("The chain does not end with the header that is to be proved.")
+        return
+    _ascending(header.height, header_hash(header), links)
+    newest = links[-1] if links else header
+    if links:
+        _after(header, links[0])
+    if newest.height != trusted.height:
+        raise ProofError(f"The chain ends at height {newest.height}, below the trusted block at {trusted.height}.")
+    match_hash(newest, trusted.hash)
+
+
+def _usable(trusted: Trusted) -> None:
+    if trusted.height == 0:
+        raise ProofError("Height 0 cannot be trusted: it is before the first block, where every chain begins.")
+    if not 0 < trusted.height <= MAX_U64 or len(trusted.hash) != HASH_BYTES:
+        raise ProofError(f"What is trusted is not a height and a hash of {HASH_BYTES} bytes.")
+
+
+def _same_scope(trusted: Trusted, header: Header) -> None:
+    wanted = (trusted.organization, trusted.vault)
+    for name, known, found in zip(("organization", "vault"), wanted, (header.organization, header.vault), strict=True):
+        if known is not None and known != found:
+            raise ProofError(f"The header is of {name} {found}, and the trusted block of {name} {known}.")
+
+
+def _ascending(height: int, previous_hash: bytes, links: Sequence[Header]) -> None:
+    """That headers follow one another, the first of them upon a block with this height and hash."""
+    for number, link in enumerate(links, start=1):
+        if link.height != height + number:
+            raise ProofError(f"The chain has height {link.height} where {height + number} should be.")
+        if link.previous_hash != previous_hash:
+            raise ProofError(f"The header at height {link.height} does not carry the hash of the block before it.")
+        previous_hash = header_hash(link)
+    for lower, upper in pairwise(links):
+        _after(lower, upper)
+
+
+def _after(lower: Header, upper: Header) -> None:
+    """What can only be the same or rise from one block to the next."""
+    if (lower.organization, lower.vault) != (upper.organization, upper.vault):
+        raise ProofError(f"The header at height {upper.height} is of another scope than the one before it.")
+    if upper.timestamp < lower.timestamp or upper.term < lower.term or upper.committed_index <= lower.committed_index:
+        raise ProofError(f"The time, term or index of the header at height {upper.height} goes back.")

@@ -1,0 +1,215 @@
+"""Reading JSON as strictly as it can be read: what is not exactly as a server writes it is refused.
+
+A value has one spelling only. So nobody can hide a change in a second member of the same name, in bits of base64 that
+no byte comes from, in zeros before a number or behind a time, or in a member that a check would pass over.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from binascii import a2b_base64
+from collections.abc import Callable, Mapping
+from datetime import date
+from typing import Any, NamedTuple, NoReturn
+
+from semel.client.proofs.errors import ProofError
+
+HASH_BYTES = 32
+MAX_U64 = 2**64 - 1
+
+Document = Mapping[str, Any] | str | bytes
+"""A JSON object as the server answered it: its text, or what was read from it."""
+
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,19}")
+_TIME = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{3}|[0-9]{6}|[0-9]{9}))?Z"
+)
+_HASH = re.compile(r"[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=")
+"""The last letter before the sign carries four bits, and the two that are left over are zero."""
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_SHOWN_CHARACTERS = 40
+
+
+class Instant(NamedTuple):
+    """A logged time."""
+
+    seconds: int
+    nanos: int
+
+
+def load(text: str | bytes) -> dict[str, Any]:
+    """The object in a JSON text; a name that occurs twice, or what no answer has in it, is refused."""
+    try:
+        value = json.loads(
+            text.decode("utf-8") if isinstance(text, bytes) else text,
+            object_pairs_hook=_once,
+            parse_int=_no_sign,
+            parse_float=_no_such_number,
+            parse_constant=_no_such_number,
+        )
+    except (ValueError, RecursionError):
+        raise ProofError("The text is not JSON.") from None
+    if not isinstance(value, dict):
+        raise ProofError("The text is not a JSON object.")
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in members:
+            raise ProofError(f"The member {_shown(name)} occurs twice in one object.")
+        members[name] = value
+    return members
+
+
+def _no_sign(text: str) -> int:
+    return _no_such_number(text) if text.startswith("-") else int(text)
+
+
+def _no_such_number(text: str) -> NoReturn:
+    raise ProofError(f"The number {_shown(text)} occurs in no proof.")
+
+
+def _shown(text: str) -> str:
+    return ascii(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}...")
+
+
+class Part(NamedTuple):
+    """One object of a document, and where in it it stands."""
+
+    where: str
+    members: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, document: object, where: str) -> Part:
+        """A whole document, or a piece of one."""
+        if isinstance(document, str | bytes):
+            document = load(document)
+        if not isinstance(document, Mapping):
+            raise ProofError(f"{where} is not a JSON object.")
+        return cls(where, document)
+
+    def only(self, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> Part:
+        """The same, when it has these members and no others."""
+        for name in self.members:
+            if name not in required and name not in optional:
+                raise ProofError(f"{self.where} has a member {_shown(str(name))} that nothing is known about.")
+        for name in required:
+            self._member(name)
+        return self
+
+    def path(self, name: str) -> str:
+        """What a member is called in a sentence."""
+        return f"{self.where}.{name}"
+
+    def has(self, name: str) -> bool:
+        """Whether a member is there."""
+        return name in self.members
+
+    def _member(self, name: str) -> Any:
+        if name not in self.members:
+            raise ProofError(f"{self.path(name)} is missing.")
+        return self.members[name]
+
+    def part(self, name: str) -> Part:
+        """A member that is an object."""
+        value = self._member(name)
+        if not isinstance(value, Mapping):
+            raise ProofError(f"{self.path(name)} is not a JSON object.")
+        return Part(self.path(name), value)
+
+    def items(self, name: str, most: int | None = None) -> list[Any]:
+        """A member that is a list; one that is left out is empty."""
+        value = self.members.get(name, [])
+        if not isinstance(value, list):
+            raise ProofError(f"{self.path(name)} is not a list.")
+        if most is not None and len(value) > most:
+            raise ProofError(f"{self.path(name)} has {len(value)} members, and more than {most} are refused.")
+        return value
+
+    def parts(self, name: str, most: int | None = None) -> list[Part]:
+        """A member that is a list of objects."""
+        return [Part.of(_no_text(one), f"{self.path(name)}[{at}]") for at, one in enumerate(self.items(name, most))]
+
+    def number(self, name: str) -> int:
+        """Up to 64 bits, which travel as decimal digits in a string."""
+        value = self._member(name)
+        if not isinstance(value, str) or not _NUMBER.fullmatch(value) or int(value) > MAX_U64:
+            raise ProofError(f"{self.path(name)} is not a number of 64 bits in decimal digits.")
+        return int(value)
+
+    def small_number(self, name: str, most: int) -> int:
+        """Up to 32 bits, which travel as numbers."""
+        value = self._member(name)
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+            raise ProofError(f"{self.path(name)} is not a number from 0 to {most}.")
+        return value
+
+    def flag(self, name: str) -> bool:
+        """True or false."""
+        value = self._member(name)
+        if not isinstance(value, bool):
+            raise ProofError(f"{self.path(name)} is neither true nor false.")
+        return value
+
+    def text(self, name: str) -> bytes:
+        """A string, as the UTF-8 that is hashed."""
+        value = self._member(name)
+        if not isinstance(value, str):
+            raise ProofError(f"{self.path(name)} is not a string.")
+        try:
+            return value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise ProofError(f"{self.path(name)} is not Unicode text.") from None
+
+    def octets(self, name: str) -> bytes:
+        """Bytes, which travel as base64."""
+        value = self._member(name)
+        try:
+            found = b64decode(value, validate=True) if isinstance(value, str) else None
+        except (Base64Error, ValueError):
+            found = None
+        if found is None or b64encode(found).decode() != value:
+            raise ProofError(f"{self.path(name)} is not canonical base64.")
+        return found
+
+    def hash(self, name: str) -> bytes:
+        """A hash, which travels as an object of its own."""
+        return _hash(self._member(name), self.path, name)
+
+    def hashes(self, name: str) -> list[bytes]:
+        """A member that is a list of hashes."""
+        return [_hash(one, self.path, f"{name}[{at}]") for at, one in enumerate(self.items(name))]
+
+    def instant(self, name: str) -> Instant:
+        """A time: RFC 3339 in UTC, with no, three, six or nine digits behind the second, whichever is enough."""
+        value = self._member(name)
+        found = _TIME.fullmatch(value) if isinstance(value, str) else None
+        if found is None or (found[7] or "1").endswith("000"):
+            raise ProofError(f"{self.path(name)} is not a time in canonical form.")
+        year, month, day, hour, minute, second = (int(found[number]) for number in range(1, 7))
+        if hour > 23 or minute > 59 or second > 59:
+            raise ProofError(f"{self.path(name)} is not a time in canonical form.")
+        try:
+            days = date(year, month, day).toordinal() - _EPOCH_DAY
+        except ValueError:
+            raise ProofError(f"{self.path(name)} is not a day of the calendar.") from None
+        nanos = int((found[7] or "").ljust(9, "0"))
+        return Instant(((days * 24 + hour) * 60 + minute) * 60 + second, nanos)
+
+
+def _hash(value: object, path: Callable[[str], str], name: str) -> bytes:
+    """Proofs of the state have hundreds of them, so each is read in one look at its letters."""
+    text = value.get("value") if isinstance(value, Mapping) and len(value) == 1 else None
+    if not isinstance(text, str) or not _HASH.fullmatch(text):
+        raise ProofError(f"{path(name)} is not a hash of {HASH_BYTES} bytes in canonical base64.")
+    return a2b_base64(text)
+
+
+def _no_text(value: object) -> object:
+    """A string inside a document is a string, and not a document of its own."""
+    return None if isinstance(value, str | bytes) else value
