@@ -12,9 +12,12 @@ from pathlib import Path
 
 from semel.contracts.jobs.rules.states import TRANSITIONS, State, Transition
 from semel.contracts.jobs.rules.submission import RULES, Effect, Rule
+from semel.contracts.ledger.rules.judgement import EXECUTES
+from semel.contracts.ledger.rules.judgement import RULES as LEDGER_RULES
+from semel.contracts.ledger.rules.judgement import Rule as LedgerRule
 
 DOCS = Path(__file__).parent
-PAGES = (DOCS / "reference/jobs.md",)
+PAGES = (DOCS / "reference/jobs.md", DOCS / "reference/ledger.md")
 
 NEEDED = {
     "J8": {Effect.JOB, Effect.RECORD_AND_JOB, Effect.REVIVAL},
@@ -76,11 +79,36 @@ def state_diagram() -> Iterator[str]:
     yield "```"
 
 
+def ledger_table() -> Iterator[str]:
+    """The rows of the table that judges a write to the ledger."""
+    yield "| # | key | sequence | operations | answer | what is taken |"
+    yield "|---|---|---|---|---|---|"
+    for rule in LEDGER_RULES:
+        taken = "a sequence, a block, the key if there is one" if rule.verdict in EXECUTES else "nothing"
+        yield _row(rule.row, rule.key, rule.sequence, rule.operations, rule.verdict.value, taken)
+
+
+def ledger_diagram() -> Iterator[str]:
+    """The same as a decision: first the key, then the sequence and the operations."""
+    keys = list(dict.fromkeys(rule.key for rule in LEDGER_RULES))
+    yield "```mermaid"
+    yield "flowchart LR"
+    yield '    write(["a write"])'
+    for number, key in enumerate(keys):
+        yield f'    write -->|"key {key}"| k{number}(( ))'
+        for place, rule in enumerate(LEDGER_RULES):
+            if rule.key == key:
+                yield f'    k{number} -->|"{_asked(rule)}"| a{place}["{rule.row}: {rule.verdict.value}"]'
+    yield "```"
+
+
 PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "submission table": submission_table,
     "submission diagram": submission_diagram,
     "state table": state_table,
     "state diagram": state_diagram,
+    "ledger rules": ledger_table,
+    "ledger diagram": ledger_diagram,
 }
 
 
@@ -112,6 +140,12 @@ def _node(rule: Rule) -> str:
 def _cause(row: Transition) -> str:
     cause = f"{row.event.value}, {row.guard.value}" if row.guard.value else row.event.value
     return cause if row.reason is None else f"{cause} ({row.reason.value})"
+
+
+def _asked(rule: LedgerRule) -> str:
+    """What a row asks of sequence and operations; nothing when it takes any."""
+    asked = {"sequence": rule.sequence, "operations": rule.operations}
+    return "; ".join(f"{name} {words}" for name, words in asked.items() if words != "any") or "any"
 
 
 def _plain(text: str) -> str:

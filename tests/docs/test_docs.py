@@ -23,6 +23,9 @@ from semel.contracts.jobs import contract as jobs_contract
 from semel.contracts.jobs import limits as jobs_limits
 from semel.contracts.jobs import reading as jobs_reading
 from semel.contracts.jobs.rules import claim, cron, reap
+from semel.contracts.ledger import contract as ledger_contract
+from semel.contracts.ledger import limits as ledger_limits
+from semel.contracts.ledger import orders, paging
 from semel.contracts.streams.reading import PAGE_ROWS
 from semel.contracts.streams.rules.life import SWEEP_GRACE_MS
 from semel.contracts.streams.wire import expiry, names, producer, requests
@@ -40,6 +43,10 @@ from semel.server.events import conversation, feed, inbox, subscriber, tail
 from semel.server.events import socket as events_socket
 from semel.server.jobs import desk, upkeep, waiters
 from semel.server.jobs_metrics import COUNTS, GAUGES, HITS
+from semel.server.ledger import exchange, live, watching
+from semel.server.ledger.grpc import connection as grpc_connection
+from semel.server.ledger.grpc import heads, statuses
+from semel.server.ledger.grpc import host as grpc_host
 from semel.server.process import host_config
 from semel.server.setting_values import is_secret
 from semel.server.settings import PREFIX, Settings
@@ -140,6 +147,46 @@ CONSTANTS = {
     "expired keys freed in one write": jobs_contract.FREED_RECORDS,
     "ended jobs freed in one write": jobs_contract.FREED_JOBS,
     "jobs that are ready later, and keys that have expired, counted for the gauges": jobs_reading.MAX_COUNTED,
+    "length of a client id": ledger_limits.MAX_CLIENT_CHARACTERS,
+    "length of an organization's name": ledger_limits.MAX_NAME_CHARACTERS,
+    "`sequence`": ledger_limits.MAX_SEQUENCE,
+    "sequences sent ahead of the last one": ledger_limits.PIPELINE,
+    "value that a failed condition tells": ledger_limits.MAX_TOLD_VALUE_BYTES,
+    "keys of a `batchRead`": ledger_limits.MAX_BATCH_KEYS,
+    "values that a `batchRead` tells": ledger_limits.MAX_ANSWER_BYTES,
+    "blocks of a range": ledger_limits.MAX_RANGE_BLOCKS,
+    "content of a range of blocks, roughly": ledger_limits.MAX_RANGE_BYTES,
+    "headers of a `chainProof`": ledger_limits.MAX_CHAIN_HEADERS,
+    "items of a page of the ledger": ledger_limits.MAX_PAGE,
+    "rows looked at for a page of the ledger": ledger_limits.MAX_LISTED_ROWS,
+    "content of a page of the ledger, roughly": ledger_limits.MAX_PAGE_BYTES,
+    "length of a page token of the ledger": paging.MAX_TOKEN_CHARACTERS,
+    "body of the ledger that is read beside the others' work": exchange.APART_BYTES,
+    "pace of comments on an idle stream of blocks": live.PULSE_SECONDS,
+    "blocks that a watcher may be behind without reading": ledger_limits.WATCH_BEHIND,
+    "blocks that a watcher is given at once": watching.PAGE_HEADERS,
+    "time that a watcher may take for them without being behind": watching.SLOW_SECONDS,
+    "pace of looking for blocks that nobody announced": watching.LOOK_AGAIN_SECONDS,
+    "blocks freed in one write": ledger_contract.FREED_BLOCKS,
+    "forgotten clients freed in one write": ledger_contract.FREED_STREAMS,
+    "places looked at in one sweep": ledger_contract.PLACES_AT_ONCE,
+    "`ttlSeconds` of an organization": ledger_limits.MAX_TTL_SECONDS,
+    "`evictionInterval` of an organization": ledger_limits.MAX_INTERVAL,
+    "`retentionBlocks` of a vault": orders.MAX_RETAINED,
+    "connections of gRPC": grpc_host.MAX_CONNECTIONS,
+    "calls of gRPC under way": grpc_host.MAX_CALLS,
+    "calls under way on one connection": grpc_connection.MAX_STREAMS,
+    "head of a call": grpc_connection.MAX_HEAD_BYTES,
+    "calls that a client may take back, beyond those that were answered": grpc_connection.SPARE_RESETS,
+    "shortest deadline of a call": heads.SHORTEST_NANOS,
+    "time before the first frame of a connection": grpc_connection.PREFACE_SECONDS,
+    "time without a call on a connection": grpc_connection.IDLE_SECONDS,
+    "silence after which a connection is asked for a sign of life": grpc_connection.PING_SECONDS,
+    "silence after which it counts as lost": grpc_connection.SILENCE_SECONDS,
+    "silence while a message arrives": grpc_connection.UPLOAD_SILENCE_SECONDS,
+    "time for a message to arrive": grpc_connection.UPLOAD_SECONDS,
+    "time that a client of gRPC may leave an answer unread": grpc_connection.STALL_SECONDS,
+    "length of a status message": statuses.MAX_MESSAGE_CHARACTERS,
     "length of a JWT": jwt_tokens.MAX_TOKEN_BYTES,
     "length of `sub` and `client_id`": jwt_claims.MAX_IDENTITY_BYTES,
     "names in one claim": jwt_claims.MAX_NAMES,
@@ -252,7 +299,7 @@ def test_every_limit_has_the_value_of_the_code() -> None:
     defaults = {PREFIX + one.name.upper(): one.default for one in fields(Settings)}
     for name, value, setting, *_ in rows:
         wanted = CONSTANTS[name] if name in CONSTANTS else defaults[code(setting)]
-        assert float(code(value)) == wanted, name
+        assert code(value) == str(wanted) or float(code(value)) == wanted, name
 
 
 @pytest.fixture(scope="module")
@@ -303,11 +350,16 @@ def test_the_map_shows_every_page() -> None:
 
 
 def command_lines(page: Path) -> Iterator[list[str]]:
-    """The `semel` commands in a page's code blocks, as words."""
+    """The `semel` commands in a page's code blocks, as words; what the page gives a name to is put in for the name."""
+    named: dict[str, str] = {}
     for block in re.findall(r"^```console$(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL):
         for line in block.replace("\\\n", " ").split("\n"):
-            if line.startswith("$ "):
-                lexer = shlex.shlex(line[2:], posix=True, punctuation_chars="|")
+            given = re.fullmatch(r"\$ ([A-Z]+)=(\w+)", line)
+            if given:
+                named[given[1]] = given[2]
+            elif line.startswith("$ "):
+                filled = re.sub(r"\$([A-Z]+)", lambda found: named.get(found[1], found[0]), line[2:])
+                lexer = shlex.shlex(filled, posix=True, punctuation_chars="|")
                 lexer.whitespace_split = True
                 words = list(lexer)
                 if "|" in words:
