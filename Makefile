@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 UV := .venv-lock
 PEERS := .venv-bench
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+PROTO := src/semel/server/ledger/proto
 CODE := src tests docs $(if $(wildcard bench/*.py),bench)
 
 HOST ?= 127.0.0.1
@@ -20,6 +21,7 @@ FAILOVERS ?= 20
 ROUNDS ?= 5
 FRAMES ?= 100000
 SEEDS ?= 20
+KEEP ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -85,6 +87,15 @@ benchjobs: $(VENV)/.dev $(PEERS)/.stamp ## measure jobs beside Procrastinate, DB
 benchdepth: $(VENV)/.dev ## measure what a claim costs with 1,000 and with 1,000,000 queued jobs (ROUNDS=5)
 	@$(BIN)/python -m bench.jobs_depth --rounds $(ROUNDS)
 
+.PHONY: benchledger
+benchledger: $(VENV)/.dev ## measure transactions on SQLite and PostgreSQL, over HTTP and gRPC, alternating (ROUNDS=5)
+	@$(BIN)/python -m bench.ledger --rounds $(ROUNDS)
+
+.PHONY: benchproofs
+benchproofs: $(VENV)/.dev ## measure proofs and state roots as the ledger grows to 1,000,000 (ROUNDS=5; KEEP= a folder to reuse)
+	@$(BIN)/python -m bench.ledger_growth --rounds $(ROUNDS) $(if $(KEEP),--keep $(KEEP)) \
+		--picture docs/internals/ledger-state-root.svg
+
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## send mutated frames to the events surface and judge every answer (FRAMES=100000)
 	@$(BIN)/python -m bench.fuzz_events --frames $(FRAMES)
@@ -105,6 +116,14 @@ crashjobs: $(VENV)/.dev ## kill servers and workers under a load of jobs and che
 modeljobs: $(VENV)/.dev ## random commands, clocks and crashes against a model of jobs (SEEDS=20)
 	@$(BIN)/python -m bench.model_jobs --seeds $(SEEDS)
 
+.PHONY: crashledger
+crashledger: $(VENV)/.dev ## kill servers under a load of transactions and check every block and answer (KILLS=100, STORE=sqlite)
+	@$(BIN)/python -m bench.crash_ledger --kills $(KILLS) --store $(STORE)
+
+.PHONY: modelledger
+modelledger: $(VENV)/.dev ## random requests, clocks and crashes against a model of the ledger (SEEDS=20; 500 are 200,000)
+	@$(BIN)/python -m bench.model_ledger --seeds $(SEEDS)
+
 .PHONY: memory
 memory: $(VENV)/.dev ## measure memory: ten thousand idle readers, and writers against a slow disk
 	@$(BIN)/python -m bench.memory
@@ -112,8 +131,8 @@ memory: $(VENV)/.dev ## measure memory: ten thousand idle readers, and writers a
 .PHONY: lock
 lock: $(UV)/.stamp ## renew the lock files from pyproject.toml (UPGRADE=1 takes the newest versions)
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --output-file requirements.lock
-	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra dev --extra postgres --constraint requirements.lock \
-		--output-file requirements-dev.lock
+	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra dev --extra postgres --extra grpc \
+		--constraint requirements.lock --output-file requirements-dev.lock
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra bench --constraint requirements-dev.lock \
 		--output-file requirements-bench.lock
 
@@ -121,6 +140,7 @@ lock: $(UV)/.stamp ## renew the lock files from pyproject.toml (UPGRADE=1 takes 
 clean: ## remove everything that make and the tools have made, but not ./data
 	@rm -rf $(VENV) $(UV) $(PEERS) build dist
 	@rm -rf tests/official/node_modules tests/events/insieme/node_modules bench/bullmq/node_modules
+	@rm -f $(PROTO)/*_pb2.py $(PROTO)/*_pb2.pyi $(PROTO)/*.binpb
 	@rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -142,7 +162,7 @@ $(VENV)/.runtime: requirements.lock | $(VENV)/.python
 	@$(PIP) install --require-hashes --requirement $<
 	@touch $@
 
-$(VENV)/.package: pyproject.toml $(VENV)/.runtime
+$(VENV)/.package: pyproject.toml hatch_build.py $(wildcard $(PROTO)/*.proto) $(VENV)/.runtime
 	@$(PIP) install --no-deps --editable .
 	@touch $@
 

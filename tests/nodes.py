@@ -16,8 +16,9 @@ from tests.running import HOST, RunningServer
 class Nodes:
     """Starts, kills and stops like one `RunningServer`; each look at `port` is the next node's."""
 
-    def __init__(self, data: Path, count: int, *, env: Mapping[str, str]) -> None:
-        self.each = [RunningServer(data.with_name(f"{data.name}-{number}"), env=env) for number in range(count)]
+    def __init__(self, data: Path, count: int, *, env: Mapping[str, str], grpc: bool = False) -> None:
+        folders = [data.with_name(f"{data.name}-{number}") for number in range(count)]
+        self.each = [RunningServer(folder, env=env, grpc=grpc) for folder in folders]
         self._turns = itertools.cycle(self.each)
 
     @property

@@ -36,13 +36,17 @@ class ServerFailedError(Exception):
 class RunningServer:
     """`semel serve` on a data folder; a context manager that starts it and stops it."""
 
-    def __init__(self, data: Path, *, env: Mapping[str, str] | None = None, port: int | None = None) -> None:
+    def __init__(
+        self, data: Path, *, env: Mapping[str, str] | None = None, port: int | None = None, grpc: bool = False
+    ) -> None:
         self.data = data
         self.port = free_port() if port is None else port
+        self.grpc_port = free_port() if grpc else 0
+        """Where the ledger's gRPC listens; 0 is nowhere, so that servers side by side do not want the same port."""
         self.output = data.parent / f"{data.name}.stderr"
         # Settings of the developer's own shell must not reach the server under test.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("SEMEL_")}
-        self._env = inherited | dict(env or {})
+        self._env = inherited | {"SEMEL_LEDGER_GRPC_PORT": str(self.grpc_port)} | dict(env or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

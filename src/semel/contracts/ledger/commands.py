@@ -43,6 +43,8 @@ class WriteCommand(NamedTuple):
     actor: bytes
     leader: bytes
     chance: bytes
+    with_proof: bool = False
+    """Whether the answer is to carry header, proof and transaction: what its replays carry too."""
 
 
 class Committed(NamedTuple):
@@ -62,6 +64,8 @@ class Replayed(NamedTuple):
     """Committed before, under the same identity and with the same operations."""
 
     committed: Committed
+    with_proof: bool = False
+    """Whether the first answer carried a proof."""
 
 
 class Declined(NamedTuple):

@@ -34,6 +34,8 @@ def write_command(
     actor: bytes,
     leader: bytes,
     chance: bytes,
+    *,
+    with_proof: bool = False,
 ) -> WriteCommand:
     """A command whose shape and size are right."""
     check_write(limits, place, client, sequence, key, operations)
@@ -41,7 +43,7 @@ def write_command(
     encoded = encode_operations(operations)
     named = b"" if key == NO_KEY else key
     return WriteCommand(
-        place, client, sequence, named, operations, encoded, request_hash(encoded), actor, leader, chance
+        place, client, sequence, named, operations, encoded, request_hash(encoded), actor, leader, chance, with_proof
     )
 
 

@@ -158,6 +158,8 @@ class BodyRow(NamedTuple):
     sequence: U64
     key: bytes
     actor: bytes
+    with_proof: int
+    """Whether the answer carried a proof: its replays do then."""
     operations: bytes
 
 

@@ -164,6 +164,7 @@ LEDGER = Migration(
                     Column("sequence", _U64),
                     Column("key", _BYTES),
                     Column("actor", _BYTES),
+                    Column("with_proof", _I64),
                     Column("operations", _BYTES),
                 ),
                 key=3,

@@ -85,13 +85,24 @@ class Desk:
         sequence: int | None,
         key: bytes,
         operations: tuple[Operation, ...],
+        *,
+        with_proof: bool = False,
     ) -> Written | Replayed | Declined:
         """Commit one transaction, once. Nothing is waited for before it is admitted: a pipeline keeps its order."""
         self._enter(asked, Role.WRITE, place)
         chance = self.context.world.random_bytes(CHANCE_BYTES)
         leader, actor = self.context.settings.ledger_node_id.encode(), asked.actor.encode()
         command = write_command(
-            self.limits, place, _utf8(client, "client_id"), sequence, key, operations, actor, leader, chance
+            self.limits,
+            place,
+            _utf8(client, "client_id"),
+            sequence,
+            key,
+            operations,
+            actor,
+            leader,
+            chance,
+            with_proof=with_proof,
         )
         self._permit(asked, needs_client, client)
         cost = _ROWS_AROUND * (1 + len(operations))

@@ -42,7 +42,13 @@ class Writes:
         parse_nothing(request.query)
         draft = await apart(request.body, parse, request.body, request.fields)
         answer = await self._desk.write(
-            request.asked, request.place, draft.client, draft.sequence, draft.key, draft.operations
+            request.asked,
+            request.place,
+            draft.client,
+            draft.sequence,
+            draft.key,
+            draft.operations,
+            with_proof=draft.wants_proof,
         )
         if isinstance(answer, Replayed):
             self._desk.is_hot(answer.committed)  # it is told in full here, so it is at hand for whoever asks next
@@ -55,6 +61,8 @@ def _answer(answer: Written | Replayed | Declined, wants_proof: bool) -> Answer:
         headers = (REPLAYED,) if is_done else ()
         return answer_json({"error": declined_json(answer)}, STATUSES[answer.code], *headers)
     committed = answer.committed
-    success = success_json(committed, tx_proof(committed) if wants_proof else None)
-    headers = (REPLAYED,) if isinstance(answer, Replayed) else ()
+    is_replay = isinstance(answer, Replayed)
+    has_proof = wants_proof or (isinstance(answer, Replayed) and answer.with_proof)
+    success = success_json(committed, tx_proof(committed) if has_proof else None)
+    headers = (REPLAYED,) if is_replay else ()
     return answer_json({"success": success}, 200, *headers)

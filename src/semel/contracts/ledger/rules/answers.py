@@ -27,10 +27,9 @@ def answer_known(view: View, command: WriteCommand, rule: Rule, case: Case) -> A
         return Declined(Code.ALREADY_COMMITTED, message, rule.row, sequence=case.sequence, details=details)
     past = case.by_key if case.by_key is not None else case.by_sequence
     assert past is not None, "every other row is about a commit that is remembered"
-    committed = _committed(view, command, past)
-    if verdict in (Verdict.REPLAY_KEY, Verdict.REPLAY_SEQUENCE):
-        return Replayed(committed)
-    return _declined(rule, case, committed)
+    replayed = _replayed(view, command, past)
+    is_replay = verdict in (Verdict.REPLAY_KEY, Verdict.REPLAY_SEQUENCE)
+    return replayed if is_replay else _declined(rule, case, replayed.committed)
 
 
 def _declined(rule: Rule, case: Case, committed: Committed) -> Declined:
@@ -51,12 +50,12 @@ def _declined(rule: Rule, case: Case, committed: Committed) -> Declined:
     return Declined(Code.IDEMPOTENCY_KEY_REUSED, message, rule.row, tx_id=tx_id, sequence=sequence, details=details)
 
 
-def _committed(view: View, command: WriteCommand, past: Past) -> Committed:
+def _replayed(view: View, command: WriteCommand, past: Past) -> Replayed:
     where = (*command.place, past.height)
     block, body = view.get(LEDGER_BLOCK, where), view.get(LEDGER_BODY, where)
     assert block is not None, "headers are kept for ever"
     assert body is not None, "what is remembered is kept"
-    return committed_of(block, body)
+    return Replayed(committed_of(block, body), with_proof=bool(body.with_proof))
 
 
 def _wrong_identity(case: Case) -> str:

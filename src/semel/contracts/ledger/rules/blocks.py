@@ -80,6 +80,7 @@ def store_block(view: View, command: WriteCommand, committed: Committed, life: i
             transaction.sequence,
             command.key,
             transaction.actor,
+            int(command.with_proof),
             command.encoded,
         ),
     )

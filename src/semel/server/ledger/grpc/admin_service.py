@@ -1,0 +1,108 @@
+"""Organizations and vaults over gRPC: made, told and ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from semel.contracts.ledger.commands import OrgSettings
+from semel.contracts.ledger.listing import orgs, vaults
+from semel.contracts.ledger.model import Place, Status
+from semel.contracts.ledger.reading import org, vault
+from semel.contracts.ledger.wire.requests import creation_key
+from semel.engine.reading import Reading
+from semel.server.ledger.desk import Desk
+from semel.server.ledger.exchange import REPLAYED
+from semel.server.ledger.grpc import outbound
+from semel.server.ledger.grpc.call import Call, Method
+from semel.server.ledger.grpc.inbound import parser, place_of, retained_blocks, same, slug_of
+from semel.server.ledger.proto import ledger_pb2 as pb
+
+
+class AdminService:
+    """The part of ledger.v1.AdminService that is about data; nodes and snapshots are the operator's, elsewhere."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._node = desk.context.settings.ledger_node_id
+
+    def methods(self) -> Iterator[Method]:
+        """All of them."""
+        for kind, run in (
+            (pb.CreateOrganizationRequest, self._make_org),
+            (pb.GetOrganizationRequest, self._org),
+            (pb.ListOrganizationsRequest, self._orgs),
+            (pb.DeleteOrganizationRequest, self._end_org),
+            (pb.CreateVaultRequest, self._make_vault),
+            (pb.GetVaultRequest, self._vault),
+            (pb.ListVaultsRequest, self._vaults),
+            (pb.DeleteVaultRequest, self._end_vault),
+        ):
+            name = kind.DESCRIPTOR.name.removesuffix("Request")
+            yield Method(b"/ledger.v1.AdminService/" + name.encode(), parser(kind, same), run)
+
+    async def _make_org(self, call: Call, request: pb.CreateOrganizationRequest) -> bytes:
+        made = await self._desk.make_org(call.asked, request.name, creation_key(call.fields))
+        _mark(call, is_replay=made.is_replay)
+        slug = pb.OrganizationSlug(slug=made.place.org)
+        return pb.CreateOrganizationResponse(slug=slug, shard_id=pb.ShardId(id=0)).SerializeToString()
+
+    async def _org(self, call: Call, request: pb.GetOrganizationRequest) -> bytes:
+        slug = slug_of(request)
+
+        def look(reading: Reading) -> bytes:
+            return outbound.org_pb(org(reading, slug)).SerializeToString()
+
+        return await self._desk.look(call.asked, Place(slug), look)
+
+    async def _orgs(self, call: Call, request: pb.ListOrganizationsRequest) -> bytes:
+        asked = call.asked
+
+        def look(reading: Reading) -> bytes:
+            page = orgs(reading, request.limit, request.page_token, lambda slug: self._desk.sees(asked, Place(slug)))
+            told = pb.ListOrganizationsResponse(
+                organizations=map(outbound.org_pb, page.items), next_page_token=page.token
+            )
+            return told.SerializeToString()
+
+        return await self._desk.look(asked, None, look)
+
+    async def _end_org(self, call: Call, request: pb.DeleteOrganizationRequest) -> bytes:
+        await self._desk.change_org(call.asked, slug_of(request), OrgSettings(status=Status.DELETED))
+        return pb.DeleteOrganizationResponse().SerializeToString()
+
+    async def _make_vault(self, call: Call, request: pb.CreateVaultRequest) -> bytes:
+        retain, key = retained_blocks(request), creation_key(call.fields)
+        made = await self._desk.make_vault(call.asked, place_of(request).org, retain, key)
+        _mark(call, is_replay=made.is_replay)
+        told = pb.CreateVaultResponse(
+            vault=pb.VaultSlug(slug=made.place.vault),
+            genesis=None if made.header is None else outbound.header_pb(made.header),
+        )
+        return told.SerializeToString()
+
+    async def _vault(self, call: Call, request: pb.GetVaultRequest) -> bytes:
+        place = place_of(request)
+
+        def look(reading: Reading) -> bytes:
+            return outbound.vault_pb(vault(reading, place), self._node).SerializeToString()
+
+        return await self._desk.look(call.asked, place, look)
+
+    async def _vaults(self, call: Call, request: pb.ListVaultsRequest) -> bytes:
+        place, asked = place_of(request), call.asked
+
+        def look(reading: Reading) -> bytes:
+            page = vaults(reading, place.org, request.limit, request.page_token)
+            seen = [outbound.vault_pb(one, self._node) for one in page.items if self._desk.sees(asked, one.place)]
+            return pb.ListVaultsResponse(vaults=seen, next_page_token=page.token).SerializeToString()
+
+        return await self._desk.look(asked, place, look)
+
+    async def _end_vault(self, call: Call, request: pb.DeleteVaultRequest) -> bytes:
+        await self._desk.change_vault(call.asked, place_of(request), Status.DELETED)
+        return pb.DeleteVaultResponse().SerializeToString()
+
+
+def _mark(call: Call, *, is_replay: bool) -> None:
+    if is_replay:
+        call.head.append(REPLAYED)

@@ -1,0 +1,227 @@
+"""One call: a stream of HTTP/2 from its head to its status."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from semel.contracts.fields import Fields
+from semel.contracts.ledger.commands import Refusal
+from semel.contracts.ledger.refusals import RefusedLedger, invalid
+from semel.engine.engine import Caller
+from semel.server.ledger.desk import Asked
+from semel.server.ledger.grpc import statuses
+from semel.server.ledger.grpc.frames import ACCEPTED, GZIP, Framed, Inbox, frame
+from semel.server.ledger.grpc.statuses import CANCELLED, OK, UNKNOWN, Header, Status
+
+if TYPE_CHECKING:
+    from semel.server.ledger.grpc.connection import Connection
+
+HEAD: tuple[Header, ...] = (
+    (b":status", b"200"),
+    (b"content-type", b"application/grpc"),
+    (b"grpc-accept-encoding", ACCEPTED),
+    (b"x-ledger-api-version", b"1"),
+)
+_LATE = Refusal("deadline_exceeded", "The deadline passed before there was an answer.")
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """What is done for a path."""
+
+    path: bytes
+    parse: Callable[[bytes], Any]
+    """A message to a value, in a thread if it is large; refuses what has no meaning."""
+    run: Callable[[Call, Any], Awaitable[bytes | None]]
+    """Carries it out and gives the content of the one answer, or None where it has sent all there is."""
+    is_open: bool = False
+    """Whether no credential is needed."""
+    is_ordered: bool = False
+    """Whether calls of one connection reach `run` in the order in which they came."""
+    takes_many: bool = False
+    """Whether the client sends messages one by one while it is answered; `run` gets None and asks for them."""
+
+    @property
+    def name(self) -> str:
+        """For metrics."""
+        return self.path.rpartition(b"/")[2].decode()
+
+
+class Call:
+    """Made when the head of a stream has arrived."""
+
+    def __init__(self, connection: Connection, stream_id: int, fields: Fields, now: float) -> None:
+        self.connection = connection
+        self.stream_id = stream_id
+        self.fields = fields
+        self.began_at = self.data_at = now
+        self.stalled_at: float | None = None
+        self.method: Method | None = None
+        self.asker: Asked | None = None
+        """Who asks, once that is known."""
+        self.caller = Caller()
+        self.inbox = Inbox(connection.reception.max_message_bytes)
+        self.encoding = fields.get(b"grpc-encoding") or b""
+        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.head: list[Header] = []
+        """What is told before the first message, besides what is always told."""
+        self.held = 0
+        """Bytes of the request that were counted."""
+        self.unread = 0
+        """Bytes of it that the client may not send others for yet."""
+        self.is_arriving = True
+        self.is_over = False
+        self._has_begun = False
+        self._is_hung_up = False
+        self._message: Framed | None = None
+        self._queue: deque[Framed] = deque()
+        self._arrived = asyncio.Event()
+        self._room = asyncio.Event()
+
+    # ---- What arrives ----
+
+    def take(self, data: bytes, flow_bytes: int) -> bool:
+        """Bytes of the request; whether the client must wait with others until these are read."""
+        self.data_at = self.connection.now
+        try:
+            self._sort(self.inbox.feed(data))
+        except RefusedLedger as refused:
+            self.refuse(refused.refusal)
+            return False
+        if self._takes_many:
+            self.unread += flow_bytes
+        return self._takes_many
+
+    def end(self) -> None:
+        """The client has sent all it had."""
+        self.is_arriving = False
+        self._arrived.set()
+        if self._takes_many or self.is_over:
+            return
+        if self._message is None or not self.inbox.is_empty:
+            self.refuse(invalid("The call carries no whole message.").refusal)
+            return
+        self.connection.reception.start_call(self, self._message)
+
+    def hang_up(self) -> None:
+        """Take no further messages of many; the one or the last of them is still answered."""
+        if self._takes_many:
+            self._is_hung_up = True
+            self._arrived.set()
+
+    async def next_message(self) -> Framed | None:
+        """The next of many; None at the end."""
+        while not self._queue:
+            self.connection.acknowledge(self.stream_id, self.unread)
+            self.unread = 0
+            if not self.is_arriving or self._is_hung_up:
+                return None
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self._queue.popleft()
+
+    @property
+    def _takes_many(self) -> bool:
+        return self.method is not None and self.method.takes_many
+
+    def _sort(self, messages: list[Framed]) -> None:
+        if self._takes_many:
+            self._queue.extend(messages)
+            if messages:
+                self._arrived.set()
+            return
+        for message in messages:
+            if self._message is not None:
+                raise invalid("The call carries more than one message.")
+            self._message = message
+
+    # ---- What is answered ----
+
+    def begin(self) -> None:
+        """Send the head of the answer, if that has not been done."""
+        if not self._has_begun:
+            self._has_begun = True
+            packing: tuple[Header, ...] = ((b"grpc-encoding", GZIP),) if self._packs else ()
+            self.connection.head(self.stream_id, [*HEAD, *packing, *self.head])
+
+    @property
+    def asked(self) -> Asked:
+        """Who asks."""
+        assert self.asker is not None, "the caller was not judged"
+        return self.asker
+
+    @property
+    def _packs(self) -> bool:
+        """Whether answers are compressed: for those who compress what they send."""
+        return self.encoding == GZIP and GZIP in (self.fields.get(b"grpc-accept-encoding") or b"")
+
+    async def send(self, content: bytes) -> None:
+        """One message; returns when the transport has taken it."""
+        self.begin()
+        data = frame(content, is_packed=self._packs)
+        start = 0
+        while start < len(data):
+            room = self.connection.room(self.stream_id)
+            if room <= 0:
+                await self._wait_for_room()
+                continue
+            self.connection.put(self.stream_id, data[start : start + room] if start or room < len(data) else data)
+            start += room
+
+    def finish(self, status: Status = OK) -> None:
+        """The last word."""
+        if self.is_over:
+            return
+        self.close()
+        self.begin()
+        self.connection.end(self.stream_id, status.trailers, is_arriving=self.is_arriving)
+        self.connection.reception.count(self, status.number)
+
+    def reject(self, status: bytes) -> None:
+        """End what is not gRPC at all with a status of HTTP."""
+        self.close()
+        self.connection.end(self.stream_id, [(b":status", status)], is_arriving=self.is_arriving)
+        self.connection.reception.count(self, UNKNOWN)
+
+    def refuse(self, refusal: Refusal) -> None:
+        """End with a refusal."""
+        if not self.is_over:
+            self.connection.reception.note(refusal)
+            self.finish(statuses.refused(refusal))
+
+    # ---- What ends it from outside ----
+
+    def expire(self) -> None:
+        """The deadline has passed: the caller has given up."""
+        self.refuse(_LATE)
+
+    def leave(self) -> None:
+        """The client has gone, or has taken the call back: nobody will hear an answer."""
+        if not self.is_over:
+            self.close()
+            self.connection.reception.count(self, CANCELLED)
+
+    def close(self) -> None:
+        """Nothing is sent or done for it any more."""
+        self.is_over = True
+        self.caller.leave()
+        self.connection.forget(self)
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.task is not None and self.task is not asyncio.current_task():
+            self.task.cancel()
+
+    def wake(self) -> None:
+        """There may be room to send again."""
+        self._room.set()
+
+    async def _wait_for_room(self) -> None:
+        self._room.clear()
+        self.stalled_at = self.connection.now
+        await self._room.wait()
+        self.stalled_at = None

@@ -1,0 +1,381 @@
+"""One HTTP/2 connection of gRPC clients, under limits.
+
+`h2` knows the protocol and touches no socket; here its bytes meet the transport. Bounded are: streams of a connection,
+size of a head, bytes of a message, what waits unsent, and how long anything may stall. Whoever breaks the protocol gets
+a GOAWAY, and the connection ends; nothing of it reaches other connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    RemoteSettingsChanged,
+    RequestReceived,
+    StreamEnded,
+    StreamReset,
+    WindowUpdated,
+)
+from h2.exceptions import FrameTooLargeError, ProtocolError
+from h2.frame_buffer import FrameBuffer
+from h2.settings import SettingCodes, Settings
+from hpack import Encoder
+from hyperframe.frame import Frame, GoAwayFrame
+
+from semel.contracts.fields import Fields
+from semel.contracts.ledger.commands import Refusal
+from semel.server.ledger.grpc.call import Call
+from semel.server.ledger.grpc.frames import Framed
+from semel.server.ledger.grpc.statuses import Header
+from semel.server.ledger.grpc.turns import Turns
+
+MAX_STREAMS = 256
+MAX_HEAD_BYTES = 64 * 1024
+MAX_HEAD_FRAMES = 5
+"""Frames of 16 KiB, which is as large as they may be here."""
+STREAM_WINDOW = 1024 * 1024
+CONNECTION_WINDOW = 4 * 1024 * 1024
+LARGEST_FRAME = 64 * 1024
+"""Of those we send: a large answer must not keep small ones of its connection waiting."""
+SPARE_RESETS = 1_000
+"""Calls may be taken back; who does little else is after our time."""
+PREFACE_SECONDS = 30.0
+IDLE_SECONDS = 600.0
+PING_SECONDS = 60.0
+SILENCE_SECONDS = 90.0
+STALL_SECONDS = 60.0
+UPLOAD_SECONDS = 600.0
+UPLOAD_SILENCE_SECONDS = 30.0
+
+_OVERFULL = Refusal("unavailable", "Too many uploads are under way; try again in a moment.", {}, 1_000)
+_SLOW = Refusal("deadline_exceeded", "The request took too long to arrive.")
+_CONFIG = H2Configuration(
+    client_side=False,
+    header_encoding=None,
+    validate_inbound_headers=False,
+    normalize_inbound_headers=False,
+    validate_outbound_headers=False,
+    normalize_outbound_headers=False,
+)
+
+
+class Reception(Protocol):
+    """What a connection needs of the server around it."""
+
+    @property
+    def max_message_bytes(self) -> int:
+        """The largest message."""
+
+    def arrive(self, connection: Connection) -> bool:
+        """A connection is there; False when there is no room for it."""
+
+    def depart(self, connection: Connection) -> None:
+        """And gone."""
+
+    def open(self, call: Call) -> None:
+        """The head of a call has arrived: refuse it, or let it go on."""
+
+    def hold(self, size: int) -> bool:
+        """So many bytes of requests are kept (or, below zero, let go); False when they are too many together."""
+
+    def start_call(self, call: Call, message: Framed | None) -> None:
+        """The message of a call is whole."""
+
+    def note(self, refusal: Refusal) -> None:
+        """A call is being refused."""
+
+    def count(self, call: Call, number: int) -> None:
+        """A call has ended."""
+
+
+class _Frames(FrameBuffer):
+    """Refuses a frame that is too large at its first bytes, where h2 would wait until all of it is there."""
+
+    def __next__(self) -> Frame:
+        size = int.from_bytes(self._data[:3], "big") if len(self._data) >= 3 else 0
+        if size > self.max_frame_size:
+            raise FrameTooLargeError(f"A frame of {size} bytes is too large.")
+        if len(self._headers_buffer) > MAX_HEAD_FRAMES:
+            raise ProtocolError("The head of a call comes in too many frames.")
+        return super().__next__()
+
+
+class _Encoder(Encoder):
+    """Writes texts as they are: packing them costs more time here than it saves on the way."""
+
+    def encode(self, headers: Any, huffman: bool = True) -> bytes:
+        return super().encode(headers, huffman=False)
+
+
+class Connection(asyncio.Protocol):
+    """Lives from accept to close."""
+
+    def __init__(self, reception: Reception, loop: asyncio.AbstractEventLoop) -> None:
+        self.reception = reception
+        self.loop = loop
+        self.calls: dict[int, Call] = {}
+        self.turns = Turns(loop)
+        self.peer = ""
+        self.now = self._opened_at = loop.time()
+        self._data_at = self._busy_at = self.now
+        self._stalled_at: float | None = None
+        self._heard = False
+        self._pinged = False
+        self._is_closed = False
+        self._is_flushing = False
+        self._is_retired = False
+        self._answered = 0
+        self._resets = 0
+        self._transport: asyncio.Transport | None = None
+        self._h2 = H2Connection(_CONFIG)
+        self._h2.local_settings = Settings(
+            client=False,
+            initial_values={
+                SettingCodes.MAX_CONCURRENT_STREAMS: MAX_STREAMS,
+                SettingCodes.MAX_HEADER_LIST_SIZE: MAX_HEAD_BYTES,
+                SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
+            },
+        )
+        self._h2.encoder = _Encoder()
+        self._h2.incoming_buffer = _Frames(server=True)
+        self._handlers: dict[type[Any], Callable[[Any], None]] = {
+            RequestReceived: self._on_request,
+            DataReceived: self._on_data,
+            StreamEnded: self._on_ended,
+            StreamReset: self._on_reset,
+            WindowUpdated: self._on_window,
+            RemoteSettingsChanged: self._on_window,
+            ConnectionTerminated: self._on_terminated,
+        }
+
+    # ---- From the transport ----
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Greet, or hang up when there are too many."""
+        self._transport = transport
+        address = transport.get_extra_info("peername")
+        self.peer = str(address[0]) if address else ""
+        if not self.reception.arrive(self):
+            transport.abort()
+            return
+        self._h2.initiate_connection()
+        self._h2.increment_flow_control_window(CONNECTION_WINDOW)
+        self._flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nobody is there any more."""
+        self._leave_all()
+        self.reception.depart(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Hand on what the client sent."""
+        self.now = self._data_at = self.loop.time()
+        self._heard = True
+        self._pinged = False
+        try:
+            events = self._h2.receive_data(data)
+        except ProtocolError:
+            self.close()  # with the GOAWAY that h2 has laid ready
+            return
+        for event in events:
+            handler = self._handlers.get(type(event))
+            if handler is not None and not self._is_closed:
+                handler(event)
+        self._flush()
+
+    def eof_received(self) -> None:
+        """A client that sends nothing more gets nothing more."""
+
+    def pause_writing(self) -> None:
+        """The client does not keep up: what it sends waits too, or our answers to it would pile up."""
+        self._stalled_at = self.loop.time()
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self._stalled_at = None
+        if self._transport is not None:
+            self._transport.resume_reading()
+        self._wake()
+
+    # ---- From HTTP/2 ----
+
+    def _on_request(self, event: RequestReceived) -> None:
+        call = Call(self, event.stream_id, Fields(event.headers), self.now)
+        if self._is_retired:
+            self._send(lambda: self._h2.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM))
+            return
+        self.calls[event.stream_id] = call
+        self._busy_at = self.now
+        self.reception.open(call)
+
+    def _on_data(self, event: DataReceived) -> None:
+        call = self.calls.get(event.stream_id)
+        size = event.flow_controlled_length or 0
+        if call is None:
+            self.acknowledge(event.stream_id, size)
+            return
+        call.held += size
+        if not self.reception.hold(size):
+            call.refuse(_OVERFULL)
+        elif call.take(event.data or b"", size):
+            return
+        self.acknowledge(event.stream_id, size)
+
+    def _on_ended(self, event: StreamEnded) -> None:
+        call = self.calls.get(event.stream_id)
+        if call is not None:
+            call.end()
+
+    def _on_reset(self, event: StreamReset) -> None:
+        self._resets += 1
+        call = self.calls.get(event.stream_id)
+        if call is not None:
+            call.leave()
+        if self._resets > SPARE_RESETS + self._answered:
+            self._send(lambda: self._h2.close_connection(ErrorCodes.ENHANCE_YOUR_CALM))
+            self.close()
+
+    def _on_window(self, _: object) -> None:
+        self._wake()
+
+    def _on_terminated(self, _: object) -> None:
+        self.close()
+
+    # ---- From calls ----
+
+    def room(self, stream_id: int) -> int:
+        """How many bytes of a message may be sent at once; 0 is none for now."""
+        if self._is_closed or self._stalled_at is not None:
+            return 0
+        try:
+            window = self._h2.local_flow_control_window(stream_id)
+        except ProtocolError:
+            return 0  # it is closed, and its call will hear of it
+        return min(window, self._h2.max_outbound_frame_size, LARGEST_FRAME)
+
+    def head(self, stream_id: int, headers: Sequence[Header]) -> None:
+        """What comes before the messages."""
+        self._send(lambda: self._h2.send_headers(stream_id, headers))
+
+    def put(self, stream_id: int, data: bytes) -> None:
+        """A piece of a message, no larger than there is room."""
+        self._send(lambda: self._h2.send_data(stream_id, data))
+        if len(data) >= LARGEST_FRAME // 4:
+            self._flush()  # at once, so that the transport can say when it has enough
+
+    def end(self, stream_id: int, trailers: Sequence[Header], *, is_arriving: bool) -> None:
+        """What comes behind them; a client that is still sending is told to stop."""
+        self._answered += 1
+        self._send(lambda: self._h2.send_headers(stream_id, trailers, end_stream=True))
+        if is_arriving:
+            self._send(lambda: self._h2.reset_stream(stream_id, ErrorCodes.NO_ERROR))
+
+    def acknowledge(self, stream_id: int, size: int) -> None:
+        """Let the client send so much more."""
+        if size:
+            self._send(lambda: self._h2.acknowledge_received_data(size, stream_id))
+
+    def forget(self, call: Call) -> None:
+        """A call is over."""
+        self.calls.pop(call.stream_id, None)
+        self.reception.hold(-call.held)
+        self.acknowledge(call.stream_id, call.unread)
+        self._busy_at = self.now
+        if self._is_retired and not self.calls:
+            self.loop.call_soon(self.close)
+
+    # ---- From the server ----
+
+    def check(self, now: float) -> None:
+        """Close what does not get on; to be asked every few seconds."""
+        self.now = now
+        if self._is_lost(now):
+            self.abort()
+        elif not self.calls and now - self._busy_at >= IDLE_SECONDS:
+            self.retire()
+        else:
+            self._check_calls(now)
+            if now - self._data_at >= PING_SECONDS and not self._pinged:
+                self._pinged = True
+                self._send(lambda: self._h2.ping(b"are you?"))
+
+    def _is_lost(self, now: float) -> bool:
+        """Whether the client does not read, never spoke, or does not answer when it is asked whether it is there."""
+        is_stalled = self._stalled_at is not None and now - self._stalled_at >= STALL_SECONDS
+        is_mute = not self._heard and now - self._opened_at >= PREFACE_SECONDS
+        return is_stalled or is_mute or (self._pinged and now - self._data_at >= SILENCE_SECONDS)
+
+    def retire(self) -> None:
+        """Take no further calls; close when the last one is answered."""
+        if self._is_retired or self._is_closed or self._transport is None:
+            return
+        self._is_retired = True
+        self._flush()
+        # h2 regards a connection as closed when it says this itself, and would not let the open calls be answered.
+        goodbye = GoAwayFrame(0, last_stream_id=self._h2.highest_inbound_stream_id)
+        self._transport.write(goodbye.serialize())
+        for call in list(self.calls.values()):
+            call.hang_up()
+        if not self.calls:
+            self.close()
+
+    def close(self) -> None:
+        """End it, behind what is already on its way."""
+        if self._transport is not None and not self._is_closed:
+            self._flush()
+            self._transport.close()
+        self._leave_all()
+
+    def abort(self) -> None:
+        """End it at once."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._leave_all()
+
+    def _leave_all(self) -> None:
+        self._is_closed = True
+        for call in list(self.calls.values()):
+            call.leave()
+
+    def _check_calls(self, now: float) -> None:
+        for call in list(self.calls.values()):
+            if call.stalled_at is not None and now - call.stalled_at >= STALL_SECONDS:
+                self._send(lambda call=call: self._h2.reset_stream(call.stream_id, ErrorCodes.CANCEL))  # type: ignore[misc]
+                call.leave()
+            elif call.task is None and (
+                now - call.data_at >= UPLOAD_SILENCE_SECONDS or now - call.began_at >= UPLOAD_SECONDS
+            ):
+                call.refuse(_SLOW)
+
+    def _wake(self) -> None:
+        for call in self.calls.values():
+            call.wake()
+
+    def _send(self, act: Callable[[], None]) -> None:
+        """Have h2 write something; what it will not say to a stream that has just ended is left unsaid."""
+        if self._is_closed:
+            return
+        try:
+            act()
+        except ProtocolError:
+            return
+        if not self._is_flushing:
+            self._is_flushing = True
+            self.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flushing = False
+        if self._transport is None or self._is_closed:
+            return
+        data = self._h2.data_to_send()
+        if data:
+            self._transport.write(data)

@@ -1,0 +1,245 @@
+"""Values to messages: how what the ledger tells looks over gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from semel.contracts.ledger.commands import Committed, Declined, Org, Vault
+from semel.contracts.ledger.model import (
+    Check,
+    CreateRelationship,
+    DeleteEntity,
+    DeleteRelationship,
+    Entity,
+    ExpireEntity,
+    Header,
+    Instant,
+    Operation,
+    Place,
+    SetEntity,
+    Sibling,
+    StateProof,
+    Transaction,
+    TxProof,
+)
+from semel.contracts.ledger.reading import Block, hash_of
+from semel.contracts.ledger.wire.enums import DIRECTIONS, ERROR_CODES
+from semel.server.ledger.proto import ledger_pb2 as pb
+
+
+def hash_pb(value: bytes) -> pb.Hash:
+    """A hash."""
+    return pb.Hash(value=value)
+
+
+def time_pb(at: Instant) -> Timestamp:
+    """A logged time."""
+    return Timestamp(seconds=at.seconds, nanos=at.nanos)
+
+
+def place_pb(place: Place) -> dict[str, Any]:
+    """The two fields that name a place."""
+    return {"organization": pb.OrganizationSlug(slug=place.org), "vault": pb.VaultSlug(slug=place.vault)}
+
+
+def header_pb(header: Header) -> pb.BlockHeader:
+    """The header of a block."""
+    return pb.BlockHeader(
+        height=header.height,
+        **place_pb(header.place),
+        previous_hash=hash_pb(header.previous_hash),
+        tx_merkle_root=hash_pb(header.tx_root),
+        state_root=hash_pb(header.state_root),
+        timestamp=time_pb(header.at),
+        leader_id=pb.NodeId(id=header.leader.decode()),
+        term=header.term,
+        committed_index=header.committed_index,
+    )
+
+
+def transaction_pb(transaction: Transaction) -> pb.Transaction:
+    """A transaction."""
+    return pb.Transaction(
+        id=pb.TxId(id=transaction.id),
+        client_id=pb.ClientId(id=transaction.client.decode()),
+        sequence=transaction.sequence,
+        operations=[operation_pb(operation) for operation in transaction.operations],
+        timestamp=time_pb(transaction.at),
+        actor=transaction.actor.decode(),
+    )
+
+
+def operation_pb(operation: Operation) -> pb.Operation:
+    """An operation; what makes no difference is left out."""
+    match operation:
+        case SetEntity():
+            return pb.Operation(set_entity=_set_pb(operation))
+        case DeleteEntity(key):
+            return pb.Operation(delete_entity=pb.DeleteEntity(key=key.decode()))
+        case ExpireEntity(key, expired_at):
+            return pb.Operation(expire_entity=pb.ExpireEntity(key=key.decode(), expired_at=expired_at))
+        case CreateRelationship():
+            return pb.Operation(create_relationship=pb.CreateRelationship(**_parts(operation)))
+        case DeleteRelationship():
+            return pb.Operation(delete_relationship=pb.DeleteRelationship(**_parts(operation)))
+
+
+def _parts(parts: Iterable[bytes]) -> dict[str, str]:
+    return {name: part.decode() for name, part in zip(("resource", "relation", "subject"), parts, strict=True)}
+
+
+def _set_pb(operation: SetEntity) -> pb.SetEntity:
+    told = pb.SetEntity(key=operation.key.decode(), value=operation.value)
+    if operation.expires_at:
+        told.expires_at = operation.expires_at
+    condition = operation.condition
+    if condition is not None:
+        match condition.check:
+            case Check.NOT_EXISTS:
+                told.condition.not_exists = True
+            case Check.MUST_EXIST:
+                told.condition.must_exists = True
+            case Check.VERSION:
+                told.condition.version = condition.version
+            case Check.VALUE:
+                told.condition.value_equals = condition.value
+    return told
+
+
+def relationship_pb(parts: tuple[bytes, bytes, bytes]) -> pb.Relationship:
+    """A relationship of a list."""
+    return pb.Relationship(**_parts(parts))
+
+
+def proof_pb(leaf: bytes, siblings: Sequence[Sibling]) -> pb.MerkleProof:
+    """The way from a leaf to its root."""
+    return pb.MerkleProof(
+        leaf_hash=hash_pb(leaf),
+        siblings=[pb.MerkleSibling(hash=hash_pb(one.hash), direction=DIRECTIONS[one.side]) for one in siblings],
+    )
+
+
+def state_proof_pb(proof: StateProof) -> pb.StateProof:
+    """What a key's bucket looks like in the state of a block."""
+    entity = proof.entity or Entity(proof.key, b"", 0, 0)
+    return pb.StateProof(
+        **entity._asdict(),
+        bucket_id=proof.bucket,
+        bucket_root=hash_pb(proof.bucket_root),
+        other_bucket_roots=[hash_pb(root) for root in proof.other_roots],
+        block_height=proof.height,
+        state_root=hash_pb(proof.state_root),
+        bucket_entries=[] if proof.witness is None else [pb.StateEntry(**proof.witness._asdict())],
+    )
+
+
+def chain_pb(headers: Iterable[Header]) -> pb.ChainProof:
+    """The headers that lead from a trusted block to another."""
+    return pb.ChainProof(headers=[header_pb(header) for header in headers])
+
+
+def success_fields(committed: Committed, proof: TxProof | None) -> dict[str, Any]:
+    """The fields of a success, of a single write or of a batch; with all that a check takes, if its proof is given."""
+    transaction, header = committed
+    told: dict[str, Any] = {
+        "tx_id": pb.TxId(id=transaction.id),
+        "block_height": header.height,
+        "assigned_sequence": transaction.sequence,
+    }
+    if proof is not None:
+        told |= {
+            "block_header": header_pb(header),
+            "tx_proof": proof_pb(proof.leaf, proof.siblings),
+            "transaction": transaction_pb(transaction),
+        }
+    return told
+
+
+def declined_pb(declined: Declined) -> pb.WriteError:
+    """A domain error."""
+    return pb.WriteError(
+        code=ERROR_CODES[declined.code],
+        key=declined.key.decode(),
+        current_version=declined.current_version,
+        current_value=declined.current_value,
+        message=declined.message,
+        committed_tx_id=None if declined.tx_id is None else pb.TxId(id=declined.tx_id),
+        committed_block_height=declined.height,
+        assigned_sequence=declined.sequence,
+        last_committed_sequence=declined.last,
+        details=declined.details,
+    )
+
+
+def read_pb(entity: Entity | None, height: int) -> pb.ReadResponse:
+    """An entity that was asked for, if there is one."""
+    if entity is None:
+        return pb.ReadResponse(block_height=height)
+    return pb.ReadResponse(value=entity.value, block_height=height, **_facts(entity))
+
+
+def result_pb(key: str, entity: Entity | None) -> pb.BatchReadResult:
+    """One of many that were asked for."""
+    if entity is None:
+        return pb.BatchReadResult(key=key)
+    return pb.BatchReadResult(key=key, value=entity.value, found=True, **_facts(entity))
+
+
+def _facts(entity: Entity) -> dict[str, int]:
+    facts = {"version": entity.version}
+    return facts | {"expires_at": entity.expires_at} if entity.expires_at else facts
+
+
+def entity_pb(entity: Entity) -> pb.Entity:
+    """One of a list."""
+    return pb.Entity(key=entity.key.decode(), value=entity.value, **_facts(entity))
+
+
+def block_pb(block: Block) -> pb.Block:
+    """A block; without a transaction when its body is no longer kept."""
+    transaction = block.transaction
+    return pb.Block(
+        header=header_pb(block.header), transactions=[] if transaction is None else [transaction_pb(transaction)]
+    )
+
+
+def announcement_pb(header: Header) -> pb.BlockAnnouncement:
+    """What is told of a new block."""
+    return pb.BlockAnnouncement(
+        **place_pb(header.place),
+        height=header.height,
+        block_hash=hash_pb(hash_of(header)),
+        state_root=hash_pb(header.state_root),
+        timestamp=time_pb(header.at),
+    )
+
+
+def org_pb(org: Org) -> pb.GetOrganizationResponse:
+    """An organization."""
+    return pb.GetOrganizationResponse(
+        slug=pb.OrganizationSlug(slug=org.slug),
+        name=org.name.decode(),
+        shard_id=pb.ShardId(id=0),
+        status=f"ORGANIZATION_STATUS_{org.status.name}",
+        eviction_interval=org.eviction_interval,
+        ttl_seconds=org.ttl_seconds,
+        fence=org.fence,
+        entries=org.entries,
+    )
+
+
+def vault_pb(vault: Vault, leader: str) -> pb.GetVaultResponse:
+    """A vault."""
+    mode = pb.BLOCK_RETENTION_MODE_COMPACTED if vault.retain else pb.BLOCK_RETENTION_MODE_FULL
+    return pb.GetVaultResponse(
+        **place_pb(vault.place),
+        height=vault.height,
+        state_root=hash_pb(vault.state_root),
+        nodes=[pb.NodeId(id=leader)],
+        leader=pb.NodeId(id=leader),
+        status=f"VAULT_STATUS_{vault.status.name}",
+        retention_policy=pb.BlockRetentionPolicy(mode=mode, retention_blocks=vault.retain),
+    )

@@ -1,0 +1,247 @@
+"""The reads: entities with and without proofs, blocks, lists, and where a client stands.
+
+An answer is put together where its rows are read, in a reader's thread. Every read sees what was acknowledged before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
+
+from semel.contracts.ledger.drafts import check_client, check_key
+from semel.contracts.ledger.limits import MAX_BATCH_KEYS
+from semel.contracts.ledger.listing import list_entities, list_relationships, list_resources
+from semel.contracts.ledger.model import Place
+from semel.contracts.ledger.proving import Proved, prove_entity
+from semel.contracts.ledger.reading import (
+    block,
+    blocks,
+    client_state,
+    headers,
+    read_entities,
+    read_entity,
+    tip,
+)
+from semel.contracts.ledger.refusals import invalid
+from semel.engine.reading import Reading
+from semel.server.ledger.desk import Desk
+from semel.server.ledger.grpc import outbound
+from semel.server.ledger.grpc.call import Call, Method
+from semel.server.ledger.grpc.inbound import check_consistency, parser, place_of, same
+from semel.server.ledger.proto import ledger_pb2 as pb
+
+M = TypeVar("M", bound=Message)
+
+WATCH_SECONDS = 60.0
+"""A watch looks up at least so often to see whether anybody is there."""
+
+
+class ReadService:
+    """ledger.v1.ReadService."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def methods(self) -> Iterator[Method]:
+        """All of them."""
+        for kind, run in (
+            (pb.ReadRequest, self._read),
+            (pb.BatchReadRequest, self._batch_read),
+            (pb.VerifiedReadRequest, self._verified_read),
+            (pb.HistoricalReadRequest, self._historical_read),
+            (pb.WatchBlocksRequest, self._watch),
+            (pb.GetBlockRequest, self._block),
+            (pb.GetBlockRangeRequest, self._blocks),
+            (pb.GetTipRequest, self._tip),
+            (pb.GetClientStateRequest, self._client_state),
+            (pb.ListRelationshipsRequest, self._relationships),
+            (pb.ListResourcesRequest, self._resources),
+            (pb.ListEntitiesRequest, self._entities),
+        ):
+            name = kind.DESCRIPTOR.name.removesuffix("Request")
+            yield Method(b"/ledger.v1.ReadService/" + name.encode(), parser(kind, same), run)
+
+    async def _read(self, call: Call, request: pb.ReadRequest) -> bytes:
+        check_consistency(request.consistency)
+        place, key = place_of(request), self._key(request.key)
+        return await self._look(call, place, lambda reading: outbound.read_pb(*read_entity(reading, place, key, None)))
+
+    async def _batch_read(self, call: Call, request: pb.BatchReadRequest) -> bytes:
+        check_consistency(request.consistency)
+        if len(request.keys) > MAX_BATCH_KEYS:
+            raise invalid(f"At most {MAX_BATCH_KEYS} keys are read at once.", "keys")
+        place, keys = place_of(request), [self._key(key) for key in request.keys]
+
+        def look(reading: Reading) -> pb.BatchReadResponse:
+            found, height = read_entities(reading, place, keys)
+            results = [outbound.result_pb(key, entity) for key, entity in zip(request.keys, found, strict=True)]
+            return pb.BatchReadResponse(results=results, block_height=height)
+
+        return await self._look(call, place, look)
+
+    async def _verified_read(self, call: Call, request: pb.VerifiedReadRequest) -> bytes:
+        place, key = place_of(request), self._key(request.key)
+
+        def look(reading: Reading) -> pb.VerifiedReadResponse:
+            found = prove_entity(reading, place, key, request.at_height or None)
+            return pb.VerifiedReadResponse(
+                value=None if found.entity is None else found.entity.value,
+                block_height=found.header.height,
+                block_header=outbound.header_pb(found.header),
+                merkle_proof=outbound.proof_pb(found.proof.leaf, found.proof.siblings),
+                chain_proof=_chain(reading, place, found, request),
+                state_proof=outbound.state_proof_pb(found.proof),
+            )
+
+        return await self._look(call, place, look)
+
+    async def _historical_read(self, call: Call, request: pb.HistoricalReadRequest) -> bytes:
+        place, key = place_of(request), self._key(request.key)
+        if request.at_height == 0:
+            raise invalid("A historical read is of a height, and at least of 1.", "at_height")
+
+        def look(reading: Reading) -> pb.HistoricalReadResponse:
+            if not request.include_proof and not request.include_chain_proof:
+                entity, height = read_entity(reading, place, key, request.at_height)
+                return pb.HistoricalReadResponse(value=None if entity is None else entity.value, block_height=height)
+            found = prove_entity(reading, place, key, request.at_height)
+            told = pb.HistoricalReadResponse(
+                value=None if found.entity is None else found.entity.value,
+                block_height=found.header.height,
+                block_header=outbound.header_pb(found.header),
+                chain_proof=_chain(reading, place, found, request),
+            )
+            if request.include_proof:
+                told.merkle_proof.CopyFrom(outbound.proof_pb(found.proof.leaf, found.proof.siblings))
+                told.state_proof.CopyFrom(outbound.state_proof_pb(found.proof))
+            return told
+
+        return await self._look(call, place, look)
+
+    async def _watch(self, call: Call, request: pb.WatchBlocksRequest) -> None:
+        place = place_of(request)
+        await self._desk.look(call.asked, place, lambda reading: tip(reading, place))
+        with self._desk.follow(call.asked, place, request.start_height) as watch:
+            call.begin()
+            while not watch.is_over:
+                for header in await watch.next(WATCH_SECONDS):
+                    await call.send(outbound.announcement_pb(header).SerializeToString())
+
+    async def _block(self, call: Call, request: pb.GetBlockRequest) -> bytes:
+        place = place_of(request)
+
+        def look(reading: Reading) -> pb.GetBlockResponse:
+            found = block(reading, place, request.height)
+            return pb.GetBlockResponse(block=None if found is None else outbound.block_pb(found))
+
+        return await self._look(call, place, look)
+
+    async def _blocks(self, call: Call, request: pb.GetBlockRangeRequest) -> bytes:
+        place = place_of(request)
+
+        def look(reading: Reading) -> pb.GetBlockRangeResponse:
+            found, height = blocks(reading, place, request.start_height, request.end_height)
+            return pb.GetBlockRangeResponse(blocks=map(outbound.block_pb, found), current_tip=height)
+
+        return await self._look(call, place, look)
+
+    async def _tip(self, call: Call, request: pb.GetTipRequest) -> bytes:
+        place = place_of(request)
+
+        def look(reading: Reading) -> pb.GetTipResponse:
+            found = tip(reading, place)
+            return pb.GetTipResponse(
+                height=found.height,
+                block_hash=outbound.hash_pb(found.block_hash),
+                state_root=outbound.hash_pb(found.state_root),
+            )
+
+        return await self._look(call, place, look)
+
+    async def _client_state(self, call: Call, request: pb.GetClientStateRequest) -> bytes:
+        place, client = place_of(request), request.client_id.id.encode()
+        check_client(client)
+
+        def look(reading: Reading) -> pb.GetClientStateResponse:
+            state = client_state(reading, place, client)
+            return pb.GetClientStateResponse(
+                last_committed_sequence=state.last,
+                last_tx_id=None if state.tx_id is None else pb.TxId(id=state.tx_id),
+                last_block_height=state.height or 0,
+                last_seen=state.last_seen or 0,
+            )
+
+        return await self._look(call, place, look)
+
+    async def _relationships(self, call: Call, request: pb.ListRelationshipsRequest) -> bytes:
+        check_consistency(request.consistency)
+        place = place_of(request)
+        resource, relation, subject = (
+            getattr(request, name).encode() if request.HasField(name) else None
+            for name in ("resource", "relation", "subject")
+        )
+        at_height = request.at_height or None
+
+        def look(reading: Reading) -> pb.ListRelationshipsResponse:
+            page = list_relationships(
+                reading, place, resource, relation, subject, at_height, request.limit, request.page_token
+            )
+            return pb.ListRelationshipsResponse(
+                relationships=map(outbound.relationship_pb, page.items),
+                block_height=page.height,
+                next_page_token=page.token,
+            )
+
+        return await self._look(call, place, look)
+
+    async def _resources(self, call: Call, request: pb.ListResourcesRequest) -> bytes:
+        check_consistency(request.consistency)
+        place = place_of(request)
+
+        def look(reading: Reading) -> pb.ListResourcesResponse:
+            kind, at_height = request.resource_type.encode(), request.at_height or None
+            page = list_resources(reading, place, kind, at_height, request.limit, request.page_token)
+            return pb.ListResourcesResponse(
+                resources=[resource.decode() for resource in page.items],
+                block_height=page.height,
+                next_page_token=page.token,
+            )
+
+        return await self._look(call, place, look)
+
+    async def _entities(self, call: Call, request: pb.ListEntitiesRequest) -> bytes:
+        check_consistency(request.consistency)
+        place = place_of(request)
+
+        def look(reading: Reading) -> pb.ListEntitiesResponse:
+            page = list_entities(
+                reading,
+                place,
+                request.key_prefix.encode(),
+                request.at_height or None,
+                request.include_expired,
+                request.limit,
+                request.page_token,
+            )
+            return pb.ListEntitiesResponse(
+                entities=map(outbound.entity_pb, page.items), block_height=page.height, next_page_token=page.token
+            )
+
+        return await self._look(call, place, look)
+
+    def _key(self, key: str) -> bytes:
+        encoded = key.encode()
+        check_key(self._desk.limits, encoded)
+        return encoded
+
+    async def _look(self, call: Call, place: Place, look: Callable[[Reading], M]) -> bytes:
+        return await self._desk.look(call.asked, place, lambda reading: look(reading).SerializeToString())
+
+
+def _chain(reading: Reading, place: Place, found: Proved, request: Any) -> pb.ChainProof | None:
+    """The headers above the trusted height, up to the one that is proved; from the first on when none is trusted."""
+    if not request.include_chain_proof:
+        return None
+    return outbound.chain_pb(headers(reading, place, request.trusted_height, found.header.height))

@@ -1,0 +1,118 @@
+"""Reflection: tools ask which services there are and what their messages look like, and need no files for it.
+
+Version 1 and its older name have the same messages; both are answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, FileDescriptor
+from google.protobuf.message import DecodeError
+
+from semel.contracts.ledger.refusals import invalid
+from semel.kernel.errors import Grpc
+from semel.server.ledger.grpc.call import Call, Method
+from semel.server.ledger.grpc.frames import unpack
+from semel.server.ledger.grpc.standard import standard_class, standard_files
+from semel.server.ledger.proto import ledger_pb2
+
+_PACKAGES = (b"grpc.reflection.v1", b"grpc.reflection.v1alpha")
+
+
+class Reflection:
+    """Tells of the files that describe this server, and of those that they import."""
+
+    def __init__(self) -> None:
+        self._own = (ledger_pb2.DESCRIPTOR, *standard_files())
+        self._by_name: dict[str, FileDescriptor] = {}
+        for file in self._own:
+            self._gather(file)
+        self._by_symbol = {symbol: file for file in self._by_name.values() for symbol in _symbols(file)}
+        self._request = standard_class("grpc.reflection.v1.ServerReflectionRequest")
+        self._response = standard_class("grpc.reflection.v1.ServerReflectionResponse")
+
+    @property
+    def services(self) -> list[str]:
+        """The full names of all services."""
+        return sorted(service.full_name for file in self._own for service in file.services_by_name.values())
+
+    def methods(self) -> Iterator[Method]:
+        """One, under two names."""
+        for package in _PACKAGES:
+            path = b"/%s.ServerReflection/ServerReflectionInfo" % package
+            yield Method(path, bytes, self._answer_all, is_open=True, takes_many=True)
+
+    async def _answer_all(self, call: Call, _: None) -> None:
+        call.begin()
+        max_bytes = call.connection.reception.max_message_bytes
+        while (framed := await call.next_message()) is not None:
+            try:
+                request = self._request.FromString(unpack(framed, call.encoding, max_bytes))
+            except DecodeError:
+                raise invalid("The message cannot be read as a request for reflection.", "message") from None
+            await call.send(self.answer(request).SerializeToString())
+
+    def answer(self, request: Any) -> Any:
+        """What is said to one question."""
+        told = self._response(original_request=request)
+        told.valid_host = told.original_request.host
+        asked = told.original_request
+        kind = asked.WhichOneof("message_request")
+        if kind == "list_services":
+            for name in self.services:
+                told.list_services_response.service.add(name=name)
+        elif kind == "file_by_filename":
+            self._tell_file(told, self._by_name.get(asked.file_by_filename))
+        elif kind == "file_containing_symbol":
+            self._tell_file(told, self._by_symbol.get(asked.file_containing_symbol))
+        elif kind == "all_extension_numbers_of_type" and asked.all_extension_numbers_of_type in self._by_symbol:
+            told.all_extension_numbers_response.base_type_name = asked.all_extension_numbers_of_type
+        elif kind is None:
+            self._tell_error(told, Grpc.INVALID_ARGUMENT, "The request asks for nothing.")
+        else:
+            self._tell_error(told, Grpc.NOT_FOUND, "There is no such extension or type here.")
+        return told
+
+    def _tell_file(self, told: Any, file: FileDescriptor | None) -> None:
+        """A file with all that it imports, each once; what is imported comes behind."""
+        if file is None:
+            self._tell_error(told, Grpc.NOT_FOUND, "There is no such file or symbol here.")
+            return
+        found: dict[str, bytes] = {}
+        waiting = [file]
+        while waiting:
+            one = waiting.pop()
+            if one.name not in found:
+                found[one.name] = one.serialized_pb
+                waiting.extend(one.dependencies)
+        told.file_descriptor_response.file_descriptor_proto.extend(found.values())
+
+    def _tell_error(self, told: Any, kind: Grpc, message: str) -> None:
+        told.error_response.error_code = kind.value
+        told.error_response.error_message = message
+
+    def _gather(self, file: FileDescriptor) -> None:
+        self._by_name[file.name] = file
+        for one in file.dependencies:
+            self._gather(one)
+
+
+def _symbols(file: FileDescriptor) -> Iterator[str]:
+    """Everything in a file that has a full name."""
+    for service in file.services_by_name.values():
+        yield service.full_name
+        yield from (method.full_name for method in service.methods)
+    for enum in file.enum_types_by_name.values():
+        yield enum.full_name
+    for message in file.message_types_by_name.values():
+        yield from _symbols_within(message)
+
+
+def _symbols_within(message: Descriptor) -> Iterator[str]:
+    yield message.full_name
+    yield from (field.full_name for field in message.fields)
+    yield from (enum.full_name for enum in message.enum_types)
+    for nested in message.nested_types:
+        yield from _symbols_within(nested)

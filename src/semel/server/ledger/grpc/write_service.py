@@ -1,0 +1,115 @@
+"""Write and BatchWrite: hand over, and answer in the form that the caller will read.
+
+A replay looks like the first answer when this process has given that answer before; else it is ALREADY_COMMITTED with
+the first answer inside. Both mean: committed, and not executed now.
+
+Callers of the older dialect count their own sequences and know no keys. They read code 6 as a gap and field 8 as the
+last committed sequence; and since they take ALREADY_COMMITTED for a success, a sequence that was used for something
+else is told to them as a status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from semel.contracts.ledger.commands import Code, Committed, Declined, Replayed, Written
+from semel.contracts.ledger.reading import client_state, tx_proof
+from semel.contracts.ledger.refusals import SEQUENCE_VIOLATION
+from semel.server.ledger.desk import Desk
+from semel.server.ledger.exchange import REPLAYED
+from semel.server.ledger.grpc.call import Call, Method
+from semel.server.ledger.grpc.inbound import WriteOrder, batch_order, parser, write_order
+from semel.server.ledger.grpc.outbound import declined_pb, success_fields
+from semel.server.ledger.grpc.statuses import precondition
+from semel.server.ledger.grpc.threads import apart
+from semel.server.ledger.proto import ledger_pb2 as pb
+
+Response = type[pb.WriteResponse] | type[pb.BatchWriteResponse]
+
+_COMMITTED = "Committed before; nothing was executed now. The first answer is in `original`."
+_LEGACY_GAP = pb.WRITE_ERROR_CODE_IDEMPOTENCY_KEY_REUSED
+"""The number that a gap had before there were keys."""
+
+
+class WriteService:
+    """ledger.v1.WriteService."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def methods(self) -> Iterator[Method]:
+        """Both keep the order in which they came on a connection: a client may send on without waiting."""
+        path = b"/ledger.v1.WriteService/%s"
+        yield Method(path % b"Write", parser(pb.WriteRequest, write_order), self._write, is_ordered=True)
+        yield Method(path % b"BatchWrite", parser(pb.BatchWriteRequest, batch_order), self._batch, is_ordered=True)
+
+    async def _write(self, call: Call, order: WriteOrder) -> bytes | None:
+        return await self._commit(call, order, pb.WriteResponse)
+
+    async def _batch(self, call: Call, order: WriteOrder) -> bytes | None:
+        return await self._commit(call, order, pb.BatchWriteResponse)
+
+    async def _commit(self, call: Call, order: WriteOrder, response: Response) -> bytes | None:
+        place, draft = order.place, order.draft
+        wants = draft.wants_proof
+        answer = await self._desk.write(
+            call.asked, place, draft.client, draft.sequence, draft.key, draft.operations, with_proof=wants
+        )
+        if isinstance(answer, Declined):
+            return self._decline(call, order, answer, response)
+        if isinstance(answer, Written):
+            return await apart(call.held, _success, answer.committed, wants, response)
+        call.head.append(REPLAYED)
+        has_proof = wants or answer.with_proof
+        if self._desk.is_hot(answer.committed):
+            return await apart(call.held, _success, answer.committed, has_proof, response)
+        last = await self._last(order) if order.is_legacy else None
+        return await apart(call.held, _original, answer, has_proof, last, response)
+
+    def _decline(self, call: Call, order: WriteOrder, declined: Declined, response: Response) -> bytes | None:
+        if order.is_legacy and declined.code is Code.IDEMPOTENCY_KEY_REUSED:
+            call.finish(precondition(declined.message, SEQUENCE_VIOLATION, declined.details))
+            return None
+        if declined.code is Code.ALREADY_COMMITTED:
+            call.head.append(REPLAYED)
+        error = declined_pb(declined)
+        if order.is_legacy:
+            _make_legacy(error, declined.last)
+        return response(error=error).SerializeToString()
+
+    async def _last(self, order: WriteOrder) -> int:
+        """Where the client's stream stands; it is its own, whatever else it may read."""
+        client = order.draft.client.encode()
+        state = await self._desk.context.engine.read(lambda reading: client_state(reading, order.place, client))
+        return state.last
+
+
+def _success(committed: Committed, has_proof: bool, response: Response) -> bytes:
+    fields = success_fields(committed, tx_proof(committed) if has_proof else None)
+    if response is pb.WriteResponse:
+        return response(success=pb.WriteSuccess(**fields)).SerializeToString()
+    return pb.BatchWriteResponse(success=pb.BatchWriteSuccess(**fields)).SerializeToString()
+
+
+def _original(replayed: Replayed, has_proof: bool, legacy_last: int | None, response: Response) -> bytes:
+    committed = replayed.committed
+    error = pb.WriteError(
+        code=pb.WRITE_ERROR_CODE_ALREADY_COMMITTED,
+        message=_COMMITTED,
+        committed_tx_id=pb.TxId(id=committed.transaction.id),
+        committed_block_height=committed.header.height,
+        assigned_sequence=committed.transaction.sequence,
+        original=pb.WriteSuccess(**success_fields(committed, tx_proof(committed) if has_proof else None)),
+    )
+    if legacy_last is not None:
+        _make_legacy(error, legacy_last)
+    return response(error=error).SerializeToString()
+
+
+def _make_legacy(error: pb.WriteError, last: int | None) -> None:
+    """The same error with the numbers of the older dialect."""
+    if error.code == pb.WRITE_ERROR_CODE_SEQUENCE_GAP:
+        error.code = _LEGACY_GAP
+    error.ClearField("assigned_sequence")
+    if last is not None:
+        error.assigned_sequence = last

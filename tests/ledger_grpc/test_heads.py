@@ -1,0 +1,129 @@
+"""What is read from the head of a call."""
+
+from __future__ import annotations
+
+import pytest
+
+from semel.contracts.fields import Fields
+from semel.contracts.ledger.refusals import RefusedLedger
+from semel.server.ledger.grpc.heads import (
+    LONGEST_SECONDS,
+    check_encoding,
+    check_version,
+    http_refusal,
+    no_method,
+    seconds_left,
+    trace_id,
+)
+
+
+def with_field(name: str, value: str | None) -> Fields:
+    return Fields([] if value is None else [(name.encode(), value.encode())])
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (None, None),
+        ("1H", 3_600.0),
+        ("2M", 120.0),
+        ("3S", 3.0),
+        ("100m", 0.1),
+        ("100000u", 0.1),
+        ("99999999H", LONGEST_SECONDS),
+    ],
+)
+def test_a_deadline(value: str | None, seconds: float | None) -> None:
+    left = seconds_left(with_field("grpc-timeout", value))
+    assert left == (seconds if seconds is None else pytest.approx(seconds))
+
+
+@pytest.mark.parametrize("value", ["99m", "0S", "99999u", "99999999n", "0n"])
+def test_too_little_time_is_refused_before_anything_is_done(value: str) -> None:
+    with pytest.raises(RefusedLedger) as caught:
+        seconds_left(with_field("grpc-timeout", value))
+    assert caught.value.refusal.code == "deadline_exceeded"
+
+
+@pytest.mark.parametrize("value", ["", "1", "S", "1s", "123456789S", "-1S", "1.5S", " 1S", "1SS"])
+def test_what_is_no_deadline_is_refused(value: str) -> None:
+    with pytest.raises(RefusedLedger) as caught:
+        seconds_left(with_field("grpc-timeout", value))
+    assert caught.value.refusal.code == "invalid_argument"
+
+
+@pytest.mark.parametrize("value", [None, "1", "01", "+1"])
+def test_our_version(value: str | None) -> None:
+    check_version(with_field("x-ledger-api-version", value))
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        ("0", "failed_precondition"),
+        ("2", "failed_precondition"),
+        ("-1", "failed_precondition"),
+        ("", "invalid_argument"),
+        ("one", "invalid_argument"),
+        ("1.0", "invalid_argument"),
+        ("1" * 5_000, "invalid_argument"),
+    ],
+    ids=["0", "2", "-1", "empty", "word", "fraction", "long"],
+)
+def test_another_version_is_refused(value: str, code: str) -> None:
+    with pytest.raises(RefusedLedger) as caught:
+        check_version(with_field("x-ledger-api-version", value))
+    assert caught.value.refusal.code == code
+
+
+@pytest.mark.parametrize("value", [None, "identity", "gzip"])
+def test_compressions(value: str | None) -> None:
+    check_encoding(with_field("grpc-encoding", value))
+
+
+@pytest.mark.parametrize("value", ["deflate", "snappy", "GZIP"])
+def test_other_compressions_are_not_implemented(value: str) -> None:
+    with pytest.raises(RefusedLedger) as caught:
+        check_encoding(with_field("grpc-encoding", value))
+    assert caught.value.refusal.code == "unimplemented"
+
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (None, None),
+        (f"00-{TRACE}-b7ad6b7169203331-01", TRACE.encode()),
+        (f"cc-{TRACE}-b7ad6b7169203331-01-what-the-future-brings", TRACE.encode()),
+        (f"00-{'0' * 32}-b7ad6b7169203331-01", None),
+        (f"00-{TRACE.upper()}-b7ad6b7169203331-01", None),
+        (f"00-{TRACE[1:]}-b7ad6b7169203331-01", None),
+        ("x", None),
+    ],
+    ids=["none", "given", "later-version", "zero", "capitals", "short", "junk"],
+)
+def test_a_trace_is_gone_on_with(value: str | None, found: bytes | None) -> None:
+    assert trace_id(with_field("traceparent", value)) == found
+
+
+@pytest.mark.parametrize(
+    ("method", "kind", "status"),
+    [
+        ("POST", "application/grpc", None),
+        ("POST", "application/grpc+proto", None),
+        ("POST", "application/grpc;charset=utf-8", None),
+        ("POST", "application/grpc+json", b"415"),
+        ("POST", "application/json", b"415"),
+        ("POST", "", b"415"),
+        ("GET", "application/grpc", b"405"),
+    ],
+)
+def test_what_is_not_grpc(method: str, kind: str, status: bytes | None) -> None:
+    fields = Fields([(b":method", method.encode()), (b"content-type", kind.encode())])
+    assert http_refusal(fields) == status
+
+
+def test_a_path_that_is_no_text_can_be_told() -> None:
+    assert no_method(b"/\xff\xfe").code == "unimplemented"
