@@ -109,7 +109,8 @@ class Committer:
 
     def __init__(self, place: PersistentPlace, first: str) -> None:
         command = [sys.executable, "-m", "tests.store.committer", place.url, first]
-        self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
+        # Without a buffer of ours: `communicate` reads past it, and lines that wait in it would be lost.
+        self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, bufsize=0)
         self.said: list[str] = []
 
     def hear(self, count: int) -> None:

@@ -146,10 +146,10 @@ class Open(NamedTuple):
 
 
 class FreePlace(NamedTuple):
-    """Free what retention allows, in one place."""
+    """Free what retention allows, in one place, up to a height."""
 
     place: Place
-    rows: int
+    upto: int
 
 
 class ForgetStreams(NamedTuple):

@@ -22,7 +22,7 @@ from semel.contracts.ledger.commands import (
 )
 from semel.contracts.ledger.limits import Policy
 from semel.contracts.ledger.model import Place
-from semel.contracts.ledger.rules.log import REGISTRY, log_lock
+from semel.contracts.ledger.rules.log import MAKING, REGISTRY, log_lock
 from semel.contracts.ledger.rules.makings import (
     change_needs,
     change_org,
@@ -42,13 +42,13 @@ from semel.contracts.ledger.rules.upkeep import (
     open_term,
 )
 from semel.contracts.ledger.rules.write import order_of, write, write_needs
-from semel.contracts.ledger.tables import LEDGER_BLOCK, LEDGER_ORG, LEDGER_PLACE, LEDGER_STREAM, OrgRow
+from semel.contracts.ledger.tables import LEDGER_BLOCK, LEDGER_ORG, LEDGER_PLACE, LEDGER_STREAM, OrgRow, PlaceRow
 from semel.engine.contract import Order, Outcome, Stage, View
 from semel.engine.reading import Reading
 from semel.kernel.clock import Now
 from semel.store.protocol import Lock, Range
 
-FREED_BLOCKS, FREED_STREAMS = 100, 500
+FREED_BLOCKS, FREED_BYTES, FREED_STREAMS = 250, 4 * 1024 * 1024, 500
 PLACES_AT_ONCE = 100
 """So many organizations and places are looked at in one round of chores; the next round goes on behind them."""
 
@@ -68,7 +68,9 @@ class Ledger:
     def locks(self, command: Command) -> Sequence[Lock]:
         """The organization's log; what changes the term or the list of organizations is alone."""
         if isinstance(command, Open | MakeOrg):
-            return (Lock(REGISTRY),)
+            return (Lock(REGISTRY), *_making(command))
+        if isinstance(command, MakeVault):
+            return (log_lock(command.org), Lock(REGISTRY, shared=True), *_making(command))
         return (log_lock(_org_of(command)), Lock(REGISTRY, shared=True))
 
     def needs(self, command: Command) -> Needs:
@@ -97,7 +99,7 @@ class Ledger:
         for row in rows:
             org, block = orgs.get((row.org,)), blocks.get((row.org, row.vault, row.freed + 1))
             if org is not None and block is not None and may_be_freed(org, row, block):
-                found.append(FreePlace(Place(row.org, row.vault), FREED_BLOCKS))
+                found.append(FreePlace(Place(row.org, row.vault), _upto(reading, org, row)))
         return found
 
     def _clients(self, reading: Reading) -> list[Command]:
@@ -114,10 +116,27 @@ class Ledger:
         return found
 
 
+def _making(command: Open | MakeOrg | MakeVault) -> tuple[Lock, ...]:
+    """What a caller's key has made is looked up under a lock of its own: the key is not bound to an organization."""
+    return (Lock(MAKING),) if not isinstance(command, Open) and command.key else ()
+
+
+def _upto(reading: Reading, org: OrgRow, row: PlaceRow) -> int:
+    """The height up to which a place is freed at once: so many blocks, bodies of so many bytes, at least one."""
+    size = 0
+    upto = row.freed
+    for block in reading.range(Range(LEDGER_BLOCK, "", (row.org, row.vault), FREED_BLOCKS, start=(row.freed + 1,))):
+        size += block.size
+        if not may_be_freed(org, row, block) or (size > FREED_BYTES and upto > row.freed):
+            break
+        upto = block.height
+    return upto
+
+
 def _org_of(command: Command) -> int:
     if isinstance(command, WriteCommand | ChangeVault | FreePlace):
         return command.place.org
-    assert isinstance(command, MakeVault | ChangeOrg | ForgetStreams)
+    assert isinstance(command, ChangeOrg | ForgetStreams)
     return command.org
 
 

@@ -8,21 +8,19 @@ filter that leaves out much ends a page early, with a token for the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import NamedTuple, TypeVar
 
 from semel.contracts.ledger.commands import Org, Vault
 from semel.contracts.ledger.limits import MAX_LISTED_ROWS, MAX_PAGE_BYTES
 from semel.contracts.ledger.model import Entity, Place
 from semel.contracts.ledger.paging import Mark, Page, page_size, read_token, write_token
-from semel.contracts.ledger.reading import entity_at, height_to_read, org, seconds_at, tip_row
+from semel.contracts.ledger.reading import entity_at, height_to_read, org, present, seconds_at, tip_row
 from semel.contracts.ledger.refusals import invalid
 from semel.contracts.ledger.rules.encoding import relationship_prefix, split_relationship
-from semel.contracts.ledger.rules.operations import present
 from semel.contracts.ledger.rules.records import org_of, vault_of
 from semel.contracts.ledger.tables import LEDGER_ENTITY, LEDGER_ORG, LEDGER_PAST, LEDGER_PLACE
 from semel.engine.reading import Reading
-from semel.store.protocol import Range
+from semel.store.protocol import AnyTable, Range
 
 T = TypeVar("T")
 
@@ -33,11 +31,11 @@ RELATIONSHIPS_END = b"\1"
 
 
 class _Walk(NamedTuple):
-    """A walk over the keys of a place that begin alike, behind one, as a height saw them."""
+    """A walk over the keys of a place that begin alike, from one on, as a height saw them."""
 
     place: Place
     prefix: bytes
-    behind: bytes
+    start: bytes
     height: int
     past: int | None
     """The same, None for the current one: what is there now need not be looked for in the past."""
@@ -49,7 +47,7 @@ def list_entities(
     """The entities whose keys begin so."""
     asked = [b"entities", b"%d/%d" % place, prefix, b"%d" % include_expired, b"%d" % (at_height or 0)]
     walk, size = _begin(reading, place, prefix, at_height, limit, asked, token)
-    walk = walk._replace(behind=max(walk.behind, RELATIONSHIPS_END))
+    walk = walk._replace(start=max(walk.start, RELATIONSHIPS_END))
     now = seconds_at(reading, place, at_height or None)
 
     def take(entity: Entity) -> Entity | None:
@@ -91,7 +89,7 @@ def list_resources(
     _needs_vault(place)
     asked = [b"resources", b"%d/%d" % place, resource_type, b"%d" % (at_height or 0)]
     walk, size = _begin(reading, place, relationship_prefix(), at_height, limit, asked, token)
-    last = split_relationship(walk.behind)[0] if walk.behind else None
+    last: bytes | None = None
 
     def take(entity: Entity) -> bytes | None:
         nonlocal last
@@ -101,14 +99,19 @@ def list_resources(
         last = resource
         return resource
 
-    return _page(reading, walk, size, asked, take, len)
+    def rest(key: bytes) -> bytes:
+        """What was told is not told again: the next page begins behind all relationships of the resource."""
+        is_told = split_relationship(key)[0] == last
+        return _after(relationship_prefix(last)) if is_told and last is not None else _next(key)
+
+    return _page(reading, walk, size, asked, take, len, rest)
 
 
 def orgs(reading: Reading, limit: int, token: str, reach: Callable[[int], bool] = lambda slug: True) -> Page[Org]:
     """The organizations that a caller reaches, by slug."""
     asked = [b"orgs"]
     size, mark = page_size(limit), read_token(reading, asked, token)
-    start = (int(mark.behind) + 1,) if mark else ()
+    start = (int(mark.start) + 1,) if mark else ()
     found: list[Org] = []
     rows = reading.range(Range(LEDGER_ORG, "", (), MAX_LISTED_ROWS, start=start))
     for row in rows:
@@ -128,7 +131,7 @@ def vaults(reading: Reading, slug: int, limit: int, token: str) -> Page[Vault]:
     org(reading, slug)
     asked = [b"vaults", b"%d" % slug]
     size, mark = page_size(limit), read_token(reading, asked, token)
-    start = (int(mark.behind) + 1,) if mark else (1,)
+    start = (int(mark.start) + 1,) if mark else (1,)
     rows = reading.range(Range(LEDGER_PLACE, "", (slug,), size + 1, start=start))
     found = [vault_of(row) for row in rows[:size]]
     rest = Mark(0, b"%d" % found[-1].place.vault) if len(rows) > size else None
@@ -154,7 +157,8 @@ def _begin(
     size, mark = page_size(limit), read_token(reading, asked, token)
     height = mark.height if mark else at_height
     chosen = height_to_read(row, height) or row.height
-    return _Walk(place, prefix, mark.behind if mark else b"", chosen, None if chosen == row.height else chosen), size
+    past = None if chosen == row.height else chosen
+    return _Walk(place, prefix, mark.start if mark else prefix, chosen, past), size
 
 
 def _page(
@@ -164,12 +168,14 @@ def _page(
     asked: Sequence[bytes],
     take: Callable[[Entity], T | None],
     weigh: Callable[[T], int],
+    rest: Callable[[bytes], bytes] | None = None,
 ) -> Page[T]:
+    """The next page; `rest` says where the one after it begins, from the last key that was looked at."""
     found: list[T] = []
     weight, before = 0, b""
     for number, key in enumerate(_keys(reading, walk)):
         if len(found) == size or weight > MAX_PAGE_BYTES or number == MAX_LISTED_ROWS:
-            return Page(found, walk.height, write_token(reading, asked, Mark(walk.height, before)))
+            return Page(found, walk.height, write_token(reading, asked, Mark(walk.height, (rest or _next)(before))))
         entity = entity_at(reading, walk.place, key, walk.past)
         taken = None if entity is None else take(entity)
         if taken is not None:
@@ -181,7 +187,7 @@ def _page(
 
 def _keys(reading: Reading, walk: _Walk) -> Iterator[bytes]:
     """The keys of now and then in order, each once."""
-    streams = [_keys_of(reading, walk, walk.behind), _past_keys(reading, walk, walk.behind)]
+    streams = [_keys_of(reading, walk, LEDGER_ENTITY), _keys_of(reading, walk, LEDGER_PAST)]
     heads = [next(stream, None) for stream in streams]
     while any(head is not None for head in heads):
         least = min(head for head in heads if head is not None)
@@ -189,29 +195,21 @@ def _keys(reading: Reading, walk: _Walk) -> Iterator[bytes]:
         heads = [next(stream, None) if head == least else head for stream, head in zip(streams, heads, strict=True)]
 
 
-def _keys_of(reading: Reading, walk: _Walk, behind: bytes) -> Iterator[bytes]:
+def _keys_of(reading: Reading, walk: _Walk, table: AnyTable) -> Iterator[bytes]:
+    """The keys in one table, each once: of the past, the versions of one key are passed over."""
+    start, stop = walk.start, _after(walk.prefix)
     while True:
-        keys = reading.keys(_range(walk, behind, partial(Range, LEDGER_ENTITY, "", tuple(walk.place), CHUNK)))
-        yield from (key[2] for key in keys)
-        if len(keys) < CHUNK:
-            return
-        behind = keys[-1][2]
-
-
-def _past_keys(reading: Reading, walk: _Walk, behind: bytes) -> Iterator[bytes]:
-    """Keys that have a past, each once; the versions of one key are passed over."""
-    while True:
-        keys = reading.keys(_range(walk, behind, partial(Range, LEDGER_PAST, "", tuple(walk.place), CHUNK)))
+        wanted = Range(table, "", tuple(walk.place), CHUNK, start=(start,), stop=(stop,) if stop else ())
+        keys = reading.keys(wanted)
         yield from dict.fromkeys(key[2] for key in keys)
         if len(keys) < CHUNK:
             return
-        behind = keys[-1][2]
+        start = _next(keys[-1][2])
 
 
-def _range(walk: _Walk, behind: bytes, ranged: Callable[..., Range]) -> Range:
-    start = max(walk.prefix, behind + b"\0" if behind else b"")
-    stop = _after(walk.prefix)
-    return ranged(start=(start,), stop=(stop,)) if stop else ranged(start=(start,))
+def _next(key: bytes) -> bytes:
+    """The first key behind another."""
+    return key + b"\0"
 
 
 def _after(prefix: bytes) -> bytes:

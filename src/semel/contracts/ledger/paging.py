@@ -22,7 +22,7 @@ from semel.engine.reading import Reading
 T = TypeVar("T")
 
 MAC_BYTES = 16
-MAX_TOKEN_CHARACTERS = 4_096
+MAX_TOKEN_CHARACTERS = 32_768
 _HEIGHT = Struct(">Q")
 _LENGTH = Struct(">I")
 
@@ -36,10 +36,10 @@ class Page(NamedTuple, Generic[T]):
 
 
 class Mark(NamedTuple):
-    """Where a list goes on: behind this key, at this height; 0 is the current one."""
+    """Where a list goes on: from this key on, at this height; 0 is the current one."""
 
     height: int
-    behind: bytes
+    start: bytes
 
 
 def page_size(limit: int) -> int:
@@ -51,7 +51,7 @@ def page_size(limit: int) -> int:
 
 def write_token(reading: Reading, asked: Sequence[bytes], mark: Mark) -> str:
     """The token for the rest of what was asked for."""
-    body = _HEIGHT.pack(mark.height) + mark.behind
+    body = _HEIGHT.pack(mark.height) + mark.start
     return urlsafe_b64encode(_mac(reading, asked, body) + body).decode().rstrip("=")
 
 

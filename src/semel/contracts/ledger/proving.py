@@ -10,8 +10,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from semel.contracts.ledger.model import ZERO, Entity, Header, Place, Sibling, StateProof
-from semel.contracts.ledger.reading import block_row, entity_at, height_to_read, seconds_at, tip_of, tip_row
-from semel.contracts.ledger.rules.operations import present
+from semel.contracts.ledger.reading import block_row, entity_at, height_to_read, present, seconds_at, tip_of, tip_row
 from semel.contracts.ledger.rules.records import header_of
 from semel.contracts.ledger.rules.state import bucket_height, page_key
 from semel.contracts.ledger.rules.state_tree import (

@@ -16,10 +16,9 @@ from semel.contracts.ledger.rules.blocks import height_of_id
 from semel.contracts.ledger.rules.chain import block_hash
 from semel.contracts.ledger.rules.log import no_org, no_vault, refuse_read
 from semel.contracts.ledger.rules.memory import is_compacted, living
-from semel.contracts.ledger.rules.operations import present
+from semel.contracts.ledger.rules.operations import is_expired
 from semel.contracts.ledger.rules.records import (
     committed_of,
-    entity_of,
     genesis_of,
     header_of,
     org_of,
@@ -27,6 +26,7 @@ from semel.contracts.ledger.rules.records import (
     vault_of,
 )
 from semel.contracts.ledger.tables import (
+    INLINE_BYTES,
     LEDGER_BLOCK,
     LEDGER_BODY,
     LEDGER_ENTITY,
@@ -34,15 +34,16 @@ from semel.contracts.ledger.tables import (
     LEDGER_PAST,
     LEDGER_PLACE,
     LEDGER_STREAM,
+    LEDGER_VALUE,
     BlockRow,
+    EntityRow,
+    PastRow,
     PlaceRow,
 )
 from semel.engine.reading import Reading
 from semel.store.protocol import Range
 
 _I64 = 2**63
-_AT_ONCE = 16
-"""So many entities are loaded before their sizes are looked at."""
 
 
 class ClientState(NamedTuple):
@@ -116,14 +117,35 @@ def height_to_read(row: PlaceRow, at_height: int | None) -> int | None:
     return at_height
 
 
+def row_at(reading: Reading, place: Place, key: bytes, height: int | None) -> EntityRow | PastRow | None:
+    """The row of what stood under a key at a height, expired or not; None is now."""
+    if height is not None:
+        ended: Sequence[PastRow] = reading.range(Range(LEDGER_PAST, "", (*place, key), 1, start=(height + 1,)))
+        if ended:
+            return ended[0] if ended[0].version <= height else None
+    row = reading.get(LEDGER_ENTITY, (*place, key))
+    return None if row is None or (height is not None and row.version > height) else row
+
+
+def entity_of(reading: Reading, row: EntityRow | PastRow) -> Entity:
+    """The entity of a row, with its value from wherever it stands."""
+    value = row.value
+    if row.size > INLINE_BYTES:
+        apart = reading.get(LEDGER_VALUE, (row.org, row.vault, row.version, row.key))
+        assert apart is not None, "a large value is kept as long as its row"
+        value = apart.value
+    return Entity(row.key, value, row.expires_at, row.version)
+
+
 def entity_at(reading: Reading, place: Place, key: bytes, height: int | None) -> Entity | None:
     """What stood under a key at a height, expired or not; None is now."""
-    if height is not None:
-        ended = reading.range(Range(LEDGER_PAST, "", (*place, key), 1, start=(height + 1,)))
-        if ended:
-            return entity_of(ended[0]) if ended[0].version <= height else None
-    row = reading.get(LEDGER_ENTITY, (*place, key))
-    return None if row is None or (height is not None and row.version > height) else entity_of(row)
+    row = row_at(reading, place, key, height)
+    return None if row is None else entity_of(reading, row)
+
+
+def present(entity: Entity | None, now_seconds: int) -> Entity | None:
+    """The entity, unless it has expired."""
+    return None if entity is None or is_expired(entity.expires_at, now_seconds) else entity
 
 
 def seconds_at(reading: Reading, place: Place, height: int | None) -> int:
@@ -145,15 +167,11 @@ def read_entities(reading: Reading, place: Place, keys: Sequence[bytes]) -> tupl
     """Many at once, as they are now, as long as they fit into one answer."""
     row = tip_row(reading, place)
     now = reading.now.ms // 1_000
-    entities: dict[bytes, Entity | None] = {}
-    unique = list(dict.fromkeys(keys))
-    size = 0
-    for start in range(0, len(unique), _AT_ONCE):
-        found = reading.find(LEDGER_ENTITY, [(*place, key) for key in unique[start : start + _AT_ONCE]])
-        size += sum(len(one.value) for one in found.values())
-        if size > MAX_ANSWER_BYTES:
-            raise invalid(f"These entities have more than {MAX_ANSWER_BYTES} bytes: ask for fewer keys.", "keys")
-        entities.update((key[2], present(entity_of(one), now)) for key, one in found.items())
+    found = reading.find(LEDGER_ENTITY, [(*place, key) for key in dict.fromkeys(keys)])
+    visible = {key[2]: one for key, one in found.items() if not is_expired(one.expires_at, now)}
+    if sum(one.size for one in visible.values()) > MAX_ANSWER_BYTES:
+        raise invalid(f"These entities have more than {MAX_ANSWER_BYTES} bytes: ask for fewer keys.", "keys")
+    entities = {key: entity_of(reading, one) for key, one in visible.items()}
     return [entities.get(key) for key in keys], row.height
 
 

@@ -8,7 +8,8 @@ height can be read and proved.
 
 Look-ups: an organization or place by its slugs; a block by its height (LEDGER_BLOCK, LEDGER_BODY), and so a transaction
 by its id, which begins with the height; a commit by client and sequence (LEDGER_COMMIT) or by key (LEDGER_KEY); an
-entity by its key, now (LEDGER_ENTITY) and before (LEDGER_PAST, by the height that ended it); the state's tree by bucket
+entity by its key, now (LEDGER_ENTITY) and before (LEDGER_PAST, by the height that ended it), its value, if it is large,
+by the height that set it (LEDGER_VALUE); the state's tree by bucket
 (LEDGER_TOPS now, LEDGER_BUCKET at a height) and page (LEDGER_PAGE).
 """
 
@@ -17,6 +18,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from semel.store.table import U64, Table
+
+INLINE_BYTES = 4_096
+"""Values up to this size stand in the row of their entity."""
 
 ENTRY_VAULT, ENTRY_ORG, ENTRY_STATUS = 1, 2, 3
 """Log entries that are no transactions: a vault was made, the organization was changed, a vault's status was."""
@@ -54,7 +58,7 @@ class OrgRow(NamedTuple):
     created_seconds: int
     created_nanos: int
     second: int
-    """The second of the last transaction, and how many there were in it: for the limit on their rate."""
+    """The second of the last transaction by the clock, and how many there were in it; only where a limit is set."""
     in_second: int
 
 
@@ -142,8 +146,10 @@ class BlockRow(NamedTuple):
     term: int
     committed_index: int
     leader: bytes
+    size: int
+    """Of its body."""
     stale: bytes
-    """Where bodies are not kept for ever: the pages of the tree that this block replaced."""
+    """Where bodies are not kept for ever: the pages of the tree and the large values that this block replaced."""
 
 
 class BodyRow(NamedTuple):
@@ -170,6 +176,8 @@ class EntityRow(NamedTuple):
     vault: int
     key: bytes
     value: bytes
+    """The value when it is small; else its SHA-256, and the value stands in a row of its own."""
+    size: int
     expires_at: U64
     version: int
 
@@ -182,8 +190,19 @@ class PastRow(NamedTuple):
     key: bytes
     until: int
     value: bytes
+    size: int
     expires_at: U64
     version: int
+
+
+class ValueRow(NamedTuple):
+    """A large value, written once: whoever replaces it need not move it."""
+
+    org: int
+    vault: int
+    version: int
+    key: bytes
+    value: bytes
 
 
 class TopsRow(NamedTuple):
@@ -236,6 +255,7 @@ LEDGER_BLOCK = Table("ledger_block", BlockRow, key=3)
 LEDGER_BODY = Table("ledger_body", BodyRow, key=3, bulky=True)
 LEDGER_ENTITY = Table("ledger_entity", EntityRow, key=3, bulky=True)
 LEDGER_PAST = Table("ledger_past", PastRow, key=4, bulky=True)
+LEDGER_VALUE = Table("ledger_value", ValueRow, key=4, bulky=True)
 LEDGER_TOPS = Table("ledger_tops", TopsRow, key=2, bulky=True)
 LEDGER_BUCKET = Table("ledger_bucket", BucketRow, key=4)
 LEDGER_PAGE = Table("ledger_page", PageRow, key=4, bulky=True)
@@ -257,6 +277,7 @@ TABLES = (
     LEDGER_BODY,
     LEDGER_ENTITY,
     LEDGER_PAST,
+    LEDGER_VALUE,
     LEDGER_TOPS,
     LEDGER_BUCKET,
     LEDGER_PAGE,

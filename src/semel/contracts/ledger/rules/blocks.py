@@ -67,6 +67,7 @@ def store_block(view: View, command: WriteCommand, committed: Committed, life: i
             header.term,
             header.committed_index,
             header.leader,
+            len(command.encoded),
             stale,
         ),
     )

@@ -11,6 +11,9 @@ from semel.store.protocol import Lock
 REGISTRY = b"ledger"
 """The lock of the term and the list of organizations: shared by every write, held alone by what changes them."""
 
+MAKING = b"ledger making"
+"""The lock of what callers' keys have created."""
+
 
 def log_lock(org: int) -> Lock:
     """The lock of one organization's log."""

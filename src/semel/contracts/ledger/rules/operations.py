@@ -7,6 +7,8 @@ transaction's own logged time counts as absent for conditions, never by any othe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from hashlib import sha256
+from typing import NamedTuple
 
 from semel.contracts.ledger.commands import Code, Declined
 from semel.contracts.ledger.limits import MAX_TOLD_VALUE_BYTES
@@ -14,13 +16,30 @@ from semel.contracts.ledger.model import (
     Check,
     Condition,
     CreateRelationship,
-    Entity,
     Operation,
     SetEntity,
 )
 from semel.contracts.ledger.rules.encoding import state_key
 
-State = dict[bytes, Entity | None]
+
+class Held(NamedTuple):
+    """An entity as far as conditions need it: the value of a large one that was there before is only known by hash."""
+
+    key: bytes
+    value: bytes | None
+    size: int
+    digest: bytes
+    expires_at: int
+    version: int
+
+    def equals(self, value: bytes) -> bool:
+        """Whether it has this value."""
+        if self.value is not None:
+            return self.value == value
+        return self.size == len(value) and self.digest == sha256(value).digest()
+
+
+State = dict[bytes, Held | None]
 """Entities by key, absent ones as None."""
 
 
@@ -38,24 +57,29 @@ def carry_out(operations: Iterable[Operation], state: State, height: int, now_se
         key = state_key(operation)
         if isinstance(operation, SetEntity):
             if operation.condition is not None:
-                check(operation.condition, key, present(state[key], now_seconds))
-            state[key] = Entity(key, operation.value, operation.expires_at, height)
+                check(operation.condition, key, _present(state[key], now_seconds))
+            value = operation.value
+            state[key] = Held(key, value, len(value), b"", operation.expires_at, height)
         elif isinstance(operation, CreateRelationship):
-            state[key] = state[key] or Entity(key, b"", 0, height)
+            state[key] = state[key] or Held(key, b"", 0, b"", 0, height)
         else:
             state[key] = None
 
 
-def present(entity: Entity | None, now_seconds: int) -> Entity | None:
-    """The entity, unless it has expired."""
-    return None if entity is None or 0 < entity.expires_at <= now_seconds else entity
+def is_expired(expires_at: int, now_seconds: int) -> bool:
+    """Whether something has come to its end; 0 is no end."""
+    return 0 < expires_at <= now_seconds
 
 
-_HOLDS: dict[Check, Callable[[Condition, Entity | None], bool]] = {
+def _present(entity: Held | None, now_seconds: int) -> Held | None:
+    return None if entity is None or is_expired(entity.expires_at, now_seconds) else entity
+
+
+_HOLDS: dict[Check, Callable[[Condition, Held | None], bool]] = {
     Check.NOT_EXISTS: lambda condition, entity: entity is None,
     Check.MUST_EXIST: lambda condition, entity: entity is not None,
     Check.VERSION: lambda condition, entity: entity is not None and entity.version == condition.version,
-    Check.VALUE: lambda condition, entity: entity is not None and entity.value == condition.value,
+    Check.VALUE: lambda condition, entity: entity is not None and entity.equals(condition.value),
 }
 _IF_PRESENT = {
     Check.NOT_EXISTS: (Code.KEY_EXISTS, "There is an entity under this key."),
@@ -65,12 +89,12 @@ _IF_PRESENT = {
 _IF_ABSENT = (Code.KEY_NOT_FOUND, "There is no entity under this key.")
 
 
-def check(condition: Condition, key: bytes, entity: Entity | None) -> None:
+def check(condition: Condition, key: bytes, entity: Held | None) -> None:
     """Hold an entity against a condition."""
     if _HOLDS[condition.check](condition, entity):
         return
     code, message = _IF_ABSENT if entity is None else _IF_PRESENT[condition.check]
     if entity is None:
         raise ConditionFailedError(Declined(code, message, key=key))
-    value = entity.value if len(entity.value) <= MAX_TOLD_VALUE_BYTES else None
+    value = entity.value if entity.size <= MAX_TOLD_VALUE_BYTES else None
     raise ConditionFailedError(Declined(code, message, key=key, current_version=entity.version, current_value=value))

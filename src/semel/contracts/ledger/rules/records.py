@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from semel.contracts.ledger.commands import Committed, Org, Vault
-from semel.contracts.ledger.model import Entity, Header, Instant, Place, Status, Transaction
+from semel.contracts.ledger.model import Header, Instant, Place, Status, Transaction
 from semel.contracts.ledger.rules.chain import genesis_header
 from semel.contracts.ledger.rules.encoding import decode_operations
-from semel.contracts.ledger.tables import BlockRow, BodyRow, EntityRow, OrgRow, PastRow, PlaceRow
+from semel.contracts.ledger.tables import BlockRow, BodyRow, OrgRow, PlaceRow
 
 
 def header_of(block: BlockRow) -> Header:
@@ -33,11 +33,6 @@ def transaction_of(block: BlockRow, body: BodyRow) -> Transaction:
 def committed_of(block: BlockRow, body: BodyRow) -> Committed:
     """Both."""
     return Committed(transaction_of(block, body), header_of(block))
-
-
-def entity_of(row: EntityRow | PastRow) -> Entity:
-    """The entity in a row."""
-    return Entity(row.key, row.value, row.expires_at, row.version)
 
 
 def genesis_of(place: PlaceRow) -> Header:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from hashlib import sha256
 from struct import Struct
+from typing import NamedTuple
 
-from semel.contracts.ledger.model import Place
-from semel.contracts.ledger.rules.operations import State
-from semel.contracts.ledger.rules.records import entity_of
+from semel.contracts.ledger.model import Entity, Place
+from semel.contracts.ledger.rules.operations import Held, State
 from semel.contracts.ledger.rules.state_tree import (
     BUCKETS,
     EMPTY_BUCKET,
@@ -28,23 +28,27 @@ from semel.contracts.ledger.rules.state_tree import (
     write_page,
 )
 from semel.contracts.ledger.tables import (
+    INLINE_BYTES,
     LEDGER_BUCKET,
     LEDGER_ENTITY,
     LEDGER_PAGE,
     LEDGER_PAST,
     LEDGER_TOPS,
+    LEDGER_VALUE,
     BucketRow,
     EntityRow,
     PageRow,
     PastRow,
     TopsRow,
+    ValueRow,
 )
 from semel.engine.contract import Stage, View
 from semel.engine.demand import demand
 from semel.store.table import Key
 
 _HEIGHT = Struct(">Q")
-_STALE = Struct(">QB")
+_STALE = Struct(">BQI")
+_PAGE, _VALUE = 1, 2
 
 
 def tops_of(view: View, place: Place) -> TopsRow:
@@ -90,17 +94,18 @@ def demand_pages(view: View, place: Place, keys: list[bytes]) -> None:
 def load_state(view: View, place: Place, keys: list[bytes]) -> State:
     """The entities of these keys."""
     rows = ((key, view.get(LEDGER_ENTITY, (*place, key))) for key in keys)
-    return {key: None if row is None else entity_of(row) for key, row in rows}
+    return {key: None if row is None else _held(row) for key, row in rows}
 
 
 def store_state(view: View, place: Place, height: int, before: State, after: State) -> tuple[bytes, bytes]:
-    """Write what has changed; the new state root, and the pages that were replaced."""
+    """Write what has changed; the new state root, and the pages and large values that were replaced."""
     changes: dict[int, list[Change]] = {}
-    for key, entity in after.items():
-        if entity == before[key]:
+    stale: list[bytes] = []
+    for key, held in after.items():
+        if held is before[key]:
             continue
-        _store_entity(view, place, height, key, before, after)
-        changes.setdefault(bucket_of(key), []).append(change(key, entity))
+        stale += _store_entity(view, place, height, key, before[key], held)
+        changes.setdefault(bucket_of(key), []).append(change(key, None if held is None else _entity(held)))
     tops = tops_of(view, place)
     if not changes:
         return sha256(tops.roots).digest(), b""
@@ -111,7 +116,6 @@ def store_state(view: View, place: Place, height: int, before: State, after: Sta
         return read_page(row.slots)
 
     roots, heights = bytearray(tops.roots), bytearray(tops.heights)
-    replaced: list[tuple[bytes, int]] = []
     for bucket, group in changes.items():
         edit = edit_bucket(bucket, bucket_height(tops, bucket), group, height, load)
         roots[32 * bucket : 32 * bucket + 32] = edit.root
@@ -119,30 +123,72 @@ def store_state(view: View, place: Place, height: int, before: State, after: Sta
         view.insert(LEDGER_BUCKET, BucketRow(*place, bucket, height, edit.root))
         for path, page in edit.pages.items():
             view.insert(LEDGER_PAGE, PageRow(*place, height, path, write_page(page)))
-        replaced += edit.replaced
-        if not edit.pages:
-            replaced.append((bytes((bucket,)), height))  # once nothing older is kept, no row says the same: empty
+        stale += [_stale(_PAGE, path, old) for path, old in edit.replaced]
+        if not edit.pages:  # once nothing older is kept, no row says the same: empty
+            stale.append(_stale(_PAGE, bytes((bucket,)), height))
     view.put(LEDGER_TOPS, TopsRow(*place, bytes(roots), bytes(heights)))
-    return sha256(roots).digest(), b"".join(_STALE.pack(old, len(path)) + path for path, old in replaced)
+    return sha256(roots).digest(), b"".join(stale)
 
 
-def stale_pages(stored: bytes) -> list[tuple[bytes, int]]:
-    """The pages that a block replaced, by path and height."""
+class Stale(NamedTuple):
+    """What a block replaced: a page of the tree by its path or a large value by its key, and the height of both."""
+
+    is_page: bool
+    name: bytes
+    height: int
+
+
+def stale_rows(stored: bytes) -> list[Stale]:
+    """What a block replaced."""
     found = []
     place = 0
     while place < len(stored):
-        height, size = _STALE.unpack_from(stored, place)
+        kind, height, size = _STALE.unpack_from(stored, place)
         place += _STALE.size
-        found.append((stored[place : place + size], height))
+        found.append(Stale(kind == _PAGE, stored[place : place + size], height))
         place += size
     return found
 
 
-def _store_entity(view: View, place: Place, height: int, key: bytes, before: State, after: State) -> None:
-    old, new = before[key], after[key]
+def value_key(place: Place, key: bytes, version: int) -> Key:
+    """Where a large value stands."""
+    return (*place, version, key)
+
+
+def _stale(kind: int, name: bytes, height: int) -> bytes:
+    return _STALE.pack(kind, height, len(name)) + name
+
+
+def _store_entity(view: View, place: Place, height: int, key: bytes, old: Held | None, new: Held | None) -> list[bytes]:
+    """Write the rows of one key; the large value that it no longer has, if it had one."""
+    stale = []
     if old is not None:
-        view.insert(LEDGER_PAST, PastRow(*place, key, height, old.value, old.expires_at, old.version))
+        view.insert(LEDGER_PAST, PastRow(*place, key, height, _kept(old), old.size, old.expires_at, old.version))
+        if old.size > INLINE_BYTES:
+            stale.append(_stale(_VALUE, key, old.version))
     if new is None:
         view.delete(LEDGER_ENTITY, (*place, key))
     else:
-        view.put(LEDGER_ENTITY, EntityRow(*place, key, new.value, new.expires_at, new.version))
+        view.put(LEDGER_ENTITY, EntityRow(*place, key, _kept(new), new.size, new.expires_at, new.version))
+        if new.size > INLINE_BYTES:
+            view.insert(LEDGER_VALUE, ValueRow(*place, height, key, _entity(new).value))
+    return stale
+
+
+def _held(row: EntityRow) -> Held:
+    is_large = row.size > INLINE_BYTES
+    value, digest = (None, row.value) if is_large else (row.value, b"")
+    return Held(row.key, value, row.size, digest, row.expires_at, row.version)
+
+
+def _kept(held: Held) -> bytes:
+    """What of a value stands in the row of its entity."""
+    if held.value is None:
+        return held.digest
+    return held.value if held.size <= INLINE_BYTES else sha256(held.value).digest()
+
+
+def _entity(held: Held) -> Entity:
+    """An entity that this transaction has set, and whose value is therefore at hand."""
+    assert held.value is not None, "what was there before is not hashed again"
+    return Entity(held.key, held.value, held.expires_at, held.version)

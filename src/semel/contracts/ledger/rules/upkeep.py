@@ -14,7 +14,7 @@ from semel.contracts.ledger.model import Place
 from semel.contracts.ledger.rules.blocks import release_last
 from semel.contracts.ledger.rules.encoding import decode_operations, state_keys
 from semel.contracts.ledger.rules.memory import is_compacted, living, stream_key
-from semel.contracts.ledger.rules.state import page_key, stale_pages
+from semel.contracts.ledger.rules.state import page_key, stale_rows, value_key
 from semel.contracts.ledger.tables import (
     ALONE,
     LEDGER_BLOCK,
@@ -28,6 +28,7 @@ from semel.contracts.ledger.tables import (
     LEDGER_PLACE,
     LEDGER_STREAM,
     LEDGER_TERM,
+    LEDGER_VALUE,
     NO_TERM,
     BlockRow,
     BodyRow,
@@ -64,7 +65,7 @@ def free_needs(command: FreePlace) -> Needs:
     tip = view.get(LEDGER_PLACE, place)
     if tip is None:
         return
-    heights = range(tip.freed + 1, min(tip.freed + command.rows, tip.height) + 1)
+    heights = range(tip.freed + 1, min(command.upto, tip.height) + 1)
     tables: tuple[AnyTable, ...] = (LEDGER_BLOCK, LEDGER_BODY)
     yield Stage(keys=[(table, (*place, height)) for height in heights for table in tables])
     further: list[tuple[AnyTable, Key]] = []
@@ -83,7 +84,7 @@ def free_place(view: View, command: FreePlace) -> Outcome:
     if org is None or tip is None:
         return Outcome(Done())
     freed = tip.freed
-    for height in range(tip.freed + 1, min(tip.freed + command.rows, tip.height) + 1):
+    for height in range(tip.freed + 1, min(command.upto, tip.height) + 1):
         block = view.get(LEDGER_BLOCK, (*command.place, height))
         assert block is not None, "headers are kept for ever"
         if not may_be_freed(org, tip, block):
@@ -140,10 +141,13 @@ def _free(view: View, org: OrgRow, tip: PlaceRow, block: BlockRow, body: BodyRow
             view.delete(LEDGER_KEY, (*place, body.client, body.key))
     if not tip.retain:
         return
-    for path, height in stale_pages(block.stale):
-        view.forget(LEDGER_PAGE, page_key(place, path, height))
-        if len(path) == 1:
-            view.forget(LEDGER_BUCKET, (*place, path[0], height))
+    for stale in stale_rows(block.stale):
+        if not stale.is_page:
+            view.forget(LEDGER_VALUE, value_key(place, stale.name, stale.height))
+            continue
+        view.forget(LEDGER_PAGE, page_key(place, stale.name, stale.height))
+        if len(stale.name) == 1:
+            view.forget(LEDGER_BUCKET, (*place, stale.name[0], stale.height))
     for changed in state_keys(decode_operations(body.operations)):
         view.forget(LEDGER_PAST, (*place, changed, block.height))
     if not is_last:

@@ -16,7 +16,7 @@ from semel.contracts.ledger.rules.answers import answer_known
 from semel.contracts.ledger.rules.blocks import build_block, store_block, store_commit
 from semel.contracts.ledger.rules.chain import block_hash
 from semel.contracts.ledger.rules.encoding import state_keys
-from semel.contracts.ledger.rules.judgement import EXECUTES, Verdict, judge
+from semel.contracts.ledger.rules.judgement import EXECUTES, Case, Verdict, judge
 from semel.contracts.ledger.rules.log import next_entry, refuse_write
 from semel.contracts.ledger.rules.memory import case_of, commit_keys, moved_cuts, stream_key
 from semel.contracts.ledger.rules.operations import ConditionFailedError, carry_out
@@ -75,7 +75,7 @@ def write_needs(command: WriteCommand) -> Generator[Stage, View, None]:
     if commits:
         yield Stage(keys=[(LEDGER_COMMIT, key) for key in commits])
     case = case_of(view, command, command.request, org, row)
-    if judge(case).verdict in EXECUTES:
+    if judge(case).verdict in EXECUTES or _may_follow(case):
         yield from page_needs(view, place, keys)
         return
     heights = {past.height for past in (case.by_key, case.by_sequence) if past is not None}
@@ -97,8 +97,10 @@ def write(view: View, command: WriteCommand, policy: Policy, now: Now) -> Outcom
     if rule.verdict not in EXECUTES:
         return Outcome(answer_known(view, command, rule, case))
     after = next_entry(org, now)
-    if policy.writes_per_second and _in_second(after) > policy.writes_per_second:
-        return Outcome(_too_many(policy))
+    if policy.writes_per_second:
+        after = _counted(after, now)
+        if after.in_second > policy.writes_per_second:
+            return Outcome(_too_many(policy))
     keys = state_keys(command.operations)
     before = load_state(view, command.place, keys)
     state = dict(before)
@@ -116,8 +118,13 @@ def write(view: View, command: WriteCommand, policy: Policy, now: Now) -> Outcom
     life = store_commit(view, command, org, place, committed)
     store_block(view, command, committed, life, stale if place.retain else b"")
     view.put(LEDGER_PLACE, place._replace(height=height, tip_hash=block_hash(committed.header), state_root=root))
-    view.put(LEDGER_ORG, moved_cuts(after._replace(second=after.at_seconds, in_second=_in_second(after))))
+    view.put(LEDGER_ORG, moved_cuts(after))
     return Outcome(Written(committed), signals=(topic_of(command.place),))
+
+
+def _may_follow(case: Case) -> bool:
+    """Whether a write with a gap before it may be executed in this very batch, behind others of its client."""
+    return case.sequence is not None and case.last < case.sequence <= case.last + PIPELINE
 
 
 def _waits(view: View, command: WriteCommand, last: int) -> bool:
@@ -129,9 +136,10 @@ def _waits(view: View, command: WriteCommand, last: int) -> bool:
     return all(view.is_admitted(order._replace(number=number)) for number in range(last + 1, order.number))
 
 
-def _in_second(org: OrgRow) -> int:
-    """How many transactions the second of the next entry has with it."""
-    return org.in_second + 1 if org.second == org.at_seconds else 1
+def _counted(org: OrgRow, now: Now) -> OrgRow:
+    """One more in this second, by the clock: the log's own time may stand still for a while."""
+    second = now.ms // 1_000
+    return org._replace(second=second, in_second=org.in_second + 1 if org.second == second else 1)
 
 
 def _too_many(policy: Policy) -> Refusal:

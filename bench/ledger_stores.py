@@ -1,0 +1,166 @@
+"""Ledgers of a given size, made through the engine's own commit path, for measurements of how costs grow.
+
+The path is run without a loop, in this thread: one batch of transactions after another, each with a commit. A ledger
+that was made once can be kept and measured again; it is made anew when the code that lays out its rows has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from semel.contracts import ledger as package
+from semel.contracts.ledger.commands import CHANCE_BYTES, MakeOrg, MakeVault, Open, WriteCommand, Written
+from semel.contracts.ledger.contract import Ledger
+from semel.contracts.ledger.drafts import write_command
+from semel.contracts.ledger.limits import Limits
+from semel.contracts.ledger.model import Place, SetEntity
+from semel.contracts.schema import MIGRATIONS, TABLES
+from semel.engine.batch import Submission, Surroundings, run
+from semel.engine.contract import Write
+from semel.engine.engine import nowhere
+from semel.engine.observer import SilentObserver
+from semel.engine.reading import Reading
+from semel.engine.soft import SoftChanges
+from semel.engine.timekeeper import Timekeeper
+from semel.server.world import SystemWorld
+from semel.store.open import open_store
+
+PLACE = Place(7001, 9001)
+ACTOR, LEADER = b"client:bench", b"bench"
+CLIENTS = 500
+"""Each has one transaction in a batch."""
+BATCH_OPERATIONS = 10_000
+VALUE = b"v" * 32
+MADE = "made.json"
+BAR = 40
+
+
+class Size(NamedTuple):
+    """How many blocks a ledger has, how many keys each of them sets, and among how many: then it begins anew."""
+
+    blocks: int
+    keys_each: int = 1
+    among: int = 10**9
+
+    @property
+    def keys(self) -> int:
+        """How many entities there are."""
+        return self.keys_at(self.blocks)
+
+    def keys_at(self, height: int) -> int:
+        """How many there were."""
+        return min(height * self.keys_each, self.among)
+
+    def set_by(self, height: int) -> list[int]:
+        """The numbers of those that a block sets."""
+        last = height * self.keys_each
+        return [number % self.among for number in range(last - self.keys_each, last)]
+
+
+def key_of(number: int) -> bytes:
+    """The key of an entity."""
+    return b"user:%012d" % number
+
+
+class Site:
+    """A ledger on SQLite and the commit path before it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._world = SystemWorld()
+        self.store = open_store(f"sqlite:{folder}", TABLES, MIGRATIONS, self._world.wall_ms)
+        self._ledger = Ledger()
+        observer, self._soft = SilentObserver(), SoftChanges()
+        self._timekeeper = Timekeeper(self._world, observer)
+        self.around = Surroundings(
+            store=self.store,
+            soft=self._soft,
+            timekeeper=self._timekeeper,
+            observer=observer,
+            error_id=lambda: "",
+            is_admitted=lambda order: False,
+            reach=nowhere,
+        )
+
+    def submission(self, command: Any) -> Submission:
+        """A command as a batch takes it."""
+        return Submission(Write(self._ledger, command))
+
+    def commit(self, commands: Sequence[Any]) -> list[Any]:
+        """One batch; the answers."""
+        result = run(self.around, [self.submission(command) for command in commands])
+        self.store.tidy()
+        if result.failed or result.deferred:
+            raise SystemExit(f"a batch failed, the figures would mean nothing: {result.failed or result.deferred}")
+        return [outcome.answer for _, outcome in result.decided]
+
+    def write(self, client: int, sequence: int, numbers: Sequence[int], value: bytes = VALUE) -> WriteCommand:
+        """A transaction that sets some keys."""
+        operations = tuple(SetEntity(key_of(number), value) for number in numbers)
+        chance = self._world.random_bytes(CHANCE_BYTES)
+        return write_command(Limits(), PLACE, b"client-%d" % client, sequence, b"", operations, ACTOR, LEADER, chance)
+
+    @contextmanager
+    def reading(self) -> Iterator[Reading]:
+        """One instant of it."""
+        with self.store.read() as snapshot:
+            yield Reading(snapshot, self._soft, self._timekeeper.now(snapshot.now_ms))
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self.store.close()
+
+
+@contextmanager
+def ledger(folder: Path, size: Size) -> Iterator[Site]:
+    """A ledger of this size: the one that stands in the folder, or a new one."""
+    home = folder / f"{size.blocks}-{size.keys}"
+    wanted = {"layout": layout(), **size._asdict()}
+    made = home / MADE
+    if not made.exists() or json.loads(made.read_text()) != wanted:
+        shutil.rmtree(home, ignore_errors=True)
+        _fill(home, size)
+        made.write_text(json.dumps(wanted))
+    site = Site(home)
+    try:
+        yield site
+    finally:
+        site.close()
+
+
+def layout() -> str:
+    """Stands for the code that decides what the rows are."""
+    folder = Path(package.__file__).parent
+    files = [folder / "tables.py", *(folder / "rules" / name for name in ("state.py", "state_tree.py", "blocks.py"))]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def _fill(home: Path, size: Size) -> None:
+    site = Site(home)
+    try:
+        site.commit([Open(b"", bytes(32))])
+        site.commit([MakeOrg(b"bench", (PLACE.org,), b"", b"")])
+        site.commit([MakeVault(PLACE.org, (PLACE.vault,), 0, b"", b"")])
+        batch = max(1, min(CLIENTS, BATCH_OPERATIONS // size.keys_each))
+        for begin in range(0, size.blocks, batch):
+            heights = range(begin + 1, min(begin + batch, size.blocks) + 1)
+            writes = [site.write(height - begin, begin // batch + 1, size.set_by(height)) for height in heights]
+            answers = site.commit(writes)
+            if not all(isinstance(answer, Written) for answer in answers):
+                raise SystemExit(f"a transaction was not committed: {answers[0]}")
+            _tell(heights[-1], size)
+    finally:
+        site.close()
+        print(file=sys.stderr)
+
+
+def _tell(done: int, size: Size) -> None:
+    bar = "#" * (done * BAR // size.blocks)
+    told = f"{done:,} of {size.blocks:,} blocks, {size.keys_at(done):,} keys"
+    print(f"\r[{bar:<{BAR}}] {told:<50}", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""The rules of the ledger against a plain model of them."""

@@ -1,0 +1,113 @@
+"""Random requests, settings, clocks, sweeps and crashes against a plain model of what the ledger promises.
+
+`make modelledger` runs as many seeds as you like. The last tests show that the comparison finds what it is there to
+find.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from semel.contracts.ledger.rules import judgement, memory
+from semel.contracts.ledger.rules.log import next_entry
+from semel.contracts.ledger.rules.state_tree import leaf_hash
+from semel.contracts.ledger.tables import OrgRow
+from semel.kernel.clock import Now
+from tests.ledger_model.simulation import Simulation
+
+SEEDS = range(1, 13)
+AT_THE_DOOR = {"R0a", "R0b", "R0c"}
+"""Rows that no request of the simulation comes to: it is refused before, or nobody can live so long."""
+CONDITIONS = {"KEY_EXISTS", "KEY_NOT_FOUND", "VERSION_MISMATCH", "VALUE_MISMATCH"}
+REFUSALS = {
+    *("invalid_argument", "permission_denied", "organization_not_found", "vault_not_found"),
+    *("failed_precondition", "resource_exhausted"),
+}
+ROWS = [rule.row for rule in judgement.RULES if rule.row not in AT_THE_DOOR]
+GREEDY = tuple(
+    rule._replace(applies=lambda case: not case.is_old) if rule.row == "R6" else rule for rule in judgement.RULES
+)
+"""A table whose R6 takes every sequence that is new."""
+
+
+def test_every_answer_and_every_hash_is_the_models() -> None:
+    seen: Counter[str] = Counter()
+    crashes = 0
+    for seed in SEEDS:
+        verdict = Simulation(seed).run()
+        assert not verdict.faults, f"seed {seed}: " + "\n".join(verdict.faults)
+        seen += verdict.seen
+        crashes += verdict.crashes
+    assert crashes > 0
+    missing = {*ROWS, *CONDITIONS, *REFUSALS, "evicted", "forgotten"} - set(seen)
+    assert not missing, f"the seeds have shown nothing of {sorted(missing)}"
+
+
+# -- The comparison itself ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row != "R6"])
+def test_a_table_without_a_row_is_found_out(monkeypatch: pytest.MonkeyPatch, row: str) -> None:
+    monkeypatch.setattr(judgement, "RULES", tuple(rule for rule in judgement.RULES if rule.row != row))
+    assert any(Simulation(seed).run().faults for seed in SEEDS)
+
+
+def _cut_a_second_late(org: OrgRow) -> OrgRow:
+    """Exactly the time to live is one second too much."""
+    moved = memory.moved_cuts(org)
+    return moved if moved == org else moved._replace(cut=moved.cut + 1, client_cut=moved.client_cut + 1)
+
+
+def _cut_that_falls(org: OrgRow) -> OrgRow:
+    if org.entries % org.interval:
+        return org
+    cut = org.at_seconds - org.ttl_seconds
+    return org._replace(cut=cut, client_cut=org.client_cut if org.fence else cut)
+
+
+def _falling_time(org: OrgRow, now: Now) -> OrgRow:
+    seconds, milliseconds = divmod(now.expiry_ms, 1_000)
+    return next_entry(org, now)._replace(at_seconds=seconds, at_nanos=milliseconds * 1_000_000)
+
+
+def _without_fence(org: OrgRow) -> OrgRow:
+    return memory.moved_cuts(org._replace(fence=0))._replace(fence=org.fence)
+
+
+RULES_OF = "semel.contracts.ledger.rules"
+BREAKAGES: dict[str, tuple[str, Any]] = {
+    "gaps are left": (f"{RULES_OF}.judgement.RULES", GREEDY),
+    "a second too early": (f"{RULES_OF}.write.moved_cuts", _cut_a_second_late),
+    "what was forgotten returns": (f"{RULES_OF}.makings.moved_cuts", _cut_that_falls),
+    "the fence does not hold": (f"{RULES_OF}.write.moved_cuts", _without_fence),
+    "nothing is evicted": (f"{RULES_OF}.write.moved_cuts", lambda org: org),
+    "changes are no trigger": (f"{RULES_OF}.makings.moved_cuts", lambda org: org),
+    "time falls with the clock": (f"{RULES_OF}.write.next_entry", _falling_time),
+    "no client is ever gone": (f"{RULES_OF}.memory.living", lambda org, stream: stream),
+    "a client that returns has its old life": (f"{RULES_OF}.blocks.living", lambda org, stream: stream),
+    "every commit is remembered": (f"{RULES_OF}.memory.is_in_window", lambda *_: True),
+    "the last commit is forgotten too": (
+        f"{RULES_OF}.memory.is_in_window",
+        lambda org, stream, commit: commit.at >= org.cut,
+    ),
+    "bodies are never compacted": (f"{RULES_OF}.memory.is_compacted", lambda *_: False),
+    "bodies are not looked up": (f"{RULES_OF}.memory.is_compacted", lambda *_: True),
+    "the expired are there": (f"{RULES_OF}.operations.present", lambda entity, now: entity),
+    "the rate is not counted": (f"{RULES_OF}.write._in_second", lambda org: 0),
+    "read only is no obstacle": (f"{RULES_OF}.write.refuse_write", lambda org, place: None),
+    "everything may be freed": (f"{RULES_OF}.upkeep.may_be_freed", lambda *_: True),
+    "last commits are not released": (f"{RULES_OF}.blocks.release_last", lambda *_: None),
+    "the root leaves out the time of expiry": (
+        f"{RULES_OF}.state_tree.leaf_hash",
+        lambda entity: leaf_hash(entity._replace(expires_at=0)),
+    ),
+}
+
+
+@pytest.mark.parametrize("breakage", BREAKAGES.values(), ids=BREAKAGES)
+def test_rules_that_are_wrong_are_found_out(monkeypatch: pytest.MonkeyPatch, breakage: tuple[str, Any]) -> None:
+    monkeypatch.setattr(*breakage)
+    assert any(Simulation(seed).run().faults for seed in SEEDS)

@@ -1,0 +1,94 @@
+"""Many sequences of one client on their way at once, in any order and any batches: decided as if in order."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from typing import Any
+
+import pytest
+
+from semel.contracts.ledger.commands import CHANCE_BYTES, Code, MakeOrg, Open, WriteCommand, Written
+from semel.contracts.ledger.contract import Ledger
+from semel.contracts.ledger.drafts import write_command
+from semel.contracts.ledger.limits import PIPELINE, Limits
+from semel.contracts.ledger.model import Check, Condition, Operation, Place, SetEntity
+from semel.contracts.ledger.tables import TABLES
+from semel.engine.contract import Write
+from semel.engine.engine import Engine, EngineLimits
+from semel.engine.generations import GENERATION
+from semel.engine.lane import BatchLimits
+from semel.store.memory import MemoryStore
+from tests.engine.toy import ToyWorld
+
+ORG = 7001
+PATIENCE_SECONDS = 60.0
+SET: Operation = SetEntity(b"k", b"v")
+FAILS: Operation = SetEntity(b"nothing", b"v", condition=Condition(Check.MUST_EXIST))
+
+
+def command(sequence: int, operation: Operation) -> WriteCommand:
+    """One write of the one client."""
+    chance = sequence.to_bytes(CHANCE_BYTES, "big")
+    return write_command(Limits(), Place(ORG), b"ann", sequence, b"", (operation,), b"client:ann", b"n", chance)
+
+
+def decide(commands: list[WriteCommand], batch: int) -> dict[int, Any]:
+    """The answers by sequence, of an engine that begins when all of them wait."""
+    gate = threading.Event()
+    gate.set()
+
+    def reach(point: str) -> None:
+        if point == "gathered":
+            assert gate.wait(PATIENCE_SECONDS)
+
+    async def run() -> list[Any]:
+        store = MemoryStore((GENERATION, *TABLES), ToyWorld().wall_ms)
+        engine = Engine(store, ToyWorld(), EngineLimits(batch=BatchLimits(writes=batch)), reach=reach)
+        ledger = Ledger()
+        try:
+            await engine.submit(Write(ledger, Open(b"", b"secret")))
+            await engine.submit(Write(ledger, MakeOrg(b"org", (ORG,), b"", b"")))
+            gate.clear()
+            sent = [engine.admit(Write(ledger, one)) for one in commands]
+            gate.set()
+            return await asyncio.gather(*sent)
+        finally:
+            gate.set()
+            await engine.stop()
+
+    answers = asyncio.run(run())
+    return {one.sequence or 0: answer for one, answer in zip(commands, answers, strict=True)}
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7, 512])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_pipeline_is_decided_in_its_order(seed: int, batch: int) -> None:
+    numbers = list(range(1, PIPELINE + 1))
+    random.Random(seed).shuffle(numbers)
+    answers = decide([command(number, SET) for number in numbers], batch)
+    for number in numbers:
+        assert isinstance(answers[number], Written)
+        assert answers[number].committed.header.height == number
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7, 512])
+@pytest.mark.parametrize("failing", [1, 5, 20])
+def test_behind_one_that_fails_all_others_are_gaps(failing: int, batch: int) -> None:
+    numbers = list(range(1, 31))
+    random.Random(failing).shuffle(numbers)
+    answers = decide([command(number, FAILS if number == failing else SET) for number in numbers], batch)
+    assert [number for number in numbers if isinstance(answers[number], Written)] == [
+        number for number in numbers if number < failing
+    ]
+    assert answers[failing].code is Code.KEY_NOT_FOUND
+    for number in range(failing + 1, 31):
+        assert (answers[number].code, answers[number].last) == (Code.SEQUENCE_GAP, failing - 1)
+
+
+@pytest.mark.parametrize("batch", [1, 512])
+def test_a_hole_in_the_pipeline_is_waited_for_by_nobody(batch: int) -> None:
+    answers = decide([command(number, SET) for number in (4, 2, 5, 1)], batch)
+    assert [type(answers[number]) is Written for number in (1, 2, 4, 5)] == [True, True, False, False]
+    assert {answers[4].code, answers[5].code} == {Code.SEQUENCE_GAP}
