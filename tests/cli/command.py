@@ -72,7 +72,8 @@ class Semel:
         """Leave it running, with pipes."""
         pipe = subprocess.PIPE
         command = [sys.executable, "-m", "semel", *args]
-        return subprocess.Popen(command, env=self.env, stdin=pipe, stdout=pipe, stderr=pipe)
+        # Without buffers of ours: `communicate` reads past them, and lines that wait in them would be lost.
+        return subprocess.Popen(command, env=self.env, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0)
 
     def on_terminal(self, *args: str, typed: bytes = b"", env: Mapping[str, str] | None = None) -> Finished:
         """Run to the end at a terminal, which shows both outputs."""
