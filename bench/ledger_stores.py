@@ -1,26 +1,28 @@
 """Ledgers of a given size, made through the engine's own commit path, for measurements of how costs grow.
 
 The path is run without a loop, in this thread: one batch of transactions after another, each with a commit. A ledger
-that was made once can be kept and measured again; it is made anew when the code that lays out its rows has changed.
+that was made once can be kept and measured again; it is made anew when the layout of its rows has changed.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from semel.contracts import ledger as package
 from semel.contracts.ledger.commands import CHANCE_BYTES, MakeOrg, MakeVault, Open, WriteCommand, Written
 from semel.contracts.ledger.contract import Ledger
-from semel.contracts.ledger.drafts import write_command
+from semel.contracts.ledger.drafts import prepare, write_command
 from semel.contracts.ledger.limits import Limits
 from semel.contracts.ledger.model import Place, SetEntity
+from semel.contracts.ledger.tables import LEDGER_PAGE
 from semel.contracts.schema import MIGRATIONS, TABLES
 from semel.engine.batch import Submission, Surroundings, run
 from semel.engine.contract import Write
@@ -31,6 +33,7 @@ from semel.engine.soft import SoftChanges
 from semel.engine.timekeeper import Timekeeper
 from semel.server.world import SystemWorld
 from semel.store.open import open_store
+from semel.store.protocol import Range
 
 PLACE = Place(7001, 9001)
 ACTOR, LEADER = b"client:bench", b"bench"
@@ -62,6 +65,9 @@ class Size(NamedTuple):
         """The numbers of those that a block sets."""
         last = height * self.keys_each
         return [number % self.among for number in range(last - self.keys_each, last)]
+
+
+SAMPLE = Size(50, 10)
 
 
 def key_of(number: int) -> bytes:
@@ -104,7 +110,9 @@ class Site:
         """A transaction that sets some keys."""
         operations = tuple(SetEntity(key_of(number), value) for number in numbers)
         chance = self._world.random_bytes(CHANCE_BYTES)
-        return write_command(Limits(), PLACE, b"client-%d" % client, sequence, b"", operations, ACTOR, LEADER, chance)
+        return write_command(
+            Limits(), prepare(Limits(), PLACE, b"client-%d" % client, sequence, b"", operations), ACTOR, LEADER, chance
+        )
 
     @contextmanager
     def reading(self) -> Iterator[Reading]:
@@ -134,11 +142,20 @@ def ledger(folder: Path, size: Size) -> Iterator[Site]:
         site.close()
 
 
+@functools.cache
 def layout() -> str:
-    """Stands for the code that decides what the rows are."""
-    folder = Path(package.__file__).parent
-    files = [folder / "tables.py", *(folder / "rules" / name for name in ("state.py", "state_tree.py", "blocks.py"))]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    """Stands for what the rows are: the columns of the tables, and the tree of a small ledger."""
+    columns = [(table.name, [column.name for column in table.columns]) for table in TABLES]
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / "sample"
+        _fill(home, SAMPLE)
+        site = Site(home)
+        try:
+            with site.reading() as reading:
+                pages = reading.range(Range(LEDGER_PAGE, "", PLACE, SAMPLE.blocks * SAMPLE.keys))
+        finally:
+            site.close()
+    return hashlib.sha256(repr((columns, pages)).encode()).hexdigest()
 
 
 def _fill(home: Path, size: Size) -> None:

@@ -23,7 +23,16 @@ PARTS = [
     *("job", "job_part", "job_record", "job_totals", "job_line", "job_kinds", "job_queue", "job_tenant", "job_dead"),
     *("job_step", "job_claim", "job_seal", "job_schedule"),
     *("ledger_term", "ledger_org", "ledger_entry", "ledger_place", "ledger_stream", "ledger_commit", "ledger_key"),
-    *("ledger_block", "ledger_body", "ledger_entity", "ledger_past", "ledger_value", "ledger_tops", "ledger_bucket", "ledger_page"),
+    *(
+        "ledger_block",
+        "ledger_body",
+        "ledger_entity",
+        "ledger_past",
+        "ledger_value",
+        "ledger_tops",
+        "ledger_bucket",
+        "ledger_page",
+    ),
     "ledger_made",
 ]
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from semel.contracts.ledger.tables import (
+    INLINE_BYTES,
     LEDGER_BODY,
     LEDGER_BUCKET,
     LEDGER_COMMIT,
@@ -14,6 +15,7 @@ from semel.contracts.ledger.tables import (
     LEDGER_PAGE,
     LEDGER_PAST,
     LEDGER_STREAM,
+    LEDGER_VALUE,
 )
 from semel.store.memory import MemoryStore
 from semel.store.protocol import AnyTable, Range
@@ -48,6 +50,8 @@ def leftovers(store: MemoryStore, model: Model) -> Iterator[str]:
     yield from _compared("bodies", {tuple(row[:3]) for row in rows_of(store, LEDGER_BODY)}, bodies)
     commits = {(row.org, row.vault, row.height) for row in rows_of(store, LEDGER_COMMIT)}
     yield from _compared("commits", commits, bodies)
+    values = {value for org in model.orgs.values() for scope in org.scopes.values() for value in _values(scope)}
+    yield from _compared("values", {tuple(row[:4]) for row in rows_of(store, LEDGER_VALUE)}, values)
     yield from _compared("keys", {tuple(row[:4]) for row in rows_of(store, LEDGER_KEY)}, keys)
 
 
@@ -64,6 +68,15 @@ def _is_last(org: Organization, scope: Scope, commit: Commit) -> bool:
 def _is_freed(scope: Scope, commit: Commit) -> bool:
     """Forgotten, and compacted where bodies are."""
     return commit.is_old and (not scope.retain or not scope.has_body(commit.header.height))
+
+
+def _values(scope: Scope) -> Iterator[tuple[int, int, int, bytes]]:
+    """The large values that some height which can be read still has, by the height that set them."""
+    freed = sum(_is_freed(scope, commit) for commit in scope.blocks) if scope.retain else 0
+    for state in scope.states[freed:]:
+        for entity in state.values():
+            if len(entity.value) > INLINE_BYTES:
+                yield *scope.place, entity.version, entity.key
 
 
 def _old_trees(store: MemoryStore, scope: Scope) -> Iterator[str]:

@@ -50,6 +50,7 @@ class Ask(NamedTuple):
     actor: bytes
     leader: bytes
     chance: bytes
+    with_proof: bool = False
 
 
 class Settings(NamedTuple):
@@ -61,12 +62,13 @@ class Settings(NamedTuple):
 
 
 class Wrote(NamedTuple):
-    """A block, now or before; `row` is the row of the table that said so."""
+    """A block, now or before; `row` is the row of the table that said so. Replays tell what the first answer told."""
 
     row: str
     is_new: bool
     transaction: Transaction
     header: Header
+    with_proof: bool
 
 
 class Declined(NamedTuple):
@@ -101,6 +103,7 @@ class Commit:
     hash: bytes
     transaction: Transaction
     header: Header
+    with_proof: bool
     is_old: bool = False
     """Whether an eviction has found it older than the time to live."""
 
@@ -159,6 +162,8 @@ class Organization:
     evicted: int = 0
     """How many streams have gone, and how many commits: for those who want to see that it happens."""
     forgotten: int = 0
+    seconds: list[int] = field(default_factory=list)
+    """When each transaction was committed, by the clock, which the log's time may be ahead of: for the rate."""
 
 
 class Model:
@@ -231,8 +236,8 @@ class Model:
 
     # -- Writing -------------------------------------------------------------------------------------------------------
 
-    def write(self, ask: Ask, now: int) -> Answer:
-        """Its shape, its place, then the table, the rate, conditions, and the commit."""
+    def write(self, ask: Ask, now: int, clock: int) -> Answer:
+        """Its shape, its place, then the table, the rate by the clock, conditions, and the commit."""
         if ask.sequence is None and ask.key in NO_KEY:
             return Refused("invalid_argument")
         if not ask.actor.startswith(b"system:") and any(isinstance(one, ExpireEntity) for one in ask.operations):
@@ -243,7 +248,15 @@ class Model:
         org = self.orgs[ask.place.org]
         stream = org.streams.get((ask.place.vault, ask.client)) or Stream()
         judged = self._judge(ask, stream, org.scopes[ask.place.vault])
-        return self._execute(ask, org, judged, now) if isinstance(judged, str) else judged
+        if not isinstance(judged, str):
+            return judged
+        latest = [second == clock // 1000 for second in org.seconds[::-1][: self.rate]]
+        if self.rate and len(latest) == self.rate and all(latest):
+            return Refused("resource_exhausted")
+        answer = self._execute(ask, org, judged, now)
+        if isinstance(answer, Wrote):
+            org.seconds.append(clock // 1000)
+        return answer
 
     def _refused(self, place: Place) -> Refused | None:
         org = self.orgs.get(place.org)
@@ -280,7 +293,7 @@ class Model:
         if h != known.hash:
             return Declined("IDEMPOTENCY_KEY_REUSED", "R1", tx_id=first.id, sequence=first.sequence)
         if q is None or q == first.sequence:
-            return Wrote("R2" if q is None else "R3", False, first, known.header)
+            return Wrote("R2" if q is None else "R3", False, first, known.header, known.with_proof)
         height = known.header.height
         return Declined("ALREADY_COMMITTED", "R4", tx_id=first.id, height=height, sequence=first.sequence, last=last)
 
@@ -302,15 +315,12 @@ class Model:
             details = (("conflict", "sequence"),)
             return Declined("IDEMPOTENCY_KEY_REUSED", "R10", tx_id=first.id, sequence=first.sequence, details=details)
         if not is_keyed or known.key in NO_KEY:
-            return Wrote("R8", False, first, known.header)
+            return Wrote("R8", False, first, known.header, known.with_proof)
         return Declined("ALREADY_COMMITTED", "R9", tx_id=first.id, height=known.header.height, sequence=first.sequence)
 
     def _execute(self, ask: Ask, org: Organization, row: str, now: int) -> Answer:
         scope = org.scopes[ask.place.vault]
         at = self._next_at(org, now)
-        blocks = [block for scope in org.scopes.values() for block in scope.blocks]
-        if self.rate and sum(block.header.at.seconds == at // 1000 for block in blocks) >= self.rate:
-            return Refused("resource_exhausted")
         height = scope.height + 1
         state = dict(scope.states[-1])
         for operation in ask.operations:
@@ -324,13 +334,13 @@ class Model:
         previous = block_hash(scope.blocks[-1].header) if scope.blocks else ZERO
         leaf, root = transaction_hash(transaction), state_root(state.values())
         header = Header(height, ask.place, previous, leaf, root, instant, self.term, org.entries + 1, ask.leader)
-        commit = Commit(ask.key, request_hash(ask.operations), transaction, header)
+        commit = Commit(ask.key, request_hash(ask.operations), transaction, header, ask.with_proof)
         scope.states.append(state)
         scope.blocks.append(commit)
         stream.commits.append(commit)
         stream.last, stream.last_seen = transaction.sequence, instant.seconds
         self._enter(org, now)
-        return Wrote(row, True, transaction, header)
+        return Wrote(row, True, transaction, header, ask.with_proof)
 
     # -- Reading -------------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,8 @@ LEADERS = (b"n1", b"n2")
 NEIGHBOURS = (b"user:1", b"k587", b"k2591003", b"k75997", b"k401923", b"k1161659", b"k2877873")
 """Keys of one bucket; the first 13, 25 and 19 bits of the paths of some are the same, so that its tree is deep."""
 ENTITIES = (b"a", b"ab", b"user:2", "käse".encode(), b"z" * 300, *NEIGHBOURS)
-VALUES = (b"", b"bc", b"c", b"one", b"two", b"x" * TOLD_VALUE_BYTES, b"y" * (TOLD_VALUE_BYTES + 1))
+LARGE = tuple(letter * (TOLD_VALUE_BYTES + 1) for letter in (b"y", b"w"))
+VALUES = (b"", b"bc", b"c", b"one", b"two", b"x" * TOLD_VALUE_BYTES, *LARGE)
 RELATIONS = (
     (b"doc:1", b"viewer", b"user:1"),
     (b"doc:1", b"viewer", b"group:2#member"),
@@ -66,7 +67,9 @@ class Requests:
 
     def _again(self, ask: Ask) -> Ask:
         chance = self._chance
-        return ask._replace(actor=chance.choice(ACTORS), leader=chance.choice(LEADERS), chance=chance.randbytes(10))
+        actor, leader = chance.choice(ACTORS), chance.choice(LEADERS)
+        with_proof = chance.random() < 0.3
+        return ask._replace(actor=actor, leader=leader, chance=chance.randbytes(10), with_proof=with_proof)
 
     def _fresh(self, place: Place) -> Ask:
         """Something new by its client's count, mostly."""

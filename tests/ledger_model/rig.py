@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from semel.contracts.ledger import commands as real
 from semel.contracts.ledger import reading
 from semel.contracts.ledger.contract import Ledger
-from semel.contracts.ledger.drafts import write_command
+from semel.contracts.ledger.drafts import prepare, write_command
 from semel.contracts.ledger.limits import Limits, Policy
 from semel.contracts.ledger.model import Operation, Place, SetEntity
 from semel.contracts.ledger.tables import TABLES
@@ -80,7 +80,9 @@ class Rig:
         self._drawn += 1
         chance = self._drawn.to_bytes(real.CHANCE_BYTES, "big")
         return await self.send(
-            write_command(Limits(), place, client, sequence, key, operations, b"client:me", b"node", chance)
+            write_command(
+                Limits(), prepare(Limits(), place, client, sequence, key, operations), b"client:me", b"node", chance
+            )
         )
 
     async def fill(self, client: bytes = b"filler") -> real.Org:

@@ -8,7 +8,7 @@ from typing import Any
 
 from semel.contracts.ledger import commands as real
 from semel.contracts.ledger import listing, proving, reading
-from semel.contracts.ledger.drafts import write_command
+from semel.contracts.ledger.drafts import prepare, write_command
 from semel.contracts.ledger.limits import Limits
 from semel.contracts.ledger.model import Entity, Place
 from semel.contracts.ledger.refusals import RefusedLedger
@@ -23,7 +23,7 @@ PAGE = 1_000
 def command_of(ask: Ask) -> real.WriteCommand | real.Refusal:
     """What the server makes of a request; its encoding and hash must be those of the model."""
     try:
-        command = write_command(Limits(), *ask)
+        command = write_command(Limits(), prepare(Limits(), *ask[:5]), *ask[5:8], with_proof=ask.with_proof)
     except RefusedLedger as refused:
         return refused.refusal
     assert command.encoded == hashing.operations_bytes(ask.operations), ask
@@ -31,13 +31,13 @@ def command_of(ask: Ask) -> real.WriteCommand | real.Refusal:
     return command
 
 
-def told_of(answer: Any) -> Any:
+def told_of(asked: Any, answer: Any) -> Any:
     """An answer as the model would give it, but for the rows of those that tell of a block."""
     match answer:
         case real.Written():
-            return Wrote("", True, *answer.committed)
+            return Wrote("", True, *answer.committed, with_proof=asked.with_proof)
         case real.Replayed():
-            return Wrote("", False, *answer.committed)
+            return Wrote("", False, *answer.committed, with_proof=answer.with_proof)
         case real.Declined():
             return Declined(
                 answer.code.name,

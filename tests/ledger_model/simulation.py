@@ -275,7 +275,7 @@ class Simulation:
         if isinstance(answer, BaseException):
             return self._verdict.require(False, f"{self._where}: {move.command} raised {answer!r}")
         expected = move.expect()
-        told = told_of(answer)
+        told = told_of(move.command, answer)
         is_same = told == without_row(expected)
         if not is_same:
             what = f"{move.command}\n  was answered {told}\n  expected {expected}\n  {self.policy}"
@@ -299,11 +299,17 @@ class Simulation:
         assert self._pace is not None
         return self._pace.expiry_ms
 
+    @property
+    def _clock(self) -> int:
+        """The same without doubts about a clock that has jumped."""
+        assert self._pace is not None
+        return self._pace.ms
+
     def _write(self) -> Move:
         return self._asked(self._requests.draw())
 
     def _asked(self, ask: Ask) -> Move:
-        return Move(command_of(ask), lambda: self.model.write(ask, self._now), ask)
+        return Move(command_of(ask), lambda: self.model.write(ask, self._now, self._clock), ask)
 
     def _settle(self) -> Move:
         """Something about organizations or vaults; whatever takes no writes is soon made to take them again."""

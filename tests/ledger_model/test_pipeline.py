@@ -11,7 +11,7 @@ import pytest
 
 from semel.contracts.ledger.commands import CHANCE_BYTES, Code, MakeOrg, Open, WriteCommand, Written
 from semel.contracts.ledger.contract import Ledger
-from semel.contracts.ledger.drafts import write_command
+from semel.contracts.ledger.drafts import prepare, write_command
 from semel.contracts.ledger.limits import PIPELINE, Limits
 from semel.contracts.ledger.model import Check, Condition, Operation, Place, SetEntity
 from semel.contracts.ledger.tables import TABLES
@@ -31,7 +31,9 @@ FAILS: Operation = SetEntity(b"nothing", b"v", condition=Condition(Check.MUST_EX
 def command(sequence: int, operation: Operation) -> WriteCommand:
     """One write of the one client."""
     chance = sequence.to_bytes(CHANCE_BYTES, "big")
-    return write_command(Limits(), Place(ORG), b"ann", sequence, b"", (operation,), b"client:ann", b"n", chance)
+    return write_command(
+        Limits(), prepare(Limits(), Place(ORG), b"ann", sequence, b"", (operation,)), b"client:ann", b"n", chance
+    )
 
 
 def decide(commands: list[WriteCommand], batch: int) -> dict[int, Any]:

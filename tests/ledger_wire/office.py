@@ -87,7 +87,7 @@ class Office:
         """So many blocks."""
         for _ in range(count):
             key = self._world.random_bytes(16)
-            await self.desk.write(self.asked(), place, client, None, key, SET)
+            await self.desk.write(self.asked(), self.desk.prepare(place, client, None, key, SET))
 
     def audited(self) -> list[dict[str, Any]]:
         """The lines of the audit log that are in its file."""

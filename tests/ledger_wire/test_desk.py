@@ -24,10 +24,10 @@ KNOWN = Principals({b"": TILL})
 def test_a_write_is_committed_once_and_replayed(tmp_path: Path) -> None:
     async def work(office: Office) -> None:
         desk, place = office.desk, await office.vault()
-        first = await desk.write(office.admin, place, "app", 1, KEY, SET)
+        first = await desk.write(office.admin, desk.prepare(place, "app", 1, KEY, SET))
         assert isinstance(first, Written)
         assert first.committed.transaction.actor == b"client:anonymous"
-        again = await desk.write(office.admin, place, "app", None, KEY, SET)
+        again = await desk.write(office.admin, desk.prepare(place, "app", None, KEY, SET))
         assert again == Replayed(first.committed)
         assert desk.is_hot(first.committed)
         assert dict(office.context.metrics.ledger_counts) == {"committed": 1, "operations": 1, "replayed": 1}
@@ -38,10 +38,10 @@ def test_a_write_is_committed_once_and_replayed(tmp_path: Path) -> None:
 def test_an_answer_is_cold_until_this_process_has_told_it(tmp_path: Path) -> None:
     async def work(office: Office) -> None:
         place = await office.vault()
-        first = await office.desk.write(office.admin, place, "app", 1, KEY, SET)
+        first = await office.desk.write(office.admin, office.desk.prepare(place, "app", 1, KEY, SET))
         assert isinstance(first, Written)
         after_restart = make_desk(office.context)
-        again = await after_restart.write(office.admin, place, "app", 1, KEY, SET)
+        again = await after_restart.write(office.admin, after_restart.prepare(place, "app", 1, KEY, SET))
         assert isinstance(again, Replayed)
         assert not after_restart.is_hot(again.committed)
         assert after_restart.is_hot(again.committed)
@@ -52,8 +52,8 @@ def test_an_answer_is_cold_until_this_process_has_told_it(tmp_path: Path) -> Non
 def test_a_key_for_other_operations_is_on_record_before_the_answer(tmp_path: Path) -> None:
     async def work(office: Office) -> None:
         place = await office.vault()
-        await office.desk.write(office.admin, place, "app", None, KEY, SET)
-        answer = await office.desk.write(office.admin, place, "app", None, KEY, OTHER)
+        await office.desk.write(office.admin, office.desk.prepare(place, "app", None, KEY, SET))
+        answer = await office.desk.write(office.admin, office.desk.prepare(place, "app", None, KEY, OTHER))
         assert isinstance(answer, Declined)
         assert answer.code is Code.IDEMPOTENCY_KEY_REUSED
         (line,) = office.audited()
@@ -76,7 +76,7 @@ def test_gaps_are_on_record_rarely(tmp_path: Path) -> None:
     async def work(office: Office) -> None:
         place = await office.org()
         for sequence in (7, 8, 9):
-            await office.desk.write(office.admin, place, "app", sequence, b"", SET)
+            await office.desk.write(office.admin, office.desk.prepare(place, "app", sequence, b"", SET))
         await office.context.audit.written()
         lines = [line for line in office.audited() if line["event"] == "LEDGER_SEQUENCE_GAP"]
         assert [line["details"]["sequence"] for line in lines] == [7]
@@ -89,25 +89,25 @@ def test_what_is_no_write_changes_nothing(tmp_path: Path) -> None:
     async def work(office: Office) -> None:
         desk, asked, place = office.desk, office.admin, await office.vault()
         with refused("sequence"):
-            await desk.write(asked, place, "app", None, bytes(16), SET)
+            await desk.write(asked, desk.prepare(place, "app", None, bytes(16), SET))
         with refused("idempotency_key"):
-            await desk.write(asked, place, "app", None, b"short", SET)
+            await desk.write(asked, desk.prepare(place, "app", None, b"short", SET))
         with refused("client_id"):
-            await desk.write(asked, place, "", 1, b"", SET)
+            await desk.write(asked, desk.prepare(place, "", 1, b"", SET))
         with refused("client_id"):
-            await desk.write(asked, place, "\ud800", 1, b"", SET)
+            await desk.write(asked, desk.prepare(place, "\ud800", 1, b"", SET))
         with refused("operations"):
-            await desk.write(asked, place, "app", 1, b"", ())
+            await desk.write(asked, desk.prepare(place, "app", 1, b"", ()))
         with refused("value"):
-            await desk.write(asked, place, "app", 1, b"", (SetEntity(b"k", b"12345"),))
+            await desk.write(asked, desk.prepare(place, "app", 1, b"", (SetEntity(b"k", b"12345"),)))
         with refused("", "permission_denied"):
-            await desk.write(asked, place, "app", 1, b"", (ExpireEntity(b"k", 1),))
+            await desk.write(asked, desk.prepare(place, "app", 1, b"", (ExpireEntity(b"k", 1),)))
         for unknown in (Place(1), Place(2**63), Place(2**64 - 1, 1)):
             with refused("", "organization_not_found"):
-                await desk.write(asked, unknown, "app", 1, b"", SET)
+                await desk.write(asked, desk.prepare(unknown, "app", 1, b"", SET))
         for unknown in (place._replace(vault=1), place._replace(vault=2**64 - 1)):
             with refused("", "vault_not_found"):
-                await desk.write(asked, unknown, "app", 1, b"", SET)
+                await desk.write(asked, desk.prepare(unknown, "app", 1, b"", SET))
         state = await desk.look(asked, place, lambda reading: client_state(reading, place, b"app"))
         assert state.last == 0
         assert (await desk.look(asked, place, lambda reading: tip(reading, place))).height == 0
@@ -118,11 +118,11 @@ def test_what_is_no_write_changes_nothing(tmp_path: Path) -> None:
 def test_a_caller_is_held_to_its_own(tmp_path: Path) -> None:
     async def work(office: Office) -> None:
         desk, place, till = office.desk, await office.vault(), office.asked(TILL)
-        written = await desk.write(till, place, "till/3", 1, b"", SET)
+        written = await desk.write(till, desk.prepare(place, "till/3", 1, b"", SET))
         assert isinstance(written, Written)
         assert written.committed.transaction.actor == b"client:till"
         with refused("clientId", "permission_denied"):
-            await desk.write(till, place, "other", 1, b"", SET)
+            await desk.write(till, desk.prepare(place, "other", 1, b"", SET))
         with refused("", "permission_denied"):
             await desk.make_org(till, "mine", b"")
         with refused("", "permission_denied"):
@@ -142,7 +142,7 @@ def test_an_actor_that_is_too_long_is_refused(tmp_path: Path) -> None:
         place = await office.org()
         known = Principal("x" * 20, "user", frozenset({Role.WRITE}))
         with refused("actor"):
-            await office.desk.write(office.asked(known), place, "x" * 20, 1, b"", SET)
+            await office.desk.write(office.asked(known), office.desk.prepare(place, "x" * 20, 1, b"", SET))
 
     in_office(tmp_path, work, KNOWN, ledger_max_actor_characters=24)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from unicodedata import category
+import re
+from typing import NamedTuple
 
 from semel.contracts.ledger.commands import WriteCommand
 from semel.contracts.ledger.limits import MAX_CLIENT_CHARACTERS, MAX_SEQUENCE, Limits
@@ -22,29 +23,42 @@ from semel.contracts.ledger.rules.judgement import KEY_BYTES
 SYSTEM = b"system:"
 NO_KEY = bytes(KEY_BYTES)
 """Sixteen zero bytes are as good as no key."""
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
-def write_command(
+class Prepared(NamedTuple):
+    """A transaction whose shape and size are right, encoded and hashed: the part that takes time when it is large."""
+
+    place: Place
+    client: bytes
+    sequence: int | None
+    key: bytes
+    operations: tuple[Operation, ...]
+    encoded: bytes
+    request: bytes
+
+
+def prepare(
     limits: Limits,
     place: Place,
     client: bytes,
     sequence: int | None,
     key: bytes,
     operations: tuple[Operation, ...],
-    actor: bytes,
-    leader: bytes,
-    chance: bytes,
-    *,
-    with_proof: bool = False,
-) -> WriteCommand:
-    """A command whose shape and size are right."""
+) -> Prepared:
+    """Check and encode a transaction; may be done in any thread."""
     check_write(limits, place, client, sequence, key, operations)
-    check_actor(limits, actor, operations)
     encoded = encode_operations(operations)
     named = b"" if key == NO_KEY else key
-    return WriteCommand(
-        place, client, sequence, named, operations, encoded, request_hash(encoded), actor, leader, chance, with_proof
-    )
+    return Prepared(place, client, sequence, named, operations, encoded, request_hash(encoded))
+
+
+def write_command(
+    limits: Limits, prepared: Prepared, actor: bytes, leader: bytes, chance: bytes, *, with_proof: bool = False
+) -> WriteCommand:
+    """The command of a caller."""
+    check_actor(limits, actor, prepared.operations)
+    return WriteCommand(*prepared, actor, leader, chance, with_proof)
 
 
 def check_write(
@@ -91,7 +105,7 @@ def check_key(limits: Limits, key: bytes) -> None:
     text = _text(key, "key")
     if not 1 <= len(key) <= limits.max_key_bytes:
         raise invalid(f"A key has 1 to {limits.max_key_bytes} bytes.", "key")
-    if any(category(character) == "Cc" for character in text):
+    if _CONTROLS.search(text):
         raise invalid("A key has no control characters.", "key")
 
 
@@ -144,7 +158,7 @@ def _check_name(value: bytes, field: str, most: int) -> None:
     text = _text(value, field)
     if not 1 <= len(text) <= most:
         raise invalid(f"A {field} has 1 to {most} characters.", field)
-    if any(category(character) == "Cc" for character in text):
+    if _CONTROLS.search(text):
         raise invalid(f"A {field} has no control characters.", field)
 
 

@@ -169,7 +169,7 @@ def read_entities(reading: Reading, place: Place, keys: Sequence[bytes]) -> tupl
     now = reading.now.ms // 1_000
     found = reading.find(LEDGER_ENTITY, [(*place, key) for key in dict.fromkeys(keys)])
     visible = {key[2]: one for key, one in found.items() if not is_expired(one.expires_at, now)}
-    if sum(one.size for one in visible.values()) > MAX_ANSWER_BYTES:
+    if sum(len(key) + (visible[key].size if key in visible else 0) for key in keys) > MAX_ANSWER_BYTES:
         raise invalid(f"These entities have more than {MAX_ANSWER_BYTES} bytes: ask for fewer keys.", "keys")
     entities = {key: entity_of(reading, one) for key, one in visible.items()}
     return [entities.get(key) for key in keys], row.height

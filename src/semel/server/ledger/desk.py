@@ -27,7 +27,7 @@ from semel.contracts.ledger.commands import (
     Written,
 )
 from semel.contracts.ledger.contract import Ledger
-from semel.contracts.ledger.drafts import write_command
+from semel.contracts.ledger.drafts import Prepared, prepare, write_command
 from semel.contracts.ledger.limits import Limits
 from semel.contracts.ledger.model import Operation, Place, Status
 from semel.contracts.ledger.orders import check_name, check_retention, check_settings
@@ -77,35 +77,22 @@ class Desk:
         """A call of somebody who was let in; without a token they are nobody in particular."""
         return Asked(principal, actor_of(self.context.principals, principal, has_token=has_token), caller, where)
 
+    def prepare(
+        self, place: Place, client: str, sequence: int | None, key: bytes, operations: tuple[Operation, ...]
+    ) -> Prepared:
+        """Check and encode a transaction: for wires to do in a thread, when it is large."""
+        return prepare(self.limits, place, _utf8(client, "client_id"), sequence, key, operations)
+
     async def write(
-        self,
-        asked: Asked,
-        place: Place,
-        client: str,
-        sequence: int | None,
-        key: bytes,
-        operations: tuple[Operation, ...],
-        *,
-        with_proof: bool = False,
+        self, asked: Asked, prepared: Prepared, *, with_proof: bool = False
     ) -> Written | Replayed | Declined:
         """Commit one transaction, once. Nothing is waited for before it is admitted: a pipeline keeps its order."""
-        self._enter(asked, Role.WRITE, place)
+        self._enter(asked, Role.WRITE, prepared.place)
         chance = self.context.world.random_bytes(CHANCE_BYTES)
         leader, actor = self.context.settings.ledger_node_id.encode(), asked.actor.encode()
-        command = write_command(
-            self.limits,
-            place,
-            _utf8(client, "client_id"),
-            sequence,
-            key,
-            operations,
-            actor,
-            leader,
-            chance,
-            with_proof=with_proof,
-        )
-        self._permit(asked, needs_client, client)
-        cost = _ROWS_AROUND * (1 + len(operations))
+        command = write_command(self.limits, prepared, actor, leader, chance, with_proof=with_proof)
+        self._permit(asked, needs_client, prepared.client.decode())
+        cost = _ROWS_AROUND * (1 + len(prepared.operations))
         answer = await self._carry_out(asked, command, len(command.encoded), cost)
         assert isinstance(answer, Written | Replayed | Declined)
         if isinstance(answer, Written):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from semel.contracts.fields import Fields
 from semel.contracts.ledger.commands import Code, Declined, Replayed, Written
+from semel.contracts.ledger.drafts import Prepared
 from semel.contracts.ledger.reading import tx_proof
 from semel.contracts.ledger.wire.answers import declined_json, success_json
 from semel.contracts.ledger.wire.query import parse_nothing
@@ -40,19 +41,16 @@ class Writes:
 
     async def _write(self, request: Request, parse: Callable[[bytes, Fields], Draft]) -> Answer:
         parse_nothing(request.query)
-        draft = await apart(request.body, parse, request.body, request.fields)
-        answer = await self._desk.write(
-            request.asked,
-            request.place,
-            draft.client,
-            draft.sequence,
-            draft.key,
-            draft.operations,
-            with_proof=draft.wants_proof,
-        )
+        draft, prepared = await apart(request.body, self._prepare, request, parse)
+        answer = await self._desk.write(request.asked, prepared, with_proof=draft.wants_proof)
         if isinstance(answer, Replayed):
             self._desk.is_hot(answer.committed)  # it is told in full here, so it is at hand for whoever asks next
         return await apart(request.body, _answer, answer, draft.wants_proof)
+
+    def _prepare(self, request: Request, parse: Callable[[bytes, Fields], Draft]) -> tuple[Draft, Prepared]:
+        draft = parse(request.body, request.fields)
+        prepared = self._desk.prepare(request.place, draft.client, draft.sequence, draft.key, draft.operations)
+        return draft, prepared
 
 
 def _answer(answer: Written | Replayed | Declined, wants_proof: bool) -> Answer:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from semel.contracts.ledger.commands import Code, Committed, Declined, Replayed, Written
+from semel.contracts.ledger.drafts import Prepared
 from semel.contracts.ledger.reading import client_state, tx_proof
 from semel.contracts.ledger.refusals import SEQUENCE_VIOLATION
 from semel.server.ledger.desk import Desk
@@ -40,21 +41,24 @@ class WriteService:
     def methods(self) -> Iterator[Method]:
         """Both keep the order in which they came on a connection: a client may send on without waiting."""
         path = b"/ledger.v1.WriteService/%s"
-        yield Method(path % b"Write", parser(pb.WriteRequest, write_order), self._write, is_ordered=True)
-        yield Method(path % b"BatchWrite", parser(pb.BatchWriteRequest, batch_order), self._batch, is_ordered=True)
+        one = parser(pb.WriteRequest, lambda request: self._prepare(write_order(request)))
+        many = parser(pb.BatchWriteRequest, lambda request: self._prepare(batch_order(request)))
+        yield Method(path % b"Write", one, self._write, is_ordered=True)
+        yield Method(path % b"BatchWrite", many, self._batch, is_ordered=True)
 
-    async def _write(self, call: Call, order: WriteOrder) -> bytes | None:
-        return await self._commit(call, order, pb.WriteResponse)
+    def _prepare(self, order: WriteOrder) -> tuple[WriteOrder, Prepared]:
+        draft = order.draft
+        return order, self._desk.prepare(order.place, draft.client, draft.sequence, draft.key, draft.operations)
 
-    async def _batch(self, call: Call, order: WriteOrder) -> bytes | None:
-        return await self._commit(call, order, pb.BatchWriteResponse)
+    async def _write(self, call: Call, asked: tuple[WriteOrder, Prepared]) -> bytes | None:
+        return await self._commit(call, *asked, pb.WriteResponse)
 
-    async def _commit(self, call: Call, order: WriteOrder, response: Response) -> bytes | None:
-        place, draft = order.place, order.draft
-        wants = draft.wants_proof
-        answer = await self._desk.write(
-            call.asked, place, draft.client, draft.sequence, draft.key, draft.operations, with_proof=wants
-        )
+    async def _batch(self, call: Call, asked: tuple[WriteOrder, Prepared]) -> bytes | None:
+        return await self._commit(call, *asked, pb.BatchWriteResponse)
+
+    async def _commit(self, call: Call, order: WriteOrder, prepared: Prepared, response: Response) -> bytes | None:
+        wants = order.draft.wants_proof
+        answer = await self._desk.write(call.asked, prepared, with_proof=wants)
         if isinstance(answer, Declined):
             return self._decline(call, order, answer, response)
         if isinstance(answer, Written):
