@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -418,6 +419,15 @@ def test_what_a_proof_must_be_about(ledger: Ledger, offline: Ledger, place: str,
     shown.pop("blockHash")
     block.write_text(json.dumps({"block": shown}))
     assert "these are all of it: one transaction" in offline("verify", str(block), *trust).out
+
+
+def test_a_key_that_is_no_text_is_a_sentence(semel: Semel, ledger: Ledger, place: str, tmp_path: Path) -> None:
+    proof = tmp_path / "proof.json"
+    written(ledger, place, "--set", "a=1")
+    assert ledger("read", place, "a", "--proof", str(proof)).raw == b"1"
+    run = semel("ledger", "verify", str(proof), "--untrusted", "--key", os.fsdecode(b"\xff"))
+    refused(run, "Error: Not proved: The key that was asked for is not text that UTF-8 can carry.")
+    assert run.err.count("\n") == 1
 
 
 def test_a_file_of_trusted_blocks(ledger: Ledger, offline: Ledger, place: str, tmp_path: Path) -> None:

@@ -149,6 +149,69 @@ def test_a_proof_that_does_not_check_is_not_saved(tmp_path: Path) -> None:
         assert not output.exists()
 
 
+def test_a_proof_of_a_read_that_does_not_check_is_not_saved(tmp_path: Path) -> None:
+    ledger, output = chain(3), tmp_path / "proof"
+    changed, unsaid, other = (ledger.read(b"k", 3) for _ in range(3))
+    changed["value"] = b64(b"x")
+    del unsaid["value"]
+    for document, args, sentence in (
+        (changed, (PLACE, "k"), "The answer's value is not the one in its proof."),
+        (unsaid, (PLACE, "k"), "The answer has no value, and its proof has one that does not expire."),
+        (other, (PLACE, "l"), "The state proof is about another key."),
+        (other, ("7001", "k"), "The header is of vault 9001"),
+    ):
+        with scripted(answer(document)) as server:
+            failed = Semel(server.url).here("ledger", "read", *args, "--proof", str(output))
+        assert (failed.code, failed.raw, output.exists()) == (1, b"", False)
+        assert f"What the server sent does not check: {sentence}" in failed.err
+
+
+def test_a_value_that_the_server_withholds_is_not_called_absent(tmp_path: Path) -> None:
+    ledger, output = SlowLedger(), tmp_path / "proof"
+    ledger.commit(request_of(1, "app", 1, "a", set_entity("k", b"v", expiresAt="100")), index=1, seconds=99)
+    document = ledger.read(b"k", 1)
+    del document["value"]
+    with scripted(answer(document, 404)) as server:
+        run = Semel(server.url).here("ledger", "read", PLACE, "k", "--proof", str(output))
+    assert (run.code, run.raw) == (1, b"")
+    assert "k is there after block 1, and was not told: it expires at 100, in seconds since 1970." in run.err
+    shown = Semel(server.url).here("ledger", "verify", str(output), "--untrusted")
+    assert "k has a value of 1 bytes, which the answer left out, set by block 1." in shown.out
+    facts = Semel(server.url).here("ledger", "verify", str(output), "--untrusted", "--json").facts
+    assert (facts["present"], facts["withheld"]) == (True, True)
+
+
+def test_a_proof_of_a_write_that_does_not_check_is_not_saved(tmp_path: Path) -> None:
+    """The transaction may well be committed, and that is said, too."""
+    ledger, output = chain(3), tmp_path / "proof"
+    right, changed = ledger.written(3), ledger.written(3)
+    changed["success"]["transaction"]["actor"] = "somebody"
+    args = ["ledger", "write", PLACE, "--client", "app", "--sequence", "3", "--proof", str(output)]
+    for document, value, sentence in (
+        (changed, "", "does not have the hash that is the leaf"),
+        (right, "another", "The transaction does not have the operations of the request."),
+        (SUCCESS, "", "answer.success.blockHeader is missing"),
+    ):
+        with scripted(answer(document)) as server:
+            failed = Semel(server.url).here(*args, "--set", f"k={value}")
+        assert (failed.code, failed.raw, output.exists()) == (1, b"", False)
+        assert "Committed " in failed.err
+        assert ", by the server's account. No proof was saved: What the server sent does not check: " in failed.err
+        assert sentence in failed.err
+    with scripted(answer(right)) as server:
+        assert Semel(server.url).here(*args, "--set", "k=").code == 0
+    assert json.loads(output.read_text()) == right
+
+
+def test_an_answer_without_a_proof_saves_none(tmp_path: Path) -> None:
+    output = tmp_path / "proof"
+    error = {"code": "WRITE_ERROR_CODE_ALREADY_COMMITTED", "message": "Committed.", "assignedSequence": "3"}
+    with scripted(answer({"error": error})) as server:
+        run = Semel(server.url).here("ledger", "write", PLACE, "--client", "app", "--set", "k=", "--proof", str(output))
+    assert (run.code, output.exists()) == (0, False)
+    assert "There is no proof in this answer" in run.err
+
+
 def test_headers_of_compacted_blocks_come_from_whole_blocks(tmp_path: Path) -> None:
     """The proof of a block without its body is refused; its header is still told."""
     ledger, output = chain(4), tmp_path / "proof"

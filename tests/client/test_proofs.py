@@ -266,18 +266,51 @@ def test_an_expired_value_is_in_the_state_and_read_by_nobody() -> None:
     ledger.commit(request_of(0, "c", 1, "a", set_entity("k", b"v", expiresAt="100")), index=1, seconds=99)
     ledger.commit(request_of(1, "c", 2, "a", set_entity("l", b"v")), index=2, seconds=100, nanos=1)
     fresh = ledger.read(b"k", 1)
-    assert not verify_read(fresh, "k", at(ledger, 1)).is_expired
+    read = verify_read(fresh, "k", at(ledger, 1))
+    assert (read.is_expired, read.is_withheld) == (False, False)
     del fresh["value"]
-    verify_read(fresh, "k", at(ledger, 1))  # it may have expired between the block and the answer
+    read = verify_read(fresh, "k", at(ledger, 1))  # it may have expired between the block and the answer
+    assert (read.is_expired, read.is_withheld) == (False, True)
+    assert read.entry == Entry(b"k", b"v", 100, 1)
     late = ledger.read(b"k", 2)
     with pytest.raises(ProofError, match="none that can be read"):
         verify_read(late, "k", at(ledger, 2))
     del late["value"]
-    assert verify_read(late, "k", at(ledger, 2)).is_expired
+    read = verify_read(late, "k", at(ledger, 2))
+    assert (read.is_expired, read.is_withheld) == (True, False)
+    absent = verify_read(ledger.read(b"m", 2), "m", at(ledger, 2))
+    assert (absent.entry, absent.is_withheld) == (None, False)
     lasting = ledger.read(b"l", 2)
     del lasting["value"]
     with pytest.raises(ProofError, match="has one that does not expire"):
         verify_read(lasting, "l", at(ledger, 2))
+
+
+def test_a_key_that_is_no_text_is_refused() -> None:
+    ledger = longer()
+    answer = ledger.read(b"k", 1)
+    for key in ("\udcff", "k\ud800"):
+        with pytest.raises(ProofError, match="not text that UTF-8 can carry"):
+            verify_read(answer, key, at(ledger, 1))
+        with pytest.raises(ProofError, match="not text that UTF-8 can carry"):
+            verify_state(answer["blockHeader"], answer["merkleProof"], answer["stateProof"], key)
+    with pytest.raises(ProofError, match="about another key"):
+        verify_read(answer, b"\xff", at(ledger, 1))
+
+
+def test_a_request_may_spell_its_numbers_otherwise() -> None:
+    ledger = SlowLedger()
+    ledger.commit(request_of(0, "c", 7, "a", set_entity("k", b"v", expiresAt="100")), index=1, seconds=99)
+    answer = ledger.written(1)
+    for sequence, expires_at in ((7, 100), ("7", "100"), ("007", "0100"), (7.0, 1e2)):
+        operation = {"set_entity": {"key": "k", "value": "dg", "expires_at": expires_at}}
+        request = {"client_id": {"id": "c"}, "sequence": sequence, "operations": [operation]}
+        verify_write(answer, request, at(ledger, 1))
+        with pytest.raises(ProofError, match="another sequence"):
+            verify_write(answer, request | {"sequence": 8}, at(ledger, 1))
+    for odd in ("x", "", 7.5, -7, True):
+        with pytest.raises(ProofError):
+            verify_write(answer, {"clientId": "c", "sequence": odd, "operations": []}, at(ledger, 1))
 
 
 def longer() -> SlowLedger:

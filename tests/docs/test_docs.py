@@ -26,6 +26,8 @@ from semel.contracts.jobs.rules import claim, cron, reap
 from semel.contracts.ledger import contract as ledger_contract
 from semel.contracts.ledger import limits as ledger_limits
 from semel.contracts.ledger import orders, paging
+from semel.contracts.ledger.wire import members as ledger_members
+from semel.contracts.ledger.wire import requests as ledger_requests
 from semel.contracts.streams.reading import PAGE_ROWS
 from semel.contracts.streams.rules.life import SWEEP_GRACE_MS
 from semel.contracts.streams.wire import expiry, names, producer, requests
@@ -43,9 +45,11 @@ from semel.server.events import conversation, feed, inbox, subscriber, tail
 from semel.server.events import socket as events_socket
 from semel.server.jobs import desk, upkeep, waiters
 from semel.server.jobs_metrics import COUNTS, GAUGES, HITS
-from semel.server.ledger import exchange, live, watching
+from semel.server.ledger import live, watching
+from semel.server.ledger import threads as ledger_threads
+from semel.server.ledger.grpc import call as grpc_call
 from semel.server.ledger.grpc import connection as grpc_connection
-from semel.server.ledger.grpc import heads, statuses
+from semel.server.ledger.grpc import heads, inbound, intake, statuses
 from semel.server.ledger.grpc import host as grpc_host
 from semel.server.process import host_config
 from semel.server.setting_values import is_secret
@@ -160,10 +164,14 @@ CONSTANTS = {
     "items of a page of the ledger": ledger_limits.MAX_PAGE,
     "rows looked at for a page of the ledger": ledger_limits.MAX_LISTED_ROWS,
     "content of a page of the ledger, roughly": ledger_limits.MAX_PAGE_BYTES,
+    "strings, brackets and commas of a body with operations or keys": ledger_requests.PIECES_EACH,
+    "those of another body of the ledger": ledger_members.MOST_PIECES,
     "length of a page token of the ledger": paging.MAX_TOKEN_CHARACTERS,
-    "body of the ledger that is read beside the others' work": exchange.APART_BYTES,
+    "body of the ledger that is read beside the others' work": ledger_threads.APART_BYTES,
     "pace of comments on an idle stream of blocks": live.PULSE_SECONDS,
     "blocks that a watcher may be behind without reading": ledger_limits.WATCH_BEHIND,
+    "bytes of an event stream that wait in the system's buffer": live.UNSENT_BYTES,
+    "time to tell a watcher why it is cut off": live.LAST_WORDS_SECONDS,
     "blocks that a watcher is given at once": watching.PAGE_HEADERS,
     "time that a watcher may take for them without being behind": watching.SLOW_SECONDS,
     "pace of looking for blocks that nobody announced": watching.LOOK_AGAIN_SECONDS,
@@ -175,8 +183,19 @@ CONSTANTS = {
     "`retentionBlocks` of a vault": orders.MAX_RETAINED,
     "connections of gRPC": grpc_host.MAX_CONNECTIONS,
     "calls of gRPC under way": grpc_host.MAX_CALLS,
-    "calls under way on one connection": grpc_connection.MAX_STREAMS,
-    "head of a call": grpc_connection.MAX_HEAD_BYTES,
+    "calls of gRPC under way that need no credential": grpc_host.MAX_OPEN_CALLS,
+    "such calls on one connection": grpc_host.MAX_OPEN_CALLS_EACH,
+    "message of such a call": inbound.OPEN_BYTES,
+    "messages of a call for reflection that wait for an answer": grpc_call.MAX_WAITING,
+    "time between two messages of such a call": grpc_connection.QUESTION_SECONDS,
+    "time for such a call": grpc_connection.QUESTIONS_SECONDS,
+    "message of a read, or about organizations and vaults": inbound.READ_BYTES,
+    "message of a `BatchRead`": inbound.BATCH_READ_BYTES,
+    "fields of a message, besides operations and keys": inbound.SPARE_FIELDS,
+    "frames of a connection read in one turn": intake.FRAMES_A_TURN,
+    "frames that carry nothing, to spare": intake.SPARE_FRAMES,
+    "calls under way on one connection": intake.MAX_STREAMS,
+    "head of a call": intake.MAX_HEAD_BYTES,
     "calls that a client may take back, beyond those that were answered": grpc_connection.SPARE_RESETS,
     "shortest deadline of a call": heads.SHORTEST_NANOS,
     "time before the first frame of a connection": grpc_connection.PREFACE_SECONDS,

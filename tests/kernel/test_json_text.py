@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from itertools import accumulate
 
 import pytest
 
+from semel.kernel import json_text
 from semel.kernel.json_error import JsonError
-from semel.kernel.json_text import MAX_DEPTH, outside_strings, split_messages
+from semel.kernel.json_text import MAX_DEPTH, depth_of, outside_strings, refuse_deep, split_messages
 
 
 @pytest.mark.parametrize(
@@ -115,6 +118,31 @@ def test_the_depth_limit_is_exact() -> None:
     assert split_messages(deepest) == [deepest[1:-1]]
     closed = b'{"a":' * MAX_DEPTH + b"1" + b"}" * MAX_DEPTH
     assert split_messages(closed) == [closed]
+
+
+def test_depth_is_counted_over_pieces_of_the_text() -> None:
+    assert depth_of(b"") == depth_of(b"]") == 0
+    assert depth_of(b"[" * 10_000) == 10_000
+    assert depth_of((b"[" * 5_000 + b"]" * 5_000) * 2 + b"{" * 5_001) == 5_001
+    assert depth_of(b"[]" * 10_000) == 1
+    long = b"[" + b"{}," * 10_000 + b"[" * (MAX_DEPTH - 1) + b"]" * MAX_DEPTH
+    refuse_deep(long)
+    with pytest.raises(JsonError, match="nested more than 64"):
+        refuse_deep(b"[" + long)
+
+
+def test_a_text_that_is_too_deep_is_not_measured_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = 0
+
+    def counted(steps: memoryview, *, initial: int) -> Iterator[int]:
+        nonlocal looked_at
+        looked_at += len(steps)
+        return accumulate(steps, initial=initial)
+
+    monkeypatch.setattr(json_text, "accumulate", counted)
+    with pytest.raises(JsonError, match="nested more than 64"):
+        refuse_deep(b"[" * 1_000_000)
+    assert looked_at < 10_000
 
 
 @pytest.mark.parametrize("element", [b"1", b'""', b"[]", b'{"a":1}', b" 7 ", b"1e9"])

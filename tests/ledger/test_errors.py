@@ -94,10 +94,15 @@ VERSIONS = {
     "0": "FAILED_PRECONDITION",
     "one": "INVALID_ARGUMENT",
     "1.0": "INVALID_ARGUMENT",
+    "01": "",
+    "+1": "INVALID_ARGUMENT",
+    "-1": "INVALID_ARGUMENT",
+    "9" * 20: "FAILED_PRECONDITION",
+    "1" * 5_000: "INVALID_ARGUMENT",
 }
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version[:21])
 def test_versions_of_the_api(anywhere: Ledger, somewhere: Place, version: str) -> None:
     asked = request(somewhere, "c", [put("a")], sequence=1)
     metadata = (("x-ledger-api-version", version),)
@@ -110,6 +115,13 @@ def test_versions_of_the_api(anywhere: Ledger, somewhere: Place, version: str) -
     with refused(VERSIONS[version]):
         anywhere.wire.ask("GetTip", somewhere.fields, metadata)
     assert anywhere.height(somewhere) == 0
+
+
+@pytest.mark.parametrize("given", ["Basic x", "Bearer", "x", "Bearer a"])
+def test_where_no_credentials_are_known_none_is_judged(anywhere: Ledger, somewhere: Place, given: str) -> None:
+    metadata = (("authorization", given), ("x-api-key", "another"))
+    anywhere.wire.ask("Write", request(somewhere, "c", [put("a")], sequence=1), metadata)
+    assert anywhere.transaction(somewhere, 1)["actor"] == "client:anonymous"
 
 
 def test_requests_and_traces_have_names(grpc: Ledger) -> None:

@@ -263,6 +263,12 @@ def test_each_path_of_both_scopes(ledger: Ledger) -> None:
     assert ledger.http.get(f"{path_of(vault)}/resources", type="doc")["resources"] == ["doc:1"]
 
 
+@pytest.mark.parametrize("path", ["/ledger/v1", "/ledger/v1/", "/ledger/v1/nothing"])
+def test_paths_that_lead_nowhere_are_refused_alike(ledger: Ledger, path: str) -> None:
+    refusal = problem_of(ledger.http.send(Route("GET", path)))
+    assert (refusal.code, refusal.message) == ("NOT_FOUND", "There is nothing at this path.")
+
+
 def test_a_query_that_nobody_knows_is_harmless_or_refused(ledger: Ledger, place: Place) -> None:
     response = ledger.http.send(Route("GET", f"{path_of(place)}/tip", {"surprise": "1"}))
     assert response.status_code in (200, 400)

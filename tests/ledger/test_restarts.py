@@ -114,6 +114,18 @@ def test_everything_is_told_as_before(before: Before) -> None:
     assert before.ask() == before.told
 
 
+def test_a_retry_that_asks_for_no_proofs_gets_those_of_the_first_answer(before: Before) -> None:
+    """Twice: over gRPC the first time from the log alone, the second time from what this process has told."""
+    ledger, first = before.ledger, before.first
+    assert {"blockHeader", "txProof", "transaction"} <= first.success.keys()
+    assert not {"blockHeader", "txProof", "transaction"} & before.bare.success.keys()
+    for _ in range(2):
+        again = ledger.write(before.place, before.client, *OPERATIONS, sequence=1, key=before.key)
+        ledger.check_replay(again, first)
+        bare = ledger.write(before.place, before.client, put("b", b"2"), sequence=2)
+        ledger.check_replay(bare, before.bare)
+
+
 def test_a_retry_gets_the_first_answer_with_its_proofs(before: Before) -> None:
     """Also one that asks for proofs only now, and one without a key."""
     ledger, place, client = before.ledger, before.place, before.client

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, cast
+from urllib.parse import unquote
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -21,6 +22,7 @@ from h2.events import (
 )
 
 from semel.contracts.ledger.commands import Refusal
+from semel.contracts.ledger.refusals import RefusedLedger
 from semel.server.ledger.grpc.call import Call, Method
 from semel.server.ledger.grpc.connection import Connection
 from semel.server.ledger.grpc.frames import Framed, frame
@@ -47,6 +49,9 @@ class Pipe:
     def close(self) -> None:
         self.is_closed = True
 
+    def is_closing(self) -> bool:
+        return self.is_closed
+
     def abort(self) -> None:
         self.is_closed = self.is_aborted = True
 
@@ -69,11 +74,14 @@ class EchoReception:
         self.has_room = True
         self.held = 0
         self.max_held = 100_000_000
+        self.unsent = 0
+        self.max_unsent = 100_000_000
         self.calls: list[Call] = []
         self.ends: list[int] = []
         self.refusals: list[Refusal] = []
         self.answer: Callable[[Call, bytes], Awaitable[bytes | None]] = self.echo
         self.takes_many = False
+        self.is_open = False
 
     async def echo(self, call: Call, content: bytes) -> bytes:
         return content
@@ -88,9 +96,13 @@ class EchoReception:
         self.held += size
         return self.held <= self.max_held
 
+    def hold_answer(self, size: int) -> bool:
+        self.unsent += size
+        return self.unsent <= self.max_unsent
+
     def open(self, call: Call) -> None:
         self.calls.append(call)
-        call.method = Method(PATH.encode(), bytes, self.answer, takes_many=self.takes_many)
+        call.use(Method(PATH.encode(), bytes, self.answer, takes_many=self.takes_many, is_open=self.is_open))
         if self.takes_many:
             self.start_call(call, None)
 
@@ -98,9 +110,12 @@ class EchoReception:
         call.task = asyncio.get_running_loop().create_task(self._run(call, message))
 
     async def _run(self, call: Call, message: Framed | None) -> None:
-        content = await self.answer(call, b"" if message is None else message.content)
-        if content is not None:
-            await call.send(content)
+        try:
+            content = await self.answer(call, b"" if message is None else message.content)
+            if content is not None:
+                await call.send(content)
+        except RefusedLedger as refused:
+            call.refuse(refused.refusal)
         call.finish()
 
     def note(self, refusal: Refusal) -> None:
@@ -171,6 +186,11 @@ class Line:
         """How a call ended, None when it has not."""
         trailers = [dict(event.headers or ()) for event in self._of(TrailersReceived, stream_id)]
         return int(trailers[-1][b"grpc-status"]) if trailers else None
+
+    def messages(self, *streams: int) -> list[str]:
+        """What the ends of calls say."""
+        ends = [dict(event.headers or ()) for stream in streams for event in self._of(TrailersReceived, stream)]
+        return [unquote(end[b"grpc-message"].decode()) for end in ends]
 
     def http_status(self, stream_id: int) -> int:
         heads = [dict(event.headers or ()) for event in self._of(ResponseReceived, stream_id)]

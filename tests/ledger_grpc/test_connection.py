@@ -7,6 +7,7 @@ from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
 from semel.server.ledger.grpc import connection as limits
+from semel.server.ledger.grpc import intake
 from semel.server.ledger.grpc.call import Call
 from semel.server.ledger.grpc.frames import frame
 from semel.server.ledger.grpc.statuses import CANCELLED
@@ -37,17 +38,17 @@ async def test_it_says_what_it_takes() -> None:
     line = Line()
     await line.deliver()
     told = line.client.remote_settings
-    assert told.max_concurrent_streams == limits.MAX_STREAMS
-    assert told.max_header_list_size == limits.MAX_HEAD_BYTES
-    assert told.initial_window_size == limits.STREAM_WINDOW
-    assert line.client.outbound_flow_control_window == 65_535 + limits.CONNECTION_WINDOW
+    assert told.max_concurrent_streams == intake.MAX_STREAMS
+    assert told.max_header_list_size == intake.MAX_HEAD_BYTES
+    assert told.initial_window_size == intake.STREAM_WINDOW
+    assert line.client.outbound_flow_control_window == 65_535 + intake.CONNECTION_WINDOW
 
 
 @on_a_loop
 async def test_many_calls_at_once_on_one_connection() -> None:
     line = Line()
     await line.deliver()
-    streams = {line.call(b"%d" % number): number for number in range(limits.MAX_STREAMS)}
+    streams = {line.call(b"%d" % number): number for number in range(intake.MAX_STREAMS)}
     await line.deliver()
     assert {line.answer(stream) for stream in streams} == {frame(b"%d" % number) for number in streams.values()}
 
@@ -59,7 +60,7 @@ async def test_one_stream_too_many_ends_the_connection() -> None:
     await line.deliver()
     line.client.remote_settings[SettingCodes.MAX_CONCURRENT_STREAMS] = 1_000
     line.client.remote_settings.acknowledge()
-    for _ in range(limits.MAX_STREAMS + 1):
+    for _ in range(intake.MAX_STREAMS + 1):
         line.call(b"x")
     await line.deliver()
     assert line.goodbye is not None
@@ -86,7 +87,7 @@ def test_too_large_a_message_is_refused_at_its_first_bytes(size: int) -> None:
 async def test_what_was_sent_to_refused_calls_is_no_loss_to_the_connection() -> None:
     line = Line()
     await line.deliver()
-    for _ in range(2 * limits.CONNECTION_WINDOW // 50_000):
+    for _ in range(2 * intake.CONNECTION_WINDOW // 50_000):
         stream = line.open()
         line.send(stream, b"\xff" * 50_000, end=False)
         await line.deliver()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from functools import partial
 from typing import Any
 
 import pytest
@@ -32,6 +33,8 @@ from tests.ledger_grpc.samples import (
     VAULT,
     state_proof,
 )
+
+MOST = 1_000
 
 
 def told(message: Message) -> dict[str, Any]:
@@ -85,7 +88,7 @@ def test_a_batch_is_flat() -> None:
         operations=[pb.BatchWriteOperation(operations=map(outbound.operation_pb, group)) for group in groups],
         include_tx_proofs=True,
     )
-    order = inbound.batch_order(request)
+    order = inbound.batch_order(request, MOST)
     assert order.draft.operations == tuple(operation for group in groups for operation in group)
     assert (order.place, order.draft.wants_proof, order.draft.sequence) == (Place(1), True, None)
 
@@ -93,10 +96,10 @@ def test_a_batch_is_flat() -> None:
 @pytest.mark.parametrize("sequence", [0, 1, LARGEST])
 def test_a_sequence_is_told_from_none(sequence: int) -> None:
     request = pb.WriteRequest(organization=pb.OrganizationSlug(slug=1), vault=pb.VaultSlug(slug=2), sequence=sequence)
-    order = inbound.write_order(request)
+    order = inbound.write_order(request, MOST)
     assert (order.place, order.draft.sequence, order.is_legacy) == (Place(1, 2), sequence, False)
     request.ClearField("sequence")
-    assert inbound.write_order(request).draft.sequence is None
+    assert inbound.write_order(request, MOST).draft.sequence is None
 
 
 def test_a_request_names_its_organization() -> None:
@@ -131,7 +134,7 @@ def test_bytes_that_are_no_message_are_refused() -> None:
 def test_unknown_fields_are_passed_over() -> None:
     request = pb.WriteRequest(organization=pb.OrganizationSlug(slug=1), idempotency_key=b"k" * 16)
     content = request.SerializeToString() + b"\x3a\x0cclient:admin" + b"\x20\x07"
-    order = inbound.parser(pb.WriteRequest, inbound.write_order)(content)
+    order = inbound.parser(pb.WriteRequest, partial(inbound.write_order, most=MOST))(content)
     assert (order.draft.sequence, order.is_legacy) == (None, False)
 
 

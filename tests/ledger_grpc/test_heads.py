@@ -9,7 +9,6 @@ from semel.contracts.ledger.refusals import RefusedLedger
 from semel.server.ledger.grpc.heads import (
     LONGEST_SECONDS,
     check_encoding,
-    check_version,
     http_refusal,
     no_method,
     seconds_left,
@@ -50,30 +49,6 @@ def test_what_is_no_deadline_is_refused(value: str) -> None:
     with pytest.raises(RefusedLedger) as caught:
         seconds_left(with_field("grpc-timeout", value))
     assert caught.value.refusal.code == "invalid_argument"
-
-
-@pytest.mark.parametrize("value", [None, "1", "01", "+1"])
-def test_our_version(value: str | None) -> None:
-    check_version(with_field("x-ledger-api-version", value))
-
-
-@pytest.mark.parametrize(
-    ("value", "code"),
-    [
-        ("0", "failed_precondition"),
-        ("2", "failed_precondition"),
-        ("-1", "failed_precondition"),
-        ("", "invalid_argument"),
-        ("one", "invalid_argument"),
-        ("1.0", "invalid_argument"),
-        ("1" * 5_000, "invalid_argument"),
-    ],
-    ids=["0", "2", "-1", "empty", "word", "fraction", "long"],
-)
-def test_another_version_is_refused(value: str, code: str) -> None:
-    with pytest.raises(RefusedLedger) as caught:
-        check_version(with_field("x-ledger-api-version", value))
-    assert caught.value.refusal.code == code
 
 
 @pytest.mark.parametrize("value", [None, "identity", "gzip"])

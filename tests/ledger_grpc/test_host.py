@@ -3,90 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
 from grpc import aio
 
-from semel.contracts.ledger.model import Place
 from semel.server.ledger.grpc import host as limits
 from semel.server.ledger.grpc.frames import PREFIX_BYTES, frame
 from semel.server.ledger.grpc.host import GrpcHost
+from semel.server.ledger.grpc.intake import SPARE_FRAMES
 from semel.server.ledger.grpc.outbound import place_pb
 from semel.server.ledger.grpc.standard import standard_class
 from semel.server.ledger.proto import ledger_pb2 as pb
 from tests.ledger_grpc.peers import Line
-from tests.ledger_wire.office import Office
-from tests.running import HOST, free_port
-
-PATIENCE_SECONDS = 60.0
-GRACE_SECONDS = 30.0
-HEALTH_REQUEST = standard_class("grpc.health.v1.HealthCheckRequest")
-HEALTH_RESPONSE = standard_class("grpc.health.v1.HealthCheckResponse")
-
-
-def write_request(place: Place, sequence: int, value: bytes) -> pb.WriteRequest:
-    """One entity is set."""
-    return pb.WriteRequest(
-        **place_pb(place),
-        client_id=pb.ClientId(id="app"),
-        sequence=sequence,
-        operations=[pb.Operation(set_entity=pb.SetEntity(key="k", value=value))],
-    )
-
-
-class Rig:
-    """A server of one office and a channel to it."""
-
-    def __init__(self, office: Office, grpc_host: GrpcHost, channel: Any) -> None:
-        self.office = office
-        self.host = grpc_host
-        self.channel = channel
-
-    async def ask(self, path: str, request: Any = None, **options: Any) -> bytes:
-        content = b"" if request is None else request.SerializeToString()
-        answer: bytes = await self.channel.unary_unary(path)(content, timeout=PATIENCE_SECONDS, **options)
-        return answer
-
-    async def refused(self, path: str, request: Any = None, **options: Any) -> aio.AioRpcError:
-        with pytest.raises(aio.AioRpcError) as caught:
-            await self.ask(path, request, **options)
-        return caught.value
-
-    async def write(self, place: Place, sequence: int, value: bytes = b"v", **options: Any) -> pb.WriteResponse:
-        request = write_request(place, sequence, value)
-        return pb.WriteResponse.FromString(await self.ask("/ledger.v1.WriteService/Write", request, **options))
-
-    def counted(self, name: str, number: int) -> int:
-        return self.office.context.metrics.requests["ledger", f"grpc {name}", number]
-
-
-@asynccontextmanager
-async def rig_of(folder: Path, **settings: Any) -> AsyncIterator[Rig]:
-    async with Office(folder, **settings) as office:
-        server = GrpcHost(office.context, office.desk)
-        await server.start(HOST, free_port())
-        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1)]
-        async with aio.insecure_channel(f"{HOST}:{server.port}", options=options) as channel:
-            try:
-                yield Rig(office, server, channel)
-            finally:
-                office.context.is_stopping = True
-                await server.stop(GRACE_SECONDS)
-
-
-def served(folder: Path, scenario: Callable[[Rig], Awaitable[None]], **settings: Any) -> None:
-    """Run a scenario against a server of its own."""
-
-    async def run() -> None:
-        async with rig_of(folder, **settings) as rig:
-            await asyncio.wait_for(scenario(rig), PATIENCE_SECONDS)
-
-    asyncio.run(run())
+from tests.ledger_grpc.rig import (
+    GRACE_SECONDS,
+    HEALTH_REQUEST,
+    HEALTH_RESPONSE,
+    PATIENCE_SECONDS,
+    Rig,
+    served,
+    write_request,
+)
+from tests.running import HOST
 
 
 def test_every_method_that_is_described_is_there(tmp_path: Path) -> None:
@@ -209,14 +150,16 @@ def test_health_of_a_place(tmp_path: Path) -> None:
     served(tmp_path, scenario)
 
 
-def test_followed_health_hears_of_the_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("service", "statuses"), [("", [1, 2]), ("other", [3])], ids=["all", "unknown"])
+def test_followed_health_hears_of_the_end(tmp_path: Path, service: str, statuses: list[int]) -> None:
     async def scenario(rig: Rig) -> None:
-        call = rig.channel.unary_stream("/grpc.health.v1.Health/Watch")(HEALTH_REQUEST().SerializeToString())
+        request = HEALTH_REQUEST(service=service).SerializeToString()
+        call = rig.channel.unary_stream("/grpc.health.v1.Health/Watch")(request)
         heard = [await call.read()]
         rig.office.context.is_stopping = True
         while heard[-1] is not aio.EOF:
             heard.append(await call.read())
-        assert [HEALTH_RESPONSE.FromString(content).status for content in heard[:-1]] == [1, 2]
+        assert [HEALTH_RESPONSE.FromString(content).status for content in heard[:-1]] == statuses
         assert await call.code() is grpc.StatusCode.OK
 
     served(tmp_path, scenario)
@@ -246,10 +189,14 @@ def test_too_many_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(limits, "MAX_CALLS", 1)
 
     async def scenario(rig: Rig) -> None:
-        watch = rig.channel.unary_stream("/grpc.health.v1.Health/Watch")(b"")
-        await watch.read()
-        error = await rig.refused("/ledger.v1.HealthService/Check")
+        place = await rig.office.org()
+        watch = rig.channel.unary_stream("/ledger.v1.ReadService/WatchBlocks")(
+            pb.WatchBlocksRequest(**place_pb(place), start_height=1).SerializeToString()
+        )
+        await watch.initial_metadata()
+        error = await rig.refused("/ledger.v1.ReadService/GetTip", pb.GetTipRequest(**place_pb(place)))
         assert error.code() is grpc.StatusCode.UNAVAILABLE
+        await rig.ask("/ledger.v1.HealthService/Check")
         watch.cancel()
 
     served(tmp_path, scenario)
@@ -311,5 +258,26 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         with pytest.raises(OSError, match=r".+"):
             await GrpcHost(rig.office.context, rig.office.desk).start(HOST, rig.host.port)
+
+    served(tmp_path, scenario)
+
+
+def test_a_channel_that_is_used_a_lot_is_no_flood(tmp_path: Path) -> None:
+    """Large answers at once, and more small ones than there are frames to spare: the client acknowledges them all."""
+
+    async def scenario(rig: Rig) -> None:
+        place = await rig.office.org()
+        await rig.write(place, 1, bytes(1_000_000))
+        request = pb.ReadRequest(**place_pb(place), key="k")
+        answers = await asyncio.gather(*[rig.ask("/ledger.v1.ReadService/Read", request) for _ in range(40)])
+        assert {len(pb.ReadResponse.FromString(answer).value) for answer in answers} == {1_000_000}
+        blocks = SPARE_FRAMES + 200
+        await rig.office.fill(place, blocks)
+        watch = rig.channel.unary_stream("/ledger.v1.ReadService/WatchBlocks")(
+            pb.WatchBlocksRequest(**place_pb(place), start_height=1).SerializeToString()
+        )
+        heights = [pb.BlockAnnouncement.FromString(await watch.read()).height for _ in range(blocks)]
+        assert heights == list(range(1, blocks + 1))
+        watch.cancel()
 
     served(tmp_path, scenario)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from semel.contracts.ledger.model import Place
@@ -9,10 +11,11 @@ from semel.server.ledger.grpc import inbound
 from semel.server.ledger.proto import ledger_pb2 as pb
 
 CLIENT = b"\x1a\x05\x0a\x03app"
+MOST = 1_000
 SEQUENCE = b"\x20"
 WRITES = {
-    "write": inbound.parser(pb.WriteRequest, inbound.write_order),
-    "batch": inbound.parser(pb.BatchWriteRequest, inbound.batch_order),
+    "write": inbound.parser(pb.WriteRequest, partial(inbound.write_order, most=MOST)),
+    "batch": inbound.parser(pb.BatchWriteRequest, partial(inbound.batch_order, most=MOST)),
 }
 
 

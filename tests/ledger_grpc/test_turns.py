@@ -6,8 +6,8 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from semel.server.ledger.exchange import APART_BYTES
 from semel.server.ledger.grpc.turns import Turns
+from semel.server.ledger.threads import APART_BYTES
 
 PATIENCE_SECONDS = 20.0
 LARGE = APART_BYTES + 1

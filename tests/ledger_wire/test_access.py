@@ -6,9 +6,11 @@ import pytest
 
 from semel.contracts.fields import Fields
 from semel.contracts.ledger.model import Place
+from semel.contracts.ledger.refusals import RefusedLedger
 from semel.server.ledger.access import API_KEY, actor_of, needs, needs_client, needs_everything, reaches
 from semel.server.ledger.hot import HotAnswers
 from semel.server.principals import DEVELOPER, Principal, Principals, Role, Scope, UnauthorizedError, presented
+from semel.server.rotation import rotation_of
 from tests.ledger_wire.refusing import refused
 
 WRITER = frozenset({Role.READ, Role.WRITE})
@@ -66,17 +68,122 @@ def test_the_whole_ledger_is_for_administrators_of_it() -> None:
             needs_everything(somebody)
 
 
-@pytest.mark.parametrize("client", ["till", "till/", "till/3", "till/a/b", "shop-9"])
-def test_client_ids_of_ones_own(client: str) -> None:
-    needs_client(caller(client_id="shop-9"), client)
+NAMES = ("a", "a/b", "till-3", "x/", "default")
+CREDENTIALS = Principals({name.encode(): caller(name=name) for name in NAMES})
 
 
-@pytest.mark.parametrize("client", ["", "t", "till3", "tills", "Till", "shop-9/1", "client:till", "other", "/till"])
-def test_client_ids_of_others(client: str) -> None:
+def user(subject: str, client_id: str = "") -> Principal:
+    """A caller with a JWT."""
+    return Principal(subject, "user", WRITER, None, client_id)
+
+
+@pytest.mark.parametrize(
+    ("name", "owner"),
+    [
+        ("a", "a"),
+        ("a/", "a"),
+        ("a/c", "a"),
+        ("a/bc", "a"),
+        ("a/b", "a/b"),
+        ("a/b/", "a/b"),
+        ("a/b/c/d", "a/b"),
+        ("a//b", "a"),
+        ("x/", "x/"),
+        ("x//y", "x/"),
+        ("x/y", None),
+        ("x", None),
+        ("b", None),
+        ("A", None),
+        ("/a", None),
+        ("", None),
+        ("/", None),
+    ],
+)
+def test_a_name_belongs_to_the_token_with_the_longest_fitting_one(name: str, owner: str | None) -> None:
+    assert CREDENTIALS.owner_of(name) == owner
+
+
+def test_the_configured_token_has_a_name_too() -> None:
+    rotation = rotation_of("secret", "", "")
+    assert Principals(rotation=rotation).owner_of("default/1") == "default"
+    assert Principals().owner_of("default") is None
+
+
+OWN: dict[str, tuple[Principal, str]] = {
+    "name": (caller(name="a"), "a"),
+    "below": (caller(name="a"), "a/c"),
+    "just below": (caller(name="a"), "a/"),
+    "similar": (caller(name="a"), "a/bc"),
+    "name with a slash": (caller(name="a/b"), "a/b"),
+    "below a slash": (caller(name="a/b"), "a/b/c"),
+    "subject": (user("ada"), "ada"),
+    "claim": (user("ada", "tablet"), "tablet"),
+    "subject beside claim": (user("ada", "tablet"), "ada"),
+    "user": (user("ada"), "user:ada"),
+    "below user": (user("ada", "tablet"), "user:ada/tablet"),
+    "user like a token": (user("till-3"), "user:till-3"),
+    "below user like a token": (user("a/b"), "user:a%2Fb/1"),
+    "subject with a slash": (user("no/body"), "no/body"),
+    "user with a percent sign": (user("a%2Fb"), "user:a%252Fb"),
+}
+OTHERS: dict[str, tuple[Principal, str]] = {
+    "longer token": (caller(name="a"), "a/b"),
+    "below the longer token": (caller(name="a"), "a/b/c"),
+    "shorter token": (caller(name="a/b"), "a"),
+    "beside": (caller(name="a/b"), "a/c"),
+    "prefix": (caller(name="a"), "ab"),
+    "capital": (caller(name="a"), "A"),
+    "nobody": (caller(name="a"), "ada"),
+    "actor": (caller(name="a"), "client:a"),
+    "user of a token's name": (caller(name="a"), "user:a"),
+    "empty": (caller(name="a"), ""),
+    "subject like a token": (user("till-3"), "till-3"),
+    "below subject like a token": (user("till-3"), "till-3/x"),
+    "claim like a token": (user("ada", "till-3"), "till-3"),
+    "claim below a token": (user("ada", "a/b/7"), "a/b/7"),
+    "below subject": (user("ada"), "ada/1"),
+    "below claim": (user("ada", "tablet"), "tablet/1"),
+    "another user": (user("ada"), "user:bob"),
+    "similar user": (user("ada"), "user:adam"),
+    "subject like a user": (user("user:bob"), "user:bob"),
+    "claim like a user": (user("ada", "user:bob"), "user:bob"),
+    "claim below a user": (user("ada", "user:bob/1"), "user:bob/1"),
+    "shorter user": (user("a/b"), "user:a/b"),
+    "escaped user": (user("a%2Fb"), "user:a%2Fb"),
+}
+
+
+@pytest.mark.parametrize("case", OWN)
+def test_client_ids_of_ones_own(case: str) -> None:
+    somebody, client = OWN[case]
+    needs_client(somebody, client, CREDENTIALS.owner_of(client))
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_client_ids_of_others(case: str) -> None:
+    somebody, client = OTHERS[case]
+    owner = CREDENTIALS.owner_of(client)
     with refused("clientId", "permission_denied"):
-        needs_client(caller(client_id="shop-9"), client)
-    needs_client(caller(roles=ADMIN), client)
-    needs_client(DEVELOPER, client)
+        needs_client(somebody, client, owner)
+    needs_client(caller(roles=ADMIN), client, owner)
+    needs_client(DEVELOPER, client, owner)
+
+
+def test_no_client_id_is_that_of_two_credentials() -> None:
+    """Of those that no issuer hands out: claims that two JWTs share are the issuer's business."""
+    callers = [caller(name=name) for name in NAMES] + [user(name) for name in ("a", "a/b", "till-3", "a%2Fb", "user:a")]
+    stems = [*NAMES, *(f"user:{name}" for name in NAMES), "user:a%2Fb", "user:user:a", "user:a%252Fb"]
+    for client in [stem + end for stem in stems for end in ("", "/", "/b", "/b/c")]:
+        owner = CREDENTIALS.owner_of(client)
+        assert sum(_is_let(one, client, owner) for one in callers) <= 1, client
+
+
+def _is_let(somebody: Principal, client: str, owner: str | None) -> bool:
+    try:
+        needs_client(somebody, client, owner)
+    except RefusedLedger:
+        return False
+    return True
 
 
 def test_nobody_is_anonymous_and_somebody_is_not() -> None:

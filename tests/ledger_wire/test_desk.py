@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from semel.contracts.ledger import listing
 from semel.contracts.ledger.commands import Code, Declined, OrgSettings, Replayed, Written
 from semel.contracts.ledger.listing import orgs, vaults
 from semel.contracts.ledger.model import ExpireEntity, Place, SetEntity, Status
@@ -135,6 +139,60 @@ def test_a_caller_is_held_to_its_own(tmp_path: Path) -> None:
         assert [line["event"] for line in office.audited()] == ["AUTH_FAILURE"] * 5
 
     in_office(tmp_path, work, KNOWN)
+
+
+def test_the_longest_name_owns_a_client_id(tmp_path: Path) -> None:
+    wide, narrow = (replace(TILL, name=name, client_id=name) for name in ("a", "a/b"))
+    namesake = replace(TILL, name="a", kind="user", client_id="a")
+
+    async def work(office: Office) -> None:
+        desk, place = office.desk, await office.vault()
+        for own, client in ((wide, "a/c"), (narrow, "a/b"), (namesake, "user:a")):
+            assert isinstance(await desk.write(office.asked(own), desk.prepare(place, client, 1, b"", SET)), Written)
+        for other, client in ((wide, "a/b"), (narrow, "a/c"), (namesake, "a")):
+            with refused("clientId", "permission_denied"):
+                await desk.write(office.asked(other), desk.prepare(place, client, 1, b"", SET))
+
+    in_office(tmp_path, work, Principals({b"1": wide, b"2": narrow}))
+
+
+def test_a_list_of_vaults_tells_nothing_of_those_out_of_reach(tmp_path: Path) -> None:
+    async def work(office: Office) -> None:
+        place = await office.org()
+        made = [(await office.desk.make_vault(office.admin, place.org, 0, b"")).place for _ in range(7)]
+        order = sorted(made)
+        mine, others = order[1:6:2], order[0:7:2]
+        told, token, tokens = [], "", []
+        while True:
+            read = partial(vaults, slug=place.org, limit=1, token=token, reach=lambda one: one in mine)
+            page = await office.desk.look(office.admin, place, read)
+            told += [one.place for one in page.items]
+            token = page.token
+            if not token:
+                break
+            tokens.append(urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        assert told == mine
+        assert len(tokens) == 2, "there is no page behind the last that is within reach"
+        assert not [one for one in others for content in tokens if b"%d" % one.vault in content]
+
+    in_office(tmp_path, work)
+
+
+def test_vaults_within_reach_are_found_behind_many_that_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "CHUNK", 2)
+
+    async def work(office: Office) -> None:
+        place = await office.org()
+        made = [(await office.desk.make_vault(office.admin, place.org, 0, b"")).place for _ in range(6)]
+        last = max(made)
+        for wanted in ([last], [], made):
+            read = partial(vaults, slug=place.org, limit=100, token="", reach=frozenset(wanted).__contains__)
+            page = await office.desk.look(office.admin, place, read)
+            assert ([one.place for one in page.items], page.token) == (sorted(wanted), "")
+
+    in_office(tmp_path, work)
 
 
 def test_an_actor_that_is_too_long_is_refused(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from semel.contracts.fields import Fields
 from semel.contracts.ledger.commands import OrgSettings
 from semel.contracts.ledger.model import (
     Check,
@@ -18,6 +20,7 @@ from semel.contracts.ledger.model import (
     SetEntity,
     Status,
 )
+from semel.contracts.ledger.wire import members
 from semel.contracts.ledger.wire.operations import operation_json, parse_operations
 from semel.contracts.ledger.wire.requests import (
     Draft,
@@ -31,6 +34,9 @@ from semel.contracts.ledger.wire.requests import (
     parse_write,
 )
 from tests.ledger_wire.refusing import KEY, KEY_TEXT, KEY_UUID, NO_FIELDS, keyed, raw, refused
+
+MOST = 1_000
+Parse = Callable[[bytes, Fields, int], Draft]
 
 SET = {"setEntity": {"key": "k", "value": "eA=="}}
 IS_SET = SetEntity(b"k", b"x")
@@ -150,12 +156,12 @@ DRAFT = Draft("app", 1, b"", (IS_SET,), False)
     ids=lambda value: ascii(value) if isinstance(value, dict) else "",
 )
 def test_a_write_is_understood(changed: dict[str, Any], wanted: Draft) -> None:
-    assert parse_write(raw(WRITE | changed), NO_FIELDS) == wanted
+    assert parse_write(raw(WRITE | changed), NO_FIELDS, MOST) == wanted
 
 
 def test_a_batch_is_understood() -> None:
     groups = [{"operations": [SET, SET]}, {"operations": []}, {}, {"operations": [SET]}]
-    batch = parse_batch(raw(WRITE | {"operations": groups, "includeTxProofs": True}), NO_FIELDS)
+    batch = parse_batch(raw(WRITE | {"operations": groups, "includeTxProofs": True}), NO_FIELDS, MOST)
     assert batch == DRAFT._replace(operations=(IS_SET,) * 3, wants_proof=True)
 
 
@@ -185,7 +191,7 @@ BAD_WRITES: dict[str, tuple[Any, str]] = {
 def test_a_write_that_is_none_is_refused(name: str) -> None:
     changed, field = BAD_WRITES[name]
     with refused(field):
-        parse_write(raw(WRITE | changed), NO_FIELDS)
+        parse_write(raw(WRITE | changed), NO_FIELDS, MOST)
 
 
 @pytest.mark.parametrize(
@@ -201,12 +207,55 @@ def test_a_write_that_is_none_is_refused(name: str) -> None:
 )
 def test_a_batch_that_is_none_is_refused(operations: Any, field: str) -> None:
     with refused(field):
-        parse_batch(raw(WRITE | {"operations": operations}), NO_FIELDS)
+        parse_batch(raw(WRITE | {"operations": operations}), NO_FIELDS, MOST)
 
 
 def test_a_batch_knows_its_own_flag_only() -> None:
     with refused("includeTxProof"):
-        parse_batch(raw(WRITE | {"operations": [], "includeTxProof": True}), NO_FIELDS)
+        parse_batch(raw(WRITE | {"operations": [], "includeTxProof": True}), NO_FIELDS, MOST)
+
+
+@pytest.mark.parametrize(
+    ("parse", "operations"),
+    [
+        (parse_write, [{}] * 4),
+        (parse_batch, [{}] * 4),
+        (parse_batch, [{"operations": [{}] * 4}]),
+        (parse_batch, [{"operations": [SET] * 2}, {"operations": [SET, {}]}]),
+    ],
+    ids=["write", "groups", "group", "together"],
+)
+def test_operations_are_counted_before_they_are_looked_at(parse: Parse, operations: Any) -> None:
+    with refused("operations"):
+        parse(raw(WRITE | {"operations": operations}), NO_FIELDS, 3)
+
+
+@pytest.mark.parametrize("parse", [parse_write, parse_batch], ids=["write", "batch"])
+@pytest.mark.parametrize("value", [b"{}", b"0", b'""', b"[]", b"[", b'"'], ids=ascii)
+def test_a_body_of_very_many_values_is_not_parsed(monkeypatch: pytest.MonkeyPatch, parse: Parse, value: bytes) -> None:
+    monkeypatch.setattr(members, "parse", lambda body: pytest.fail("it was parsed"))
+    for body in (b'{"operations":[%s]}' % b",".join([value] * 70_000), b"{%s}" % b",".join([b'"a":' + value] * 70_000)):
+        with refused("body"):
+            parse(body, NO_FIELDS, MOST)
+
+
+def test_the_largest_body_that_is_right_is_parsed() -> None:
+    """As many operations as there may be, each in a group of its own, with every member that it can have."""
+    nothing = dict.fromkeys(("createRelationship", "deleteRelationship", "deleteEntity", "expireEntity"))
+    condition = dict.fromkeys(("notExists", "valueEquals", "mustExists")) | {"version": "1"}
+    full = nothing | {"setEntity": {"key": ',[{"', "value": "", "expiresAt": "5", "condition": condition}}
+    wanted = SetEntity(b',[{"', b"", 5, Condition(Check.VERSION, version=1))
+    batch = parse_batch(raw(WRITE | {"operations": [{"operations": [full]}] * MOST}), NO_FIELDS, MOST)
+    assert batch.operations == (wanted,) * MOST
+    assert parse_write(raw(WRITE | {"operations": [full] * MOST}), NO_FIELDS, MOST).operations == (wanted,) * MOST
+
+
+@pytest.mark.parametrize(
+    "text", ["," * 100_000, "[" * 100_000, '"' * 100_000, '\\"' * 100_000], ids=["comma", "bracket", "quote", "both"]
+)
+def test_what_stands_in_strings_is_not_counted(text: str) -> None:
+    draft = parse_write(raw(WRITE | {"operations": [{"deleteEntity": {"key": text}}]}), NO_FIELDS, MOST)
+    assert draft.operations == (DeleteEntity(text.encode()),)
 
 
 # -- keys in the header -----------------------------------------------------------------------------------------------
@@ -215,7 +264,7 @@ def test_a_batch_knows_its_own_flag_only() -> None:
 @pytest.mark.parametrize("header", [KEY_TEXT, KEY_UUID, f'"{KEY_UUID}"', f" {KEY_TEXT}\t", f'"{KEY_TEXT}"'])
 @pytest.mark.parametrize("member", [None, "", KEY_TEXT, KEY_UUID])
 def test_the_header_may_replace_the_member(header: str, member: str | None) -> None:
-    assert parse_write(raw(WRITE | {"idempotencyKey": member}), keyed(header)).key == KEY
+    assert parse_write(raw(WRITE | {"idempotencyKey": member}), keyed(header), MOST).key == KEY
 
 
 @pytest.mark.parametrize(
@@ -234,7 +283,7 @@ def test_the_header_may_replace_the_member(header: str, member: str | None) -> N
 )
 def test_a_header_that_is_doubtful_is_refused(headers: list[str], member: str | None, field: str) -> None:
     with refused(field):
-        parse_write(raw(WRITE | {"idempotencyKey": member}), keyed(*headers))
+        parse_write(raw(WRITE | {"idempotencyKey": member}), keyed(*headers), MOST)
 
 
 def test_a_creation_takes_any_key() -> None:
@@ -271,6 +320,15 @@ def test_keys_to_read() -> None:
 def test_keys_that_are_none_are_refused(body: Any, field: str) -> None:
     with refused(field):
         parse_batch_read(raw(body))
+
+
+def test_bodies_about_few_things_have_few_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(members, "parse", lambda body: pytest.fail("it was parsed"))
+    for parse in (parse_org, parse_org_change, parse_vault, parse_vault_change):
+        with refused("body"):
+            parse(b'{"name":[%s]}' % b",".join([b"0"] * 5_000))
+    with refused("body"):
+        parse_batch_read(b'{"keys":[%s]}' % b",".join([b'""'] * 70_000))
 
 
 def test_orders() -> None:

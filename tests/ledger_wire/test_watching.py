@@ -103,6 +103,49 @@ def test_a_slow_client_is_cut_off_when_it_falls_behind(tmp_path: Path, monkeypat
     in_office(tmp_path, work)
 
 
+def test_a_client_that_takes_nothing_is_cut_off_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "SLOW_SECONDS", 0.01)
+
+    async def work(office: Office) -> None:
+        place = await office.org()
+        await office.fill(place, 2)
+        taken = asyncio.Event()
+        with office.desk.follow(office.admin, place, 1) as stuck, office.desk.follow(office.admin, place, 1) as late:
+            for watch in (stuck, late):
+                assert len(await watch.next(LONG)) == 2
+            delivery = asyncio.create_task(late.deliver(_until(taken)))
+            await office.fill(place, WATCH_BEHIND - 2)
+            taken.set()
+            await delivery
+            assert (await late.next(LONG))[0].height == 3, "what was taken in time is not told again"
+            await office.fill(place, 1)
+            with pytest.raises(RefusedLedger, match="go on at height 1") as caught:
+                await stuck.deliver(_until(asyncio.Event()))
+            assert caught.value.refusal.code == "unavailable"
+        assert office.context.metrics.ledger_counts["slow_watchers"] == 1
+
+    in_office(tmp_path, work)
+
+
+async def _until(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+def test_a_delivery_ends_with_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "SLOW_SECONDS", 0.01)
+
+    async def work(office: Office) -> None:
+        place = await office.org()
+        await office.fill(place, 1)
+        with office.desk.follow(office.admin, place, 1) as watch:
+            await watch.next(LONG)
+            office.context.is_stopping = True
+            with pytest.raises(RefusedLedger, match="go on at height 1"):
+                await watch.deliver(_until(asyncio.Event()))
+
+    in_office(tmp_path, work)
+
+
 def test_a_quick_client_is_never_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "SLOW_SECONDS", 3_600.0)
 

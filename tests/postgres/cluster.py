@@ -124,6 +124,14 @@ class Cluster:
             cursor = connection.execute(statement, values)
             return cursor.fetchall() if cursor.description else []
 
+    def dump(self, schema: str) -> bytes:
+        """A backup of one schema, as pg_dump makes it."""
+        return self._ask("pg_dump", "--schema", schema)
+
+    def load(self, dump: bytes) -> None:
+        """Put a backup back, where nothing of that name is."""
+        self._ask("psql", "--quiet", "--no-psqlrc", "--single-transaction", "--set=ON_ERROR_STOP=1", given=dump)
+
     def remove(self) -> None:
         """Stop it and delete its data."""
         if self._process is not None:
@@ -164,10 +172,21 @@ class Cluster:
         return True
 
     def _run(self, name: str, *arguments: str) -> None:
-        command = [_program(name), *arguments, str(self.data)]
-        done = subprocess.run(command, capture_output=True, check=False, timeout=120, **_as_account())
-        if done.returncode:
-            raise RuntimeError(f"{name} failed: {done.stderr.decode(errors='replace')[-2_000:]}")
+        _finish([_program(name), *arguments, str(self.data)])
+
+    def _ask(self, name: str, *arguments: str, given: bytes = b"") -> bytes:
+        return _finish([_program(name), *arguments, "--dbname", self.url], given)
+
+
+def _finish(command: list[str], given: bytes = b"") -> bytes:
+    """Run a program to its end; what it printed."""
+    account = _as_account() | {"stdin": None, "input": given}
+    done: subprocess.CompletedProcess[bytes] = subprocess.run(
+        command, capture_output=True, check=False, timeout=120, **account
+    )
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} failed: {done.stderr.decode(errors='replace')[-2_000:]}")
+    return done.stdout
 
 
 def _signal(processes: Sequence[int], number: signal.Signals) -> None:

@@ -23,6 +23,7 @@ def test_health_and_metrics_are_on_both(path: bytes) -> None:
         b"/v1/jobs/claim",
         b"/mesh/submit_request",
         b"/ledger/v1/orgs",
+        b"/ledger/v1",
     ],
 )
 def test_surfaces_are_data(path: bytes) -> None:

@@ -31,6 +31,7 @@ _EMPTY_ARRAY = re.compile(r"\[[ \t\n\r]*\]")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # as signed bytes: one level up, one level down
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_PIECE = 4_096
 
 
 def split_messages(raw: bytes) -> list[bytes]:
@@ -57,13 +58,13 @@ def refuse_deep(raw: bytes) -> None:
     """Refuse a text nested deeper than MAX_DEPTH, whether or not it is JSON."""
     if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
         return  # fewer brackets than levels, even counting those inside strings
-    if depth_of(raw) > MAX_DEPTH:
+    if _depth(outside_strings(raw), MAX_DEPTH) > MAX_DEPTH:
         raise too_deep()
 
 
 def depth_of(raw: bytes) -> int:
     """How deep a text is nested, whether or not it is JSON."""
-    return _depth(outside_strings(raw))
+    return _depth(outside_strings(raw), len(raw))
 
 
 def too_deep() -> JsonError:
@@ -94,9 +95,16 @@ def syntax_error(error: json.JSONDecodeError) -> JsonError:
     return _broken(reason[:1].lower() + reason[1:], error.pos)
 
 
-def _depth(outside: bytes) -> int:
-    steps = outside.translate(_STEPS, _NOT_BRACKETS)
-    return max(accumulate(memoryview(steps).cast("b")), default=0)
+def _depth(outside: bytes, enough: int) -> int:
+    """The depth, or the first depth found above `enough`. In pieces, so that other threads get their turn between."""
+    steps = memoryview(outside.translate(_STEPS, _NOT_BRACKETS)).cast("b")
+    deepest = level = 0
+    for start in range(0, len(steps), _PIECE):
+        piece = list(accumulate(steps[start : start + _PIECE], initial=level))
+        deepest, level = max(deepest, *piece), piece[-1]
+        if deepest > enough:
+            break
+    return deepest
 
 
 # Only the end of each value matters, so numbers are read in the one way that never raises at any size.

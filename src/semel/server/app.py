@@ -64,7 +64,7 @@ class App:
                 await self._events(scope, receive, send)
             elif is_of_jobs(raw_path):
                 await self.jobs(scope, receive, send)
-            elif raw_path.startswith(LEDGER):
+            elif raw_path.startswith(LEDGER) or raw_path == LEDGER[:-1]:
                 await self.ledger(scope, receive, send)
             elif not await self._operations(scope, send):
                 await self._refuse(_NOTHING_HERE, scope["method"], send)

@@ -28,6 +28,7 @@ _PATHS = {
     b"/v1/streams": Plane.DATA,
     b"/v1/events": Plane.DATA,
     b"/v1/jobs": Plane.DATA,
+    b"/ledger/v1": Plane.DATA,
 }
 _PREFIXES = {
     b"/v1/stream/": Plane.DATA,

@@ -193,6 +193,8 @@ class Principals:
         """With `is_needed` off a caller without a credential is the developer; one with a wrong one is refused."""
         self.rotation = rotation
         self._tokens = dict(tokens or {})
+        configured = () if rotation is None else (DEVELOPER.name,)
+        self._names = frozenset((*configured, *(known.name for known in self._tokens.values())))
         self._verifier = verifier
         self._is_needed = is_needed
         # The holder of the active token is the same principal as the next one's, with an end: what stays open for
@@ -203,6 +205,17 @@ class Principals:
     def are_known(self) -> bool:
         """Whether there are credentials."""
         return bool(self._tokens) or self._verifier is not None or self.rotation is not None
+
+    def owner_of(self, name: str) -> str | None:
+        """The token that a name belongs to: the one that is called so or, with what follows a slash left out, is.
+
+        Of several the longest: `a/b` and all below it belong to the token `a/b`, and only the rest to the token `a`.
+        """
+        while name not in self._names:
+            name, slash, _ = name.rpartition("/")
+            if not slash:
+                return None
+        return name
 
     def judge(self, token: bytes | None, now_ms: int) -> Known:
         """The caller behind a token and how it was known; `UnauthorizedError` says how it was not."""

@@ -73,7 +73,7 @@ class Import:
     def _send(self, texts: list[bytes], line: int, size: int, advance: Callable[[int], None]) -> None:
         identity = self._next()
         try:
-            outcome = self._writer.send(identity, texts)
+            outcome = self._writer.send(self._writer.body(identity, texts))
         except RequestError as error:
             where = f"Transaction {self._sent + 1}, up to line {line}"
             raise click.ClickException(f"{where}: {error.message} {self._advice}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import click
@@ -13,10 +14,10 @@ from semel.cli.jobs.asking import with_retries
 from semel.cli.ledger.asking import Facts, Ledger
 from semel.cli.ledger.chains import add_chain
 from semel.cli.ledger.places import Scope, ScopeType
-from semel.cli.ledger.saving import ProofFileType, save
+from semel.cli.ledger.saving import ProofFileType, checked, save
 from semel.cli.output import printable, say, with_json
 from semel.cli.streams.source import STDIN
-from semel.client.proofs import ProofError, Trusted, anchor_of, verify_write
+from semel.client.proofs import Trusted, verify_write
 
 _TX_ID = re.compile(r"[0-9a-fA-F]{32}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[A-Za-z0-9+/_-]{22}(?:==)?")
 
@@ -55,11 +56,7 @@ def proof(
     document = ledger.get(place.named("transactions", tx_id.replace("+", "-").replace("/", "_")))
     if trusted_height is not None:
         add_chain(ledger, place, document, trusted_height)
-    try:
-        anchor = anchor_of(document)
-        verify_write(document, None, Trusted(anchor.height, anchor.hash, *place.numbers))
-    except ProofError as error:
-        raise click.ClickException(f"What the server sent does not check: {error}") from None
+    anchor, _ = checked(document, place, partial(verify_write, document, None))
     save(output, document)
     if str(output) != STDIN:
         _tell(document, place, anchor, output, as_json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import click
@@ -15,10 +16,11 @@ from semel.cli.jobs.options import given
 from semel.cli.ledger.asking import Facts, Ledger
 from semel.cli.ledger.chains import add_chain
 from semel.cli.ledger.places import Scope, ScopeType
-from semel.cli.ledger.saving import ProofFileType, save
+from semel.cli.ledger.saving import ProofFileType, checked, save
 from semel.cli.ledger.telling import content_words, octets_of, show_table
 from semel.cli.output import content_out, printable, with_json
 from semel.cli.streams.source import STDIN
+from semel.client.proofs import ProvedRead, verify_read
 
 HEAD = ("KEY", "VERSION", "EXPIRES", "VALUE")
 HEIGHT = click.IntRange(min=1)
@@ -52,7 +54,8 @@ def read(
 ) -> None:
     """Print the value of an entity, byte for byte. PLACE is ORG or ORG/VAULT.
 
-    A key that is not there ends it with exit code 1. With --proof that is proved, too.
+    A key that is not there ends it with exit code 1. With --proof that is proved, too. A proof is checked before it is
+    saved: it holds if the block that it hangs on is real.
     """
     if (key is None) == (prefix is None):
         raise click.UsageError("Give a KEY, or --prefix for a list.")
@@ -67,9 +70,10 @@ def read(
         found = _proved(ledger, place, key, at_height)
         if trusted_height is not None:
             add_chain(ledger, place, found, trusted_height)
+        _, shown = checked(found, place, partial(verify_read, found, key))
         save(proof, found)
         if "value" not in found:
-            raise click.ClickException(printable(f"{key} is not there after block {found.get('blockHeight')}."))
+            raise click.ClickException(printable(f"{key} {_absence(shown)}."))
         if str(proof) != STDIN:
             _tell(ledger, found, as_json)
 
@@ -96,6 +100,14 @@ def _proved(ledger: Ledger, place: Scope, key: str, at_height: int | None) -> Fa
         if error.status != 404 or "stateProof" not in error.facts:
             raise
         return dict(error.facts)
+
+
+def _absence(shown: ProvedRead) -> str:
+    """That a key is not there, or only that the server says so."""
+    height, entry = shown.header.height, shown.entry
+    if entry is None or not shown.is_withheld:
+        return f"is not there after block {height}"
+    return f"is there after block {height}, and was not told: it expires at {entry.expires_at}, in seconds since 1970"
 
 
 def _tell(ledger: Ledger, facts: Facts, as_json: bool) -> None:

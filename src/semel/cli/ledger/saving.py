@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
 from semel.cli.ledger.asking import Facts
+from semel.cli.ledger.places import Scope
+from semel.cli.output import printable
 from semel.cli.streams.source import STDIN
+from semel.client.proofs import ProofError, Trusted, anchor_of
+
+T = TypeVar("T")
 
 
 class ProofFileType(click.ParamType[Path]):
@@ -24,6 +31,15 @@ class ProofFileType(click.ParamType[Path]):
         if str(value) != STDIN and (path.is_dir() or not os.access(path.parent, os.W_OK)):
             self.fail(f"{path} cannot be written.", param, ctx)
         return path
+
+
+def checked(document: Facts, place: Scope, check: Callable[[Trusted], T]) -> tuple[Trusted, T]:
+    """What a proof shows of a place if the block that it hangs on is real; that block, and what it shows."""
+    try:
+        anchor = anchor_of(document)
+        return anchor, check(Trusted(anchor.height, anchor.hash, *place.numbers))
+    except ProofError as error:
+        raise click.ClickException(printable(f"What the server sent does not check: {error}")) from None
 
 
 def save(path: Path, facts: Facts) -> None:

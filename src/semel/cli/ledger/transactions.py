@@ -64,8 +64,8 @@ class Writer(NamedTuple):
     ledger: Ledger
     place: Scope
 
-    def send(self, identity: Identity, operations: list[bytes], *, wants_proof: bool = False) -> Outcome:
-        """The answer to one of them, which is in the chain; a RequestError if it is not."""
+    def body(self, identity: Identity, operations: list[bytes], *, wants_proof: bool = False) -> bytes:
+        """The request for one of them."""
         members: Facts = {"clientId": identity.client}
         if identity.sequence is not None:
             members["sequence"] = str(identity.sequence)
@@ -73,7 +73,10 @@ class Writer(NamedTuple):
             members["idempotencyKey"] = identity.key
         members["includeTxProof"] = wants_proof
         head = json.dumps(members).encode()[:-1]
-        body = b'%s, "operations": [%s]}' % (head, b",".join(operations))
+        return b'%s, "operations": [%s]}' % (head, b",".join(operations))
+
+    def send(self, body: bytes) -> Outcome:
+        """The answer to one of them, which is in the chain; a RequestError if it is not."""
         told = self.ledger.send("POST", f"{self.place.path}/writes", body)
         if not isinstance(told.facts.get("success", told.facts.get("error")), dict):
             raise self.ledger.stranger()

@@ -166,7 +166,8 @@ def _read_words(proved: ProvedRead) -> _Proved:
         return _Proved(proved.header, f"there is nothing under {shortened(key)} after it", facts)
     entry = proved.entry
     facts |= {"bytes": len(entry.value), "version": str(entry.version), "expires_at": str(entry.expires_at)}
-    ends = ", which had expired," if proved.is_expired else ""
+    facts["withheld"] = proved.is_withheld
+    ends = ", which had expired," if proved.is_expired else ", which the answer left out," if proved.is_withheld else ""
     words = f"{shortened(key)} has a value of {len(entry.value)} bytes{ends} set by block {entry.version}"
     return _Proved(proved.header, words, facts)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,10 +18,11 @@ from semel.cli.ledger.asking import Facts, Ledger
 from semel.cli.ledger.importing import Import, committed, read_one
 from semel.cli.ledger.operations import MAX_U64, OrderedCommand, with_operations
 from semel.cli.ledger.places import Scope, ScopeType
-from semel.cli.ledger.saving import ProofFileType, save
+from semel.cli.ledger.saving import ProofFileType, checked, save
 from semel.cli.ledger.telling import committed_words
 from semel.cli.ledger.transactions import Identity, Outcome, Writer
 from semel.cli.output import printable, say, with_json
+from semel.client.proofs import verify_write
 
 NOTHING = "Give operations: --set, --set-file, --delete, --relate, --unrelate, or --file with one on each line."
 TWICE = "Give operations as options or with --file, not both."
@@ -81,16 +83,30 @@ def _check(operations: list[Facts], file: BinaryIO | None, split: int | None, pr
 
 
 def _write(writer: Writer, identity: Identity, texts: list[bytes], proof: Path | None) -> Outcome:
+    body = writer.body(identity, texts, wants_proof=proof is not None)
     try:
-        outcome = writer.send(identity, texts, wants_proof=proof is not None)
+        outcome = writer.send(body)
     except RequestError as error:
         if error.is_unsettled:
             advice = f"It may be committed: run this again with {identity.options}, and it is carried out once."
             raise click.ClickException(f"{error.message} {advice}") from error
         raise _advised(error) from error
-    if proof is not None and outcome.success is not None:
-        save(proof, outcome.facts)
+    if proof is not None:
+        _save(writer, outcome, body, proof)
     return outcome
+
+
+def _save(writer: Writer, outcome: Outcome, body: bytes, proof: Path) -> None:
+    """Save the proof once it has been checked; what is committed stays committed, whatever comes of that."""
+    if outcome.success is None:
+        click.echo("There is no proof in this answer; semel ledger proof gets it.", err=True)
+        return
+    try:
+        checked(outcome.facts, writer.place, partial(verify_write, outcome.facts, body))
+    except click.ClickException as error:
+        words = f"{outcome.words}, by the server's account. No proof was saved: {error.message}"
+        raise click.ClickException(words) from None
+    save(proof, outcome.facts)
 
 
 def _advised(error: RequestError) -> click.ClickException:

@@ -25,10 +25,12 @@ from semel.client.proofs.shapes import (
     read_transaction,
     read_tx_id,
 )
-from semel.client.proofs.state import proved
+from semel.client.proofs.state import key_bytes, proved
 
 _BYTES = frozenset({"value", "valueEquals"})
 """Members of a request that are base64."""
+_NUMBERS = frozenset({"sequence", "expiresAt", "expiredAt", "version"})
+"""Members of a request that are whole numbers, which may be sent in several spellings."""
 
 _REQUEST = ("idempotencyKey", "includeTxProof", "includeTxProofs", "organization", "sequence", "vault")
 """Members of a request besides the client and the operations."""
@@ -47,6 +49,12 @@ class ProvedRead(NamedTuple):
     key: bytes
     entry: Entry | None
     header: Header
+    is_withheld: bool = False
+    """Whether the answer left out a value that had not expired when the block was made.
+
+    A server does so when the value has expired since, by its own clock, which no proof covers: compare
+    `entry.expires_at` with a clock that you trust.
+    """
 
     @property
     def is_expired(self) -> bool:
@@ -80,7 +88,11 @@ def verify_write(answer: Document, request: Document | None, trusted: Trusted) -
 
 
 def verify_read(answer: Document, key: str | bytes | None, trusted: Trusted) -> ProvedRead:
-    """That a key has the value that was answered, or none; without a key, the one that the proof itself names."""
+    """That a key has the value that was answered, or none; without a key, the one that the proof itself names.
+
+    An answer without a value proves that there is none only if the result has no entry, or one that `is_expired`.
+    With one that `is_withheld` there was a value.
+    """
     part = Part.of(answer, "answer")
     part.only(("blockHeight", "blockHeader", "merkleProof", "stateProof"), ("value", "chainProof"))
     header = headed(part.part("blockHeader"))
@@ -88,10 +100,11 @@ def verify_read(answer: Document, key: str | bytes | None, trusted: Trusted) -> 
     linked(trusted, _links(part), header)
     state = read_state_proof(part.part("stateProof"))
     way = read_merkle_proof(part.part("merkleProof"), MAX_STATE_SIBLINGS)
-    wanted = state.entry.key if key is None else key.encode("utf-8") if isinstance(key, str) else key
+    wanted = state.entry.key if key is None else key_bytes(key)
     read = ProvedRead(wanted, proved(header, way, state, wanted), header)
     _match_value(part, read)
-    return read
+    has_value = part.has("value") or read.entry is None or read.is_expired
+    return read if has_value else read._replace(is_withheld=True)
 
 
 def verify_whole_block(answer: Document, trusted: Trusted) -> list[ProvedWrite]:
@@ -182,11 +195,19 @@ def _spelled(name: str, value: Any) -> Any:
         return [_spelled("", one) for one in value]
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
+    if name in _NUMBERS:
+        return _plain_number(value)
     return _padded(value) if name in _BYTES and isinstance(value, str) else value
 
 
 def _camel(name: str) -> str:
     return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
+
+
+def _plain_number(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return value.lstrip("0") or "0" if isinstance(value, str) and value.isdecimal() else value
 
 
 def _padded(text: str) -> str:

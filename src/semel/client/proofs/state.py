@@ -32,11 +32,19 @@ def verify_state(
         headed(Part.of(header, "header")),
         read_merkle_proof(Part.of(merkle_proof, "merkleProof"), MAX_STATE_SIBLINGS),
         read_state_proof(Part.of(state_proof, "stateProof")),
-        key.encode("utf-8") if isinstance(key, str) else key,
+        key_bytes(key),
     )
     if value is not None and (entry is None or entry.value != value):
         raise ProofError("The state has no such value under the key.")
     return entry
+
+
+def key_bytes(key: str | bytes) -> bytes:
+    """A key as it is hashed."""
+    try:
+        return key.encode("utf-8") if isinstance(key, str) else key
+    except UnicodeEncodeError:
+        raise ProofError("The key that was asked for is not text that UTF-8 can carry.") from None
 
 
 def proved(header: Header, way: MerkleProof, state: StateProof, key: bytes) -> Entry | None:

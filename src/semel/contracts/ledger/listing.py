@@ -126,16 +126,26 @@ def orgs(reading: Reading, limit: int, token: str, reach: Callable[[int], bool] 
     return Page(found, 0, write_token(reading, asked, Mark(0, b"%d" % last)))
 
 
-def vaults(reading: Reading, slug: int, limit: int, token: str) -> Page[Vault]:
-    """The vaults of an organization, by slug."""
+def vaults(
+    reading: Reading, slug: int, limit: int, token: str, reach: Callable[[Place], bool] = lambda place: True
+) -> Page[Vault]:
+    """The vaults of an organization that a caller reaches, by slug; a token names none of the others."""
     org(reading, slug)
     asked = [b"vaults", b"%d" % slug]
     size, mark = page_size(limit), read_token(reading, asked, token)
     start = (int(mark.start) + 1,) if mark else (1,)
-    rows = reading.range(Range(LEDGER_PLACE, "", (slug,), size + 1, start=start))
-    found = [vault_of(row) for row in rows[:size]]
-    rest = Mark(0, b"%d" % found[-1].place.vault) if len(rows) > size else None
-    return Page(found, 0, write_token(reading, asked, rest) if rest else "")
+    found: list[Vault] = []
+    while True:
+        rows = reading.range(Range(LEDGER_PLACE, "", (slug,), CHUNK, start=start))
+        for row in rows:
+            if not reach(Place(slug, row.vault)):
+                continue
+            if len(found) == size:
+                return Page(found, 0, write_token(reading, asked, Mark(0, b"%d" % found[-1].place.vault)))
+            found.append(vault_of(row))
+        if len(rows) < CHUNK:
+            return Page(found, 0, "")
+        start = (rows[-1].vault + 1,)
 
 
 def _needs_vault(place: Place) -> None:

@@ -10,6 +10,8 @@ SURFACE = "ledger"
 API_KEY = b"x-api-key"
 """A header that carries a token here, besides those of every surface."""
 ANONYMOUS = "client:anonymous"
+USER = "user"
+"""The kind of those who come with a JWT; no token has a name that begins so."""
 
 
 def actor_of(principals: Principals, principal: Principal, *, has_token: bool) -> str:
@@ -42,10 +44,31 @@ def needs_everything(principal: Principal) -> None:
         raise RefusedLedger("permission_denied", message, {"role": Role.ADMIN.value})
 
 
-def needs_client(principal: Principal, client: str) -> None:
-    """Refuse a client id that is somebody else's: using it would use up their sequences."""
-    if principal.has(Role.ADMIN) or client in (principal.name, principal.client_id):
+def needs_client(principal: Principal, client: str, owner: str | None) -> None:
+    """Refuse a client id that is somebody else's: using it would use up their sequences.
+
+    `owner` is the name of the token that the id belongs to; None when it belongs to none.
+    """
+    if principal.has(Role.ADMIN):
         return
-    if not client.startswith(f"{principal.name}/"):
-        message = f"This credential may use the client ids {principal.name!r} and those that begin with its name and /."
+    if principal.kind != USER:
+        is_own, own = owner == principal.name, f"{principal.name!r} and those that begin with it and /"
+    else:
+        subject = user_client(principal.name)
+        is_own, own = _is_of_user(principal, client, owner, subject), f"{subject!r} and those that begin with it and /"
+    if not is_own:
+        message = f"This credential may use the client ids {own}, as far as they are nobody else's."
         raise RefusedLedger("permission_denied", message, {"field": "clientId"})
+
+
+def user_client(subject: str) -> str:
+    """The client id that is a user's alone. A slash in the subject is escaped: `a/b` is no part of `a`."""
+    return f"{USER}:{subject.replace('%', '%25').replace('/', '%2F')}"
+
+
+def _is_of_user(principal: Principal, client: str, owner: str | None, subject: str) -> bool:
+    if client == subject or client.startswith(f"{subject}/"):
+        return True
+    # What the claims say is taken as it is, but not for an id that is a token's or another user's.
+    is_free = owner is None and not client.startswith(f"{USER}:")
+    return is_free and client in (principal.name, principal.client_id)

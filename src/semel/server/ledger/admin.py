@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from semel.contracts.ledger.commands import OrgSettings
 from semel.contracts.ledger.listing import orgs, vaults
 from semel.contracts.ledger.model import Place, Status
@@ -18,6 +21,9 @@ from semel.contracts.ledger.wire.requests import (
 from semel.engine.reading import Reading
 from semel.server.ledger.desk import Desk
 from semel.server.ledger.exchange import REPLAYED, Answer, Request, answer_json
+from semel.server.ledger.threads import apart
+
+T = TypeVar("T")
 
 
 class Admin:
@@ -42,7 +48,8 @@ class Admin:
     async def make_org(self, request: Request) -> Answer:
         """A new organization."""
         parse_nothing(request.query)
-        made = await self._desk.make_org(request.asked, parse_org(request.body), creation_key(request.fields))
+        name, key = await _parsed(request, parse_org), creation_key(request.fields)
+        made = await self._desk.make_org(request.asked, name, key)
         return answer_json(answers.made_org_json(made.place), 200, *((REPLAYED,) if made.is_replay else ()))
 
     async def show_org(self, request: Request) -> Answer:
@@ -57,7 +64,8 @@ class Admin:
     async def change_org(self, request: Request) -> Answer:
         """Other settings, another status."""
         parse_nothing(request.query)
-        changed = await self._desk.change_org(request.asked, request.place.org, parse_org_change(request.body))
+        settings = await _parsed(request, parse_org_change)
+        changed = await self._desk.change_org(request.asked, request.place.org, settings)
         return answer_json(answers.org_json(changed))
 
     async def end_org(self, request: Request) -> Answer:
@@ -71,10 +79,8 @@ class Admin:
         wanted = parse_page(request.query)
 
         def look(reading: Reading) -> Answer:
-            page = vaults(reading, request.place.org, *wanted)
-            told = [
-                answers.vault_json(one, self._node) for one in page.items if self._desk.sees(request.asked, one.place)
-            ]
+            page = vaults(reading, request.place.org, *wanted, lambda place: self._desk.sees(request.asked, place))
+            told = [answers.vault_json(one, self._node) for one in page.items]
             return answer_json(answers.list_json("vaults", told, page.token))
 
         return await self._desk.look(request.asked, request.place, look)
@@ -82,7 +88,7 @@ class Admin:
     async def make_vault(self, request: Request) -> Answer:
         """A new vault."""
         parse_nothing(request.query)
-        retain, key = parse_vault(request.body), creation_key(request.fields)
+        retain, key = await _parsed(request, parse_vault), creation_key(request.fields)
         made = await self._desk.make_vault(request.asked, request.place.org, retain, key)
         told = answers.made_vault_json(made.place, made.header)
         return answer_json(told, 200, *((REPLAYED,) if made.is_replay else ()))
@@ -99,7 +105,8 @@ class Admin:
     async def change_vault(self, request: Request) -> Answer:
         """Another status."""
         parse_nothing(request.query)
-        changed = await self._desk.change_vault(request.asked, request.place, parse_vault_change(request.body))
+        status = await _parsed(request, parse_vault_change)
+        changed = await self._desk.change_vault(request.asked, request.place, status)
         return answer_json(answers.vault_json(changed, self._node))
 
     async def end_vault(self, request: Request) -> Answer:
@@ -107,3 +114,7 @@ class Admin:
         parse_nothing(request.query)
         await self._desk.change_vault(request.asked, request.place, Status.DELETED)
         return answer_json({})
+
+
+async def _parsed(request: Request, parse: Callable[[bytes], T]) -> T:
+    return await apart(len(request.body), parse, request.body)

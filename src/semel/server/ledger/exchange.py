@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -14,15 +13,12 @@ from semel.contracts.ledger.model import Place
 from semel.contracts.ledger.wire.problems import kind_of, problem_body
 from semel.server.asgi import Header, Send
 from semel.server.ledger.desk import Asked
-
-T = TypeVar("T")
+from semel.server.protocol import Connection
 
 JSON: Header = (b"content-type", b"application/json")
 PROBLEM: Header = (b"content-type", b"application/problem+json")
 NO_STORE: Header = (b"cache-control", b"no-store")
 REPLAYED: Header = (b"idempotency-replayed", b"true")
-APART_BYTES = 64 * 1024
-"""Bodies above this are read and answered in a thread, so that others do not wait for them."""
 
 
 class Request(NamedTuple):
@@ -38,6 +34,8 @@ class Request(NamedTuple):
     body: bytes
     is_old: bool
     """Whether it came over HTTP/1.0, which cannot be answered piece by piece."""
+    connection: Connection
+    """What it came over."""
 
 
 class Answer(NamedTuple):
@@ -69,10 +67,3 @@ def refuse(refusal: Refusal, *more: Header) -> Answer:
     if refusal.retry_after_ms is not None:
         headers.append((b"retry-after", b"%d" % max(1, -(-refusal.retry_after_ms // 1_000))))
     return Answer(kind_of(refusal).status, headers, problem_body(refusal))
-
-
-async def apart(body: bytes, work: Callable[..., T], *arguments: Any) -> T:
-    """Work on a large body goes into a thread."""
-    if len(body) <= APART_BYTES:
-        return work(*arguments)
-    return await asyncio.get_running_loop().run_in_executor(None, work, *arguments)

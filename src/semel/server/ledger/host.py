@@ -31,14 +31,14 @@ from semel.server.ledger.faults import engine_refusal, internal_refusal, server_
 from semel.server.ledger.live import Live
 from semel.server.ledger.parts import make_desk
 from semel.server.ledger.reads import Reads
+from semel.server.ledger.versions import API_VERSION, VERSION, check_version
 from semel.server.ledger.writes import Writes
 from semel.server.principals import presented
+from semel.server.protocol import CONNECTION, Connection
 
 _log = logging.getLogger("semel.ledger")
 
-API_VERSION = b"1"
-_VERSION = b"x-ledger-api-version"
-_STATIC: tuple[Header, ...] = (*SECURITY, (_VERSION, API_VERSION))
+_STATIC: tuple[Header, ...] = (*SECURITY, (API_VERSION, b"%d" % VERSION))
 _NOWHERE = Place(0)
 
 
@@ -114,15 +114,15 @@ class LedgerHost:
         call = self._call(route, method)
         self._check_head(method, fields)
         principal = admit(self._context, scope, fields, (API_KEY,))
-        has_token = presented(fields, (API_KEY,)) is not None
+        has_token = self._context.principals.are_known and presented(fields, (API_KEY,)) is not None
         asked = self.desk.asked(principal, caller_of(scope), whence(scope), has_token=has_token)
         body = b"" if method in ("GET", "HEAD", "DELETE") else await self._context.bodies.read(receive)
         if body is None:
             raise self._too_large()
         assert route is not None
         place = _NOWHERE if route.org is None else place_in(route)
-        is_old = scope.get("http_version") == "1.0"
-        return await call(Request(asked, place, route.name, fields, scope["query_string"], body, is_old))
+        is_old, connection = scope.get("http_version") == "1.0", scope.get(CONNECTION) or Connection()
+        return await call(Request(asked, place, route.name, fields, scope["query_string"], body, is_old, connection))
 
     def _call(self, route: Route | None, method: str) -> Call:
         """The call at a path; 404 without one, 405 when it has others."""
@@ -156,21 +156,11 @@ class LedgerHost:
         length = fields.get(b"content-length") or b"0"
         if length.isdigit() and (len(length) > 18 or int(length) > self._context.bodies.max_bytes):
             raise self._too_large()
-        version = fields.get(_VERSION)
-        if version is not None and version != API_VERSION:
-            _refuse_version(version)
+        check_version(fields)
 
     def _too_large(self) -> RefusedLedger:
         message = f"A body may have at most {self._context.bodies.max_bytes} bytes."
         return _RefusedHead("invalid_argument", message, CLOSE)
-
-
-def _refuse_version(version: bytes) -> None:
-    if not version.isdigit():
-        raise invalid("x-ledger-api-version must be a whole number.", "x-ledger-api-version")
-    if int(version) != int(API_VERSION):
-        message = f"This server speaks version {API_VERSION.decode()} of the API."
-        raise RefusedLedger("failed_precondition", message, {"field": "x-ledger-api-version"})
 
 
 def _routes_of(desk: Desk, node: str) -> _Routes:

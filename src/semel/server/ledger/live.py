@@ -19,12 +19,17 @@ from semel.server.body import ClientGoneError
 from semel.server.ledger.desk import Desk
 from semel.server.ledger.exchange import Flow, Request
 from semel.server.ledger.watching import BlockWatch
+from semel.server.protocol import Connection
 
 _log = logging.getLogger("semel.ledger")
 
 PULSE_SECONDS = 15.0
 """A sign of life after so long without a block."""
+LAST_WORDS_SECONDS = 2.0
+"""For a client that does not read, to be told why it is cut off."""
+UNSENT_BYTES = 16 * 1024
 _PULSE = b":\n\n"
+_END = {"type": "http.response.body", "body": b""}
 _HEADERS = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
 
 
@@ -41,24 +46,31 @@ class Live:
             raise invalid("An event stream needs HTTP/1.1.", "version")
         await self._desk.look(request.asked, request.place, lambda reading: tip(reading, request.place))
         watch = self._desk.follow(request.asked, request.place, start)
-        return Flow([*_HEADERS], partial(_follow, watch))
+        return Flow([*_HEADERS], partial(_follow, watch, request.connection))
 
 
-async def _follow(watch: BlockWatch, send: Send) -> None:
+async def _follow(watch: BlockWatch, connection: Connection, send: Send) -> None:
     """Page after page until the client has gone or this side ends it; the last line then says why."""
+    connection.bound_unsent(UNSENT_BYTES)
+    why = b""
     with watch:
         try:
             while not watch.is_over:
                 found = await watch.next(PULSE_SECONDS)
                 if not watch.is_over:
-                    await _push(send, b"".join(map(_event, found)) or _PULSE)
+                    await watch.deliver(_push(send, b"".join(map(_event, found)) or _PULSE))
         except (RefusedLedger, EngineError) as ended:
-            await _push(send, b": %s\n\n" % str(ended).encode("ascii", "replace"))
+            why = b": %s\n\n" % str(ended).encode("ascii", "replace")
         except (ClientGoneError, ConnectionError, asyncio.CancelledError):
             raise
         except Exception:  # noqa: BLE001 - the answer has begun: the stream ends, and the client comes again
             _log.exception("fault in a stream of blocks")
-    await send({"type": "http.response.body", "body": b""})
+    try:
+        async with asyncio.timeout(LAST_WORDS_SECONDS):
+            await send(_END | {"body": why})
+    except TimeoutError:  # it takes nothing any more
+        connection.abort()
+        await send(_END)
 
 
 async def _push(send: Send, body: bytes) -> None:

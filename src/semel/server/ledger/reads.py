@@ -42,6 +42,7 @@ from semel.contracts.ledger.wire.requests import parse_batch_read
 from semel.engine.reading import Reading
 from semel.server.ledger.desk import Desk
 from semel.server.ledger.exchange import Answer, Request, answer_json
+from semel.server.ledger.threads import apart
 
 
 class Reads:
@@ -85,9 +86,7 @@ class Reads:
     async def batch_read(self, request: Request) -> Answer:
         """Many entities as of one instant."""
         parse_nothing(request.query)
-        keys = parse_batch_read(request.body)
-        for key in keys:
-            check_key(self._desk.limits, key)
+        keys = await apart(len(request.body), self._keys, request.body)
 
         def look(reading: Reading) -> Answer:
             found, height = read_entities(reading, request.place, keys)
@@ -95,6 +94,12 @@ class Reads:
             return answer_json(({"results": results} if results else {}) | {"blockHeight": str(height)})
 
         return await self._look(request, look)
+
+    def _keys(self, body: bytes) -> list[bytes]:
+        keys = parse_batch_read(body)
+        for key in keys:
+            check_key(self._desk.limits, key)
+        return keys
 
     async def entities(self, request: Request) -> Answer:
         """A list of entities."""

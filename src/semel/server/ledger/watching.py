@@ -8,8 +8,9 @@ been up to date and then takes its time while many blocks come is cut off: it co
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from semel.contracts.ledger.limits import WATCH_BEHIND
 from semel.contracts.ledger.model import Header, Place
@@ -45,7 +46,7 @@ class BlockWatch:
         self._context = context
         self._journal = journal
         self._place = place
-        self._above = start - 1
+        self._above = self._taken = start - 1
         self._expires_at_ms = principal.expires_at_ms
         self._caller = caller
         self._ear: Watch | None = None
@@ -74,13 +75,14 @@ class BlockWatch:
         assert self._ear is not None, "a watch is entered before it is asked"
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
+        self._taken = self._above
         is_slow = self._given_at is not None and loop.time() - self._given_at >= SLOW_SECONDS
         while not self.is_over:
             self._refuse_end()
             self._ear.arm()
             page = await self._context.engine.read(self._look)
-            if is_slow and self._was_up_to_date and page.tip - self._above > WATCH_BEHIND:
-                raise self._cut_off()
+            if is_slow:
+                self._refuse_slow(page.tip)
             if page.headers:
                 self._above = page.headers[-1].height
                 self._was_up_to_date = self._was_up_to_date or self._above >= page.tip
@@ -94,6 +96,20 @@ class BlockWatch:
         self._given_at = None
         return []
 
+    async def deliver(self, sending: Coroutine[Any, Any, None]) -> None:
+        """Wait until the client has taken what `next` gave; what ends a watch ends this, too, and then it has not."""
+        task = asyncio.ensure_future(sending)
+        reached = self._above
+        try:
+            while not (await asyncio.wait({task}, timeout=SLOW_SECONDS))[0]:
+                self._above = self._taken  # which is where the client goes on if it does not take this
+                self._refuse_end()
+                self._refuse_slow(await self._context.engine.read(lambda reading: tip(reading, self._place).height))
+        finally:
+            task.cancel()
+        await task
+        self._above = reached
+
     def _look(self, reading: Reading) -> _Page:
         height = tip(reading, self._place).height
         upto = min(height, self._above + PAGE_HEADERS)
@@ -105,7 +121,9 @@ class BlockWatch:
         if self._expires_at_ms is not None and self._context.world.wall_ms() >= self._expires_at_ms:
             raise RefusedLedger("unauthenticated", "The credential that this began with has expired.")
 
-    def _cut_off(self) -> RefusedLedger:
+    def _refuse_slow(self, height: int) -> None:
+        if not self._was_up_to_date or height - self._above <= WATCH_BEHIND:
+            return
         self._journal.cut_off()
         message = f"The client is more than {WATCH_BEHIND} blocks behind; go on at height {self._above + 1}."
-        return RefusedLedger("unavailable", message, {"height": str(self._above + 1)})
+        raise RefusedLedger("unavailable", message, {"height": str(self._above + 1)})

@@ -12,7 +12,10 @@ from semel.contracts.ledger.wire.answers import declined_json, success_json
 from semel.contracts.ledger.wire.query import parse_nothing
 from semel.contracts.ledger.wire.requests import Draft, parse_batch, parse_write
 from semel.server.ledger.desk import Desk
-from semel.server.ledger.exchange import REPLAYED, Answer, Request, answer_json, apart
+from semel.server.ledger.exchange import REPLAYED, Answer, Request, answer_json
+from semel.server.ledger.threads import apart
+
+Parse = Callable[[bytes, Fields, int], Draft]
 
 STATUSES = {
     Code.KEY_EXISTS: 412,
@@ -39,16 +42,16 @@ class Writes:
         """POST of one transaction in groups."""
         return await self._write(request, parse_batch)
 
-    async def _write(self, request: Request, parse: Callable[[bytes, Fields], Draft]) -> Answer:
+    async def _write(self, request: Request, parse: Parse) -> Answer:
         parse_nothing(request.query)
-        draft, prepared = await apart(request.body, self._prepare, request, parse)
+        draft, prepared = await apart(len(request.body), self._prepare, request, parse)
         answer = await self._desk.write(request.asked, prepared, with_proof=draft.wants_proof)
         if isinstance(answer, Replayed):
             self._desk.is_hot(answer.committed)  # it is told in full here, so it is at hand for whoever asks next
-        return await apart(request.body, _answer, answer, draft.wants_proof)
+        return await apart(len(request.body), _answer, answer, draft.wants_proof)
 
-    def _prepare(self, request: Request, parse: Callable[[bytes, Fields], Draft]) -> tuple[Draft, Prepared]:
-        draft = parse(request.body, request.fields)
+    def _prepare(self, request: Request, parse: Parse) -> tuple[Draft, Prepared]:
+        draft = parse(request.body, request.fields, self._desk.limits.max_operations)
         prepared = self._desk.prepare(request.place, draft.client, draft.sequence, draft.key, draft.operations)
         return draft, prepared
 

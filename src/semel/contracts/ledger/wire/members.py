@@ -2,6 +2,9 @@
 
 Names are lowerCamelCase; snake_case is taken too, but not both at once. null is as good as absent. 64-bit numbers are
 strings or numbers, bytes are base64 in either alphabet, with or without padding. What is not known is refused.
+
+A body of more pieces than its kind can need is refused before it is parsed: millions of tiny values take seconds, and
+nobody else gets a turn meanwhile.
 """
 
 from __future__ import annotations
@@ -14,12 +17,16 @@ from typing import Any
 from semel.contracts.ledger.refusals import RefusedLedger, invalid
 from semel.kernel.json_error import JsonError, shown
 from semel.kernel.json_parse import parse
+from semel.kernel.json_text import outside_strings
 
 MOST = 2**64 - 1
 _WHOLE_DOUBLES = 2.0**53
 """Up to here a number that was written with a point or an exponent is the number that was meant."""
 _HUMP = re.compile(r"([A-Z])")
 _FROM_URL = str.maketrans("-_", "+/")
+MOST_PIECES = 4_096
+"""Strings, brackets and commas of a body that is not about many things."""
+_PIECES = (b'"', b"[", b"{", b",")
 
 
 class Shape:
@@ -56,15 +63,27 @@ def inside(path: str, name: str) -> str:
     return name if path == "body" else f"{path}.{name}"
 
 
-def parse_body(body: bytes, shape: Shape) -> Mapping[str, Any]:
-    """The members of a request's body; an empty one has none."""
+def parse_body(body: bytes, shape: Shape, most_pieces: int = MOST_PIECES) -> Mapping[str, Any]:
+    """The members of a request's body, which has at most so many pieces; an empty one has none."""
     if not body:
         return {}
+    if _has_more_pieces(body, most_pieces):
+        raise invalid("The body has more values than a request of this kind can have.", "body")
     try:
         value = parse(body)
     except JsonError as error:
         raise invalid(f"The body is not valid JSON: {error}", "body") from None
     return shape.members(value, "body")
+
+
+def _has_more_pieces(body: bytes, most: int) -> bool:
+    """Whether strings, opening brackets and commas are more than so many. No step of this depends on their number."""
+    if sum(map(body.count, _PIECES)) <= most:
+        return False  # even counting those inside strings
+    if b"\\" in body:
+        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    strings = body.count(b'"') // 2
+    return strings > most or strings + sum(map(outside_strings(body).count, _PIECES)) > most
 
 
 def text(members: Mapping[str, Any], name: str, path: str) -> str:

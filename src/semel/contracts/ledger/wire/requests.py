@@ -27,6 +27,8 @@ from semel.contracts.ledger.wire.members import (
 from semel.contracts.ledger.wire.operations import parse_operations
 from semel.kernel.idempotency_key import InvalidKeyError, parse_idempotency_key, unwrap
 
+PIECES_EACH = 64
+"""Strings, brackets and commas that one operation may take, with a group of its own and all that may be null."""
 _KEY_BYTES = 16
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _HEADER = "Idempotency-Key"
@@ -54,22 +56,32 @@ class Draft(NamedTuple):
     wants_proof: bool
 
 
-def parse_write(body: bytes, fields: Fields) -> Draft:
-    """A write; its key may stand in the header instead."""
-    members = parse_body(body, _WRITE)
-    operations = parse_operations(items(members, "operations", "body"), "operations")
-    return _draft(members, fields, operations, "includeTxProof")
+def parse_write(body: bytes, fields: Fields, max_operations: int) -> Draft:
+    """A write; its key may stand in the header instead. Operations are counted before they are looked at."""
+    members = parse_body(body, _WRITE, PIECES_EACH * (1 + max_operations))
+    values = items(members, "operations", "body")
+    check_count(len(values), max_operations)
+    return _draft(members, fields, parse_operations(values, "operations"), "includeTxProof")
 
 
-def parse_batch(body: bytes, fields: Fields) -> Draft:
-    """The same with its operations in groups."""
-    members = parse_body(body, _BATCH)
+def parse_batch(body: bytes, fields: Fields, max_operations: int) -> Draft:
+    """The same with its operations in groups, of which there are no more than there may be operations."""
+    members = parse_body(body, _BATCH, PIECES_EACH * (1 + max_operations))
+    groups = items(members, "operations", "body")
+    check_count(len(groups), max_operations)
     operations: list[Operation] = []
-    for place, value in enumerate(items(members, "operations", "body")):
+    for place, value in enumerate(groups):
         path = f"operations[{place}]"
-        group = _GROUP.members(value, path)
-        operations += parse_operations(items(group, "operations", path), f"{path}.operations")
+        values = items(_GROUP.members(value, path), "operations", path)
+        check_count(len(operations) + len(values), max_operations)
+        operations += parse_operations(values, f"{path}.operations")
     return _draft(members, fields, operations, "includeTxProofs")
+
+
+def check_count(count: int, most: int) -> None:
+    """Refuse more operations, or groups of them, than a transaction may have."""
+    if count > most:
+        raise invalid(f"A transaction has 1 to {most} operations.", "operations")
 
 
 def _draft(members: Mapping[str, Any], fields: Fields, operations: list[Operation], proof: str) -> Draft:
@@ -132,7 +144,7 @@ def creation_key(fields: Fields) -> bytes:
 
 def parse_batch_read(body: bytes) -> list[bytes]:
     """The keys that are to be read at once."""
-    members = parse_body(body, _BATCH_READ)
+    members = parse_body(body, _BATCH_READ, PIECES_EACH * (1 + MAX_BATCH_KEYS))
     choice(members, "consistency", "body", CONSISTENCIES)
     keys = items(members, "keys", "body")
     if len(keys) > MAX_BATCH_KEYS:

@@ -14,7 +14,7 @@ from semel.server.ledger.desk import Desk
 from semel.server.ledger.exchange import REPLAYED
 from semel.server.ledger.grpc import outbound
 from semel.server.ledger.grpc.call import Call, Method
-from semel.server.ledger.grpc.inbound import parser, place_of, retained_blocks, same, slug_of
+from semel.server.ledger.grpc.inbound import READ_BYTES, parser, place_of, retained_blocks, same, slug_of
 from semel.server.ledger.proto import ledger_pb2 as pb
 
 
@@ -38,7 +38,7 @@ class AdminService:
             (pb.DeleteVaultRequest, self._end_vault),
         ):
             name = kind.DESCRIPTOR.name.removesuffix("Request")
-            yield Method(b"/ledger.v1.AdminService/" + name.encode(), parser(kind, same), run)
+            yield Method(b"/ledger.v1.AdminService/" + name.encode(), parser(kind, same), run, max_bytes=READ_BYTES)
 
     async def _make_org(self, call: Call, request: pb.CreateOrganizationRequest) -> bytes:
         made = await self._desk.make_org(call.asked, request.name, creation_key(call.fields))
@@ -92,8 +92,10 @@ class AdminService:
         place, asked = place_of(request), call.asked
 
         def look(reading: Reading) -> bytes:
-            page = vaults(reading, place.org, request.limit, request.page_token)
-            seen = [outbound.vault_pb(one, self._node) for one in page.items if self._desk.sees(asked, one.place)]
+            page = vaults(
+                reading, place.org, request.limit, request.page_token, lambda one: self._desk.sees(asked, one)
+            )
+            seen = [outbound.vault_pb(one, self._node) for one in page.items]
             return pb.ListVaultsResponse(vaults=seen, next_page_token=page.token).SerializeToString()
 
         return await self._desk.look(asked, place, look)

@@ -14,8 +14,9 @@ from semel.contracts.ledger.refusals import RefusedLedger, invalid
 from semel.engine.engine import Caller
 from semel.server.ledger.desk import Asked
 from semel.server.ledger.grpc import statuses
-from semel.server.ledger.grpc.frames import ACCEPTED, GZIP, Framed, Inbox, frame
+from semel.server.ledger.grpc.frames import ACCEPTED, GZIP, WORTH_PACKING_BYTES, Framed, Inbox, frame
 from semel.server.ledger.grpc.statuses import CANCELLED, OK, UNKNOWN, Header, Status
+from semel.server.ledger.threads import apart
 
 if TYPE_CHECKING:
     from semel.server.ledger.grpc.connection import Connection
@@ -26,6 +27,10 @@ HEAD: tuple[Header, ...] = (
     (b"grpc-accept-encoding", ACCEPTED),
     (b"x-ledger-api-version", b"1"),
 )
+MAX_WAITING = 8
+"""Messages of a call that brings many: so many wait until those before them are answered."""
+_UNREAD = Refusal("unavailable", "Too many answers wait to be read; try again in a moment.", {}, 1_000)
+_HASTY = Refusal("resource_exhausted", f"At most {MAX_WAITING} messages wait for an answer; read, then send on.")
 _LATE = Refusal("deadline_exceeded", "The deadline passed before there was an answer.")
 
 
@@ -44,6 +49,8 @@ class Method:
     """Whether calls of one connection reach `run` in the order in which they came."""
     takes_many: bool = False
     """Whether the client sends messages one by one while it is answered; `run` gets None and asks for them."""
+    max_bytes: int | None = None
+    """The largest message, packed or not; None is the server's limit."""
 
     @property
     def name(self) -> str:
@@ -61,10 +68,12 @@ class Call:
         self.began_at = self.data_at = now
         self.stalled_at: float | None = None
         self.method: Method | None = None
+        self.max_bytes = connection.reception.max_message_bytes
+        """The largest message."""
         self.asker: Asked | None = None
         """Who asks, once that is known."""
         self.caller = Caller()
-        self.inbox = Inbox(connection.reception.max_message_bytes)
+        self.inbox = Inbox(self.max_bytes)
         self.encoding = fields.get(b"grpc-encoding") or b""
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
@@ -83,7 +92,25 @@ class Call:
         self._arrived = asyncio.Event()
         self._room = asyncio.Event()
 
+    def use(self, method: Method) -> None:
+        """What will be done, and how large the message for it may be."""
+        self.method = method
+        if method.max_bytes is not None:
+            self.max_bytes = min(self.max_bytes, method.max_bytes)
+            self.inbox = Inbox(self.max_bytes)
+
     # ---- What arrives ----
+
+    def keep(self, size: int) -> bool:
+        """Count so many bytes of the request; False when all requests together have too many.
+
+        What needs no credential is not counted: its messages are small and its calls few, and so strangers cannot use
+        up what belongs to callers.
+        """
+        if self.method is not None and self.method.is_open:
+            return True
+        self.held += size
+        return self.connection.reception.hold(size)
 
     def take(self, data: bytes, flow_bytes: int) -> bool:
         """Bytes of the request; whether the client must wait with others until these are read."""
@@ -93,15 +120,15 @@ class Call:
         except RefusedLedger as refused:
             self.refuse(refused.refusal)
             return False
-        if self._takes_many:
+        if self.takes_many:
             self.unread += flow_bytes
-        return self._takes_many
+        return self.takes_many
 
     def end(self) -> None:
         """The client has sent all it had."""
         self.is_arriving = False
         self._arrived.set()
-        if self._takes_many or self.is_over:
+        if self.takes_many or self.is_over:
             return
         if self._message is None or not self.inbox.is_empty:
             self.refuse(invalid("The call carries no whole message.").refusal)
@@ -110,28 +137,40 @@ class Call:
 
     def hang_up(self) -> None:
         """Take no further messages of many; the one or the last of them is still answered."""
-        if self._takes_many:
+        if self.takes_many:
             self._is_hung_up = True
             self._arrived.set()
 
     async def next_message(self) -> Framed | None:
         """The next of many; None at the end."""
+        await asyncio.sleep(0)  # many may have come at once, and others have questions too
         while not self._queue:
-            self.connection.acknowledge(self.stream_id, self.unread)
-            self.unread = 0
+            self._release()
             if not self.is_arriving or self._is_hung_up:
                 return None
             self._arrived.clear()
             await self._arrived.wait()
         return self._queue.popleft()
 
+    def _release(self) -> None:
+        """All that came has been read: it is not held any more, and the client may send as much again."""
+        read = min(self.held, self.unread)
+        self.held -= read
+        self.connection.reception.hold(-read)
+        self.connection.acknowledge(self.stream_id, self.unread)
+        self.unread = 0
+
     @property
-    def _takes_many(self) -> bool:
+    def takes_many(self) -> bool:
+        """Whether the client sends messages one by one."""
         return self.method is not None and self.method.takes_many
 
     def _sort(self, messages: list[Framed]) -> None:
-        if self._takes_many:
-            self._queue.extend(messages)
+        if self.takes_many:
+            if not self._is_hung_up:
+                self._queue.extend(messages)
+            if len(self._queue) > MAX_WAITING:
+                raise RefusedLedger.of(_HASTY)
             if messages:
                 self._arrived.set()
             return
@@ -161,16 +200,36 @@ class Call:
         return self.encoding == GZIP and GZIP in (self.fields.get(b"grpc-accept-encoding") or b"")
 
     async def send(self, content: bytes) -> None:
-        """One message; returns when the transport has taken it."""
+        """One message; returns when the transport has taken it.
+
+        What cannot be sent at once is counted until it is, and refused when there is too much of it: the client that
+        does not read would otherwise decide how much is kept for it.
+        """
+        packs = self._packs and len(content) >= WORTH_PACKING_BYTES
+        data = await apart(len(content) if packs else 0, frame, content, packs)
+        del content
         self.begin()
-        data = frame(content, is_packed=self._packs)
+        size = len(data)
+        if size <= self.connection.room(self.stream_id):
+            self.connection.put(self.stream_id, data)
+            return
+        hold = self.connection.reception.hold_answer
+        try:
+            if not hold(size):
+                raise RefusedLedger.of(_UNREAD)
+            await self._put(data)
+        finally:
+            hold(-size)
+
+    async def _put(self, data: bytes) -> None:
         start = 0
         while start < len(data):
             room = self.connection.room(self.stream_id)
             if room <= 0:
                 await self._wait_for_room()
                 continue
-            self.connection.put(self.stream_id, data[start : start + room] if start or room < len(data) else data)
+            self.stalled_at = None
+            self.connection.put(self.stream_id, data[start : start + room])
             start += room
 
     def finish(self, status: Status = OK) -> None:
@@ -221,7 +280,8 @@ class Call:
         self._room.set()
 
     async def _wait_for_room(self) -> None:
+        """A wake does not mean that there is room: it counts as stalled until something could be sent."""
         self._room.clear()
-        self.stalled_at = self.connection.now
+        if self.stalled_at is None:
+            self.stalled_at = self.connection.now
         await self._room.wait()
-        self.stalled_at = None

@@ -11,8 +11,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from h2.config import H2Configuration
-from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import (
     ConnectionTerminated,
@@ -23,29 +21,23 @@ from h2.events import (
     StreamReset,
     WindowUpdated,
 )
-from h2.exceptions import FrameTooLargeError, ProtocolError
-from h2.frame_buffer import FrameBuffer
-from h2.settings import SettingCodes, Settings
-from hpack import Encoder
-from hyperframe.frame import Frame, GoAwayFrame
+from h2.exceptions import ProtocolError
+from hyperframe.frame import GoAwayFrame
 
 from semel.contracts.fields import Fields
 from semel.contracts.ledger.commands import Refusal
 from semel.server.ledger.grpc.call import Call
 from semel.server.ledger.grpc.frames import Framed
+from semel.server.ledger.grpc.intake import CONNECTION_WINDOW, FRAMES_EARNED, Allowance, Frames, make_h2
 from semel.server.ledger.grpc.statuses import Header
 from semel.server.ledger.grpc.turns import Turns
 
-MAX_STREAMS = 256
-MAX_HEAD_BYTES = 64 * 1024
-MAX_HEAD_FRAMES = 5
-"""Frames of 16 KiB, which is as large as they may be here."""
-STREAM_WINDOW = 1024 * 1024
-CONNECTION_WINDOW = 4 * 1024 * 1024
 LARGEST_FRAME = 64 * 1024
 """Of those we send: a large answer must not keep small ones of its connection waiting."""
-SPARE_RESETS = 1_000
-"""Calls may be taken back; who does little else is after our time."""
+SPARE_RESETS = 300
+"""Calls may be taken back, all of a connection's at once; who does little else is after our time. Each answer and each
+second allows for one more."""
+MOST_SPARE_RESETS = 1_000
 PREFACE_SECONDS = 30.0
 IDLE_SECONDS = 600.0
 PING_SECONDS = 60.0
@@ -53,17 +45,13 @@ SILENCE_SECONDS = 90.0
 STALL_SECONDS = 60.0
 UPLOAD_SECONDS = 600.0
 UPLOAD_SILENCE_SECONDS = 30.0
+QUESTION_SECONDS = 60.0
+"""Between two messages of a call that brings many."""
+QUESTIONS_SECONDS = 600.0
+"""Of such a call as a whole."""
 
 _OVERFULL = Refusal("unavailable", "Too many uploads are under way; try again in a moment.", {}, 1_000)
 _SLOW = Refusal("deadline_exceeded", "The request took too long to arrive.")
-_CONFIG = H2Configuration(
-    client_side=False,
-    header_encoding=None,
-    validate_inbound_headers=False,
-    normalize_inbound_headers=False,
-    validate_outbound_headers=False,
-    normalize_outbound_headers=False,
-)
 
 
 class Reception(Protocol):
@@ -85,6 +73,9 @@ class Reception(Protocol):
     def hold(self, size: int) -> bool:
         """So many bytes of requests are kept (or, below zero, let go); False when they are too many together."""
 
+    def hold_answer(self, size: int) -> bool:
+        """The same for answers that the client has not taken yet."""
+
     def start_call(self, call: Call, message: Framed | None) -> None:
         """The message of a call is whole."""
 
@@ -93,25 +84,6 @@ class Reception(Protocol):
 
     def count(self, call: Call, number: int) -> None:
         """A call has ended."""
-
-
-class _Frames(FrameBuffer):
-    """Refuses a frame that is too large at its first bytes, where h2 would wait until all of it is there."""
-
-    def __next__(self) -> Frame:
-        size = int.from_bytes(self._data[:3], "big") if len(self._data) >= 3 else 0
-        if size > self.max_frame_size:
-            raise FrameTooLargeError(f"A frame of {size} bytes is too large.")
-        if len(self._headers_buffer) > MAX_HEAD_FRAMES:
-            raise ProtocolError("The head of a call comes in too many frames.")
-        return super().__next__()
-
-
-class _Encoder(Encoder):
-    """Writes texts as they are: packing them costs more time here than it saves on the way."""
-
-    def encode(self, headers: Any, huffman: bool = True) -> bytes:
-        return super().encode(headers, huffman=False)
 
 
 class Connection(asyncio.Protocol):
@@ -131,27 +103,20 @@ class Connection(asyncio.Protocol):
         self._is_closed = False
         self._is_flushing = False
         self._is_retired = False
-        self._answered = 0
-        self._resets = 0
+        self._is_reading = True
+        self._is_continuing = False
+        self._wakes_all = False
+        self._resets = Allowance(SPARE_RESETS, MOST_SPARE_RESETS, 1, self.now)
         self._transport: asyncio.Transport | None = None
-        self._h2 = H2Connection(_CONFIG)
-        self._h2.local_settings = Settings(
-            client=False,
-            initial_values={
-                SettingCodes.MAX_CONCURRENT_STREAMS: MAX_STREAMS,
-                SettingCodes.MAX_HEADER_LIST_SIZE: MAX_HEAD_BYTES,
-                SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
-            },
-        )
-        self._h2.encoder = _Encoder()
-        self._h2.incoming_buffer = _Frames(server=True)
+        self._frames = Frames(self.now)
+        self._h2 = make_h2(self._frames)
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             RequestReceived: self._on_request,
             DataReceived: self._on_data,
             StreamEnded: self._on_ended,
             StreamReset: self._on_reset,
             WindowUpdated: self._on_window,
-            RemoteSettingsChanged: self._on_window,
+            RemoteSettingsChanged: self._on_settings,
             ConnectionTerminated: self._on_terminated,
         }
 
@@ -176,9 +141,17 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand on what the client sent."""
-        self.now = self._data_at = self.loop.time()
+        self._data_at = self.loop.time()
         self._heard = True
         self._pinged = False
+        self._read(data)
+
+    def _read(self, data: bytes = b"") -> None:
+        """Read the frames of one turn; those that are left wait for the next, and the client with others for them."""
+        if self._is_closed:
+            return
+        self.now = self.loop.time()
+        self._frames.begin_turn(self.now)
         try:
             events = self._h2.receive_data(data)
         except ProtocolError:
@@ -188,7 +161,28 @@ class Connection(asyncio.Protocol):
             handler = self._handlers.get(type(event))
             if handler is not None and not self._is_closed:
                 handler(event)
+        if self._wakes_all:
+            self._wakes_all = False
+            self._wake()
         self._flush()
+        self._listen()
+
+    def _listen(self) -> None:
+        """Take more from the transport, unless there are frames to read first or the client leaves ours unread."""
+        if self._is_closed or self._transport is None or self._transport.is_closing():
+            return
+        is_ready = self._stalled_at is None and not self._frames.is_cut
+        if is_ready != self._is_reading:
+            self._is_reading = is_ready
+            (self._transport.resume_reading if is_ready else self._transport.pause_reading)()
+        if self._frames.is_cut and self._stalled_at is None and not self._is_continuing:
+            self._is_continuing = True
+            self.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_continuing = False
+        if self._stalled_at is None and self._frames.is_cut:
+            self._read()
 
     def eof_received(self) -> None:
         """A client that sends nothing more gets nothing more."""
@@ -196,14 +190,12 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not keep up: what it sends waits too, or our answers to it would pile up."""
         self._stalled_at = self.loop.time()
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._listen()
 
     def resume_writing(self) -> None:
         """It reads again."""
         self._stalled_at = None
-        if self._transport is not None:
-            self._transport.resume_reading()
+        self._listen()
         self._wake()
 
     # ---- From HTTP/2 ----
@@ -223,8 +215,7 @@ class Connection(asyncio.Protocol):
         if call is None:
             self.acknowledge(event.stream_id, size)
             return
-        call.held += size
-        if not self.reception.hold(size):
+        if not call.keep(size):
             call.refuse(_OVERFULL)
         elif call.take(event.data or b"", size):
             return
@@ -236,16 +227,22 @@ class Connection(asyncio.Protocol):
             call.end()
 
     def _on_reset(self, event: StreamReset) -> None:
-        self._resets += 1
         call = self.calls.get(event.stream_id)
         if call is not None:
             call.leave()
-        if self._resets > SPARE_RESETS + self._answered:
+        if not self._resets.spend(self.now):
             self._send(lambda: self._h2.close_connection(ErrorCodes.ENHANCE_YOUR_CALM))
             self.close()
 
-    def _on_window(self, _: object) -> None:
-        self._wake()
+    def _on_window(self, event: WindowUpdated) -> None:
+        call = self.calls.get(event.stream_id or 0)
+        if call is not None:
+            call.wake()
+        elif not event.stream_id:
+            self._wakes_all = True
+
+    def _on_settings(self, _: object) -> None:
+        self._wakes_all = True
 
     def _on_terminated(self, _: object) -> None:
         self.close()
@@ -269,12 +266,13 @@ class Connection(asyncio.Protocol):
     def put(self, stream_id: int, data: bytes) -> None:
         """A piece of a message, no larger than there is room."""
         self._send(lambda: self._h2.send_data(stream_id, data))
+        self._frames.spare.earn(FRAMES_EARNED)
         if len(data) >= LARGEST_FRAME // 4:
             self._flush()  # at once, so that the transport can say when it has enough
 
     def end(self, stream_id: int, trailers: Sequence[Header], *, is_arriving: bool) -> None:
         """What comes behind them; a client that is still sending is told to stop."""
-        self._answered += 1
+        self._resets.earn(1)
         self._send(lambda: self._h2.send_headers(stream_id, trailers, end_stream=True))
         if is_arriving:
             self._send(lambda: self._h2.reset_stream(stream_id, ErrorCodes.NO_ERROR))
@@ -355,10 +353,16 @@ class Connection(asyncio.Protocol):
                 now - call.data_at >= UPLOAD_SILENCE_SECONDS or now - call.began_at >= UPLOAD_SECONDS
             ):
                 call.refuse(_SLOW)
+            elif call.takes_many and (
+                now - call.data_at >= QUESTION_SECONDS or now - call.began_at >= QUESTIONS_SECONDS
+            ):
+                call.hang_up()
 
     def _wake(self) -> None:
+        """Those whose answers wait, as far as there is room."""
         for call in self.calls.values():
-            call.wake()
+            if call.stalled_at is not None and self.room(call.stream_id) > 0:
+                call.wake()
 
     def _send(self, act: Callable[[], None]) -> None:
         """Have h2 write something; what it will not say to a stream that has just ended is left unsaid."""

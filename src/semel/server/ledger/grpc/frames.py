@@ -69,25 +69,32 @@ def too_large(max_bytes: int) -> RefusedLedger:
     return invalid(f"A message may have at most {max_bytes} bytes.", "message")
 
 
+def unpacked_size(framed: Framed, max_bytes: int) -> int:
+    """How many bytes the content of a message has when it is unpacked, as its end says; too many are refused here."""
+    size = int.from_bytes(framed.content[-4:], "little") if framed.is_packed else len(framed.content)
+    if size > max_bytes:
+        raise too_large(max_bytes)
+    return size
+
+
 def unpack(framed: Framed, encoding: bytes, max_bytes: int) -> bytes:
-    """The content of a message, not compressed any more."""
+    """The content of a message, not compressed any more; never more of it than was announced."""
+    size = unpacked_size(framed, max_bytes)
     if not framed.is_packed:
         return framed.content
     if encoding != GZIP:
         raise invalid("The message is marked as compressed, and grpc-encoding names no compression.")
     unpacker = zlib.decompressobj(_GZIP_WINDOW)
     try:
-        content = unpacker.decompress(framed.content, max_bytes + 1)
+        content = unpacker.decompress(framed.content, size + 1)
     except zlib.error as error:
         raise invalid("The message is not valid gzip.") from error
-    if len(content) > max_bytes:
-        raise too_large(max_bytes)
-    if not unpacker.eof or unpacker.unused_data:
+    if len(content) != size or not unpacker.eof or unpacker.unused_data:
         raise invalid("The message is not valid gzip.")
     return content
 
 
-def frame(content: bytes, *, is_packed: bool = False) -> bytes:
+def frame(content: bytes, is_packed: bool = False) -> bytes:
     """A message as it is sent; packed only where that is worth it."""
     if is_packed and len(content) >= WORTH_PACKING_BYTES:
         packed = gzip.compress(content, 1)

@@ -14,11 +14,9 @@ from semel.server.ledger.access import API_KEY
 from semel.server.ledger.grpc.frames import GZIP, IDENTITY
 from semel.server.principals import Principal, presented
 
-API_VERSION = b"x-ledger-api-version"
 SHORTEST_NANOS = 100_000_000
 """With less than this left there is no point in beginning."""
 LONGEST_SECONDS = 366 * 86_400.0
-_VERSION = re.compile(rb"[+-]?[0-9]{1,18}")
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _NANOS = {b"H": 3_600 * 10**9, b"M": 60 * 10**9, b"S": 10**9, b"m": 10**6, b"u": 1_000, b"n": 1}
 _TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
@@ -39,15 +37,6 @@ def http_refusal(fields: Fields) -> bytes | None:
         return b"405"
     kind = (fields.get(b"content-type") or b"").partition(b";")[0].strip().lower()
     return None if kind in _KINDS else b"415"
-
-
-def check_version(fields: Fields) -> None:
-    """Refuse another version of the interface than ours, and what is no version."""
-    for value in fields.all(API_VERSION):
-        if _VERSION.fullmatch(value) is None:
-            raise invalid(f"{API_VERSION.decode()} must be a whole number.", API_VERSION.decode())
-        if int(value) != 1:
-            raise RefusedLedger("failed_precondition", "This server speaks version 1 of the interface.")
 
 
 def check_encoding(fields: Fields) -> None:

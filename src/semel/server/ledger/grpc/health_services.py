@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from semel.contracts.ledger.reading import tip
@@ -15,7 +16,7 @@ from semel.contracts.ledger.refusals import RefusedLedger
 from semel.server.health import liveness, readiness
 from semel.server.ledger.desk import Asked, Desk
 from semel.server.ledger.grpc.call import Call, Method
-from semel.server.ledger.grpc.inbound import parser, place_of, same
+from semel.server.ledger.grpc.inbound import OPEN_BYTES, parser, place_of, same
 from semel.server.ledger.grpc.standard import standard_class
 from semel.server.ledger.proto import ledger_pb2 as pb
 
@@ -33,7 +34,7 @@ class HealthService:
     def methods(self) -> Iterator[Method]:
         """The only one."""
         parse = parser(pb.HealthCheckRequest, same)
-        yield Method(b"/ledger.v1.HealthService/Check", parse, self._check, is_open=True)
+        yield Method(b"/ledger.v1.HealthService/Check", parse, self._check, is_open=True, max_bytes=OPEN_BYTES)
 
     async def _check(self, call: Call, request: pb.HealthCheckRequest) -> bytes:
         context = self._desk.context
@@ -49,19 +50,58 @@ class HealthService:
         return told.SerializeToString()
 
 
+class Pulse:
+    """Looks at something every second for as long as anybody listens, and wakes them all when it has changed."""
+
+    def __init__(self, look: Callable[[], object]) -> None:
+        self.change = asyncio.Event()
+        """Set at the next change; take it before looking, then wait for it."""
+        self._look = look
+        self._seen: object = None
+        self._listeners = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @contextmanager
+    def listen(self) -> Iterator[None]:
+        """Be among those that are woken."""
+        self._listeners += 1
+        if self._timer is None:
+            self._seen = self._look()
+            self._wait()
+        try:
+            yield
+        finally:
+            self._listeners -= 1
+            if not self._listeners and self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def _wait(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._beat)
+
+    def _beat(self) -> None:
+        seen = self._look()
+        if seen != self._seen:
+            self._seen = seen
+            self.change.set()
+            self.change = asyncio.Event()
+        self._wait()
+
+
 class StandardHealth:
     """grpc.health.v1.Health."""
 
     def __init__(self, desk: Desk, services: Collection[str]) -> None:
         self._context = desk.context
         self._names = frozenset(("", *services))
+        self._pulse = Pulse(lambda: (readiness(self._context), self._context.is_stopping))
         self._response = standard_class("grpc.health.v1.HealthCheckResponse")
 
     def methods(self) -> Iterator[Method]:
         """Asked once, or followed."""
         parse = parser(standard_class("grpc.health.v1.HealthCheckRequest"), same)
-        yield Method(b"/grpc.health.v1.Health/Check", parse, self._check, is_open=True)
-        yield Method(b"/grpc.health.v1.Health/Watch", parse, self._watch, is_open=True)
+        yield Method(b"/grpc.health.v1.Health/Check", parse, self._check, is_open=True, max_bytes=OPEN_BYTES)
+        yield Method(b"/grpc.health.v1.Health/Watch", parse, self._watch, is_open=True, max_bytes=OPEN_BYTES)
 
     async def _check(self, call: Call, request: Any) -> bytes:
         if request.service not in self._names:
@@ -69,13 +109,18 @@ class StandardHealth:
         return self._told(self._status(request.service))
 
     async def _watch(self, call: Call, request: Any) -> None:
-        told = None
-        while told != _NOT_SERVING or not self._context.is_stopping:
-            status = self._status(request.service)
-            if status != told:
-                told = status
-                await call.send(self._told(status))
-            await asyncio.sleep(LOOK_SECONDS)
+        with self._pulse.listen():
+            told = None
+            while True:
+                change = self._pulse.change
+                status = self._status(request.service)
+                if status != told:
+                    told = status
+                    await call.send(self._told(status))
+                elif self._context.is_stopping:
+                    return
+                else:
+                    await change.wait()
 
     def _status(self, service: str) -> int:
         if service not in self._names:

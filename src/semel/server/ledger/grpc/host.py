@@ -26,11 +26,10 @@ from semel.server.ledger.faults import engine_refusal, internal_refusal, server_
 from semel.server.ledger.grpc.admin_service import AdminService
 from semel.server.ledger.grpc.call import Call, Method
 from semel.server.ledger.grpc.connection import Connection
-from semel.server.ledger.grpc.frames import Framed, unpack
+from semel.server.ledger.grpc.frames import Framed, unpack, unpacked_size
 from semel.server.ledger.grpc.heads import (
     admit_call,
     check_encoding,
-    check_version,
     http_refusal,
     no_method,
     seconds_left,
@@ -40,20 +39,27 @@ from semel.server.ledger.grpc.health_services import HealthService, StandardHeal
 from semel.server.ledger.grpc.read_service import ReadService
 from semel.server.ledger.grpc.reflection import Reflection
 from semel.server.ledger.grpc.statuses import unindexed
-from semel.server.ledger.grpc.threads import apart
 from semel.server.ledger.grpc.write_service import WriteService
+from semel.server.ledger.threads import apart
+from semel.server.ledger.versions import check_version
 
 _log = logging.getLogger("semel.ledger")
 
 MAX_CONNECTIONS = 10_000
 MAX_CALLS = 20_000
+MAX_OPEN_CALLS = 1_000
+"""Calls that need no credential are counted apart from the others; the oldest makes room for a new one."""
+MAX_OPEN_CALLS_EACH = 16
+"""So many of them on one connection."""
 CHECK_SECONDS = 5.0
 LAST_WORDS_SECONDS = 1.0
 """At the end, for answers that are on their way."""
-MOST_PACKED = 1_000
-"""So many times its size a compressed message may have."""
+ANSWERS_SHARE = 2
+"""Answers that wait to be read may have one part in so many of what requests and answers have together."""
 BACKLOG = 4_096
 _OVERLOADED = Refusal("unavailable", "Too many calls are under way; try again in a moment.", {}, 1_000)
+_MANY_OPEN = Refusal("resource_exhausted", "Too many such calls are under way on this connection.", {}, 1_000)
+_OVERFULL = Refusal("unavailable", "Too many requests are being read; try again in a moment.", {}, 1_000)
 _STOPPING = Refusal("unavailable", "The server is stopping; send the same request again.", {}, 1_000)
 
 
@@ -66,7 +72,10 @@ class GrpcHost:
         self.max_message_bytes = context.settings.max_body_bytes
         self._max_held_bytes = context.settings.max_uploads_bytes
         self._held = 0
+        self._unsent = 0
         self._calls = 0
+        self._open_calls: dict[Call, None] = {}
+        """In the order in which they came."""
         self._change = asyncio.Event()
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
@@ -150,7 +159,13 @@ class GrpcHost:
     def hold(self, size: int) -> bool:
         """So many bytes of requests are kept (or, below zero, let go); False when they are too many together."""
         self._held += size
-        return self._held <= self._max_held_bytes
+        return self._held + self._unsent <= self._max_held_bytes
+
+    def hold_answer(self, size: int) -> bool:
+        """The same for answers that the client has not taken yet; they leave a part to the requests."""
+        self._unsent += size
+        most = self._max_held_bytes
+        return self._unsent <= most // ANSWERS_SHARE and self._held + self._unsent <= most
 
     def note(self, refusal: Refusal) -> None:
         """A call is being refused."""
@@ -159,6 +174,7 @@ class GrpcHost:
     def count(self, call: Call, number: int) -> None:
         """A call has ended."""
         self._calls -= 1
+        self._open_calls.pop(call, None)
         name = "-" if call.method is None else call.method.name
         self._context.metrics.requests[SURFACE, f"grpc {name}", number] += 1
         self._change.set()
@@ -192,20 +208,31 @@ class GrpcHost:
         method = self._methods.get(path)
         if method is None:
             raise RefusedLedger.of(no_method(path))
-        call.method = method
+        call.use(method)
         check_version(call.fields)
         check_encoding(call.fields)
         left = seconds_left(call.fields)
         if self._context.is_stopping:
             raise RefusedLedger.of(_STOPPING)
-        if self._calls > MAX_CALLS:
+        if method.is_open:
+            self._make_room(call)
+        elif self._calls - len(self._open_calls) > MAX_CALLS:
             raise RefusedLedger.of(_OVERLOADED)
-        if not method.is_open:
+        else:
             self._judge(call)
         if left is not None:
             call.timer = call.connection.loop.call_later(left, call.expire)
         if method.takes_many:
             self.start_call(call, None)
+
+    def _make_room(self, call: Call) -> None:
+        """Strangers may hold on to few calls, and not for long when others come: health is told even then."""
+        others = sum(one in self._open_calls for one in call.connection.calls.values())
+        if others >= MAX_OPEN_CALLS_EACH:
+            raise RefusedLedger.of(_MANY_OPEN)
+        if len(self._open_calls) >= MAX_OPEN_CALLS:
+            next(iter(self._open_calls)).refuse(_OVERLOADED)
+        self._open_calls[call] = None
 
     def _judge(self, call: Call) -> Asked:
         """Who calls; refused without a credential that holds."""
@@ -243,9 +270,11 @@ class GrpcHost:
         """What a message means."""
 
         def parse() -> object:
-            return method.parse(unpack(message, call.encoding, self.max_message_bytes))
+            return method.parse(unpack(message, call.encoding, call.max_bytes))
 
-        size = len(message.content) * (MOST_PACKED if message.is_packed else 1)
+        size = unpacked_size(message, call.max_bytes)
+        if message.is_packed and not call.keep(size):
+            raise RefusedLedger.of(_OVERFULL)
         if method.is_ordered:
             return await call.connection.turns.read(size, parse)
         return await apart(size, parse)

@@ -24,14 +24,25 @@ from semel.contracts.ledger.model import (
 )
 from semel.contracts.ledger.refusals import invalid
 from semel.contracts.ledger.wire.requests import Draft, retained
+from semel.server.ledger.grpc.scan import count_pieces, may_exceed, pieces, unreadable
 from semel.server.ledger.proto import ledger_pb2 as pb
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 
 _VARINT = 0
+_OPERATIONS_FIELD = 5
 _ORG, _VAULT, _SEQUENCE = 1, 2, 4
 """Where the older dialect has plain numbers: the ids of the place, and in writes the sequence."""
+
+
+OPEN_BYTES = 4 * 1024
+"""Messages of calls that need no credential."""
+READ_BYTES = 64 * 1024
+"""Messages that ask for something or order something small, where keys are no larger than usual."""
+BATCH_READ_BYTES = 2 * 1024 * 1024
+SPARE_FIELDS = 64
+"""Fields of a message besides those that may come many times: all that we know, and some that we do not."""
 
 
 class WriteOrder(NamedTuple):
@@ -42,17 +53,28 @@ class WriteOrder(NamedTuple):
     is_legacy: bool
 
 
-def parser(kind: type[M], convert: Callable[[M], T]) -> Callable[[bytes], T]:
-    """The bytes of a message to what it means."""
+def parser(
+    kind: type[M], convert: Callable[[M], T], check: Callable[[bytes], None] | None = None
+) -> Callable[[bytes], T]:
+    """The bytes of a message to what it means; `check` may refuse them before anything is made of them."""
+    looks = check_fields if check is None else check
 
     def parse(content: bytes) -> T:
+        looks(content)
         try:
             message = kind.FromString(content)
         except DecodeError:
-            raise invalid(f"The message cannot be read as {kind.DESCRIPTOR.full_name}.", "message") from None
+            raise unreadable(kind.DESCRIPTOR.full_name) from None
         return convert(message)
 
     return parse
+
+
+def check_fields(content: bytes, repeated: int = 0) -> None:
+    """Refuse a message with many more fields than it may have: each becomes an object, some bytes many of them."""
+    most = repeated + SPARE_FIELDS
+    if may_exceed(content, most) and count_pieces(content, most) > most:
+        raise invalid("The message has too many fields.", "message")
 
 
 def same(message: M) -> M:
@@ -60,15 +82,44 @@ def same(message: M) -> M:
     return message
 
 
-def write_order(request: pb.WriteRequest) -> WriteOrder:
+def check_operations(most: int, content: bytes) -> None:
+    """Refuse too many operations of a write before they are read."""
+    if may_exceed(content, most + SPARE_FIELDS):
+        _check_most(count_pieces(content, most + SPARE_FIELDS) - SPARE_FIELDS, most)
+
+
+def check_groups(most: int, content: bytes) -> None:
+    """Refuse too many groups of a batch, or operations in them all together, before they are read."""
+    if not may_exceed(content, most + SPARE_FIELDS):
+        return
+    inside = 0
+    for groups, piece in enumerate(pieces(content), 1):
+        if piece.number == _OPERATIONS_FIELD:
+            inside += count_pieces(content, most, piece.start, piece.end)
+        _check_most(max(groups - SPARE_FIELDS, inside), most)
+
+
+def write_order(request: pb.WriteRequest, most: int) -> WriteOrder:
     """One transaction."""
+    _check_most(len(request.operations), most)
     return _order(request, operations(request.operations), wants_proof=request.include_tx_proof)
 
 
-def batch_order(request: pb.BatchWriteRequest) -> WriteOrder:
-    """One transaction whose operations come in groups."""
+def batch_order(request: pb.BatchWriteRequest, most: int) -> WriteOrder:
+    """One transaction whose operations come in groups; no more groups than there may be operations."""
+    _check_most(len(request.operations), most)
+    _check_most(sum(len(group.operations) for group in request.operations), most)
     flat = tuple(operation for group in request.operations for operation in operations(group.operations))
     return _order(request, flat, wants_proof=request.include_tx_proofs)
+
+
+def _check_most(count: int, most: int) -> None:
+    if count > most:
+        raise invalid(_too_many(most), "operations")
+
+
+def _too_many(most: int) -> str:
+    return f"A transaction has 1 to {most} operations."
 
 
 def _order(

@@ -6,6 +6,7 @@ An answer is put together where its rows are read, in a reader's thread. Every r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
@@ -14,6 +15,7 @@ from semel.contracts.ledger.drafts import check_client, check_key
 from semel.contracts.ledger.limits import MAX_BATCH_KEYS
 from semel.contracts.ledger.listing import list_entities, list_relationships, list_resources
 from semel.contracts.ledger.model import Place
+from semel.contracts.ledger.paging import MAX_TOKEN_CHARACTERS
 from semel.contracts.ledger.proving import Proved, prove_entity
 from semel.contracts.ledger.reading import (
     block,
@@ -29,11 +31,22 @@ from semel.engine.reading import Reading
 from semel.server.ledger.desk import Desk
 from semel.server.ledger.grpc import outbound
 from semel.server.ledger.grpc.call import Call, Method
-from semel.server.ledger.grpc.inbound import check_consistency, parser, place_of, same
+from semel.server.ledger.grpc.inbound import (
+    BATCH_READ_BYTES,
+    READ_BYTES,
+    check_consistency,
+    check_fields,
+    parser,
+    place_of,
+    same,
+)
 from semel.server.ledger.proto import ledger_pb2 as pb
 
 M = TypeVar("M", bound=Message)
 
+_PATH = b"/ledger.v1.ReadService/%s"
+_AROUND_BYTES = 1_024
+"""In a message, besides what can be long in it."""
 WATCH_SECONDS = 60.0
 """A watch looks up at least so often to see whether anybody is there."""
 
@@ -48,7 +61,6 @@ class ReadService:
         """All of them."""
         for kind, run in (
             (pb.ReadRequest, self._read),
-            (pb.BatchReadRequest, self._batch_read),
             (pb.VerifiedReadRequest, self._verified_read),
             (pb.HistoricalReadRequest, self._historical_read),
             (pb.WatchBlocksRequest, self._watch),
@@ -61,22 +73,36 @@ class ReadService:
             (pb.ListEntitiesRequest, self._entities),
         ):
             name = kind.DESCRIPTOR.name.removesuffix("Request")
-            yield Method(b"/ledger.v1.ReadService/" + name.encode(), parser(kind, same), run)
+            yield Method(_PATH % name.encode(), parser(kind, same), run, max_bytes=self._largest())
+        check = partial(check_fields, repeated=MAX_BATCH_KEYS)
+        parse = parser(pb.BatchReadRequest, self._batch, check)
+        largest = max(BATCH_READ_BYTES, MAX_BATCH_KEYS * (self._desk.limits.max_key_bytes + _AROUND_BYTES))
+        yield Method(_PATH % b"BatchRead", parse, self._batch_read, max_bytes=largest)
+
+    def _largest(self) -> int:
+        """Of a message: what names things in it may be as large as the operator lets it, and a page token."""
+        limits = self._desk.limits
+        names = limits.max_key_bytes + 4 * (2 * limits.max_resource_characters + limits.max_relation_characters)
+        return max(READ_BYTES, names + MAX_TOKEN_CHARACTERS + _AROUND_BYTES)
 
     async def _read(self, call: Call, request: pb.ReadRequest) -> bytes:
         check_consistency(request.consistency)
         place, key = place_of(request), self._key(request.key)
         return await self._look(call, place, lambda reading: outbound.read_pb(*read_entity(reading, place, key, None)))
 
-    async def _batch_read(self, call: Call, request: pb.BatchReadRequest) -> bytes:
+    def _batch(self, request: pb.BatchReadRequest) -> tuple[Place, list[bytes]]:
+        """What a batch of reads asks for; it may be large, and is then looked at in a thread."""
         check_consistency(request.consistency)
         if len(request.keys) > MAX_BATCH_KEYS:
             raise invalid(f"At most {MAX_BATCH_KEYS} keys are read at once.", "keys")
-        place, keys = place_of(request), [self._key(key) for key in request.keys]
+        return place_of(request), [self._key(key) for key in request.keys]
+
+    async def _batch_read(self, call: Call, asked: tuple[Place, list[bytes]]) -> bytes:
+        place, keys = asked
 
         def look(reading: Reading) -> pb.BatchReadResponse:
             found, height = read_entities(reading, place, keys)
-            results = [outbound.result_pb(key, entity) for key, entity in zip(request.keys, found, strict=True)]
+            results = [outbound.result_pb(key.decode(), entity) for key, entity in zip(keys, found, strict=True)]
             return pb.BatchReadResponse(results=results, block_height=height)
 
         return await self._look(call, place, look)

@@ -15,6 +15,7 @@ from semel.contracts.ledger.refusals import invalid
 from semel.kernel.errors import Grpc
 from semel.server.ledger.grpc.call import Call, Method
 from semel.server.ledger.grpc.frames import unpack
+from semel.server.ledger.grpc.inbound import OPEN_BYTES
 from semel.server.ledger.grpc.standard import standard_class, standard_files
 from semel.server.ledger.proto import ledger_pb2
 
@@ -42,20 +43,19 @@ class Reflection:
         """One, under two names."""
         for package in _PACKAGES:
             path = b"/%s.ServerReflection/ServerReflectionInfo" % package
-            yield Method(path, bytes, self._answer_all, is_open=True, takes_many=True)
+            yield Method(path, bytes, self._answer_all, is_open=True, takes_many=True, max_bytes=OPEN_BYTES)
 
     async def _answer_all(self, call: Call, _: None) -> None:
         call.begin()
-        max_bytes = call.connection.reception.max_message_bytes
         while (framed := await call.next_message()) is not None:
             try:
-                request = self._request.FromString(unpack(framed, call.encoding, max_bytes))
+                request = self._request.FromString(unpack(framed, call.encoding, call.max_bytes))
             except DecodeError:
                 raise invalid("The message cannot be read as a request for reflection.", "message") from None
             await call.send(self.answer(request).SerializeToString())
 
     def answer(self, request: Any) -> Any:
-        """What is said to one question."""
+        """What is said to one question, which comes back with it: it is small."""
         told = self._response(original_request=request)
         told.valid_host = told.original_request.host
         asked = told.original_request

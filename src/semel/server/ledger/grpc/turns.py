@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from semel.server.ledger.exchange import APART_BYTES
-from semel.server.ledger.grpc.threads import apart
+from semel.server.ledger.threads import APART_BYTES, apart
 
 T = TypeVar("T")
 

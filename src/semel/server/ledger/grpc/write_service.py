@@ -11,6 +11,7 @@ else is told to them as a status.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from semel.contracts.ledger.commands import Code, Committed, Declined, Replayed, Written
 from semel.contracts.ledger.drafts import Prepared
@@ -19,11 +20,18 @@ from semel.contracts.ledger.refusals import SEQUENCE_VIOLATION
 from semel.server.ledger.desk import Desk
 from semel.server.ledger.exchange import REPLAYED
 from semel.server.ledger.grpc.call import Call, Method
-from semel.server.ledger.grpc.inbound import WriteOrder, batch_order, parser, write_order
+from semel.server.ledger.grpc.inbound import (
+    WriteOrder,
+    batch_order,
+    check_groups,
+    check_operations,
+    parser,
+    write_order,
+)
 from semel.server.ledger.grpc.outbound import declined_pb, success_fields
 from semel.server.ledger.grpc.statuses import precondition
-from semel.server.ledger.grpc.threads import apart
 from semel.server.ledger.proto import ledger_pb2 as pb
+from semel.server.ledger.threads import apart
 
 Response = type[pb.WriteResponse] | type[pb.BatchWriteResponse]
 
@@ -41,8 +49,13 @@ class WriteService:
     def methods(self) -> Iterator[Method]:
         """Both keep the order in which they came on a connection: a client may send on without waiting."""
         path = b"/ledger.v1.WriteService/%s"
-        one = parser(pb.WriteRequest, lambda request: self._prepare(write_order(request)))
-        many = parser(pb.BatchWriteRequest, lambda request: self._prepare(batch_order(request)))
+        most = self._desk.limits.max_operations
+        one = parser(
+            pb.WriteRequest, lambda request: self._prepare(write_order(request, most)), partial(check_operations, most)
+        )
+        many = parser(
+            pb.BatchWriteRequest, lambda request: self._prepare(batch_order(request, most)), partial(check_groups, most)
+        )
         yield Method(path % b"Write", one, self._write, is_ordered=True)
         yield Method(path % b"BatchWrite", many, self._batch, is_ordered=True)
 

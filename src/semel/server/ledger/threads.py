@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from semel.server.ledger.exchange import APART_BYTES
-
 T = TypeVar("T")
+
+APART_BYTES = 64 * 1024
+"""Requests above this are read and answered in a thread, so that others do not wait for them."""
 
 
 async def apart(size: int, work: Callable[..., T], *arguments: Any) -> T:

@@ -1,0 +1,64 @@
+"""Large bodies are read in a thread, whatever they are for: others do not wait for them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semel.server.asgi import Message
+from semel.server.ledger import LedgerHost, admin, reads, writes
+from semel.server.ledger.threads import APART_BYTES
+from tests.ledger_wire.office import Office, in_office
+
+CALLS: dict[str, tuple[str, str, Any, str]] = {
+    "write": ("POST", "{org}/writes", writes, "parse_write"),
+    "batch": ("POST", "{org}/batches", writes, "parse_batch"),
+    "batch read": ("POST", "{org}/entities:batchRead", reads, "parse_batch_read"),
+    "new organization": ("POST", "", admin, "parse_org"),
+    "organization": ("PATCH", "{org}", admin, "parse_org_change"),
+    "new vault": ("POST", "{org}/vaults", admin, "parse_vault"),
+    "vault": ("PATCH", "{org}/vaults/{vault}", admin, "parse_vault_change"),
+}
+
+
+async def ask(host: LedgerHost, method: str, path: str, body: bytes) -> int:
+    """The status of the answer."""
+    told: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Message) -> None:
+        told.append(message)
+
+    scope = {"type": "http", "method": method, "raw_path": path.encode(), "query_string": b"", "headers": []}
+    await host(scope, receive, send)
+    status: int = told[0]["status"]
+    return status
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_large_body_is_read_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    method, path, module, function = CALLS[name]
+    parse: Callable[..., object] = getattr(module, function)
+    threads: list[threading.Thread] = []
+
+    def watched(*arguments: Any) -> object:
+        threads.append(threading.current_thread())
+        return parse(*arguments)
+
+    monkeypatch.setattr(module, function, watched)
+
+    async def work(office: Office) -> None:
+        place = await office.vault()
+        host = LedgerHost(office.context)
+        target = f"/ledger/v1/orgs/{path}".rstrip("/").format(org=place.org, vault=place.vault)
+        for filler in (0, APART_BYTES):
+            assert await ask(host, method, target, b'{"no such member":"%s"}' % (b"x" * filler)) == 400
+        assert [thread is threading.main_thread() for thread in threads] == [True, False]
+
+    in_office(tmp_path, work)
