@@ -163,7 +163,7 @@ class Organization:
     """How many streams have gone, and how many commits: for those who want to see that it happens."""
     forgotten: int = 0
     seconds: list[int] = field(default_factory=list)
-    """When each transaction was committed, by the clock, which the log's time may be ahead of: for the rate."""
+    """When each transaction was committed, by a clock that only goes on: for the rate."""
 
 
 class Model:

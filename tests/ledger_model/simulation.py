@@ -301,9 +301,9 @@ class Simulation:
 
     @property
     def _clock(self) -> int:
-        """The same without doubts about a clock that has jumped."""
+        """The clock that only goes on, whatever somebody sets: what a rate is judged by."""
         assert self._pace is not None
-        return self._pace.ms
+        return self._pace.steady_ms
 
     def _write(self) -> Move:
         return self._asked(self._requests.draw())

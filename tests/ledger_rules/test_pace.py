@@ -94,3 +94,12 @@ def test_a_pipeline_on_a_deep_tree_is_decided_without_reruns(
     assert (len(result.decided), result.reruns) == (PIPELINE, 0)
     pages = [keys for keys, _ in desk.inside.store.loads if LEDGER_PAGE in keys]
     assert len(pages) <= max(len(row.path) for row in desk.rows(LEDGER_PAGE) if row.height == 1)
+
+
+def test_with_the_clock_set_back_under_a_running_process_the_rate_goes_on() -> None:
+    desk = LedgerDesk(Policy(writes_per_second=RATE))
+    assert written(desk, RATE + 1) == [True] * RATE + [False]
+    desk.world.wall -= 1_000 * BACK_SECONDS
+    for _ in range(BACK_SECONDS + 2):
+        desk.pass_seconds(1)
+        assert written(desk, RATE + 1) == [True] * RATE + [False]

@@ -137,8 +137,8 @@ def _waits(view: View, command: WriteCommand, last: int) -> bool:
 
 
 def _counted(org: OrgRow, now: Now) -> OrgRow:
-    """One more in this second, by the clock: the log's own time may stand still for a while."""
-    second = now.ms // 1_000
+    """One more in this second, by a clock that goes on: the log's own time may stand still for a while."""
+    second = now.steady_ms // 1_000
     return org._replace(second=second, in_second=org.in_second + 1 if org.second == second else 1)
 
 
