@@ -18,7 +18,7 @@ from semel.store.protocol import StoreError
 
 _log = logging.getLogger("semel.ledger")
 
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 5.0
 SECRET_BYTES = 32
 
 
