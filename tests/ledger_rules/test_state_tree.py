@@ -12,6 +12,7 @@ from semel.contracts.ledger.rules.state_tree import (
     BRANCHES,
     EMPTY_BUCKET,
     Change,
+    FullPage,
     Leaf,
     Node,
     Page,
@@ -156,3 +157,35 @@ def test_a_page_comes_back_from_its_bytes() -> None:
     )
     assert read_page(write_page(page)) == page
     assert isinstance(fold(page), Node)
+
+
+def test_pages_fill_up_and_empty_again() -> None:
+    """A page with pages beneath all of its branches is changed in its stored form, until it no longer is one."""
+    chance = random.Random(5)
+    bucket = Bucket()
+    names = [b"key-%d" % number for number in range(700)]
+    were_full = []
+    for step, is_death in enumerate((False, True)):
+        chance.shuffle(names)
+        for start in range(0, len(names), 50):
+            height = bucket.height + 1
+            some = names[start : start + 50]
+            bucket.apply({key: None if is_death else Entity(key, b"%d" % step, 0, height) for key in some})
+            assert bucket.root == bucket.slow()
+            assert bucket.fold_path(chance.choice(names))[1] == bucket.root
+            were_full.append(bucket.top > 0 and isinstance(bucket.load(bytes((BUCKET,)), bucket.top), FullPage))
+    assert bucket.leaves == {}
+    assert (any(were_full), were_full[0], were_full[-1]) == (True, False, False)
+
+
+def test_a_full_page_is_the_same_read_or_stored() -> None:
+    nodes = tuple(Node(bytes((number,)) * 32, number + 1) for number in range(BRANCHES))
+    page = read_page(write_page(nodes))
+    assert isinstance(page, FullPage)
+    assert (tuple(page), page[2:4], fold(page)) == (nodes, nodes[2:4], fold(nodes))
+    changed = page.changed({3: Node(b"x" * 32, 9)})
+    assert tuple(changed) == (*nodes[:3], Node(b"x" * 32, 9), *nodes[4:])
+    assert write_page(changed) == write_page(tuple(changed))
+    assert [way_up(page, branch) for branch in range(BRANCHES)] == [way_up(nodes, branch) for branch in range(BRANCHES)]
+    with pytest.raises(IndexError):
+        page[BRANCHES]

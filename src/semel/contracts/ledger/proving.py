@@ -7,6 +7,7 @@ buckets. At an older height both are found by the heights that wrote them, so th
 from __future__ import annotations
 
 from hashlib import sha256
+from struct import Struct
 from typing import NamedTuple
 
 from semel.contracts.ledger.model import ZERO, Entity, Header, Place, Sibling, StateProof
@@ -26,6 +27,8 @@ from semel.contracts.ledger.rules.state_tree import (
 from semel.contracts.ledger.tables import LEDGER_BUCKET, LEDGER_PAGE, LEDGER_TOPS
 from semel.engine.reading import Reading
 from semel.store.protocol import Range
+
+_ROOTS = Struct("32s" * BUCKETS)
 
 
 class Proved(NamedTuple):
@@ -96,8 +99,7 @@ def _roots_now(reading: Reading, place: Place, bucket: int) -> _Roots:
     tops = reading.get(LEDGER_TOPS, place)
     if tops is None:
         return _Roots([EMPTY_BUCKET] * BUCKETS, 0)
-    roots = [tops.roots[32 * one : 32 * one + 32] for one in range(BUCKETS)]
-    return _Roots(roots, bucket_height(tops, bucket))
+    return _Roots(list(_ROOTS.unpack(tops.roots)), bucket_height(tops, bucket))
 
 
 def _roots_at(reading: Reading, place: Place, bucket: int, height: int) -> _Roots:

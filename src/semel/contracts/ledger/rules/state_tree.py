@@ -11,10 +11,11 @@ height that wrote them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from semel.contracts.ledger.model import ZERO, Entity, Sibling, Side
 from semel.contracts.ledger.rules.seahash import seahash
@@ -26,9 +27,12 @@ EMPTY_STATE_ROOT = sha256(EMPTY_BUCKET * BUCKETS).digest()
 
 _LENGTH = Struct("<I")
 _TAIL = Struct(">QQ")
-_HEIGHT = Struct(">Q")
 _KINDS = Struct(">I")
+_PAGES = Struct(">32sQ")
 _NONE, _LEAF, _PAGE = 0, 1, 2
+_ALL_PAGES = 0xAAAA_AAAA
+_HASH_PLACES = range(4, 4 + _PAGES.size * BRANCHES, _PAGES.size)
+_NODE = b"\1"
 
 
 class Leaf(NamedTuple):
@@ -46,7 +50,46 @@ class Node(NamedTuple):
 
 
 Slot = Leaf | Node | None
-Page = tuple[Slot, ...]
+
+
+class FullPage(Sequence[Slot]):
+    """A page with a page beneath every branch, as most are in a large tree: changed in its stored form, not read."""
+
+    __slots__ = ("stored",)
+
+    def __init__(self, stored: bytes) -> None:
+        self.stored = stored
+
+    def __len__(self) -> int:
+        return BRANCHES
+
+    @overload
+    def __getitem__(self, branch: int) -> Node: ...
+
+    @overload
+    def __getitem__(self, branch: slice) -> tuple[Node, ...]: ...
+
+    def __getitem__(self, branch: int | slice) -> Node | tuple[Node, ...]:
+        if isinstance(branch, slice):
+            return tuple(self[one] for one in range(*branch.indices(BRANCHES)))
+        if not 0 <= branch < BRANCHES:
+            raise IndexError(branch)
+        return Node._make(_PAGES.unpack_from(self.stored, 4 + _PAGES.size * branch))
+
+    def hashes(self) -> list[bytes]:
+        """The hashes of its branches."""
+        stored = self.stored
+        return [stored[place : place + 32] for place in _HASH_PLACES]
+
+    def changed(self, nodes: Mapping[int, Node]) -> FullPage:
+        """The page with other pages beneath some branches."""
+        stored = bytearray(self.stored)
+        for branch, node in nodes.items():
+            _PAGES.pack_into(stored, 4 + _PAGES.size * branch, *node)
+        return FullPage(bytes(stored))
+
+
+Page = tuple[Slot, ...] | FullPage
 Load = Callable[[bytes, int], Page]
 """The page of a path, as a height wrote it."""
 
@@ -67,6 +110,7 @@ class Edit(NamedTuple):
     replaced: list[tuple[bytes, int]]
 
 
+@lru_cache(maxsize=4_096)
 def bucket_of(key: bytes) -> int:
     """The bucket of a key."""
     return seahash(key) % BUCKETS
@@ -122,10 +166,7 @@ def next_page(digest: bytes, page: Page, level: int) -> int | None:
 
 def fold(slots: Sequence[Slot]) -> Leaf | Node:
     """The hash over branches; a leaf when there is only one."""
-    level: list[Slot] = list(slots)
-    while len(level) > 1:
-        level = [_join(level[place], level[place + 1]) for place in range(0, len(level), 2)]
-    top = level[0]
+    top = _folded(slots)
     assert top is not None, "an empty page is never kept"
     return top
 
@@ -136,64 +177,90 @@ def way_up(page: Page, branch: int) -> tuple[Slot, list[Sibling]]:
     A leaf that is alone stands as high as it can. So a path that ends in an empty branch may end at the leaf beside it.
     """
     spot, siblings = page[branch], []
-    level: list[Slot] = list(page)
-    while len(level) > 1:
-        mine, other = level[branch], level[branch ^ 1]
-        joined = [_join(level[place], level[place + 1]) for place in range(0, len(level), 2)]
-        if joined[branch >> 1] is mine:
-            pass  # nothing beside it
-        elif joined[branch >> 1] is other and not isinstance(other, Node):
+    is_alone = not isinstance(spot, Node)
+    width = 1
+    while width < BRANCHES:
+        start = (branch ^ width) & -width
+        other = _folded(page[start : start + width])
+        if is_alone and spot is None and isinstance(other, Leaf):
             spot = other
-        else:
-            siblings.append(Sibling(ZERO if other is None else other.hash, Side.LEFT if branch & 1 else Side.RIGHT))
-        level, branch = joined, branch >> 1
+        elif other is not None or not is_alone:
+            side = Side.LEFT if branch & width else Side.RIGHT
+            siblings.append(Sibling(ZERO if other is None else other.hash, side))
+            is_alone = False
+        width *= 2
     return spot, siblings
+
+
+def _folded(slots: Sequence[Slot]) -> Slot:
+    """What branches make together, as few calls as possible: this is most of the work of a block."""
+    if len(slots) == 1:
+        return slots[0]
+    if isinstance(slots, FullPage) or None not in slots:
+        level = slots.hashes() if isinstance(slots, FullPage) else [slot[0] for slot in slots]  # type: ignore[index]
+        while len(level) > 1:
+            level = [sha256(_NODE + left + right).digest() for left, right in zip(level[::2], level[1::2], strict=True)]
+        return Node(level[0], 0)
+    pairs: list[Slot] = list(slots)
+    while len(pairs) > 1:
+        pairs = [_join(left, right) for left, right in zip(pairs[::2], pairs[1::2], strict=True)]
+    return pairs[0]
 
 
 def write_page(page: Page) -> bytes:
     """A page as it is stored."""
+    if isinstance(page, FullPage):
+        return page.stored
     kinds = 0
-    parts: list[bytes] = []
+    parts = [b""]
     for slot in page:
         kinds <<= 2
-        if isinstance(slot, Leaf):
-            kinds |= _LEAF
-            parts += (slot.hash, _LENGTH.pack(len(slot.key)), slot.key)
-        elif slot is not None:
+        if slot is None:
+            continue
+        digest, rest = slot
+        if isinstance(rest, int):
             kinds |= _PAGE
-            parts += (slot.hash, _HEIGHT.pack(slot.height))
-    return b"".join((_KINDS.pack(kinds), *parts))
+            parts.append(digest + rest.to_bytes(8, "big"))
+        else:
+            kinds |= _LEAF
+            parts.append(digest + _LENGTH.pack(len(rest)) + rest)
+    parts[0] = _KINDS.pack(kinds)
+    return b"".join(parts)
 
 
+@lru_cache(maxsize=1_024)  # a write looks at a page twice: to find the next one, and to change it
 def read_page(stored: bytes) -> Page:
     """A page from the store."""
     kinds = _KINDS.unpack_from(stored)[0]
+    if kinds == _ALL_PAGES:
+        return FullPage(stored)
     place = 4
     slots: list[Slot] = []
     for shift in range(30, -2, -2):
         kind = kinds >> shift & 3
         if kind == _NONE:
             slots.append(None)
-            continue
-        digest = stored[place : place + 32]
-        place += 32
-        if kind == _PAGE:
-            slots.append(Node(digest, _HEIGHT.unpack_from(stored, place)[0]))
-            place += 8
+        elif kind == _PAGE:
+            slots.append(Node._make(_PAGES.unpack_from(stored, place)))
+            place += 40
         else:
-            size = _LENGTH.unpack_from(stored, place)[0]
-            slots.append(Leaf(digest, stored[place + 4 : place + 4 + size]))
-            place += 4 + size
+            start = place + 36
+            end = start + _LENGTH.unpack_from(stored, start - 4)[0]
+            slots.append(Leaf(stored[place : place + 32], stored[start:end]))
+            place = end
     return tuple(slots)
 
 
 def _join(left: Slot, right: Slot) -> Slot:
-    if right is None and not isinstance(left, Node):
-        return left
-    if left is None and not isinstance(right, Node):
-        return right
-    both = b"\1" + (ZERO if left is None else left.hash) + (ZERO if right is None else right.hash)
-    return Node(sha256(both).digest(), 0)
+    if right is None:
+        if left is None or left.__class__ is Leaf:
+            return left
+        return Node(sha256(_NODE + left[0] + ZERO).digest(), 0)
+    if left is None:
+        if right.__class__ is Leaf:
+            return right
+        return Node(sha256(_NODE + ZERO + right[0]).digest(), 0)
+    return Node(sha256(_NODE + left[0] + right[0]).digest(), 0)
 
 
 class _Writer:
@@ -208,9 +275,15 @@ class _Writer:
         grouped: dict[int, list[Change]] = {}
         for one in changes:
             grouped.setdefault(nibble(one.digest, len(path) - 1), []).append(one)
-        after = list(slots)
-        for branch, group in grouped.items():
-            after[branch] = self._branch(path + bytes((branch,)), slots[branch], group)
+        changed = {
+            branch: self._branch(path + bytes((branch,)), slots[branch], group) for branch, group in grouped.items()
+        }
+        nodes = {branch: slot for branch, slot in changed.items() if isinstance(slot, Node)}
+        if isinstance(slots, FullPage) and len(nodes) == len(changed):
+            return slots.changed(nodes)
+        after: list[Slot] = list(slots)
+        for branch, slot in changed.items():
+            after[branch] = slot
         return tuple(after)
 
     def _branch(self, path: bytes, slot: Slot, changes: list[Change]) -> Slot:
@@ -226,10 +299,12 @@ class _Writer:
 
     def _keep(self, path: bytes, page: Page) -> Slot:
         """A page is kept while there are two leaves beneath it; a single one moves up."""
-        taken = [slot for slot in page if slot is not None]
+        taken = BRANCHES if isinstance(page, FullPage) else BRANCHES - page.count(None)
         if not taken:
             return None
-        if len(taken) == 1 and isinstance(taken[0], Leaf):
-            return taken[0]
+        if taken == 1:
+            alone = next(slot for slot in page if slot is not None)
+            if isinstance(alone, Leaf):
+                return alone
         self.pages[path] = page
         return Node(fold(page).hash, self._height)
