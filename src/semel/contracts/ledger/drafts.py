@@ -23,7 +23,7 @@ from semel.contracts.ledger.rules.judgement import KEY_BYTES
 SYSTEM = b"system:"
 NO_KEY = bytes(KEY_BYTES)
 """Sixteen zero bytes are as good as no key."""
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
+CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 class Prepared(NamedTuple):
@@ -105,7 +105,7 @@ def check_key(limits: Limits, key: bytes) -> None:
     text = _text(key, "key")
     if not 1 <= len(key) <= limits.max_key_bytes:
         raise invalid(f"A key has 1 to {limits.max_key_bytes} bytes.", "key")
-    if _CONTROLS.search(text):
+    if CONTROLS.search(text):
         raise invalid("A key has no control characters.", "key")
 
 
@@ -158,7 +158,7 @@ def _check_name(value: bytes, field: str, most: int) -> None:
     text = _text(value, field)
     if not 1 <= len(text) <= most:
         raise invalid(f"A {field} has 1 to {most} characters.", field)
-    if _CONTROLS.search(text):
+    if CONTROLS.search(text):
         raise invalid(f"A {field} has no control characters.", field)
 
 

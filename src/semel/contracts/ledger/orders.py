@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from semel.contracts.ledger.commands import OrgSettings
+from semel.contracts.ledger.drafts import CONTROLS
 from semel.contracts.ledger.limits import MAX_INTERVAL, MAX_NAME_CHARACTERS, MAX_TTL_SECONDS
 from semel.contracts.ledger.refusals import invalid
 
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
 MAX_RETAINED = 2**62
 """More bodies than this cannot be counted off a height."""
 
@@ -21,7 +19,7 @@ def check_name(name: bytes) -> None:
         raise invalid("The name is not UTF-8.", "name") from None
     if not 1 <= len(text) <= MAX_NAME_CHARACTERS:
         raise invalid(f"A name has 1 to {MAX_NAME_CHARACTERS} characters.", "name")
-    if _CONTROLS.search(text):
+    if CONTROLS.search(text):
         raise invalid("A name has no control characters.", "name")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from semel.contracts.ledger.commands import Committed, WriteCommand
 from semel.contracts.ledger.model import ZERO, Header, Instant, Place, Transaction
+from semel.contracts.ledger.rules.chain import merkle_root
 from semel.contracts.ledger.rules.encoding import transaction_hash
 from semel.contracts.ledger.rules.memory import living, stream_key
 from semel.contracts.ledger.tables import (
@@ -45,7 +46,7 @@ def build_block(view: View, command: WriteCommand, org: OrgRow, tip: PlaceRow, s
     tx_id = transaction_id(height, command.chance)
     transaction = Transaction(tx_id, command.client, sequence, command.operations, at, command.actor)
     term = (view.get(LEDGER_TERM, ALONE) or NO_TERM).term
-    tx_root = transaction_hash(transaction, command.encoded)  # a block has one transaction: its root is the leaf
+    tx_root = merkle_root([transaction_hash(transaction, command.encoded)])
     previous = tip.tip_hash if tip.height else ZERO
     place = Place(tip.org, tip.vault)
     header = Header(height, place, previous, tx_root, root, at, term, org.entries, command.leader)
