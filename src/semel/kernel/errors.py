@@ -144,6 +144,18 @@ _TABLE: tuple[tuple[str, int, str, Grpc, Retry, int], ...] = (
     ("ledger:unimplemented", 501, "Not Implemented", Grpc.UNIMPLEMENTED, Retry.NEVER, 1008),
     ("ledger:unavailable", 503, "Unavailable", Grpc.UNAVAILABLE, Retry.SAME_KEY, 1013),
     ("ledger:deadline_exceeded", 504, "Deadline Exceeded", Grpc.DEADLINE_EXCEEDED, Retry.SAME_KEY, 1011),
+    # The codes of deltas; on the wire they stand without the name of their surface, and some with other statuses too.
+    ("deltas:VALIDATION_ERROR", 400, "Invalid Request", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
+    ("deltas:SCHEMA_ERROR", 422, "Schema Violated", Grpc.FAILED_PRECONDITION, Retry.NEVER, 1008),
+    ("deltas:AUTH_ERROR", 401, "Not Authorized", Grpc.UNAUTHENTICATED, Retry.NEVER, 1008),
+    ("deltas:FORBIDDEN", 403, "Forbidden", Grpc.PERMISSION_DENIED, Retry.NEVER, 1008),
+    ("deltas:NOT_FOUND", 404, "Not Found", Grpc.NOT_FOUND, Retry.NEVER, 1008),
+    ("deltas:CLOCK_DRIFT", 409, "Clock Too Far Ahead", Grpc.FAILED_PRECONDITION, Retry.LATER, 1008),
+    ("deltas:CURSOR_EXPIRED", 410, "Cursor Expired", Grpc.OUT_OF_RANGE, Retry.NEVER, 1008),
+    ("deltas:RATE_LIMITED", 429, "Rate Limited", Grpc.RESOURCE_EXHAUSTED, Retry.LATER, 1013),
+    ("deltas:INTERNAL_ERROR", 500, "Internal Error", Grpc.INTERNAL, Retry.SAME_KEY, 1011),
+    ("deltas:BACKPRESSURE_ERROR", 503, "Too Many Writes Waiting", Grpc.UNAVAILABLE, Retry.LATER, 1013),
+    ("deltas:OUTCOME_UNKNOWN", 503, "Outcome Unknown", Grpc.UNAVAILABLE, Retry.SAME_KEY, 1011),
 )
 
 REGISTRY: dict[str, ErrorKind] = {row[0]: ErrorKind(*row) for row in _TABLE}

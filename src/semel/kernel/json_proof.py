@@ -23,6 +23,7 @@ from semel.kernel.json_text import Json, outside_strings, refuse_deep
 
 _EVERY_DIGIT_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _BELOW_FOUR_BYTES = bytes(range(0xF0))
+_LONG_INTEGER = b"0" * 16
 _WHOLE_DOUBLE = re.compile(rb"\.0(?![0-9])")
 
 
@@ -78,10 +79,19 @@ def prints_canonically(printed: bytes) -> bool:
     if outside.count(b"e") != outside.count(b"t") + outside.count(b"f") or b"E" in outside:
         return False
     # An integer of up to 15 digits is a double with all its digits, so every policy prints it alike.
-    if _has_digits_in_a_row(outside, 16):
+    if _has_digits_in_a_row(outside, len(_LONG_INTEGER)):
         return False
     # A double without a fraction ends in `.0`, which RFC 8785 leaves out.
     return b"." not in outside or _WHOLE_DOUBLE.search(outside) is None
+
+
+def prints_plainly(printed: bytes) -> bool:
+    """The same whatever the order of names is, and quicker for texts in which no digit stands before a dot or an e."""
+    if printed.isascii():
+        zeros = printed.translate(_EVERY_DIGIT_TO_ZERO)
+        if b"0." not in zeros and b"0e" not in zeros and _LONG_INTEGER not in zeros:
+            return True
+    return prints_canonically(printed)
 
 
 def _lost_members(raw: bytes, printed: bytes) -> bool:

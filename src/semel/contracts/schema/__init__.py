@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from semel.contracts.deltas.tables import TABLES as DELTAS_TABLES
 from semel.contracts.events.tables import TABLES as EVENTS_TABLES
 from semel.contracts.jobs.tables import TABLES as JOBS_TABLES
 from semel.contracts.ledger.tables import TABLES as LEDGER_TABLES
+from semel.contracts.schema.deltas import DELTAS
 from semel.contracts.schema.events import EVENTS
 from semel.contracts.schema.jobs import JOBS
 from semel.contracts.schema.ledger import LEDGER
@@ -15,6 +17,13 @@ from semel.store.protocol import AnyTable
 
 __all__ = ["MIGRATIONS", "TABLES"]
 
-TABLES: tuple[AnyTable, ...] = (GENERATION, *STREAMS_TABLES, *EVENTS_TABLES, *JOBS_TABLES, *LEDGER_TABLES)
+TABLES: tuple[AnyTable, ...] = (
+    GENERATION,
+    *STREAMS_TABLES,
+    *EVENTS_TABLES,
+    *JOBS_TABLES,
+    *LEDGER_TABLES,
+    *DELTAS_TABLES,
+)
 
-MIGRATIONS = (STREAMS, EVENTS, JOBS, LEDGER)
+MIGRATIONS = (STREAMS, EVENTS, JOBS, LEDGER, DELTAS)

@@ -1,0 +1,63 @@
+"""Deltas as the engine sees them: one lock a gateway, so that positions become visible in the order they were given."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+from semel.contracts.deltas.commands import Command, Flush, Give, Push, Rest, Saved, SaveRules, SaveSchema, Tell
+from semel.contracts.deltas.limits import Policy
+from semel.contracts.deltas.rules.gateways import lock_of
+from semel.contracts.deltas.rules.give import give, give_needs, rest, tell
+from semel.contracts.deltas.rules.push import push, push_needs
+from semel.contracts.deltas.rules.schemas import gateway_needs, save_rules, save_schema, schema_needs
+from semel.engine.contract import Order, Outcome, Stage, View
+from semel.engine.reading import Reading
+from semel.kernel.clock import Now
+from semel.store.protocol import Lock
+
+
+class Deltas:
+    """The contract, under one policy."""
+
+    name = "deltas"
+
+    def __init__(self, policy: Policy | None = None) -> None:
+        self.policy = policy or Policy()
+
+    def locks(self, command: Command) -> Sequence[Lock]:
+        """The lock of the gateway."""
+        gateway = command.replica.gateway if isinstance(command, Push | Give | Rest | Tell) else command.gateway
+        return (lock_of(gateway),)
+
+    def needs(self, command: Command) -> Generator[Stage, View, None]:
+        """What each command looks at."""
+        if isinstance(command, Push):
+            return push_needs(command, self.policy)
+        if isinstance(command, Give | Rest | Tell):
+            return give_needs(command)
+        return schema_needs(command) if isinstance(command, SaveSchema) else gateway_needs(command)
+
+    def order(self, command: Command) -> Order | None:
+        """Arrival is the order."""
+        return None
+
+    def decide(self, view: View, command: Command, now: Now) -> Outcome:
+        """Judge one command."""
+        if isinstance(command, Push):
+            return push(view, command, self.policy, now)
+        if isinstance(command, Give):
+            return give(view, command, now)
+        if isinstance(command, Rest):
+            return rest(view, command)
+        if isinstance(command, Tell):
+            return tell(view, command)
+        if isinstance(command, SaveSchema):
+            return save_schema(view, command, self.policy)
+        if isinstance(command, SaveRules):
+            return save_rules(view, command, self.policy)
+        assert isinstance(command, Flush)
+        return Outcome(Saved())
+
+    def chores(self, reading: Reading) -> Sequence[Command]:
+        """Nothing is ever forgotten here."""
+        return ()

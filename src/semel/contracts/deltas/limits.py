@@ -1,0 +1,47 @@
+"""The bounds of deltas."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+MAX_BODY_BYTES = 1024 * 1024
+MAX_DELTAS = 10_000
+"""Deltas of one push."""
+MAX_TABLE_CHARACTERS = 64
+MAX_ROW_CHARACTERS = 1_024
+MAX_CLIENT_CHARACTERS = 256
+MAX_GATEWAY_CHARACTERS = 256
+MAX_COLUMNS = 1_000
+"""Columns of one row; and of those that it once had, so many are remembered by name."""
+MAX_ROW_BYTES = 2 * 1024 * 1024
+"""The columns of one row together, with who wrote them and when."""
+MAX_TOUCHED_BYTES = 32 * 1024 * 1024
+"""The rows that one push changes, together."""
+FIRST_ROWS, MOST_ROWS = 32, 1_024
+"""Rows that are loaded before anything is known of their size, and at most."""
+DEFAULT_PAGE, MAX_PAGE = 100, 10_000
+PAGE_BYTES = 8 * 1024 * 1024
+"""About what one page of a pull holds; one entry always fits."""
+KEPT_ALIASES, MAX_ALIASES = 8, 32
+"""Cursors given out by pushes that are remembered, once the client has shown a later one and at most."""
+SCANNED_ROWS = 20_000
+"""Rows of the log that one look passes over; then others have their turn."""
+KEPT_AIDS = 64
+"""Authors of one row whose last repair is remembered with it."""
+MAX_REPLICAS = 1_000_000
+"""Clients of one gateway whose progress is remembered."""
+MAX_TABLES = 1_000
+"""Tables of one gateway that have a schema."""
+MAX_RULES_BYTES = 64 * 1024
+MAX_BUCKETS, MAX_FILTERS = 100, 20
+
+
+class Policy(NamedTuple):
+    """What an operator decides."""
+
+    checks_ids: bool = True
+    """Off for data whose ids are not hashes of the content: then an id is believed."""
+    max_deltas: int = MAX_DELTAS
+    """Of one push."""
+    max_gateways: int = 0
+    """0 is no limit."""

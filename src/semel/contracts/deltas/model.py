@@ -1,0 +1,80 @@
+"""Deltas and entries.
+
+A text is the canonical JSON of a value: the text of a string has its quotes. It can be put into an answer and into the
+hash as it is, and half a surrogate pair, which no encoding can carry, stands in it as its escape.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Op(IntEnum):
+    """What a delta does to its row; numbered as in the binary frames."""
+
+    INSERT = 1
+    UPDATE = 2
+    DELETE = 3
+
+
+class Column(NamedTuple):
+    """One column of a delta."""
+
+    name: str
+    value: str
+    """Text; of a value that was left out, `null`."""
+    text: str | None = None
+    """The whole column as it was sent; None for one that is a name and a value and nothing else."""
+    has_value: bool = True
+
+
+class Delta(NamedTuple):
+    """A change of one row, as its author made it."""
+
+    op: Op
+    table: str
+    row: str
+    """Text of the row's id."""
+    client: str
+    """Text of the author's id."""
+    columns: tuple[Column, ...]
+    columns_text: str
+    hlc: int
+    id: bytes
+
+
+class Entry(NamedTuple):
+    """What a pull delivers: a delta as it took effect, or a repair for an author whose write lost."""
+
+    position: int
+    op: Op
+    table: str
+    row: str
+    client: str
+    hlc: int
+    id: bytes
+    columns: str
+    """Text of the array."""
+    is_resolved: bool = False
+    """Whether the columns are not those that the id is the hash of."""
+
+
+class Replica(NamedTuple):
+    """One client of a gateway, as one caller speaks for it."""
+
+    gateway: str
+    client: str
+    """Text of the client's id."""
+    subject: str
+    """Whose credential it came with."""
+
+
+class Cursor(NamedTuple):
+    """What a cursor of a replica means: go on behind `start`, and leave some things out."""
+
+    start: int
+    skip: int = 0
+    """Its own entries up to here: it made them."""
+    mute: int = 0
+    """Repairs for it up to here: it began again, and is told the rows themselves."""

@@ -1,0 +1,286 @@
+"""Reading a gateway: a page of its log for one replica, its merged rows, what was pushed, and how much there is.
+
+Each look is at one commit point. A page ends at the last entry it holds when there are more, and else at the end of the
+log as it was at that point; nothing that the caller may see can appear later at or below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from semel.contracts.deltas.limits import SCANNED_ROWS
+from semel.contracts.deltas.model import Cursor, Entry, Op, Replica
+from semel.contracts.deltas.rules.cursors import Progress
+from semel.contracts.deltas.rules.gateways import COUNT_KEY
+from semel.contracts.deltas.rules.replicas import load_progress, progress_key
+from semel.contracts.deltas.rules.rows import load_state
+from semel.contracts.deltas.rules.visibility import Watcher, gone
+from semel.contracts.deltas.tables import (
+    DELTA_GATEWAY,
+    DELTA_LOG,
+    DELTA_REPLICA,
+    DELTA_ROW,
+    DeltaGatewayRow,
+    DeltaLogRow,
+    gateway_key,
+)
+from semel.engine.reading import Reading
+from semel.kernel.hlc import MAX_HLC
+from semel.store.protocol import Range
+from semel.store.table import Key
+
+AT_ONCE = 64
+"""So many rows of the log are fetched before their size is looked at."""
+ENTRY_BYTES = 256
+"""About what an entry has besides its columns."""
+
+Claims = Mapping[str, tuple[str, ...]]
+
+
+class Page(NamedTuple):
+    """Entries for one replica, and the cursor behind them."""
+
+    entries: Sequence[Entry]
+    cursor: int
+    has_more: bool
+    skip: int = 0
+    mute: int = 0
+    """What is left out behind a page that ends early, as in `Cursor`."""
+    must_note: bool = False
+    """Whether the replica's progress has to be on disk before the page leaves."""
+    is_taken: bool = False
+    """Whether the cursor already stands for something else and a fresh number is needed."""
+    mark: tuple[int, int] = (0, 0)
+    """The replica's progress as it was read."""
+
+
+class News(NamedTuple):
+    """Entries for a replica that has not asked, and how far it was known to have been told when they were read."""
+
+    page: Page
+    seen: int
+
+
+class Begun(NamedTuple):
+    """A page in the making, between two looks."""
+
+    start: Cursor
+    entries: tuple[Entry, ...]
+    budget: int
+
+
+class Gauges(NamedTuple):
+    """How much a gateway holds."""
+
+    log_size: int = 0
+    index_size: int = 0
+    byte_size: int = 0
+    delta_count: int = 0
+
+
+class MergedRow(NamedTuple):
+    """A row as all its deltas together make it; who wrote last, and when."""
+
+    table: str
+    row: str
+    hlc: int
+    client: str
+    id: bytes
+    columns: tuple[tuple[str, str], ...]
+    """Names and texts of the values."""
+    is_live: bool
+
+
+class LoggedDelta(NamedTuple):
+    """A delta as it was pushed, at its place in the log."""
+
+    position: int
+    op: Op
+    table: str
+    row: str
+    client: str
+    hlc: int
+    id: bytes
+    columns_text: str
+    entry_op: Op | None
+
+
+def pull(
+    reading: Reading,
+    replica: Replica,
+    claims: Claims,
+    since: int,
+    limit: int,
+    budget: int,
+    begun: Begun | None = None,
+    *,
+    is_guest: bool = False,
+) -> Page | Begun:
+    """The next page behind a cursor; or a part of it, when so much was passed over that another look is due.
+
+    A guest asks under the id of a client that it is not: its cursors mean themselves, and nothing is kept of it.
+    """
+    gateway = reading.get(DELTA_GATEWAY, (gateway_key(replica.gateway),))
+    if gateway is None:
+        return Page((), 0, False)
+    progress = load_progress(reading.get(DELTA_REPLICA, progress_key(replica)))
+    if begun is None and is_guest:
+        begun = Begun(Cursor(since, mute=MAX_HLC), (), budget)
+    if begun is None:
+        # From the beginning there is nothing to repair: the rows themselves are on the way.
+        start = _meaning(reading, gateway, progress, since) if since else Cursor(0, mute=gateway.high_water)
+        begun = Begun(start, (), budget)
+    return _page(reading, gateway, progress, begun, Watcher(reading, gateway, claims, replica.client), limit)
+
+
+def _meaning(reading: Reading, gateway: DeltaGatewayRow, progress: Progress, since: int) -> Cursor:
+    if not progress.is_alias(since):
+        return Cursor(since)
+    is_entry = reading.get(DELTA_LOG, (gateway.gateway, since)) is not None
+    return progress.meaning(since, is_entry=is_entry)
+
+
+def news(
+    reading: Reading,
+    replica: Replica,
+    claims: Claims,
+    after: int,
+    limit: int,
+    budget: int,
+    *,
+    is_guest: bool = False,
+) -> News:
+    """The next page behind a position for a replica that is told without asking: never of its own entries.
+
+    A guest is told what everyone is.
+    """
+    gateway = reading.get(DELTA_GATEWAY, (gateway_key(replica.gateway),))
+    if gateway is None:
+        return News(Page((), 0, False), 0)
+    progress = load_progress(reading.get(DELTA_REPLICA, progress_key(replica)))
+    watcher = Watcher(reading, gateway, claims, replica.client)
+    start = Cursor(after, mute=MAX_HLC) if is_guest else Cursor(after, skip=MAX_HLC)
+    begun = Begun(start, (), budget)
+    page = _page(reading, gateway, progress, begun, watcher, limit)
+    if isinstance(page, Begun):  # as good as a page: who is told without asking is told of the rest as well
+        page = Page(page.entries, page.start.start, True, must_note=bool(page.entries))
+    return News(page, progress.seen)
+
+
+def _page(
+    reading: Reading, gateway: DeltaGatewayRow, progress: Progress, begun: Begun, watcher: Watcher, limit: int
+) -> Page | Begun:
+    start, entries, budget = begun.start, list(begun.entries), begun.budget
+    for scanned, row in enumerate(_log(reading, gateway.gateway, start.start), 1):
+        told = _told(row, start, watcher)
+        if told:
+            budget -= sum(map(entry_size, told))
+            if entries and (len(entries) + len(told) > limit or budget < 0):
+                cursor = entries[-1].position
+                skip, mute = (bound if bound > cursor else 0 for bound in (start.skip, start.mute))
+                return Page(entries, cursor, True, skip, mute, must_note=True, mark=progress.mark)
+            entries += told
+        if scanned >= SCANNED_ROWS:
+            return Begun(start._replace(start=row.position), tuple(entries), budget)
+    if not entries:
+        return Page((), gateway.high_water, False, mark=progress.mark)
+    is_taken = progress.is_alias(gateway.high_water)
+    return Page(entries, gateway.high_water, False, must_note=True, is_taken=is_taken, mark=progress.mark)
+
+
+def _told(row: DeltaLogRow, start: Cursor, watcher: Watcher) -> tuple[Entry, ...]:
+    """What a replica is told of one row of the log."""
+    if not row.op:
+        return ()
+    if row.client == watcher.own and _is_known(row, start):
+        return watcher.left(row)
+    entry = watcher.entry(row, start.mute)
+    if entry is None:
+        return ()
+    return (gone(row), entry) if watcher.may_hold(row, entry, start.mute) else (entry,)
+
+
+def _is_known(row: DeltaLogRow, start: Cursor) -> bool:
+    """Whether an entry of the replica's own is no news to it; what it did in an earlier life is."""
+    if row.addressee:
+        return row.position <= start.mute
+    return start.mute < row.position <= start.skip
+
+
+def _log(reading: Reading, gateway: bytes, after: int) -> Iterator[DeltaLogRow]:
+    """The log behind a position, a few rows at a time."""
+    while after < 2**64 - 1:
+        rows = reading.range(Range(DELTA_LOG, "", (gateway,), AT_ONCE, start=(after + 1,)))
+        yield from rows
+        if len(rows) < AT_ONCE:
+            return
+        after = rows[-1].position
+
+
+def entry_size(entry: Entry) -> int:
+    """About how many bytes an entry is on the wire."""
+    return ENTRY_BYTES + sum(
+        len(text) if text.isascii() else len(text.encode()) for text in (entry.columns, entry.row, entry.client)
+    )
+
+
+def gauges(reading: Reading, gateway: str) -> Gauges:
+    """How much there is; a gateway that nothing has happened in has nothing."""
+    row = reading.get(DELTA_GATEWAY, (gateway_key(gateway),))
+    return Gauges() if row is None else Gauges(row.entries, row.rows, row.size, row.deltas)
+
+
+def high_water(reading: Reading, gateway: str) -> int:
+    """The end of a gateway's log: the cursor of whoever has been told everything."""
+    row = reading.get(DELTA_GATEWAY, (gateway_key(gateway),))
+    return 0 if row is None else row.high_water
+
+
+def gateways(reading: Reading, after: str | None, limit: int) -> list[str]:
+    """The names of gateways, in the order in which they are stored."""
+    start = COUNT_KEY if after is None else (gateway_key(after) + b"\x00",)
+    rows = reading.range(Range(DELTA_GATEWAY, "", (), limit + 1, start=start))
+    return [row.name.decode() for row in rows if (row.gateway,) != COUNT_KEY][:limit]
+
+
+def merged_rows(reading: Reading, gateway: str, after: Key | None, limit: int) -> tuple[list[MergedRow], Key | None]:
+    """Rows in the order of their tables, those that are gone too; and where the next ones begin, if there are any."""
+    start = () if after is None else (after[0], after[1] + b"\x00")
+    rows = reading.range(Range(DELTA_ROW, "", (gateway_key(gateway),), limit, start=start))
+    found = []
+    for row in rows:
+        state = load_state(row.row_id.decode(), row.state)
+        stamp = state.last
+        values = state.values()
+        columns = () if values is None else tuple(values.items())
+        table = row.table_name.decode()
+        found.append(
+            MergedRow(table, state.row, stamp.hlc, stamp.client, bytes.fromhex(stamp.id), columns, values is not None)
+        )
+    is_full = len(rows) == limit
+    return found, (rows[-1].table_name, rows[-1].row_key) if is_full else None
+
+
+def delta_log(reading: Reading, gateway: str, after: int, limit: int) -> list[LoggedDelta]:
+    """What was pushed, in the order of its commits."""
+    found: list[LoggedDelta] = []
+    for row in _log(reading, gateway_key(gateway), after):
+        if not row.pushed:
+            continue
+        found.append(
+            LoggedDelta(
+                row.position,
+                Op(row.pushed),
+                row.table_name.decode(),
+                row.row_id.decode(),
+                row.client.decode(),
+                row.hlc,
+                row.id,
+                row.body.decode(),
+                Op(row.op) if row.op else None,
+            )
+        )
+        if len(found) == limit:
+            break
+    return found

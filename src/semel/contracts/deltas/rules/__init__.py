@@ -1,0 +1,1 @@
+"""The rules of deltas: pure decisions over loaded rows."""

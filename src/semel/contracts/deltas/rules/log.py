@@ -1,0 +1,167 @@
+"""The log of a gateway while one push is decided: positions, entries, and who wrote last.
+
+A delta in the order of its clock keeps its own time as its position; a late one is placed behind everything that was
+ever given out, positions and cursors alike, so no cursor can have passed it.
+"""
+
+from __future__ import annotations
+
+import orjson
+
+from semel.contracts.deltas.model import Delta, Entry, Op
+from semel.contracts.deltas.rules.buckets import rules_of
+from semel.contracts.deltas.rules.entries import Effect, effect_of
+from semel.contracts.deltas.rules.gateways import save_gateway
+from semel.contracts.deltas.rules.rows import Mark, RowState, apply, load_marks, marked
+from semel.contracts.deltas.rules.sight import Eye, Sight, dump_sight
+from semel.contracts.deltas.tables import (
+    DELTA_AUTHOR,
+    DELTA_LOG,
+    DeltaAuthorRow,
+    DeltaGatewayRow,
+    DeltaLogRow,
+    text_key,
+)
+from semel.engine.contract import View
+from semel.kernel.hlc import tick
+
+
+class Log:
+    """What one push adds."""
+
+    def __init__(self, gateway: DeltaGatewayRow) -> None:
+        self.gateway = gateway
+        self.high_water = gateway.high_water
+        self.authors = load_marks(orjson.loads(gateway.authors))
+        self.rows: list[DeltaLogRow] = []
+        self.entries: list[Entry] = []
+        """What the deltas became, repairs left out."""
+        self.lost: set[tuple[str, str, str]] = set()
+        """Author, table and row of the deltas of which a part had no effect."""
+        self.repaired: dict[str, int] = {}
+        """Where the last repair for each author stands."""
+        self.inserted: dict[str, int] = {}
+        """Where the log ended when an author made a row itself that it did not know to be there."""
+        self.eye = Eye(gateway.rules_version, rules_of(gateway.rules)) if gateway.rules else None
+
+    def add(self, delta: Delta, state: RowState) -> None:
+        """Record a delta, and what it does to its row."""
+        position = self._position(delta.hlc)
+        before = None
+        if self.eye is not None:
+            self.eye.settle(delta.table, state)
+            before = self.eye.look(delta.table, state)
+        change = apply(state, delta)
+        if change.is_lost:
+            self.lost.add((delta.client, delta.table, delta.row))
+        effect = effect_of(delta, change)
+        sight = None
+        if effect is not None and self.eye is not None:
+            sight = dump_sight(Sight(self.eye.version, before, self.eye.look(delta.table, state)))
+        self.rows.append(
+            DeltaLogRow(
+                self.gateway.gateway,
+                position,
+                delta.hlc,
+                delta.id,
+                delta.table.encode(),
+                delta.row.encode(),
+                delta.client.encode(),
+                int(delta.op),
+                delta.columns_text.encode(),
+                0 if effect is None else int(effect.op),
+                None if effect is None or effect.columns is None else effect.columns.encode(),
+                sight,
+                b"",
+            )
+        )
+        if effect is not None:
+            self._deliver(delta, effect, position, state)
+
+    def _deliver(self, delta: Delta, effect: Effect, position: int, state: RowState) -> None:
+        columns = delta.columns_text if effect.columns is None else effect.columns
+        self.entries.append(
+            Entry(
+                position,
+                effect.op,
+                delta.table,
+                delta.row,
+                delta.client,
+                delta.hlc,
+                delta.id,
+                columns,
+                is_resolved=effect.columns is not None,
+            )
+        )
+        mark = Mark(delta.client, position, int(effect.op))
+        self.authors = marked(self.authors, mark)
+        state.entries = marked(state.entries, mark)
+        if effect.op is not Op.UPDATE:
+            state.turns = marked(state.turns, mark)
+
+    def add_repair(self, delta: Delta, op: Op, columns: str, state: RowState) -> int:
+        """Add an entry for the author of a delta alone; its position."""
+        position = self._position(0)
+        sight = None
+        if self.eye is not None:
+            values = self.eye.look(delta.table, state)
+            sight = dump_sight(Sight(self.eye.version, values, values))
+        self.rows.append(
+            DeltaLogRow(
+                self.gateway.gateway,
+                position,
+                delta.hlc,
+                delta.id,
+                delta.table.encode(),
+                delta.row.encode(),
+                delta.client.encode(),
+                0,
+                b"",
+                int(op),
+                columns.encode(),
+                sight,
+                delta.client.encode(),
+            )
+        )
+        self.repaired[delta.client] = position
+        return position
+
+    def note_insert(self, author: str) -> int:
+        """An author has made a row itself, not knowing of another's; where the log ends."""
+        self.inserted[author] = self.high_water
+        return self.high_water
+
+    def tick(self, now_ms: int) -> int:
+        """The number that the push answers with."""
+        self.high_water = tick(self.high_water, now_ms)
+        return self.high_water
+
+    def save(self, view: View, new_rows: int) -> None:
+        """Write the log and the end of it."""
+        for row in self.rows:
+            view.insert(DELTA_LOG, row)
+        for author in self.repaired.keys() | self.inserted.keys():
+            self._save_author(view, author)
+        gateway = self.gateway
+        changed = gateway._replace(
+            high_water=self.high_water,
+            entries=gateway.entries + sum(row.op > 0 for row in self.rows),
+            deltas=gateway.deltas + sum(row.pushed > 0 for row in self.rows),
+            rows=gateway.rows + new_rows,
+            size=gateway.size + sum(len(row.body) + len(row.row_id) + len(row.client) for row in self.rows),
+            authors=orjson.dumps(self.authors, default=tuple),
+        )
+        save_gateway(view, changed)
+
+    def _save_author(self, view: View, author: str) -> None:
+        key = (self.gateway.gateway, text_key(author))
+        row = view.get(DELTA_AUTHOR, key) or DeltaAuthorRow(*key, 0, 0)
+        repaired_at, inserted_at = (
+            self.repaired.get(author, row.repaired_at),
+            self.inserted.get(author, row.inserted_at),
+        )
+        view.put(DELTA_AUTHOR, row._replace(repaired_at=repaired_at, inserted_at=inserted_at))
+
+    def _position(self, hlc: int) -> int:
+        self.high_water = max(hlc, self.high_water + 1)
+        return self.high_water

@@ -1,0 +1,276 @@
+"""A push: all of its deltas, or none.
+
+| step | looks at | says |
+|---|---|---|
+| 8 | the memory of ids | known deltas are set aside: they are acknowledged, and nothing more is asked of them |
+| 9 | the schema of the table | 422 for a column that it does not have |
+| 10 | the store's clock | 409 for a delta from too far ahead |
+| 12 | the row | the delta is recorded, its effect becomes an entry, its author gets a repair where it lost |
+
+Steps before these need no rows and are the parser's. Everything is worked out before the first row is changed, so a
+refusal leaves no trace; bodies, ids, row states, entries and the client's progress are one commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import NamedTuple
+
+import orjson
+
+from semel.contracts.deltas.commands import Push, Pushed
+from semel.contracts.deltas.limits import FIRST_ROWS, MAX_COLUMNS, MAX_ROW_BYTES, MAX_TOUCHED_BYTES, MOST_ROWS, Policy
+from semel.contracts.deltas.model import Delta, Op
+from semel.contracts.deltas.refusals import Flaw, Refusal, refusal_of
+from semel.contracts.deltas.rules.gateways import gateway_of, new_gateway
+from semel.contracts.deltas.rules.log import Log
+from semel.contracts.deltas.rules.repairs import repair_all
+from semel.contracts.deltas.rules.replicas import (
+    is_new,
+    load_progress,
+    progress_key,
+    save_progress,
+    subject_of,
+    too_many,
+)
+from semel.contracts.deltas.rules.rows import RowState, dump_state, last_of_others, load_state
+from semel.contracts.deltas.tables import (
+    DELTA_AUTHOR,
+    DELTA_GATEWAY,
+    DELTA_ID,
+    DELTA_LEGACY_ID,
+    DELTA_REPLICA,
+    DELTA_ROW,
+    DELTA_SCHEMA,
+    DeltaIdRow,
+    DeltaLegacyIdRow,
+    DeltaRowRow,
+    gateway_key,
+    text_key,
+)
+from semel.engine.contract import Outcome, Stage, View
+from semel.kernel.clock import Now
+from semel.kernel.hlc import MAX_DRIFT_MS, drift_ms, tick
+from semel.store.protocol import AnyTable
+from semel.store.table import Key
+
+_Numbered = tuple[int, Delta]
+_TOO_HEAVY = f"The rows of this push hold more than {MAX_TOUCHED_BYTES} bytes together; push fewer of them at a time."
+
+
+def topic_of(gateway: str) -> bytes:
+    """Live readers of a gateway listen to this."""
+    return b"deltas:" + gateway_key(gateway)
+
+
+def push_needs(command: Push, policy: Policy) -> Generator[Stage, View, None]:
+    """The gateway, the memory of each id, the rows and schemas that are touched, and how far the authors were told.
+
+    Rows may be large: the first few are loaded at once, and of the others no more than a push may touch.
+    """
+    gateway = gateway_key(command.replica.gateway)
+    keys: dict[tuple[AnyTable, Key], None] = {
+        (DELTA_GATEWAY, (gateway,)): None,
+        (DELTA_REPLICA, progress_key(command.replica)): None,
+        (DELTA_AUTHOR, (gateway, text_key(command.replica.client))): None,
+    }
+    for delta in command.deltas:
+        keys[DELTA_ID, (gateway, delta.hlc, delta.id)] = None
+        keys[DELTA_SCHEMA, (gateway, delta.table.encode())] = None
+        if not policy.checks_ids:
+            keys[DELTA_LEGACY_ID, (gateway, delta.id)] = None
+        if delta.client != command.replica.client:
+            keys[DELTA_REPLICA, progress_key(subject_of(command, delta.client))] = None
+            keys[DELTA_AUTHOR, (gateway, text_key(delta.client))] = None
+    first = [(DELTA_ROW, key) for key in row_keys(gateway, command.deltas[:FIRST_ROWS])]
+    view = yield Stage(keys=[*keys, *first])
+    rows = row_keys(gateway, [delta for _, delta in _unknown(view, command, policy)])
+    known = {key for _, key in first}
+    done, size = 0, 0
+    while done < len(rows) and size <= MAX_TOUCHED_BYTES:
+        count = _next_rows(done, size)
+        chunk = rows[done : done + count]
+        missing = [(DELTA_ROW, key) for key in chunk if key not in known]
+        if missing:
+            yield Stage(keys=missing)
+        size += sum(_state_bytes(view, key) for key in chunk)
+        done += count
+
+
+def _next_rows(done: int, size: int) -> int:
+    """How many rows are loaded next: as many as should fit, if they are like those before."""
+    if not done:
+        return FIRST_ROWS
+    return max(1, min(MOST_ROWS, (MAX_TOUCHED_BYTES - size) // (2 * max(1_024, size // done))))
+
+
+def row_keys(gateway: bytes, deltas: Iterable[Delta]) -> list[Key]:
+    """The rows that some deltas touch, each once."""
+    return list(dict.fromkeys((gateway, delta.table.encode(), text_key(delta.row)) for delta in deltas))
+
+
+def _state_bytes(view: View, key: Key) -> int:
+    row = view.get(DELTA_ROW, key)
+    return 0 if row is None else len(row.state)
+
+
+def _is_too_heavy(view: View, gateway: bytes, fresh: Sequence[_Numbered]) -> bool:
+    size = 0
+    for key in row_keys(gateway, (delta for _, delta in fresh)):
+        size += _state_bytes(view, key)
+        if size > MAX_TOUCHED_BYTES:
+            return True
+    return False
+
+
+def push(view: View, command: Push, policy: Policy, now: Now) -> Outcome:
+    """Judge a push."""
+    name = command.replica.gateway
+    fresh = _unknown(view, command, policy)
+    flaws = _schema_flaws(view, gateway_key(name), fresh)
+    if flaws:
+        return Outcome(refusal_of(flaws))
+    found = gateway_of(view, name)
+    high_water = 0 if found is None else found.high_water
+    flaws = _drift_flaws(fresh, now.ms)
+    if flaws:
+        return Outcome(refusal_of(flaws)._replace(server_hlc=tick(high_water, now.ms)))
+    if _is_too_heavy(view, gateway_key(name), fresh):
+        return Outcome(Refusal("VALIDATION_ERROR", _TOO_HEAVY, 413))
+    gateway = found or new_gateway(view, name, policy)
+    if isinstance(gateway, Refusal):
+        return Outcome(gateway)
+    if is_new(view, command.replica):
+        refusal = too_many(gateway)
+        if refusal is not None:
+            return Outcome(refusal)
+        gateway = gateway._replace(replicas=gateway.replicas + 1)
+    log = Log(gateway)
+    rows = _Rows(view, gateway.gateway)
+    for _, delta in fresh:
+        log.add(delta, rows.of(delta))
+    repair_all(view, command, log, [(delta, rows.of(delta)) for _, delta in fresh])
+    flaws = rows.flaws(fresh)
+    if flaws:
+        return Outcome(refusal_of(flaws))
+    rows.save()
+    _remember(view, log, policy)
+    server_hlc = log.tick(now.ms)
+    log.save(view, new_rows=rows.made)
+    _advance(view, command, log, server_hlc)
+    answer = Pushed(server_hlc, len(command.deltas), len(command.deltas) - len(fresh), tuple(log.entries))
+    return Outcome(answer, (topic_of(name),) if log.rows else ())
+
+
+def _unknown(view: View, command: Push, policy: Policy) -> list[_Numbered]:
+    """The deltas that are not known yet, each once, with their places in the push."""
+    gateway = gateway_key(command.replica.gateway)
+    fresh: list[_Numbered] = []
+    here: set[bytes] = set()
+    for index, delta in enumerate(command.deltas):
+        if delta.id in here or view.get(DELTA_ID, (gateway, delta.hlc, delta.id)) is not None:
+            continue
+        if not policy.checks_ids and view.get(DELTA_LEGACY_ID, (gateway, delta.id)) is not None:
+            continue
+        here.add(delta.id)
+        fresh.append((index, delta))
+    return fresh
+
+
+def _schema_flaws(view: View, gateway: bytes, fresh: Sequence[_Numbered]) -> list[Flaw]:
+    flaws = []
+    known: dict[str, frozenset[str] | None] = {}
+    for index, delta in fresh:
+        if delta.table not in known:
+            row = view.get(DELTA_SCHEMA, (gateway, delta.table.encode()))
+            known[delta.table] = None if row is None else frozenset(orjson.loads(row.columns))
+        columns = known[delta.table]
+        if columns is None:
+            continue
+        strange = next((column.name for column in delta.columns if column.name not in columns), None)
+        if strange is not None:
+            message = f"The table {delta.table} has no column {strange}."
+            flaws.append(Flaw(index, delta.id.hex(), "SCHEMA_ERROR", message, 422))
+    return flaws
+
+
+def _drift_flaws(fresh: Sequence[_Numbered], now_ms: int) -> list[Flaw]:
+    flaws = []
+    for index, delta in fresh:
+        ahead = drift_ms(delta.hlc, now_ms)
+        if ahead:
+            message = f"The hlc is {ahead} ms ahead of this server's clock; at most {MAX_DRIFT_MS} ms are taken."
+            flaws.append(Flaw(index, delta.id.hex(), "CLOCK_DRIFT", message, 409))
+    return flaws
+
+
+class _Row(NamedTuple):
+    key: Key
+    state: RowState
+
+
+class _Rows:
+    """The states of the rows that a push touches: loaded once, written once, however many of its deltas meet there."""
+
+    def __init__(self, view: View, gateway: bytes) -> None:
+        self._view = view
+        self._gateway = gateway
+        self._rows: dict[tuple[str, str], _Row] = {}
+        self._stored: dict[tuple[str, str], bytes] = {}
+
+    def of(self, delta: Delta) -> RowState:
+        """The state of a delta's row."""
+        place = (delta.table, delta.row)
+        found = self._rows.get(place)
+        if found is None:
+            key = (self._gateway, delta.table.encode(), text_key(delta.row))
+            row = self._view.get(DELTA_ROW, key)
+            state = RowState(delta.row, is_new=True) if row is None else load_state(delta.row, row.state)
+            found = self._rows[place] = _Row(key, state)
+        return found.state
+
+    def flaws(self, fresh: Sequence[_Numbered]) -> list[Flaw]:
+        """The deltas whose rows have grown beyond what one row may be."""
+        self._stored = {place: dump_state(row.state) for place, row in self._rows.items()}
+        flaws = []
+        for index, delta in fresh:
+            place = (delta.table, delta.row)
+            if delta.op is Op.DELETE:
+                continue  # it only makes room
+            if len(self._rows[place].state.cells) > MAX_COLUMNS or len(self._stored[place]) > MAX_ROW_BYTES:
+                message = f"Its row would have more than {MAX_COLUMNS} columns or {MAX_ROW_BYTES} bytes."
+                flaws.append(Flaw(index, delta.id.hex(), "VALIDATION_ERROR", message, 413))
+        return flaws
+
+    def save(self) -> None:
+        """Write them."""
+        for place, ((gateway, table, row_key), state) in self._rows.items():
+            row = DeltaRowRow(gateway, table, row_key, state.row.encode(), self._stored[place])
+            self._view.put(DELTA_ROW, row)
+
+    @property
+    def made(self) -> int:
+        """How many are new."""
+        return sum(row.state.is_new for row in self._rows.values())
+
+
+def _remember(view: View, log: Log, policy: Policy) -> None:
+    for row in log.rows:
+        if row.pushed:
+            view.insert(DELTA_ID, DeltaIdRow(row.gateway, row.hlc, row.id, row.position))
+            if not policy.checks_ids:
+                view.insert(DELTA_LEGACY_ID, DeltaLegacyIdRow(row.gateway, row.id, row.position))
+
+
+def _advance(view: View, command: Push, log: Log, server_hlc: int) -> None:
+    """Remember what the answer will stand for when the client uses it as its cursor."""
+    replica = command.replica
+    progress = load_progress(view.get(DELTA_REPLICA, progress_key(replica)))
+    repair = view.get(DELTA_AUTHOR, (log.gateway.gateway, text_key(replica.client)))
+    is_behind = (
+        progress.muted > progress.seen  # it has begun again, and what it wrote before is still to come
+        or (repair is not None and repair.repaired_at > progress.seen)
+        or (log.eye is not None and bool(log.entries))  # it may have put a row out of its own view
+        or last_of_others(log.authors, replica.client, progress.seen) is not None
+    )
+    save_progress(view, replica, progress.pushed(server_hlc, is_behind=is_behind))

@@ -1,0 +1,152 @@
+"""The rows behind deltas. Everything of a gateway stands under the lock of its name.
+
+The log has one row a position: a delta as it was pushed with what of it is delivered, or a repair. Ids are remembered
+for ever, beside the time that is hashed into them, so that the index grows at its end although ids are hashes.
+
+Look-ups: a gateway by its name (DELTA_GATEWAY), a delta by its time and id (DELTA_ID) or, where ids are believed, by
+its id alone (DELTA_LEGACY_ID), the log by position (DELTA_LOG), a row by table and id (DELTA_ROW), a replica by client
+and subject (DELTA_REPLICA), the last repair for an author (DELTA_AUTHOR), a table's columns (DELTA_SCHEMA).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from semel.kernel.keys import pack
+from semel.store.table import U64, Table
+
+
+class DeltaGatewayRow(NamedTuple):
+    """One gateway: the end of its log, its counts and its rules."""
+
+    gateway: bytes
+    name: bytes
+    high_water: U64
+    """No position or cursor that was ever given out is above it."""
+    entries: int
+    deltas: int
+    rows: int
+    size: int
+    """Bytes of what was pushed."""
+    authors: bytes
+    """The last entries of the two authors who wrote last: JSON, newest first."""
+    rules: bytes
+    """Who sees what; empty when everyone sees everything."""
+    rules_version: int
+    """Rises when the rules change."""
+    schemas: int
+    """Tables that have a schema."""
+    replicas: int
+    """Clients whose progress is remembered."""
+
+
+class DeltaIdRow(NamedTuple):
+    """A delta that is known: kept for ever."""
+
+    gateway: bytes
+    hlc: U64
+    id: bytes
+    position: U64
+
+
+class DeltaLegacyIdRow(NamedTuple):
+    """The same where ids are believed: then nothing but the id says what is known."""
+
+    gateway: bytes
+    id: bytes
+    position: U64
+
+
+class DeltaLogRow(NamedTuple):
+    """One position. A repair has an addressee and no `pushed`; a delta without effect has no `op`."""
+
+    gateway: bytes
+    position: U64
+    hlc: U64
+    id: bytes
+    table_name: bytes
+    row_id: bytes
+    """Text of the row's id."""
+    client: bytes
+    """Text of the author's id."""
+    pushed: int
+    """The operation as it was pushed; 0 for a repair."""
+    body: bytes
+    """Text of the columns as they were pushed."""
+    op: int
+    """The operation as it is delivered; 0 when nothing is."""
+    columns: bytes | None
+    """Text of the columns as they are delivered; None when they are those of the body."""
+    sight: bytes | None
+    """What the rules look at, before and after; None without rules."""
+    addressee: bytes
+    """Text of the id of the only client that is told; empty for everyone."""
+
+
+class DeltaRowRow(NamedTuple):
+    """The merged state of one row: see `rules.rows`."""
+
+    gateway: bytes
+    table_name: bytes
+    row_key: bytes
+    row_id: bytes
+    state: bytes
+
+
+class DeltaReplicaRow(NamedTuple):
+    """How far a client was told, as one caller asked for it: see `rules.cursors`."""
+
+    gateway: bytes
+    client: bytes
+    subject: bytes
+    seen: U64
+    muted: U64
+    aliases: bytes
+
+
+class DeltaAuthorRow(NamedTuple):
+    """Where the last repair for an author stands, and where it last made a row itself that was there already."""
+
+    gateway: bytes
+    client: bytes
+    repaired_at: U64
+    inserted_at: U64
+
+
+class DeltaSchemaRow(NamedTuple):
+    """The columns of a table: JSON, name to type."""
+
+    gateway: bytes
+    table_name: bytes
+    columns: bytes
+
+
+DELTA_GATEWAY = Table("delta_gateway", DeltaGatewayRow, key=1)
+DELTA_ID = Table("delta_id", DeltaIdRow, key=3)
+DELTA_LEGACY_ID = Table("delta_legacy_id", DeltaLegacyIdRow, key=2)
+DELTA_LOG = Table("delta_log", DeltaLogRow, key=2, bulky=True)
+DELTA_ROW = Table("delta_row", DeltaRowRow, key=3, bulky=True)
+DELTA_REPLICA = Table("delta_replica", DeltaReplicaRow, key=3)
+DELTA_AUTHOR = Table("delta_author", DeltaAuthorRow, key=2)
+DELTA_SCHEMA = Table("delta_schema", DeltaSchemaRow, key=2)
+
+TABLES = (
+    DELTA_GATEWAY,
+    DELTA_ID,
+    DELTA_LEGACY_ID,
+    DELTA_LOG,
+    DELTA_ROW,
+    DELTA_REPLICA,
+    DELTA_AUTHOR,
+    DELTA_SCHEMA,
+)
+
+
+def gateway_key(gateway: str) -> bytes:
+    """How a gateway is stored."""
+    return pack(gateway.encode())
+
+
+def text_key(text: str) -> bytes:
+    """How a client or a row is stored, by the text of its id."""
+    return pack(text[1:-1].encode())

@@ -1,0 +1,1 @@
+"""What deltas look like on the wire: values to values."""

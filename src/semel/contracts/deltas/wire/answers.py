@@ -1,0 +1,51 @@
+"""Answers of deltas as JSON. Texts are put in as they are: they were made canonical when they were pushed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from semel.contracts.deltas.commands import Pushed
+from semel.contracts.deltas.model import Entry
+from semel.contracts.deltas.reading import Page
+from semel.contracts.deltas.refusals import Refusal
+
+
+def entry_text(entry: Entry) -> str:
+    """One entry."""
+    resolved = ',"resolved":true' if entry.is_resolved else ""
+    return (
+        f'{{"op":"{entry.op.name}","table":"{entry.table}","rowId":{entry.row},"clientId":{entry.client},'
+        f'"columns":{entry.columns},"hlc":"{entry.hlc}","deltaId":"{entry.id.hex()}"{resolved}}}'
+    )
+
+
+def pushed_body(pushed: Pushed) -> bytes:
+    """The answer to a push."""
+    head = f'{{"serverHlc":"{pushed.server_hlc}","accepted":{pushed.accepted},"duplicates":{pushed.duplicates}'
+    return f'{head},"deltas":{_entries(pushed.entries)}}}'.encode()
+
+
+def page_body(page: Page) -> bytes:
+    """The answer to a pull."""
+    has_more = "true" if page.has_more else "false"
+    return f'{{"deltas":{_entries(page.entries)},"serverHlc":"{page.cursor}","hasMore":{has_more}}}'.encode()
+
+
+def refusal_body(refusal: Refusal, request_id: str) -> bytes:
+    """A refusal."""
+    told: dict[str, Any] = {"error": refusal.message, "code": refusal.code, "requestId": request_id}
+    if refusal.flaws:
+        told["details"] = [
+            {"index": flaw.place, "deltaId": flaw.delta_id, "code": flaw.code, "message": flaw.message}
+            for flaw in refusal.flaws
+        ]
+    if refusal.server_hlc is not None:
+        told["serverHlc"] = str(refusal.server_hlc)
+    return orjson.dumps(told)
+
+
+def _entries(entries: Sequence[Entry]) -> str:
+    return f"[{','.join(map(entry_text, entries))}]"

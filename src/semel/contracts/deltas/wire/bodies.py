@@ -1,0 +1,212 @@
+"""The body of a push, and each of its deltas: what is refused before anything is looked up.
+
+In this order: JSON (3), the caller's own name (4), their number (5), the shape of each delta (6), its identity (7). A
+step is finished for all deltas before the next begins, so that the answer does not hang on their order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from semel.contracts.deltas.limits import (
+    MAX_CLIENT_CHARACTERS,
+    MAX_COLUMNS,
+    MAX_ROW_CHARACTERS,
+    MAX_TABLE_CHARACTERS,
+    Policy,
+)
+from semel.contracts.deltas.model import Column, Delta, Op
+from semel.contracts.deltas.refusals import MAX_FLAWS, Flaw, RefusedDeltas, refusal_of
+from semel.kernel.canonical import Json, JsonError, parse
+from semel.kernel.delta_id import content_id, json_text, sent_columns_text
+from semel.kernel.hlc import MAX_HLC
+
+_NAME = f"[A-Za-z_][A-Za-z0-9_]{{0,{MAX_TABLE_CHARACTERS - 1}}}"
+_HLC = re.compile(r"0|[1-9][0-9]{0,19}")
+_ID = re.compile(r"[0-9a-f]{64}")
+_OPS = {op.name: op for op in Op}
+
+INVALID, SCHEMA, FORBIDDEN = ("VALIDATION_ERROR", 400), ("SCHEMA_ERROR", 422), ("FORBIDDEN", 403)
+TOO_LARGE = ("VALIDATION_ERROR", 413)
+
+
+class PushBody(NamedTuple):
+    """A push that may be looked at: who sends it, and its deltas."""
+
+    client: str
+    """Text of the client's id."""
+    deltas: tuple[Delta, ...]
+
+
+class Flawed(Exception):  # noqa: N818 - it is an answer, not a fault
+    """One delta that cannot be taken."""
+
+    def __init__(self, kind: tuple[str, int], message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def parse_push(raw: bytes, policy: Policy, author: str | None = None) -> PushBody:
+    """The deltas of a body. `author` is the text of the only id that the caller may speak for; None for any."""
+    value = parse_body(raw)
+    client = client_of(value.get("clientId"))
+    items = value.get("deltas")
+    if not isinstance(items, list):
+        raise RefusedDeltas(INVALID[0], "deltas must be an array.")
+    check_last_seen(value.get("lastSeenHlc"))
+    return judge_push(client, len(items), items.__getitem__, policy, author)
+
+
+def judge_push(client: str, count: int, item_at: Callable[[int], Json], policy: Policy, author: str | None) -> PushBody:
+    """The same for a push that came in another form: so many deltas, each made into a JSON value when it is looked at.
+
+    That is once, and not before their number is known to be allowed. One that cannot be made is `Flawed`.
+    """
+    if author is not None and client != author:
+        raise RefusedDeltas(FORBIDDEN[0], "clientId must be the one that the credential is for.")
+    if count > policy.max_deltas:
+        raise RefusedDeltas(INVALID[0], f"A push has at most {policy.max_deltas} deltas; this one has {count}.")
+    items: list[Json] = []
+    deltas: list[Delta] = []
+    flaws: list[Flaw] = []
+    for index in range(count):
+        item: Json = None
+        try:
+            item = item_at(index)
+            deltas.append(read_delta(item, author))
+            items.append(item)
+        except Flawed as flawed:
+            flaws.append(_flaw(index, item, flawed))
+            if len(flaws) == MAX_FLAWS:  # nobody is told of more
+                break
+    if flaws:
+        raise RefusedDeltas.of(refusal_of(flaws))
+    if policy.checks_ids:
+        _check_ids(deltas, items)
+    return PushBody(client, tuple(deltas))
+
+
+def parse_body(raw: bytes) -> dict[str, Json]:
+    """A body that is one JSON object."""
+    try:
+        value = parse(raw)
+    except JsonError as error:
+        raise RefusedDeltas(INVALID[0], str(error)) from None
+    if not isinstance(value, dict):
+        raise RefusedDeltas(INVALID[0], "The body must be a JSON object.")
+    return value
+
+
+def client_of(value: Json) -> str:
+    """The text of a client's id."""
+    if not isinstance(value, str) or not 1 <= len(value) <= MAX_CLIENT_CHARACTERS:
+        raise RefusedDeltas(INVALID[0], f"clientId must be a string of 1 to {MAX_CLIENT_CHARACTERS} characters.")
+    return json_text(value)
+
+
+def check_last_seen(value: Json) -> None:
+    """What a client says of its own clock: told, and used for nothing."""
+    if value is not None and (not isinstance(value, str) or read_hlc(value) is None):
+        raise RefusedDeltas(INVALID[0], "lastSeenHlc must be a string of decimal digits.")
+
+
+def read_hlc(text: str) -> int | None:
+    """A number of 64 bits in decimal digits, without leading zeros; None for anything else."""
+    if not _HLC.fullmatch(text):
+        return None
+    value = int(text)
+    return value if value <= MAX_HLC else None
+
+
+def is_name(text: str) -> bool:
+    """Whether a text names a table or a column. Python's identifiers of ASCII are exactly those of the pattern."""
+    return len(text) <= MAX_TABLE_CHARACTERS and text.isascii() and text.isidentifier()
+
+
+def read_delta(item: Json, author: str | None) -> Delta:
+    """The shape of one delta; its identity is not judged."""
+    if not isinstance(item, dict):
+        raise Flawed(INVALID, "A delta must be an object.")
+    op = item.get("op")
+    if not isinstance(op, str) or op not in _OPS:
+        raise Flawed(INVALID, "op must be INSERT, UPDATE or DELETE.")
+    table = _string(item, "table")
+    row = _bounded(item, "rowId", MAX_ROW_CHARACTERS)
+    client = json_text(_bounded(item, "clientId", MAX_CLIENT_CHARACTERS))
+    hlc = item.get("hlc")
+    time = read_hlc(hlc) if isinstance(hlc, str) else None
+    if time is None:
+        raise Flawed(INVALID, "hlc must be a string of decimal digits below 2^64.")
+    name = item.get("deltaId")
+    if not isinstance(name, str) or not _ID.fullmatch(name):
+        raise Flawed(INVALID, "deltaId must be 64 lower-case hexadecimal digits.")
+    columns = _columns(item.get("columns"))
+    if not is_name(table):
+        raise Flawed(SCHEMA, f"table must match {_NAME}.")
+    if author is not None and client != author:
+        raise Flawed(FORBIDDEN, "This credential may not push deltas of another client.")
+    text = sent_columns_text(item["columns"])  # type: ignore[arg-type] # they have just been looked at
+    return Delta(_OPS[op], table, json_text(row), client, columns, text, time, bytes.fromhex(name))
+
+
+def _columns(value: Json) -> tuple[Column, ...]:
+    if not isinstance(value, list):
+        raise Flawed(INVALID, "columns must be an array.")
+    check_width(len(value))
+    columns = tuple(map(_column, value))
+    if len(columns) > 1 and len({column.name for column in columns}) != len(columns):
+        raise Flawed(INVALID, "columns names one column twice.")
+    if not all(is_name(column.name) for column in columns):
+        raise Flawed(SCHEMA, f"A column's name must match {_NAME}.")
+    return columns
+
+
+def check_width(columns: int) -> None:
+    """Refuse a delta with more columns than a row can have: it could never be stored."""
+    if columns > MAX_COLUMNS:
+        raise Flawed(TOO_LARGE, f"A row has at most {MAX_COLUMNS} columns; this delta has {columns}.")
+
+
+def _column(value: Json) -> Column:
+    if not isinstance(value, dict) or not isinstance(value.get("column"), str):
+        raise Flawed(INVALID, "A column must be an object with the string column and a value.")
+    has_value = "value" in value
+    try:
+        whole = None if len(value) == 2 and has_value else json_text(value)
+        return Column(value["column"], json_text(value.get("value")), whole, has_value)  # type: ignore[arg-type]
+    except JsonError as error:
+        raise Flawed(INVALID, str(error)) from None
+
+
+def _string(item: dict[str, Json], name: str) -> str:
+    value = item.get(name)
+    if not isinstance(value, str):
+        raise Flawed(INVALID, f"{name} must be a string.")
+    return value
+
+
+def _bounded(item: dict[str, Json], name: str, most: int) -> str:
+    value = _string(item, name)
+    if not 1 <= len(value) <= most:
+        raise Flawed(INVALID, f"{name} must have 1 to {most} characters.")
+    return value
+
+
+def _check_ids(deltas: Sequence[Delta], items: Sequence[Any]) -> None:
+    flaws = []
+    for index, (delta, item) in enumerate(zip(deltas, items, strict=True)):
+        if content_id(item) != delta.id:
+            message = "deltaId is not the hash of the delta's content."
+            flaws.append(Flaw(index, delta.id.hex(), "VALIDATION_ERROR", message, 422))
+            if len(flaws) == MAX_FLAWS:
+                break
+    if flaws:
+        raise RefusedDeltas.of(refusal_of(flaws))
+
+
+def _flaw(index: int, item: Json, flawed: Flawed) -> Flaw:
+    name = item.get("deltaId") if isinstance(item, dict) else None
+    told = name if isinstance(name, str) and _ID.fullmatch(name) else ""
+    return Flaw(index, told, flawed.kind[0], str(flawed), flawed.kind[1])

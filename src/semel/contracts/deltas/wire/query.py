@@ -1,0 +1,88 @@
+"""The query of a pull, of a checkpoint, and of a listing."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import parse_qsl
+
+from semel.contracts.deltas.limits import DEFAULT_PAGE, MAX_CLIENT_CHARACTERS, MAX_PAGE
+from semel.contracts.deltas.refusals import RefusedDeltas
+from semel.kernel.delta_id import json_text
+from semel.kernel.hlc import MAX_HLC
+
+_HLC = re.compile(r"0|[1-9][0-9]{0,19}")
+_DIGITS = re.compile(r"[0-9]+")
+_LONGEST = 18
+"""Digits of a number that is read; one with more is more than anything here."""
+
+
+class PullQuery(NamedTuple):
+    """What a client asks for."""
+
+    client: str
+    """Text of its id."""
+    since: int
+    limit: int
+
+
+class ListQuery(NamedTuple):
+    """Which part of a listing somebody asks for: what comes behind this name, and how many."""
+
+    after: str | None
+    limit: int
+
+
+def parse_pull(query: bytes) -> PullQuery:
+    """A pull; a source outside of this server is not here."""
+    given = _parameters(query)
+    since, client = given.get("since", ""), given.get("clientId", "")
+    if _HLC.fullmatch(since) is None or int(since) > MAX_HLC:
+        raise _invalid("since is required: 0, or a serverHlc as it was given.")
+    if not 1 <= len(client) <= MAX_CLIENT_CHARACTERS:
+        raise _invalid(f"clientId is required, with at most {MAX_CLIENT_CHARACTERS} characters.")
+    limit = _limit(given)
+    if given.get("source"):
+        raise RefusedDeltas("NOT_FOUND", "There is no such source here.")
+    return PullQuery(json_text(client), int(since), limit)
+
+
+def parse_checkpoint(query: bytes) -> str | None:
+    """The text of the id of the client that a checkpoint is for, if it is told."""
+    client = _parameters(query).get("clientId")
+    if client is None:
+        return None
+    if not 1 <= len(client) <= MAX_CLIENT_CHARACTERS:
+        raise _invalid(f"clientId has 1 to {MAX_CLIENT_CHARACTERS} characters.")
+    return json_text(client)
+
+
+def parse_listing(query: bytes) -> ListQuery:
+    """A page of a listing."""
+    given = _parameters(query)
+    return ListQuery(given.get("after") or None, _limit(given))
+
+
+def _parameters(query: bytes) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
+    except ValueError:  # a UnicodeDecodeError is one; so is a query of too many parameters
+        raise _invalid("The query is UTF-8, percent-encoded where need be.") from None
+    given = dict(pairs)
+    if len(given) != len(pairs):
+        raise _invalid("A parameter of the query is given twice.")
+    return given
+
+
+def _limit(given: dict[str, str]) -> int:
+    text = given.get("limit")
+    if text is None:
+        return DEFAULT_PAGE
+    if _DIGITS.fullmatch(text) is None or not text.strip("0"):
+        raise _invalid("limit is a number, and at least 1.")
+    digits = text.lstrip("0")
+    return MAX_PAGE if len(digits) > _LONGEST else min(int(digits), MAX_PAGE)
+
+
+def _invalid(message: str) -> RefusedDeltas:
+    return RefusedDeltas("VALIDATION_ERROR", message)

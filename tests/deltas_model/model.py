@@ -1,0 +1,351 @@
+"""What deltas promise, written down in the plainest way: a list of deltas, a list of entries, and looking through them.
+
+| question | is answered by |
+|---|---|
+| is a delta known? | looking through all deltas |
+| what is a row? | folding all its deltas, in the order of their stamps |
+| what has not been given to a client? | looking through all entries behind what it was last told |
+| what does a cursor mean? | looking through all that was ever said about cursors |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from semel.contracts.deltas.model import Column, Delta, Entry, Op, Replica
+from tests.deltas_model.fold import Folded, fold, stamp_of
+
+DRIFT_MS = 5_000
+CLOCK_DRIFT, SCHEMA_ERROR, VALIDATION_ERROR = "CLOCK_DRIFT", "SCHEMA_ERROR", "VALIDATION_ERROR"
+
+
+Place = tuple[str, str, str]
+"""A row as one client has it: client, table, row."""
+
+
+class Refused(NamedTuple):
+    """Nothing was done, and these deltas of the push are why."""
+
+    code: str
+    indexes: tuple[int, ...]
+
+
+class Pushed(NamedTuple):
+    """What a push is answered."""
+
+    server_hlc: int
+    accepted: int
+    duplicates: int
+    entries: tuple[Entry, ...]
+
+
+class Meaning(NamedTuple):
+    """What a cursor stands for: go on behind `start`, without own entries up to `skip`.
+
+    Who has begun again from 0 is told anew what was there then, up to `mute`: its own entries, and no repairs.
+    """
+
+    start: int
+    skip: int = 0
+    mute: int = 0
+
+
+class Page(NamedTuple):
+    """What a pull is answered."""
+
+    entries: tuple[Entry, ...]
+    cursor: int
+    has_more: bool
+    rest: Meaning | None = None
+    """What the cursor stands for, when it is not itself."""
+
+
+class Item(NamedTuple):
+    """An entry of the log, for everyone or for one client."""
+
+    entry: Entry
+    addressee: str | None = None
+
+    def is_news_for(self, client: str, told: Told) -> bool:
+        """Whether a client is still to hear of it, and does not know of it by itself."""
+        position = self.entry.position
+        if self.addressee is None:
+            return position > told.seen and (self.entry.client != client or position <= told.mute)
+        return self.addressee == client and position > max(told.seen, told.mute)
+
+    def is_visible(self, client: str, meaning: Meaning) -> bool:
+        """Whether a client that asks from there is told of it."""
+        position = self.entry.position
+        if position <= meaning.start:
+            return False
+        if self.addressee is not None:
+            return self.addressee == client and position > meaning.mute
+        return self.entry.client != client or not meaning.mute < position <= meaning.skip
+
+
+class Logged(NamedTuple):
+    """A delta, where it stands, and what was made of it."""
+
+    position: int
+    delta: Delta
+    entry: Entry | None
+    has_lost: bool
+    """Whether any part of it had no effect when it came."""
+
+
+@dataclass(slots=True)
+class Told:
+    """What one replica was given."""
+
+    seen: int = 0
+    mute: int = 0
+    aliases: dict[int, Meaning] = field(default_factory=dict)
+    """Every cursor that did not mean itself, ever."""
+
+
+class Gateway:
+    """One gateway."""
+
+    def __init__(self, max_columns: int = 1_000) -> None:
+        self._max_columns = max_columns
+        self.high_water = 0
+        self.log: list[Logged] = []
+        self.items: list[Item] = []
+        self.schemas: dict[str, set[str]] = {}
+        self.told: dict[Replica, Told] = {}
+        self.made: dict[Place, int] = {}
+        """Where the log ended when a client was known to have made a row itself, not knowing of another's."""
+
+    # -- Pushing ------------------------------------------------------------------------------------------------------
+
+    def push(
+        self, replica: Replica, deltas: Sequence[Delta], physical_ms: int, *, is_named: bool = True
+    ) -> Pushed | Refused:
+        """All of them, or none."""
+        fresh: dict[int, Delta] = {}
+        for index, delta in enumerate(deltas):
+            if not self._is_known(delta) and all(other.id != delta.id for other in fresh.values()):
+                fresh[index] = delta
+        refused = self._refuse(fresh, physical_ms)
+        if refused is not None:
+            return refused
+        before = len(self.log)
+        entries = [entry for delta in fresh.values() if (entry := self._commit(delta)) is not None]
+        self._repair(replica, self.log[before:], is_named=is_named)
+        return Pushed(self._answer(replica, physical_ms), len(deltas), len(deltas) - len(fresh), tuple(entries))
+
+    def _refuse(self, fresh: dict[int, Delta], physical_ms: int) -> Refused | None:
+        strange = [index for index, delta in fresh.items() if self._has_strange_column(delta)]
+        if strange:
+            return Refused(SCHEMA_ERROR, tuple(strange))
+        ahead = [index for index, delta in fresh.items() if (delta.hlc >> 16) - physical_ms > DRIFT_MS]
+        if ahead:
+            return Refused(CLOCK_DRIFT, tuple(ahead))
+        wide = [index for index, delta in fresh.items() if self._is_too_wide(delta, fresh.values())]
+        return Refused(VALIDATION_ERROR, tuple(wide)) if wide else None
+
+    def _is_too_wide(self, delta: Delta, fresh: Iterable[Delta]) -> bool:
+        """Whether it is one of those that give their row more columns than it may have."""
+        here = [other for other in fresh if (other.table, other.row) == (delta.table, delta.row)]
+        columns = fold([*self.deltas_of(delta.table, delta.row), *here]).columns
+        return delta.op is not Op.DELETE and len(columns) > self._max_columns
+
+    def _is_known(self, delta: Delta) -> bool:
+        return any(logged.delta.id == delta.id for logged in self.log)
+
+    def _has_strange_column(self, delta: Delta) -> bool:
+        columns = self.schemas.get(delta.table)
+        return columns is not None and not columns.issuperset(column.name for column in delta.columns)
+
+    def _commit(self, delta: Delta) -> Entry | None:
+        """The next position, and the entry if there is one."""
+        others = self.deltas_of(delta.table, delta.row)
+        before, after = fold(others), fold([*others, delta])
+        position = self.high_water = max(delta.hlc, self.high_water + 1)
+        made = _effect(delta, before, after)
+        entry = None
+        if made is not None:
+            op, columns = made
+            text = f"[{','.join(columns)}]"
+            is_resolved = text != delta.columns_text or (delta.op is Op.DELETE and op is Op.UPDATE)
+            entry = Entry(position, op, delta.table, delta.row, delta.client, delta.hlc, delta.id, text, is_resolved)
+            self.items.append(Item(entry))
+        self.log.append(Logged(position, delta, entry, _has_lost(delta, after)))
+        return entry
+
+    def _answer(self, replica: Replica, physical_ms: int) -> int:
+        """A fresh tick, which is what the client will ask from."""
+        tick = self._tick(physical_ms)
+        told = self.told.setdefault(replica, Told())
+        if self.outstanding(replica):
+            told.aliases[tick] = Meaning(told.seen, tick, told.mute)
+        else:
+            told.seen, told.mute = tick, 0
+        return tick
+
+    def _tick(self, physical_ms: int) -> int:
+        self.high_water = max(self.high_water + 1, physical_ms << 16)
+        return self.high_water
+
+    def outstanding(self, replica: Replica) -> list[Item]:
+        """What a replica has not been given, and does not know of by itself."""
+        told = self.told.get(replica, Told())
+        return [item for item in self.items if item.is_news_for(replica.client, told)]
+
+    # -- Repairs ------------------------------------------------------------------------------------------------------
+
+    def _repair(self, replica: Replica, pushed: Sequence[Logged], *, is_named: bool) -> None:
+        """One for each author and row of the push that needs it, when all its deltas are in the log."""
+        groups: dict[Place, list[Logged]] = {}
+        for one in pushed:
+            groups.setdefault((one.delta.client, one.delta.table, one.delta.row), []).append(one)
+        for place, deltas in groups.items():
+            here = [one for one in pushed if (one.delta.table, one.delta.row) == place[1:]]
+            is_new = len(self.deltas_of(*place[1:])) == len(here)
+            self._repair_row(replica_of(replica, place[0], is_named=is_named), place, deltas, is_new=is_new)
+
+    def _repair_row(self, author: Replica, place: Place, pushed: Sequence[Logged], *, is_new: bool) -> None:
+        others = [item.entry for item in self.outstanding(author) if (item.entry.table, item.entry.row) == place[1:]]
+        told = self.told.get(author, Told())
+        has_begun_again = told.mute > told.seen and not is_new
+        if not others and not any(one.has_lost for one in pushed) and not has_begun_again:
+            return
+        last = pushed[-1].delta
+        if has_begun_again:  # it has begun again, and has yet to hear of its own former life: away with the row
+            others.append(self._address(_entry(last, Op.DELETE)))
+        entry = self._repair_of(last, others)
+        if entry is not None:
+            self._address(entry)
+        is_own_make = self.made.pop(place, 0) > max(told.seen, told.mute)
+        for one in pushed:
+            is_own_make = one.delta.op is Op.INSERT or (is_own_make and one.delta.op is not Op.DELETE)
+        if is_own_make and (others or has_begun_again):
+            self.made[place] = self.high_water
+
+    def _repair_of(self, last: Delta, others: Sequence[Entry]) -> Entry | None:
+        """What an author is told about a row that it has written to; None if its copy is right by itself.
+
+        `others` are the entries on the row that it has not been told of, and `last` is its own last word.
+        """
+        place = last.table, last.row
+        state = fold(self.deltas_of(*place))
+        decisive = [entry.op for entry in others if entry.op is not Op.UPDATE]
+        will_be_absent = (decisive[-1] if decisive else last.op) is Op.DELETE
+        if not state.is_live and will_be_absent:
+            return None
+        if not state.is_live:
+            return _entry(last, Op.DELETE)
+        columns = [_column(name, state.columns.get(name, "null")) for name in sorted(state.known)]
+        return _entry(last, Op.INSERT if will_be_absent else Op.UPDATE, columns)
+
+    def _address(self, entry: Entry) -> Entry:
+        """Put an entry in the log for the author of its delta alone."""
+        self.high_water += 1
+        placed = entry._replace(position=self.high_water)
+        self.items.append(Item(placed, entry.client))
+        return placed
+
+    # -- Pulling ------------------------------------------------------------------------------------------------------
+
+    def pull(self, replica: Replica, since: int, limit: int) -> Page:
+        """One page; whoever is given it is told of by `give`."""
+        told = self.told.get(replica, Told())
+        meaning = told.aliases.get(since, Meaning(since)) if since else Meaning(0, mute=self.high_water)
+        visible = [item for item in self.items if item.is_visible(replica.client, meaning)]
+        page: list[Entry] = []
+        for item in visible:
+            told_of = self._told_of(item, replica.client, meaning)
+            if page and len(page) + len(told_of) > limit:
+                break
+            page += told_of
+        else:
+            return Page(tuple(page), self.high_water, False)
+        cursor = page[-1].position
+        rest = Meaning(cursor, *(bound if bound > cursor else 0 for bound in meaning[1:]))
+        return Page(tuple(page), cursor, True, rest if rest != Meaning(cursor) else None)
+
+    def _told_of(self, item: Item, client: str, meaning: Meaning) -> list[Entry]:
+        """An entry; before one that makes a row which the client has made itself meanwhile, one that takes it away."""
+        entry = item.entry
+        made_at = self.made.get((client, entry.table, entry.row), 0)
+        is_own = item.addressee is None and entry.client == client and entry.position > meaning.mute
+        if entry.op is not Op.INSERT or is_own or made_at <= max(entry.position, meaning.mute):
+            return [entry]
+        return [entry._replace(op=Op.DELETE, columns="[]", is_resolved=True), entry]
+
+    def give(self, replica: Replica, page: Page, physical_ms: int) -> int:
+        """The cursor with which a page leaves; from now on the replica counts as told."""
+        if not page.entries:
+            return page.cursor
+        told = self.told.setdefault(replica, Told())
+        cursor = page.cursor
+        if not page.has_more and cursor in told.aliases:  # one number cannot stand for two things
+            cursor = self._tick(physical_ms)
+        told.seen, told.mute = cursor, page.rest.mute if page.rest else 0
+        told.aliases.pop(cursor, None)
+        if page.rest is not None:
+            told.aliases[cursor] = page.rest
+        return cursor
+
+    # -- Looking ------------------------------------------------------------------------------------------------------
+
+    def deltas_of(self, table: str, row: str) -> list[Delta]:
+        """All of a row, in the order in which they came."""
+        return [one.delta for one in self.log if (one.delta.table, one.delta.row) == (table, row)]
+
+    def rows(self) -> dict[tuple[str, str], Folded]:
+        """Every row that anybody has ever written to."""
+        names = {(one.delta.table, one.delta.row) for one in self.log}
+        return {name: fold(self.deltas_of(*name)) for name in sorted(names)}
+
+
+def replica_of(replica: Replica, author: str, *, is_named: bool) -> Replica:
+    """As whom an author pulls whose deltas somebody else has pushed."""
+    if author == replica.client:
+        return replica
+    subject: str = json.loads(author) if is_named else replica.subject
+    return Replica(replica.gateway, author, subject)
+
+
+def _has_lost(delta: Delta, after: Folded) -> bool:
+    """Whether the row is otherwise than this delta alone would have it."""
+    if delta.op is Op.DELETE:
+        return after.is_live
+    stamp = stamp_of(delta)
+    if after.tombstone is not None and after.tombstone > stamp:
+        return True
+    return any(after.writers[column.name] != stamp for column in delta.columns)
+
+
+def _effect(delta: Delta, before: Folded, after: Folded) -> tuple[Op, list[str]] | None:
+    """What is delivered of a delta that leads from one state to the other."""
+    if not after.is_live:
+        if before.is_live:
+            return Op.DELETE, []
+        is_later = before.tombstone is None or stamp_of(delta) > before.tombstone
+        return (Op.DELETE, []) if delta.op is Op.DELETE and is_later else None
+    if not before.is_live:
+        was_deleted = before.tombstone is not None
+        return Op.INSERT if delta.op is Op.INSERT or was_deleted else Op.UPDATE, _texts(delta.columns)
+    won = [column for column in delta.columns if after.writers.get(column.name) == stamp_of(delta)]
+    gone = sorted(before.columns.keys() - after.columns.keys())
+    columns = _texts(won) + [_column(name, "null") for name in gone]
+    return (Op.UPDATE, columns) if columns else None
+
+
+def _entry(delta: Delta, op: Op, columns: Sequence[str] = ()) -> Entry:
+    """An entry that was put together by the server, without its position."""
+    text = f"[{','.join(columns)}]"
+    return Entry(0, op, delta.table, delta.row, delta.client, delta.hlc, delta.id, text, is_resolved=True)
+
+
+def _texts(columns: Iterable[Column]) -> list[str]:
+    """As they were sent; a value that was left out is null."""
+    return [(column.has_value and column.text) or _column(column.name, column.value) for column in columns]
+
+
+def _column(name: str, value: str) -> str:
+    return f'{{"column":"{name}","value":{value}}}'

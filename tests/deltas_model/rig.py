@@ -1,0 +1,137 @@
+"""The real rules through the real engine on a store in memory, with a clock moved by hand and crashes to order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from semel.contracts.deltas import reading
+from semel.contracts.deltas.commands import Command, Give, Given, Push
+from semel.contracts.deltas.contract import Deltas
+from semel.contracts.deltas.limits import PAGE_BYTES, Policy
+from semel.contracts.deltas.model import Delta, Entry, Replica
+from semel.contracts.deltas.tables import TABLES
+from semel.engine.contract import EngineError, Write
+from semel.engine.engine import Engine
+from semel.engine.generations import GENERATION
+from semel.engine.reading import Reading
+from semel.kernel.clock import Pace, advance, start
+from semel.store.memory import MemoryStore
+from tests.engine.toy import ToyWorld
+
+T = TypeVar("T")
+
+BEGIN_MS = 1_770_000_000_000
+STORED_AFTER = ("committed", "answered")
+"""Points of the commit path behind which everything is on disk."""
+
+
+class CrashError(BaseException):
+    """The end of the process, seen from inside."""
+
+
+class Pulled(NamedTuple):
+    """A page as it leaves."""
+
+    entries: tuple[Entry, ...]
+    cursor: int
+    has_more: bool
+
+
+class Rig:
+    """One store and, one after the other, the processes on it."""
+
+    def __init__(self, policy: Policy | None = None) -> None:
+        self.world = ToyWorld(BEGIN_MS)
+        self.store = MemoryStore((GENERATION, *TABLES), self.world.wall_ms)
+        self._contract = Deltas(policy)
+        self._pace: Pace | None = None
+        self._armed = ""
+        self._is_next = False
+
+    async def start(self) -> None:
+        """A process."""
+        self._pace, self._armed = None, ""
+        self._engine = Engine(self.store, self.world, reach=self._reach)
+
+    async def stop(self) -> bool:
+        """The end of it; whether it had died before."""
+        await self._engine.stop()
+        await asyncio.sleep(0)  # what the lane's thread has handed to the loop
+        return self._engine.failure is not None
+
+    def arm(self, point: str) -> None:
+        """The process will die when a write comes to this point of the commit path."""
+        self._armed, self._is_next = point, False
+
+    @property
+    def physical_ms(self) -> int:
+        """Time as the engine will tell it to whoever asks next: it never falls in the life of a process."""
+        wall, monotonic = self.world.wall, self.world.monotonic
+        self._pace = advance(self._pace or start(wall, monotonic), wall, monotonic)
+        return self._pace.ms
+
+    async def send(self, command: Command) -> Any:
+        """The answer to a command, or why there is none."""
+        self.physical_ms  # noqa: B018 - the engine looks at the clock now
+        try:
+            return await self._engine.submit(Write(self._contract, command))
+        except EngineError as error:
+            return error
+
+    async def send_at_once(self, commands: list[Command]) -> list[Any]:
+        """Several, which the engine may judge in one batch; they are judged in this order."""
+        self.physical_ms  # noqa: B018
+        admitted = [self._engine.admit(Write(self._contract, command)) for command in commands]
+        return list(await asyncio.gather(*admitted, return_exceptions=True))
+
+    async def push(self, replica: Replica, deltas: tuple[Delta, ...], *, is_named: bool = True) -> Any:
+        """The answer to a push."""
+        return await self.send(Push(replica, deltas, is_named))
+
+    async def pull(self, replica: Replica, since: int, limit: int) -> Pulled | EngineError:
+        """A page, as the host makes it: read, then note how far the replica was told, then let it go."""
+        while True:
+            page = await self.read_page(replica, since, limit)
+            assert isinstance(page, reading.Page), "a short log takes one look"
+            if not page.must_note:
+                return Pulled(tuple(page.entries), page.cursor, page.has_more)
+            given = await self.send(note_of(replica, since, page))
+            if isinstance(given, EngineError):
+                return given
+            assert isinstance(given, Given)
+            if given.cursor is not None:
+                return Pulled(tuple(page.entries), given.cursor, page.has_more)
+
+    async def read_page(self, replica: Replica, since: int, limit: int) -> reading.Page:
+        """In as many looks as it takes."""
+        found: reading.Page | reading.Begun | None = None
+        while not isinstance(found, reading.Page):
+            found = await self.look(partial(_pull, replica=replica, since=since, limit=limit, begun=found))
+        return found
+
+    async def look(self, function: Callable[[Reading], T]) -> T:
+        """Read something."""
+        self.physical_ms  # noqa: B018
+        return await self._engine.read(function)
+
+    def _reach(self, point: str) -> None:
+        """In the lane's thread, which may still be busy with the end of the batch before."""
+        self._is_next = bool(self._armed) and (self._is_next or point == "gathered")
+        if self._is_next and point == self._armed:
+            self._armed = ""
+            raise CrashError
+
+
+def _pull(
+    look: Reading, replica: Replica, since: int, limit: int, begun: reading.Begun | None
+) -> reading.Page | reading.Begun:
+    return reading.pull(look, replica, {}, since, limit, PAGE_BYTES, begun)
+
+
+def note_of(replica: Replica, since: int, page: reading.Page) -> Give:
+    """What is to be on disk before a page leaves: whatever a page and its note have in common."""
+    common = {name: getattr(page, name) for name in Give._fields if name in page._fields}
+    return Give(replica, since, **common)

@@ -1,0 +1,37 @@
+"""Commands and answers in few words, for whoever reads of a fault; times as milliseconds since the beginning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from semel.contracts.deltas.model import Delta, Entry, Op, Replica
+from tests.deltas_model.rig import BEGIN_MS
+
+LONG = 2**40
+"""Numbers above it are times."""
+
+
+def name(replica: Replica) -> str:
+    """A replica."""
+    return f"{replica.gateway} {replica.client}"
+
+
+def shown(value: Any) -> str:
+    """Anything that is sent or answered."""
+    if isinstance(value, Op):
+        return value.name
+    if isinstance(value, bytes):
+        return value.hex()[:6]
+    if isinstance(value, int) and value > LONG:
+        return f"{(value >> 16) - BEGIN_MS}.{value & 0xFFFF}"
+    if isinstance(value, Delta):
+        return f"{value.op.name} {value.table}.{value.row} {value.client}@{shown(value.hlc)} {value.columns_text}"
+    if isinstance(value, Entry):
+        resolved = " resolved" if value.is_resolved else ""
+        origin = f"{value.client}@{shown(value.hlc)}"
+        return f"#{shown(value.position)} {value.op.name} {value.table}.{value.row} {origin} {value.columns}{resolved}"
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return f"{type(value).__name__}({', '.join(map(shown, value))})"
+    if isinstance(value, tuple | list):
+        return f"[{'; '.join(map(shown, value))}]"
+    return str(value)

@@ -1,0 +1,161 @@
+"""Random histories of pushes, pulls, clocks and crashes against a plain model, and three clients that must end equal.
+
+`make modeldeltas` runs as many as you like. The last tests show that the comparison finds what it is there to find.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+
+from semel.contracts.deltas import reading
+from semel.contracts.deltas.model import Cursor, Delta
+from semel.contracts.deltas.rules import push, rows
+from semel.contracts.deltas.rules.cursors import Progress
+from semel.contracts.deltas.rules.entries import Effect, effect_of
+from semel.contracts.deltas.rules.log import Log
+from semel.contracts.deltas.rules.rows import Change, RowState, Stamp
+from semel.kernel.hlc import MAX_HLC
+from tests.deltas_model.fleet import Fleet
+from tests.deltas_model.shrink import shrink, shrunk
+from tests.deltas_model.simulation import Simulation
+
+HISTORIES, SMALL_HISTORIES, RUNS = range(1, 31), range(31, 46), range(1, 61)
+SMALL = 3
+DELETE = rows._delete
+WANTED = {
+    *("INSERT", "UPDATE", "DELETE", "INSERT resolved", "UPDATE resolved", "DELETE resolved"),
+    *("duplicates", "aliases", "partial pages", "CLOCK_DRIFT", "SCHEMA_ERROR"),
+}
+
+
+def test_every_answer_and_every_page_is_the_models() -> None:
+    seen: Counter[str] = Counter()
+    crashes = 0
+    for seed in HISTORIES:
+        verdict = Simulation(seed).run()
+        assert not verdict.faults, f"seed {seed}: {shrunk(partial(Simulation, seed))}"
+        seen += verdict.seen
+        crashes += verdict.crashes
+    assert crashes > 0
+    assert not WANTED - set(seen), f"the histories have shown nothing of {sorted(WANTED - set(seen))}"
+
+
+def test_so_it_is_when_every_bound_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that take several looks, and rows that may have few columns."""
+    monkeypatch.setattr(reading, "SCANNED_ROWS", SMALL)
+    monkeypatch.setattr(reading, "AT_ONCE", SMALL)
+    monkeypatch.setattr(push, "MAX_COLUMNS", SMALL)
+    refused = 0
+    for seed in SMALL_HISTORIES:
+        make = partial(Simulation, seed, max_columns=SMALL)
+        verdict = make().run()
+        assert not verdict.faults, f"seed {seed}: {shrunk(make)}"
+        refused += verdict.seen["VALIDATION_ERROR"]
+    assert refused > 0
+
+
+@pytest.mark.parametrize("reuses_rows", [False, True], ids=["rows of their own", "rows that others make too"])
+def test_three_clients_and_a_fresh_reader_end_with_the_same_rows(*, reuses_rows: bool) -> None:
+    crashes = 0
+    for seed in RUNS:
+        make = partial(Fleet, seed, reuses_rows=reuses_rows)
+        verdict = make().run()
+        assert not verdict.faults, f"seed {seed}: {shrunk(make)}"
+        crashes += verdict.crashes
+    assert crashes > 0
+
+
+# -- The comparison itself ---------------------------------------------------------------------------------------------
+
+
+def _as_it_was_pushed(delta: Delta, change: Change) -> Effect | None:
+    effect = effect_of(delta, change)
+    return None if effect is None else effect._replace(op=delta.op)
+
+
+def _whole(delta: Delta, change: Change) -> Effect | None:
+    effect = effect_of(delta, change)
+    return None if effect is None else effect._replace(columns=None)
+
+
+def _no_columns_that_are_gone(delta: Delta, change: Change) -> Effect | None:
+    return effect_of(delta, change._replace(removed=()))
+
+
+def _after_all(self: Progress, tick: int, *, is_behind: bool) -> Progress:
+    return Progress(tick, 0, self.aliases)
+
+
+def _without_skipping(meaning: Callable[..., Cursor], skip: int) -> Callable[..., Cursor]:
+    def other(self: Progress, since: int, **how: Any) -> Cursor:
+        right = meaning(self, since, **how)
+        return right._replace(skip=skip) if right.skip else right
+
+    return other
+
+
+def _without_the_rest(self: Progress, since: int, cursor: int, skip: int, mute: int) -> Progress:
+    return Progress(cursor, 0, self.aliases)
+
+
+def _delete_and_keep(state: RowState, stamp: Stamp) -> Change:
+    cells = dict(state.cells)
+    change = DELETE(state, stamp)
+    state.cells.update(cells)
+    return change
+
+
+def _clock_alone(self: Log, now_ms: int) -> int:
+    self.high_water = max(self.high_water, now_ms << 16)
+    return self.high_water
+
+
+RULES = "semel.contracts.deltas.rules"
+BREAKAGES: dict[str, tuple[str, Any]] = {
+    "authors are compared as texts": (f"{RULES}.rows._code_units", lambda text: text.encode()),
+    "authors are compared by code points": (f"{RULES}.rows._code_units", json.loads),
+    "the later arrival wins a tie": (
+        f"{RULES}.rows.is_after",
+        lambda one, other: other is None or one.hlc >= other.hlc,
+    ),
+    "columns outlive their row": (f"{RULES}.rows._delete", _delete_and_keep),
+    "entries keep their operation": (f"{RULES}.log.effect_of", _as_it_was_pushed),
+    "entries keep their columns": (f"{RULES}.log.effect_of", _whole),
+    "columns that are gone are not told": (f"{RULES}.log.effect_of", _no_columns_that_are_gone),
+    "nobody is repaired": (f"{RULES}.push.repair_all", lambda *_: None),
+    "one author is remembered": (f"{RULES}.rows._REMEMBERED", 1),
+    "a push passes over what is outstanding": (f"{RULES}.cursors.Progress.pushed", _after_all),
+    "own entries are told again": (f"{RULES}.cursors.Progress.meaning", _without_skipping(Progress.meaning, 0)),
+    "own entries are never told again": (
+        f"{RULES}.cursors.Progress.meaning",
+        _without_skipping(Progress.meaning, MAX_HLC),
+    ),
+    "the rest of a page means itself": (f"{RULES}.cursors.Progress.given", _without_the_rest),
+    "one number stands for two things": (f"{RULES}.cursors.Progress.is_alias", lambda self, number: False),
+    "two pushes are given one number": (f"{RULES}.log.Log.tick", _clock_alone),
+    "the clock may be ahead by less": (f"{RULES}.push.drift_ms", lambda hlc, now: max(0, (hlc >> 16) - now - 4_999)),
+    "columns are not looked up": (f"{RULES}.push._schema_flaws", lambda *_: []),
+}
+
+
+@pytest.mark.parametrize("breakage", BREAKAGES.values(), ids=BREAKAGES)
+def test_rules_that_are_wrong_are_found_out(monkeypatch: pytest.MonkeyPatch, breakage: tuple[str, Any]) -> None:
+    monkeypatch.setattr(*breakage)
+    assert any(Simulation(seed).run().faults for seed in HISTORIES)
+
+
+def test_a_failing_history_is_made_short() -> None:
+    tried: list[list[int]] = []
+
+    def fails(some: Sequence[int]) -> bool:
+        tried.append(list(some))
+        return {3, 41, 77} <= set(some)
+
+    assert shrink(range(100), fails) == [3, 41, 77]
+    assert len(tried) < 100

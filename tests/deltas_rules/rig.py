@@ -1,0 +1,282 @@
+"""The rules of deltas through the engine, in memory, asked as a server asks them; and plain clients of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial, wraps
+from inspect import signature
+from types import TracebackType
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
+
+from semel.contracts.deltas import reading
+from semel.contracts.deltas.commands import Command, Give, Given, Push, Pushed, Rest, SaveRules
+from semel.contracts.deltas.contract import Deltas
+from semel.contracts.deltas.limits import PAGE_BYTES, Policy
+from semel.contracts.deltas.model import Delta, Entry, Op, Replica
+from semel.contracts.deltas.refusals import Refusal, RefusedDeltas
+from semel.contracts.deltas.rules.cursors import Progress
+from semel.contracts.deltas.rules.replicas import load_progress, progress_key
+from semel.contracts.deltas.rules.rows import RowState, load_state
+from semel.contracts.deltas.tables import (
+    DELTA_GATEWAY,
+    DELTA_LOG,
+    DELTA_REPLICA,
+    DELTA_ROW,
+    TABLES,
+    DeltaGatewayRow,
+    DeltaLogRow,
+    gateway_key,
+    text_key,
+)
+from semel.engine.contract import Write
+from semel.engine.engine import Engine
+from semel.engine.generations import GENERATION
+from semel.engine.reading import Reading
+from semel.kernel.delta_id import json_text
+from semel.kernel.hlc import join
+from semel.store.memory import MemoryStore
+from semel.store.protocol import Range
+from tests.deltas_model.replicas import TABLE, PlainReplica
+from tests.deltas_model.requests import make_column, make_delta
+from tests.deltas_model.rig import BEGIN_MS, Pulled
+from tests.engine.toy import ToyWorld
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Claims = Mapping[str, tuple[str, ...]]
+Rows = dict[str, dict[str, Any]]
+"""Rows by their ids, without columns that are null."""
+
+GATEWAY = "gw"
+ANYBODY = "default"
+"""The name of whoever calls a server that asks for no credentials."""
+WHOLE = 1_000
+"""Entries in a page of a client that is not short of anything."""
+NOBODY: Claims = {}
+BY_ORG = json.dumps(
+    {
+        "version": 1,
+        "buckets": [{"name": "b", "tables": [], "filters": [{"column": "org", "op": "eq", "value": "jwt:org"}]}],
+    }
+).encode()
+"""Rules under which everyone sees the rows of its own organisation."""
+
+
+def of_org(name: str) -> Claims:
+    """What somebody of an organisation brings."""
+    return {"org": (name,)}
+
+
+def change(op: Op, row: str, client: str, hlc: int, **cells: Any) -> Delta:
+    """A delta with its right id."""
+    columns = [make_column(name, value) for name, value in cells.items()]
+    return make_delta(op, TABLE, json_text(row), json_text(client), hlc, columns)
+
+
+class Rig:
+    """A gateway; time stands still but for `stamp`. A context manager, since an engine is to be stopped."""
+
+    def __init__(self, policy: Policy | None = None) -> None:
+        self.world = ToyWorld(BEGIN_MS)
+        self._contract = Deltas(policy)
+        self._engine = Engine(MemoryStore((GENERATION, *TABLES), self.world.wall_ms), self.world)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._engine.stop()
+
+    def stamp(self, ago_ms: int = 0) -> int:
+        """The time, a millisecond later than the last time; or so long before it."""
+        self.world.pass_ms(1)
+        return join(self.world.wall - ago_ms, 0)
+
+    def believe_ids(self) -> None:
+        """The operator has changed the policy."""
+        self._contract = Deltas(Policy(checks_ids=False))
+
+    async def send(self, command: Command) -> Any:
+        """The answer; a refusal is raised."""
+        answer = await self._engine.submit(Write(self._contract, command))
+        if isinstance(answer, Refusal):
+            raise RefusedDeltas.of(answer)
+        return answer
+
+    async def push(self, replica: Replica, *deltas: Delta, is_named: bool = True) -> Pushed:
+        """The answer to a push."""
+        answer = await self.send(Push(replica, deltas, is_named))
+        assert isinstance(answer, Pushed)
+        return answer
+
+    async def pull(
+        self, replica: Replica, since: int, limit: int = WHOLE, claims: Claims = NOBODY, *, is_guest: bool = False
+    ) -> reading.Page:
+        """A page as it leaves: how far it brings the replica is stored before."""
+        while True:
+            page, looks = await self.read_page(replica, since, limit, claims, is_guest=is_guest)
+            if looks > 1 and not page.entries and since and not is_guest:
+                await self.rest(replica, since, page)
+            if is_guest or not page.must_note:
+                return page
+            given = await self.send(note_of(replica, since, page))
+            assert isinstance(given, Given)
+            if given.cursor is not None:
+                return page._replace(cursor=given.cursor)
+
+    async def read_page(
+        self, replica: Replica, since: int, limit: int = WHOLE, claims: Claims = NOBODY, *, is_guest: bool = False
+    ) -> tuple[reading.Page, int]:
+        """A page that has not left yet, and how many looks it took."""
+        begun: reading.Begun | None = None
+        looks = 0
+        while True:
+            looks += 1
+            look = partial(
+                reading.pull,
+                replica=replica,
+                claims=claims,
+                since=since,
+                limit=limit,
+                budget=PAGE_BYTES,
+                begun=begun,
+                is_guest=is_guest,
+            )
+            found = await self.look(look)
+            if isinstance(found, reading.Page):
+                return found, looks
+            begun = found
+
+    async def rest(self, replica: Replica, since: int, page: reading.Page) -> None:
+        """A page was long to make, and is empty."""
+        await self.send(Rest(replica, since, page.cursor, page.mark))
+
+    async def save_rules(self, rules: bytes = BY_ORG) -> None:
+        """From now on these say who sees what."""
+        await self.send(SaveRules(GATEWAY, rules))
+
+    async def look(self, function: Callable[[Reading], T]) -> T:
+        """Read something."""
+        return await self._engine.read(function)
+
+    async def rows(self) -> Rows:
+        """The merged rows that are there."""
+        found, _ = await self.look(lambda look: reading.merged_rows(look, GATEWAY, None, 10_000))
+        return {json.loads(row.row): _values(dict(row.columns)) for row in found if row.is_live}
+
+    async def state(self, row: str) -> RowState:
+        """What is stored of one row."""
+        key = (gateway_key(GATEWAY), TABLE.encode(), text_key(json_text(row)))
+        found = await self.look(lambda look: look.get(DELTA_ROW, key))
+        assert found is not None
+        return load_state(json_text(row), found.state)
+
+    async def log(self, after: int = 0) -> Sequence[DeltaLogRow]:
+        """Everything in the log behind a position, repairs too."""
+        wanted = Range(DELTA_LOG, "", (gateway_key(GATEWAY),), 10_000, start=(after + 1,))
+        return await self.look(lambda look: look.range(wanted))
+
+    async def repairs(self, after: int = 0) -> list[tuple[Op, dict[str, Any]]]:
+        """Operation and columns of each repair behind a position."""
+        return [(Op(row.op), cells_of(row.columns or b"")) for row in await self.log(after) if row.addressee]
+
+    async def gateway(self) -> DeltaGatewayRow:
+        """The end of the log, and what is counted."""
+        found = await self.look(lambda look: look.get(DELTA_GATEWAY, (gateway_key(GATEWAY),)))
+        assert found is not None
+        return found
+
+    async def progress(self, replica: Replica) -> Progress:
+        """How far a replica was told."""
+        return await self.look(lambda look: load_progress(look.get(DELTA_REPLICA, progress_key(replica))))
+
+
+class Told(NamedTuple):
+    """An entry in few words."""
+
+    op: Op
+    row: str
+    cells: dict[str, Any]
+
+
+class Plain(PlainReplica):
+    """A client that applies what it is told blindly; an INSERT of a row that it has is a `DoubledRowError`."""
+
+    def __init__(self, rig: Rig, name: str, claims: Claims = NOBODY, subject: str = ANYBODY) -> None:
+        super().__init__(name, hears=False)
+        self.plain_name = name
+        self.claims = claims
+        self.replica = Replica(GATEWAY, self.name, subject)
+        self._rig = rig
+
+    def change(self, op: Op, row: str, hlc: int = 0, **cells: Any) -> Delta:
+        """Change its own database, and have that in the queue; now unless a time is given."""
+        delta = change(op, row, self.plain_name, hlc or self._rig.stamp(), **cells)
+        if op is Op.DELETE:
+            self.rows.pop(delta.row, None)
+        else:
+            self.rows.setdefault(delta.row, {}).update({column.name: column.value for column in delta.columns})
+        self.pending.append(delta)
+        return delta
+
+    async def push(self, *, is_lost: bool = False) -> Pushed:
+        """Everything in the queue; of an answer that is lost it knows nothing."""
+        sent = tuple(self.pending)
+        answer = await self._rig.push(self.replica, *sent)
+        if not is_lost:
+            self.pushed(sent, answer.server_hlc)
+        return answer
+
+    async def say(self, op: Op, row: str, hlc: int = 0, **cells: Any) -> Pushed:
+        """Change something and push it."""
+        self.change(op, row, hlc, **cells)
+        return await self.push()
+
+    async def pull(self, limit: int = WHOLE) -> list[Told]:
+        """The next page, applied."""
+        page = await self._rig.pull(self.replica, self.cursor, limit, self.claims)
+        self.apply(Pulled(tuple(page.entries), page.cursor, page.has_more), BEGIN_MS)
+        return told(page.entries)
+
+    def held(self) -> Rows:
+        """What it has."""
+        return {json.loads(row): _values(columns) for row, columns in self.rows.items()}
+
+
+def told(entries: Sequence[Entry]) -> list[Told]:
+    """Entries in few words."""
+    return [Told(entry.op, json.loads(entry.row), cells_of(entry.columns)) for entry in entries]
+
+
+def cells_of(columns: str | bytes) -> dict[str, Any]:
+    """Columns by name."""
+    return {column["column"]: column["value"] for column in json.loads(columns)}
+
+
+def note_of(replica: Replica, since: int, page: reading.Page) -> Give:
+    """What is stored before a page leaves."""
+    return Give(replica, since, page.cursor, page.skip, page.mute, page.is_taken, page.mark)
+
+
+def scene(function: Callable[Concatenate[Rig, P], Awaitable[None]]) -> Callable[P, None]:
+    """A test of what happens in a gateway from its beginning; its first argument is a rig."""
+
+    @wraps(function)
+    def test(*arguments: P.args, **named: P.kwargs) -> None:
+        async def whole() -> None:
+            async with Rig() as rig:
+                await function(rig, *arguments, **named)
+
+        asyncio.run(whole())
+
+    asked = signature(function)
+    test.__signature__ = asked.replace(parameters=list(asked.parameters.values())[1:])  # type: ignore[attr-defined]
+    return test
+
+
+def _values(columns: Mapping[str, str]) -> dict[str, Any]:
+    return {name: json.loads(text) for name, text in columns.items() if text != "null"}
