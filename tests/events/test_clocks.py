@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from semel.server.events.clocks import Bucket, Clocks
+from semel.server.events.clocks import Clocks
 from semel.server.events.conversation import Conversation
 from semel.server.settings import Settings
 
@@ -50,11 +50,3 @@ def test_one_who_reads_slowly_but_steadily_stays() -> None:
 
 def test_one_who_reads_nothing_is_cut_off() -> None:
     assert stalls_of([900, 800, 800, 800]) == 1
-
-
-def test_a_pace_is_kept_and_may_be_saved_up_for_a_second() -> None:
-    bucket = Bucket(10)
-    assert [bucket.take(100.0) for _ in range(10)] == [0.0] * 10
-    assert bucket.take(100.0) > 0
-    assert bucket.take(100.5) == 0
-    assert Bucket(0).take(0.0) == 0

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from semel.server.ledger.grpc.turns import Turns
-from semel.server.ledger.threads import APART_BYTES
+from semel.server.threads import APART_BYTES
 
 PATIENCE_SECONDS = 20.0
 LARGE = APART_BYTES + 1

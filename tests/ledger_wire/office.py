@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from semel.contracts.deltas.contract import Deltas
 from semel.contracts.events.contract import Events
 from semel.contracts.jobs.contract import Jobs
 from semel.contracts.jobs.limits import Policy
@@ -60,6 +61,7 @@ class Office:
             events=Events(None, 0),
             jobs=Jobs(Policy()),
             ledger=Ledger(policy_of(self._settings)),
+            deltas=Deltas(),
         )
         await Upkeep(engine, self.context.ledger, self._world).begin()
         self.desk: Desk = make_desk(self.context)

@@ -11,7 +11,7 @@ import pytest
 
 from semel.server.asgi import Message
 from semel.server.ledger import LedgerHost, admin, reads, writes
-from semel.server.ledger.threads import APART_BYTES
+from semel.server.threads import APART_BYTES
 from tests.ledger_wire.office import Office, in_office
 
 CALLS: dict[str, tuple[str, str, Any, str]] = {

@@ -362,6 +362,9 @@ OUTAGES: dict[str, tuple[Callable[[Cluster], None], Callable[[Cluster], None]]] 
 }
 
 
+AWAY = (503, {"status": "not_ready", "reason": "store away"})
+
+
 def readiness(server: RunningServer) -> tuple[int, Any]:
     answer = httpx.get(server.url + "/readyz", timeout=PATIENCE_SECONDS)
     return answer.status_code, answer.json()
@@ -382,10 +385,10 @@ def test_a_node_outlives_an_outage_and_says_what_it_cannot_do_meanwhile(kind: st
         assert problem(append(server, "during", key="2")) == (503, "NOT_STORED")
         assert problem(httpx.get(server.url + STREAM, timeout=PATIENCE_SECONDS)) == (503, "UNAVAILABLE")
         assert problem(httpx.get(server.url + "/v1/streams", timeout=PATIENCE_SECONDS)) == (503, "UNAVAILABLE")
-        eventually(lambda: readiness(server) == (503, {"status": "store away"}), "the node is not ready")
+        eventually(lambda: readiness(server) == AWAY, "the node is not ready")
         assert httpx.get(server.url + "/livez").status_code == 200
         end(cluster)
-        eventually(lambda: readiness(server) == (200, {"status": "ok"}), "the node is ready again")
+        eventually(lambda: readiness(server) == (200, {"status": "ready"}), "the node is ready again")
         assert "Idempotency-Replayed" not in append(server, "during", key="2").raise_for_status().headers
         assert append(server, "before", key="1").headers["Idempotency-Replayed"] == "true"
         assert messages(server) == ["before", "during"]
@@ -401,9 +404,9 @@ def test_a_node_outlives_an_outage_that_comes_while_receipts_are_being_forgotten
             append(server, "before", key="1").raise_for_status()
             eventually(lambda: len(cluster.execute("SELECT 1 FROM semel.semel_generation")) == 1, "one has turned")
             cluster.stop()
-            eventually(lambda: readiness(server) == (503, {"status": "store away"}), "the node is not ready")
+            eventually(lambda: readiness(server) == AWAY, "the node is not ready")
             cluster.start()
-            eventually(lambda: readiness(server) == (200, {"status": "ok"}), "the node is ready again")
+            eventually(lambda: readiness(server) == (200, {"status": "ready"}), "the node is ready again")
             append(server, "after", key="2").raise_for_status()
             assert messages(server) == ["before", "after"]
 

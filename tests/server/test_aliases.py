@@ -98,6 +98,7 @@ def test_flags_win_over_aliases_and_aliases_over_the_file(tmp_path_factory: pyte
         ({"SHERATAN_HUB_TOKEN_ROTATION_UNTIL": "2030-01-31T12:00:00"}, "SHERATAN_HUB_TOKEN_ROTATION_UNTIL"),
         ({"SEMEL_TOKEN_ACTIVE": "a", "SEMEL_TOKEN_ROTATION_UNTIL": "2030-01-31T12:00:00Z"}, "token_next"),
         ({"SEMEL_TOKEN_NEXT": "a"}, "token_active"),
+        ({"SEMEL_DELTAS_JWT_SECRET_NEXT": "a"}, "deltas_jwt_secret"),
         ({"SEMEL_TOKEN_REQUIRED": "1"}, "token_required"),
         ({"SEMEL_TOKEN_REQUIRED": "0", "SEMEL_TOKEN_ACTIVE": "a", "SEMEL_HOST": "0.0.0.0"}, "loopback"),
         ({"SEMEL_CONTROL_PORT": "8788"}, "control_port"),
@@ -128,7 +129,8 @@ def test_a_secret_of_the_wrong_type_is_not_shown_either(tmp_path_factory: pytest
 
 def test_settings_can_be_printed() -> None:
     names = [one.name for one in fields(Settings) if is_secret(one)]
-    assert names == ["token_active", "token_next", "jobs_result_hmac_key"]
+    of_deltas = ["deltas_jwt_secret", "deltas_jwt_secret_next"]
+    assert names == ["token_active", "token_next", "jobs_result_hmac_key", *of_deltas]
     environment = {PREFIX + name.upper(): SECRET for name in names}
     assert SECRET not in repr(load_settings({}, environment, None))
 

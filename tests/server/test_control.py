@@ -63,6 +63,14 @@ def test_jobs_are_refused_in_their_own_shape(servers: tuple[RunningServer, str],
     assert (answer.status_code, answer.json()["error"], answer.json()["ok"]) == (410, "wrong_plane", False)
 
 
+@pytest.mark.parametrize("path", ["/v1/sync/g/pull", "/sync/g/pull", "/v1/admin/metrics/g", "/connectors/types"])
+def test_deltas_are_not_there_in_their_own_shape(servers: tuple[RunningServer, str], path: str) -> None:
+    answer = httpx.get(servers[1] + path, headers=bearer(ADMIN))
+    assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND")
+    assert answer.json()["requestId"] == answer.headers["X-Request-Id"]
+    # In this dialect 410 would tell a client that its cursor has expired, and it would start over.
+
+
 def test_what_is_nowhere_is_nowhere(servers: tuple[RunningServer, str]) -> None:
     server, control = servers
     assert [httpx.get(url + "/nothing").status_code for url in (server.url, control)] == [404, 404]

@@ -414,6 +414,8 @@ ROLES: list[tuple[object, set[Role]]] = [
     ("read", {Role.READ}),
     ("admin", {Role.ADMIN}),
     (["read", "work"], {Role.READ, Role.WORK}),
+    ("client", {Role.READ, Role.WRITE}),
+    (["client", "work"], {Role.READ, Role.WRITE, Role.WORK}),
     (["write", "king"], {Role.WRITE}),
     ("king", set()),
     ("", set()),
@@ -439,6 +441,14 @@ def test_without_a_role_it_may_read_and_write(known: Principals) -> None:
 def test_the_client_may_be_named_apart(known: Principals) -> None:
     caller = known.judge(claimed(client_id="tablet-9"), NOW_MS).principal
     assert (caller.actor, caller.client_id) == ("user:ada", "tablet-9")
+
+
+def test_what_else_it_says_of_its_holder_is_kept_for_rules(known: Principals) -> None:
+    sent = claimed(role="client", gw="g", team=["a", "b"], region="eu", level=3, mixed=["a", 1], nothing=[])
+    told = known.judge(sent, NOW_MS).principal.claims
+    wanted = {"sub": ("ada",), "team": ("a", "b"), "region": ("eu",), "nothing": ()}
+    assert {name: told.get(name) for name in wanted} == wanted
+    assert not {"role", "gw", "level", "mixed", "exp"} & set(told)
 
 
 LIMITS: list[tuple[dict[str, object], set[tuple[str, bytes]], set[tuple[str, bytes]]]] = [

@@ -34,7 +34,7 @@ def test_alive(server: RunningServer, path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/readyz", "/ready"])
 def test_ready(server: RunningServer, path: str) -> None:
-    assert httpx.get(server.url + path).json() == {"status": "ok"}
+    assert httpx.get(server.url + path).json() == {"status": "ready"}
 
 
 @pytest.mark.parametrize(

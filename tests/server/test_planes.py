@@ -24,6 +24,14 @@ def test_health_and_metrics_are_on_both(path: bytes) -> None:
         b"/mesh/submit_request",
         b"/ledger/v1/orgs",
         b"/ledger/v1",
+        b"/v1/sync/gw/push",
+        b"/sync/gw/pull",
+        b"/v1/admin/flush/gw",
+        b"/admin/metrics/gw",
+        b"/v1/connectors/types",
+        b"/connectors/types",
+        b"/v1/sync",
+        b"/admin",
     ],
 )
 def test_surfaces_are_data(path: bytes) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import cast
 
 import pytest
@@ -15,6 +15,7 @@ from semel.server.protocol import (
     HEAD_SECONDS,
     IDLE_SECONDS,
     SILENCE_SECONDS,
+    STALL_BYTES,
     STALL_SECONDS,
     SemelProtocol,
 )
@@ -45,6 +46,7 @@ class Pipe:
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
+        self.unsent = 0
         self.is_closed = False
 
     def write(self, data: bytes) -> None:
@@ -58,6 +60,10 @@ class Pipe:
     def is_closing(self) -> bool:
         """Whether it has ended."""
         return self.is_closed
+
+    def get_write_buffer_size(self) -> int:
+        """What waits for the client to read."""
+        return self.unsent
 
     def get_extra_info(self, name: str) -> None:
         """Nothing is known."""
@@ -130,6 +136,35 @@ def test_one_that_does_not_read_its_answer(connected: Connected) -> None:
     assert connected.protocol.is_stalled(connected.clock.seconds)
     connected.protocol.resume_writing()
     assert not connected.protocol.is_stalled(connected.clock.seconds)
+
+
+def stalls(connected: Connected, unsent: Iterable[int]) -> list[bool]:
+    """Whether it counts as stalled, every few seconds, while so much is left to be read."""
+    found = []
+    for connected.pipe.unsent in unsent:
+        connected.after(STALL_SECONDS / 4)
+        found.append(connected.protocol.is_stalled(connected.clock.seconds))
+    return found
+
+
+def test_one_that_reads_slowly_but_steadily(connected: Connected) -> None:
+    connected.pipe.unsent = 8_000_000
+    connected.protocol.pause_writing()
+    assert not any(stalls(connected, range(8_000_000, 100_000, -STALL_BYTES // 2)))
+
+
+def test_one_that_reads_a_byte_now_and_then(connected: Connected) -> None:
+    connected.pipe.unsent = 8_000_000
+    connected.protocol.pause_writing()
+    assert stalls(connected, range(8_000_000, 0, -1_000_000))[-1] is False
+    assert stalls(connected, range(500_000, 499_995, -1)) == [False, False, False, False, True]
+
+
+def test_one_that_is_written_to_meanwhile(connected: Connected) -> None:
+    """What is added is not taken for what was not read."""
+    connected.pipe.unsent = 1_000_000
+    connected.protocol.pause_writing()
+    assert stalls(connected, [2_000_000, 2_000_000 - STALL_BYTES, 1_900_000, 1_900_000, 1_900_000]) == [False] * 5
 
 
 def test_a_large_body_in_one_read_is_no_large_head(connected: Connected) -> None:

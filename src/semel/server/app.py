@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 import orjson
 
@@ -12,8 +13,9 @@ from semel.server.admission import whence
 from semel.server.asgi import SECURITY, Receive, Scope, Send, respond
 from semel.server.body import ClientGoneError
 from semel.server.context import Context
+from semel.server.deltas import DeltasHost, DeltaSocket, is_door, is_of_deltas
 from semel.server.events import PATH as EVENTS
-from semel.server.events import EventsHost
+from semel.server.events import EventsHost, EventSocket
 from semel.server.events.hub import Hub
 from semel.server.jobs import JobsHost
 from semel.server.ledger import PREFIX as LEDGER
@@ -23,15 +25,17 @@ from semel.server.planes import Place, Plane, is_of_jobs, place_of
 from semel.server.problem import internal_problem, problem_body, problem_headers
 from semel.server.streams import PREFIX as STREAMS
 from semel.server.streams import StreamsHost
+from semel.server.websocket import WebSocket
 
 _log = logging.getLogger("semel.server")
 
 _NOTHING_HERE = Problem(
     "NOT_FOUND",
-    "There is nothing at this path; streams are under /v1/stream/, events at /v1/events, jobs at /v1/jobs, and the "
-    "ledger is under /ledger/v1/.",
+    "There is nothing at this path; streams are under /v1/stream/, events at /v1/events, jobs at /v1/jobs, the ledger "
+    "is under /ledger/v1/, and deltas are under /v1/sync/.",
 )
 
+Host = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _ELSEWHERE = Problem("WRONG_PLANE", "This path is answered on the server's other port.")
 
@@ -48,6 +52,7 @@ class App:
         self._events = EventsHost(context, self.hub)
         self.jobs = JobsHost(context)
         self.ledger = LedgerHost(context)
+        self.deltas = DeltasHost(context)
         self._operations = Operations(context)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,14 +63,9 @@ class App:
         try:
             if self.control_port and not await self._is_here(scope, send):
                 return
-            if raw_path.startswith(STREAMS):
-                await self._streams(scope, receive, send)
-            elif raw_path == EVENTS:
-                await self._events(scope, receive, send)
-            elif is_of_jobs(raw_path):
-                await self.jobs(scope, receive, send)
-            elif raw_path.startswith(LEDGER) or raw_path == LEDGER[:-1]:
-                await self.ledger(scope, receive, send)
+            host = self._host_of(raw_path)
+            if host is not None:
+                await host(scope, receive, send)
             elif not await self._operations(scope, send):
                 await self._refuse(_NOTHING_HERE, scope["method"], send)
         except (ClientGoneError, asyncio.CancelledError):
@@ -74,6 +74,18 @@ class App:
             error_id = self._context.world.random_bytes(8).hex()
             _log.exception("fault in a request", extra={"error_id": error_id})
             await self._refuse(internal_problem(error_id), scope["method"], send)
+
+    def _host_of(self, raw_path: bytes) -> Host | None:
+        """The surface that a path belongs to."""
+        if raw_path.startswith(STREAMS):
+            return self._streams
+        if raw_path == EVENTS:
+            return self._events
+        if is_of_jobs(raw_path):
+            return self.jobs
+        if raw_path.startswith(LEDGER) or raw_path == LEDGER[:-1]:
+            return self.ledger
+        return self.deltas if is_of_deltas(raw_path) else None
 
     async def _is_here(self, scope: Scope, send: Send) -> bool:
         """Whether the listener that was asked answers for the path; what it does not is refused and on record."""
@@ -87,6 +99,9 @@ class App:
         return place is Place.HERE
 
     async def _refuse_elsewhere(self, scope: Scope, send: Send) -> None:
+        if is_of_deltas(scope["raw_path"]):
+            await self.deltas.not_here(scope, send)
+            return
         if not is_of_jobs(scope["raw_path"]):
             await self._refuse(_ELSEWHERE, scope["method"], send)
             return
@@ -96,6 +111,12 @@ class App:
         headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store"), *SECURITY]
         headers.append((b"x-request-id", self._context.request_id()))
         await respond(send, status, headers, None if scope["method"] == "HEAD" else body)
+
+    def socket_at(self, raw_path: bytes) -> type[WebSocket] | None:
+        """What speaks WebSocket at a path; None where nobody does."""
+        if raw_path == EVENTS:
+            return EventSocket
+        return DeltaSocket if is_of_deltas(raw_path) and is_door(raw_path) else None
 
     def is_control(self, address: tuple[str, int] | None) -> bool:
         """Whether an address of ours is that of the control listener."""

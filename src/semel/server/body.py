@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Hashable
+
 from semel.kernel.errors import Refused
 from semel.server.asgi import Header, Receive
+from semel.server.budget import Budget, Share
 
 CLOSE: Header = (b"connection", b"close")
 """For an answer to a request whose body was not read to its end."""
+SKIPPED_BYTES = 16 * 1024 * 1024
+SKIP_SECONDS = 2.0
 
 
 class ClientGoneError(Exception):
@@ -16,28 +22,28 @@ class ClientGoneError(Exception):
 class Bodies:
     """Reads bodies. Those that come in pieces share a budget, so that many slow uploads cannot fill the memory."""
 
-    def __init__(self, max_bytes: int, together_bytes: int) -> None:
+    def __init__(self, max_bytes: int, together: int | Budget, *, skips: bool = False) -> None:
+        """With `skips` the rest of a body that is too large is taken in and thrown away, within bounds."""
         self.max_bytes = max_bytes
-        self._together_bytes = together_bytes
-        self._held = 0
+        self._skips = skips
+        self._together = together if isinstance(together, Budget) else Budget(together, together)
 
-    async def read(self, receive: Receive) -> bytes | None:
-        """The whole body, None when it is larger than the limit."""
+    async def read(self, receive: Receive, sender: Hashable = None) -> bytes | None:
+        """The whole body, None when it is larger than the limit. `sender` counts where each of them has a limit."""
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientGoneError
         body: bytes = message.get("body", b"")
         if message.get("more_body"):
-            return await self._read_on(receive, body)
+            return await self._read_on(receive, body, self._together.share(sender))
         return body if len(body) <= self.max_bytes else None
 
-    async def _read_on(self, receive: Receive, first: bytes) -> bytes | None:
+    async def _read_on(self, receive: Receive, first: bytes, share: Share) -> bytes | None:
         pieces = [first]
         size = len(first)
-        self._held += size
         try:
             while True:
-                if self._held > self._together_bytes:
+                if not share.resize(size):
                     raise Refused("OVERLOADED", "Too many uploads are under way; try again in a moment.", (CLOSE,))
                 message = await receive()
                 if message["type"] == "http.disconnect":
@@ -45,10 +51,31 @@ class Bodies:
                 piece = message.get("body", b"")
                 pieces.append(piece)
                 size += len(piece)
-                self._held += len(piece)
                 if size > self.max_bytes:
+                    if self._skips and message.get("more_body"):
+                        pieces.clear()
+                        await skip_rest(receive)
                     return None
                 if not message.get("more_body"):
                     return b"".join(pieces)
         finally:
-            self._held -= size
+            share.close()
+
+
+async def skip_rest(receive: Receive) -> None:
+    """Read what is left of a body and throw it away, within bounds.
+
+    A client that sends all before it listens would otherwise be cut off without its answer.
+    """
+    skipped = 0
+    try:
+        async with asyncio.timeout(SKIP_SECONDS):
+            while skipped <= SKIPPED_BYTES:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGoneError
+                skipped += len(message.get("body", b""))
+                if not message.get("more_body"):
+                    return
+    except TimeoutError:
+        return

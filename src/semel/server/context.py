@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from semel.contracts.deltas.contract import Deltas
 from semel.contracts.events.contract import Events
 from semel.contracts.jobs.contract import Jobs
 from semel.contracts.ledger.contract import Ledger
@@ -38,6 +39,7 @@ class Context:
     events: Events
     jobs: Jobs
     ledger: Ledger
+    deltas: Deltas
     is_stopping: bool = False
     _prefix: bytes = b""
     _numbers: Any = field(default_factory=count)

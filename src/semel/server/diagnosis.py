@@ -16,7 +16,7 @@ from semel.kernel.errors import Refused
 from semel.server import bundle
 from semel.server.bundle import Jobs
 from semel.server.context import Context
-from semel.server.health import liveness, readiness
+from semel.server.health import liveness, readiness_facts
 from semel.server.logs import RECENT
 from semel.server.metrics import render
 
@@ -60,7 +60,7 @@ class Diagnosis:
         took_ms = context.world.monotonic_ms() - began
         parts = {
             "about.json": bundle.about(now_ms, "a running server"),
-            "health.json": bundle.as_json({"livez": liveness(context), "readyz": {"status": readiness(context)}}),
+            "health.json": bundle.as_json({"livez": liveness(context), "readyz": readiness_facts(context)}),
             "metrics.json": render(context.metrics, "application/json")[1],
             "metrics.txt": render(context.metrics, "text/plain")[1],
             "self_check.json": bundle.as_json(self._checks(jobs, failure or f"looked at in {took_ms} ms")),

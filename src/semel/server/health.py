@@ -20,3 +20,9 @@ def readiness(context: Context) -> str:
     if context.is_stopping or engine.failure is not None:
         return "stopping"
     return "store away" if engine.is_away else "ok"
+
+
+def readiness_facts(context: Context) -> dict[str, str]:
+    """The same as the server tells it."""
+    state = readiness(context)
+    return {"status": "ready"} if state == "ok" else {"status": "not_ready", "reason": state}

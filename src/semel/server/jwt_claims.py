@@ -23,7 +23,12 @@ LEEWAY_MS = 10_000
 
 _LAST_SECOND = 253_402_300_799  # of the year 9999: more is a mistake, for the most part milliseconds
 
-_ROLES = {role.value: role for role in Role}
+_ROLES: Mapping[str, frozenset[Role]] = {
+    **{role.value: frozenset({role}) for role in Role},
+    "client": frozenset({Role.READ, Role.WRITE}),  # as the issuers of clients of deltas call it
+}
+_NOT_TOLD = frozenset({"gw", "role"})
+"""Claims that say what a token is good for; the others that are text say who its holder is."""
 
 
 class ClaimError(ValueError):
@@ -49,8 +54,19 @@ def read_claims(claims: Mapping[str, Json]) -> Claimed:
         scopes=_scopes(claims),
         client_id=_identity(claims, "client_id") if "client_id" in claims else subject,
         expires_at_ms=expires_at_ms,
+        claims=told_claims(claims),
     )
     return Claimed(principal, max(early, default=0))
+
+
+def told_claims(claims: Mapping[str, Json]) -> Mapping[str, tuple[str, ...]]:
+    """What the claims tell of their holder: each that is text, or a list of texts."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, value in claims.items():
+        values = value if isinstance(value, list) else [value]
+        if name not in _NOT_TOLD and all(isinstance(one, str) for one in values):
+            found[name] = tuple(one for one in values if isinstance(one, str))
+    return found
 
 
 def is_for(claims: Mapping[str, Json], issuer: str, audience: str) -> bool:
@@ -80,7 +96,7 @@ def _time_ms(claims: Mapping[str, Json], name: str) -> int:
 def _roles(claims: Mapping[str, Json]) -> frozenset[Role]:
     if "role" not in claims:
         return frozenset({Role.READ, Role.WRITE})
-    return frozenset(_ROLES[name] for name in _names(claims, "role", may_be_one=True) if name in _ROLES)
+    return frozenset(role for name in _names(claims, "role", may_be_one=True) for role in _ROLES.get(name, ()))
 
 
 def _scopes(claims: Mapping[str, Json]) -> tuple[Scope, ...] | None:

@@ -138,4 +138,5 @@ class RecentTokens:
 
 
 def _size(claimed: Claimed) -> int:
-    return len(claimed.principal.scopes or ())
+    principal = claimed.principal
+    return len(principal.scopes or ()) + sum(map(len, principal.claims.values()))

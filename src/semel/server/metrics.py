@@ -20,6 +20,7 @@ from semel.engine.contract import EngineError
 from semel.engine.engine import Engine
 from semel.engine.observer import BatchReport
 from semel.server.audit import AuditLog
+from semel.server.budget import Budget
 from semel.server.jobs_metrics import SECOND_BUCKETS, SECONDS, families, named
 from semel.server.meter import Meter
 from semel.store.protocol import StoreAwayError, StoreHeldError, TryAgainError
@@ -31,6 +32,7 @@ _PASSING = (TryAgainError, StoreAwayError, StoreHeldError)
 
 _ITEM_OUTCOMES = ("committed", "replayed", "rejected", "not_processed")
 _WRITE_OUTCOMES = ("committed", "replayed", "declined")
+_PUSH_OUTCOMES = ("new", "duplicate")
 _BATCH_WRITES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _BATCH_SECONDS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 4.0)
 
@@ -51,6 +53,11 @@ class Metrics:
         self.ledger_refused: Counter[str] = Counter()
         self.ledger_watchers: Callable[[], int] = int
         self.ledger_hot: Callable[[], int] = int
+        self.deltas_counts: Counter[str] = Counter()
+        self.deltas_refused: Counter[str] = Counter()
+        self.deltas_sockets: Callable[[], int] = int
+        self.deltas_held: Mapping[str, Budget] = {}
+        """What clients of deltas hold together, by the name of the gauge."""
         self.event_connections: Callable[[], int] = int
         self.event_live: Callable[[], int] = int
         self._batch_writes = Histogram(
@@ -135,6 +142,7 @@ class _Live(Collector):
         yield GaugeMetricFamily("semel_events_connections", "Open WebSocket connections", metrics.event_connections())
         yield GaugeMetricFamily("semel_events_live", "Connections that keep up with the log", metrics.event_live())
         yield from _ledger(metrics)
+        yield from _deltas(metrics)
         yield _labelled("semel_engine_commits", "Batches by how they ended", "kind", metrics.commits)
         for name in ("writes", "faults", "reruns", "deferred", "dropped", "store_failures", "clock_jumps"):
             yield _counted(f"semel_engine_{name}", f"Engine {name.replace('_', ' ')}", metrics.events[name])
@@ -155,6 +163,17 @@ def _ledger(metrics: Metrics) -> Iterator[Metric]:
     yield _counted("semel_ledger_slow_watchers", "Watchers cut off for not reading", counts["slow_watchers"])
     yield GaugeMetricFamily("semel_ledger_watchers", "Clients that follow blocks", metrics.ledger_watchers())
     yield GaugeMetricFamily("semel_ledger_hot_answers", "Answers remembered in memory", metrics.ledger_hot())
+
+
+def _deltas(metrics: Metrics) -> Iterator[Metric]:
+    counts = metrics.deltas_counts
+    pushed = Counter({name: counts[name] for name in _PUSH_OUTCOMES})
+    yield _labelled("semel_deltas_pushed", "Acknowledged deltas by outcome", "outcome", pushed)
+    yield _labelled("semel_deltas_refused", "Refused calls by code", "code", metrics.deltas_refused)
+    yield _counted("semel_deltas_entries_given", "Entries given to clients", counts["given"])
+    yield GaugeMetricFamily("semel_deltas_sockets", "Open WebSockets of deltas", metrics.deltas_sockets())
+    for name, budget in metrics.deltas_held.items():
+        yield GaugeMetricFamily(f"semel_deltas_{name}_bytes", f"Bytes of {name} under way", budget.held)
 
 
 def _audit(audit: AuditLog | None) -> Iterator[CounterMetricFamily]:

@@ -11,7 +11,7 @@ from semel.server.admission import admit
 from semel.server.asgi import SECURITY, Header, Scope, Send, respond
 from semel.server.context import Context
 from semel.server.diagnosis import Diagnosis
-from semel.server.health import liveness, readiness
+from semel.server.health import liveness, readiness, readiness_facts
 from semel.server.metrics import render
 from semel.server.principals import Role
 from semel.server.problem import engine_problem, problem_body, problem_headers
@@ -60,8 +60,8 @@ class Operations:
         return 200, [_JSON, _NO_STORE], orjson.dumps(liveness(self._context))
 
     async def _readyz(self, scope: Scope) -> tuple[int, list[Header], bytes]:
-        state = readiness(self._context)
-        return (200 if state == "ok" else 503), [_JSON, _NO_STORE], orjson.dumps({"status": state})
+        status = 200 if readiness(self._context) == "ok" else 503
+        return status, [_JSON, _NO_STORE], orjson.dumps(readiness_facts(self._context))
 
     async def _metrics(self, scope: Scope) -> tuple[int, list[Header], bytes]:
         fields = Fields(scope["headers"])

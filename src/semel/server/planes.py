@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from semel.contracts.deltas.wire.paths import ROOTS as DELTAS
+
 
 class Plane(Enum):
     """What a listener, or a path, is for."""
@@ -29,12 +31,14 @@ _PATHS = {
     b"/v1/events": Plane.DATA,
     b"/v1/jobs": Plane.DATA,
     b"/ledger/v1": Plane.DATA,
+    **dict.fromkeys(DELTAS, Plane.DATA),
 }
 _PREFIXES = {
     b"/v1/stream/": Plane.DATA,
     b"/v1/jobs/": Plane.DATA,
     b"/mesh/": Plane.DATA,
     b"/ledger/v1/": Plane.DATA,
+    **{path + b"/": Plane.DATA for path in DELTAS},
 }
 _JOBS = (b"/v1/jobs/", b"/mesh/")
 

@@ -9,7 +9,7 @@ error and no URL; how its judgement ended does, for those who keep count.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import sha256
@@ -60,6 +60,8 @@ class Principal:
     """The origin that its writes carry; its name, unless its credential says otherwise."""
     expires_at_ms: int | None = None
     """From this time on its credential is void; None for one without an end."""
+    claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    """What else its credential says of it, for rules that ask; a claim has one value or several."""
     _by_surface: Mapping[str, _Reach] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -180,6 +182,19 @@ class Verifier(Protocol):
         """The caller that a token names; `Refused` for one that is not accepted at this time."""
 
 
+class _Several:
+    """Asks one after the other; the first that can read a token has the last word on it."""
+
+    def __init__(self, verifiers: Sequence[Verifier]) -> None:
+        self._verifiers = verifiers
+
+    def can_read(self, token: bytes) -> bool:
+        return any(one.can_read(token) for one in self._verifiers)
+
+    def verify(self, token: bytes, now_ms: int) -> Principal:
+        return next(one for one in self._verifiers if one.can_read(token)).verify(token, now_ms)
+
+
 class Principals:
     """Judges the credential of a caller. With no way to know anyone, everyone is the developer."""
 
@@ -216,6 +231,11 @@ class Principals:
             if not slash:
                 return None
         return name
+
+    def besides(self, verifier: Verifier) -> Principals:
+        """The same for a surface that takes JWTs of its own as well: there everyone needs a credential."""
+        verifiers = [verifier] if self._verifier is None else [verifier, self._verifier]
+        return Principals(self._tokens, _Several(verifiers), self.rotation)
 
     def judge(self, token: bytes | None, now_ms: int) -> Known:
         """The caller behind a token and how it was known; `UnauthorizedError` says how it was not."""

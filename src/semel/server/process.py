@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from semel.contracts.deltas.contract import Deltas
 from semel.contracts.events.contract import Events
 from semel.contracts.jobs.contract import Jobs
 from semel.contracts.ledger.contract import Ledger
@@ -41,7 +42,7 @@ from semel.server.audit import AuditLog
 from semel.server.body import Bodies
 from semel.server.context import Context
 from semel.server.credentials import read_principals
-from semel.server.events import EventSocket
+from semel.server.deltas.parts import policy_of as deltas_policy_of
 from semel.server.events.validators import load_validator
 from semel.server.jobs.parts import policy_of
 from semel.server.ledger.grpc import is_installed as is_grpc_installed
@@ -52,6 +53,7 @@ from semel.server.meter import Meter
 from semel.server.metrics import Metrics
 from semel.server.protocol import SemelProtocol, close_overdue
 from semel.server.settings import Settings
+from semel.server.websocket import WebSocket
 from semel.server.world import SystemWorld
 from semel.store.open import open_store
 
@@ -124,7 +126,7 @@ def host_config(settings: Settings) -> uvicorn.Config:
         host=settings.host,
         port=settings.port,
         http=SemelProtocol,
-        ws=EventSocket,
+        ws=WebSocket,
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -179,7 +181,7 @@ class _Server(uvicorn.Server):
         engine = self._context.engine
         generations = Generations({RECEIPT: self._settings.streams_idempotency_ttl_ms})
         context = self._context
-        contracts = (generations, context.streams, context.events, context.jobs, context.ledger)
+        contracts = (generations, context.streams, context.events, context.jobs, context.ledger, context.deltas)
         sweeper = Sweeper(engine, contracts, self._settings.sweep_interval_ms / 1_000)
         for work in (
             sweeper.run(),
@@ -268,6 +270,7 @@ def _build(settings: Settings, is_started: Callable[[], bool]) -> Context:
         events=events,
         jobs=Jobs(policy_of(settings)),
         ledger=Ledger(ledger_policy_of(settings)),
+        deltas=Deltas(deltas_policy_of(settings)),
     )
 
 

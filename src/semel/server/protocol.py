@@ -22,7 +22,6 @@ from semel.server.asgi import SECURITY
 from semel.server.problem import problem_body, problem_headers
 
 CONNECTION = "semel.connection"
-SOCKET_PATH = b"/v1/events"
 MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADERS = 128
 SILENCE_SECONDS = 30.0
@@ -30,6 +29,8 @@ HEAD_SECONDS = 30.0
 BODY_SECONDS = 600.0
 IDLE_SECONDS = 75.0
 STALL_SECONDS = 60.0
+STALL_BYTES = 64 * 1024
+"""Who reads so much in that time is slow, and not stalled."""
 MAX_CONNECTIONS = 20_000
 
 
@@ -82,6 +83,7 @@ class SemelProtocol(HttpToolsProtocol):
         self._has_met_boundary = False
         self._unanswered = 0
         self._stalled_at: float | None = None
+        self._unsent = 0
         self._is_head_open = True
         self._is_arriving = False
         self._refusal: Problem | None = None
@@ -134,9 +136,18 @@ class SemelProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def _should_upgrade(self) -> bool:
-        """WebSocket is spoken at one path of one listener, and when nothing on the connection waits for its answer."""
-        is_there = self.url.partition(b"?")[0] == SOCKET_PATH and self.parser.get_http_version() == "1.1"
+        """WebSocket is spoken at some paths of one listener, when nothing on the connection waits for its answer."""
+        is_there = self._socket_kind() is not None and self.parser.get_http_version() == "1.1"
         return is_there and self._unanswered == 0 and not self._is_control() and super()._should_upgrade()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection to the surface whose path it is."""
+        self.ws_protocol_class = self._socket_kind()
+        super().handle_websocket_upgrade()
+
+    def _socket_kind(self) -> Any:
+        find = getattr(self.app, "socket_at", None)
+        return None if find is None else find(self.url.partition(b"?")[0])
 
     def _is_control(self) -> bool:
         judge = getattr(self.app, "is_control", None)
@@ -186,12 +197,19 @@ class SemelProtocol(HttpToolsProtocol):
         return now - self._data_at >= SILENCE_SECONDS or now - self._began_at >= longest
 
     def is_stalled(self, now: float) -> bool:
-        """Whether the client has not read its answer for too long."""
-        return self._stalled_at is not None and now - self._stalled_at >= STALL_SECONDS
+        """Whether the client has read next to nothing of its answer for too long; to be asked now and then."""
+        if self._stalled_at is None:
+            return False
+        unsent = self.transport.get_write_buffer_size()
+        if unsent <= self._unsent - STALL_BYTES:
+            self._stalled_at, self._unsent = now, unsent
+        self._unsent = max(self._unsent, unsent)  # more may have been written
+        return now - self._stalled_at >= STALL_SECONDS
 
     def pause_writing(self) -> None:
         """The client does not keep up."""
         self._stalled_at = self.loop.time()
+        self._unsent = self.transport.get_write_buffer_size()
         super().pause_writing()
 
     def resume_writing(self) -> None:

@@ -126,6 +126,25 @@ class Settings:
     ledger_max_relation_characters: int = setting(64, "longest relation of a relationship", 1, _LARGE)
     ledger_max_actor_characters: int = setting(128, "longest actor", 1, _LARGE)
     ledger_node_id: str = setting("semel", "how this node is named in the headers of blocks")
+    deltas_max_body_bytes: int = setting(1024 * 1024, "largest body of a push", 1, 64 * 1024 * 1024)
+    deltas_max_deltas: int = setting(10_000, "deltas of one push", 1, 10_000)
+    deltas_check_ids: bool = setting(
+        True, "refuse deltas whose id is not the hash of their content; off for legacy data"
+    )
+    deltas_gateways: str = setting("", "names of the gateways there are, with commas between; empty takes any name")
+    deltas_max_gateways: int = setting(10_000, "gateways; 0 is no limit", 0, _MANY)
+    deltas_pushes_per_sec: int = setting(0, "pushes a second of one client; 0 is no limit", 0, _MANY)
+    deltas_jwt_secret: str = secret("the key (HS256) that clients of deltas sign their JWTs with")
+    deltas_jwt_secret_next: str = secret("the key that follows it; both hold while it is set")
+    deltas_cors_origins: str = setting("", "origins whose pages may call deltas, with commas between; empty is any")
+    deltas_live_bytes: int = setting(1024 * 1024, "what may wait unsent for one WebSocket of deltas", 1_024, _LARGE)
+    deltas_max_sockets: int = setting(10_000, "WebSockets of deltas at once", 1, _MANY)
+    deltas_answers_bytes: int = setting(
+        256 * 1024 * 1024, "answers of deltas that wait for their readers, all together", 2 * _LARGE
+    )
+    deltas_checkpoints_bytes: int = setting(
+        4 * 1024 * 1024 * 1024, "files of checkpoints that are written or sent, all together", _LARGE
+    )
     crash_point: str = setting("", "crash tests only: kill the process at this point of the commit path")
     crash_one_in: int = setting(100, "crash tests only: on average once in so many passes", 1)
     commit_delay_ms: int = setting(0, "overload tests only: extra time that each commit takes", 0)
@@ -249,6 +268,8 @@ def _check_tokens(settings: Settings) -> None:
             raise SettingsError(f"{name} cannot be sent in a header: it is ASCII without spaces.")
     if settings.token_next and not settings.token_active:
         raise SettingsError("token_next follows token_active: give both.")
+    if settings.deltas_jwt_secret_next and not settings.deltas_jwt_secret:
+        raise SettingsError("deltas_jwt_secret_next follows deltas_jwt_secret: give both.")
     if settings.token_rotation_until and not settings.token_next:
         raise SettingsError("token_rotation_until ends the life of token_active: give token_next, which follows it.")
     if settings.token_required and settings.needs_token and not settings.has_credentials:

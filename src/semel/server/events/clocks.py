@@ -1,4 +1,4 @@
-"""The timers of one connection: silence, signs of life, a reader that stalls, the end of a credential; and its pace."""
+"""The timers of one connection: silence, signs of life, a reader that stalls, the end of a credential."""
 
 from __future__ import annotations
 
@@ -93,23 +93,3 @@ class Clocks:
             self._conversation.ping()
         wait = longest - quiet if is_watched else min(self._ping, longest - quiet)
         self._silence = self._loop.call_later(max(wait, 0.01), self._listen)
-
-
-class Bucket:
-    """So many messages a second, and as many at once; 0 is no limit."""
-
-    def __init__(self, rate: int) -> None:
-        self._rate = rate
-        self._left = float(rate)
-        self._at = 0.0
-
-    def take(self, now: float) -> float:
-        """Seconds to wait before the next message may be read; 0 when it may be now."""
-        if not self._rate:
-            return 0.0
-        self._left = min(float(self._rate), self._left + (now - self._at) * self._rate)
-        self._at = now
-        if self._left >= 1.0:
-            self._left -= 1.0
-            return 0.0
-        return (1.0 - self._left) / self._rate

@@ -17,13 +17,14 @@ from semel.contracts.events.wire.messages import Connect, Disconnect, Heartbeat,
 from semel.contracts.events.wire.session import Session, State
 from semel.engine.contract import EngineError, OverloadedError
 from semel.kernel.errors import REGISTRY
-from semel.server.events.clocks import Bucket, Clocks
+from semel.server.events.clocks import Clocks
 from semel.server.events.hub import Hub
 from semel.server.events.inbox import Inbox, Message
 from semel.server.events.looks import Looks
 from semel.server.events.submissions import Submissions, unanswerable
 from semel.server.events.subscriber import Subscriber
 from semel.server.principals import Principal
+from semel.server.rates import Bucket
 
 if TYPE_CHECKING:
     from semel.server.events.socket import EventSocket

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -20,17 +20,15 @@ from semel.server.admission import admit
 from semel.server.asgi import SECURITY, Header, Receive, Scope, Send, respond
 from semel.server.body import CLOSE, Bodies, ClientGoneError
 from semel.server.context import Context, caller_of
-from semel.server.events.conversation import APART_BYTES
+from semel.server.events.hub import SOCKET_PATH as PATH
 from semel.server.events.hub import SURFACE, Hub
 from semel.server.events.submissions import count_results
 from semel.server.events.tail import Tails
 from semel.server.principals import Principal
 from semel.server.problem import RETRY_AFTER
-from semel.server.protocol import SOCKET_PATH as PATH
+from semel.server.threads import apart
 
 __all__ = ["PATH", "EventsHost"]
-
-T = TypeVar("T")
 
 _JSON: Header = (b"content-type", b"application/json")
 _NO_STORE: Header = (b"cache-control", b"no-store")
@@ -106,11 +104,11 @@ class EventsHost:
             most = self._bodies.max_bytes
             answer = refusal("bad_request", f"a body may have at most {most} bytes", {"max_message_bytes": most}, 413)
             return answer._replace(headers=[*answer.headers, CLOSE])
-        payload = await _apart(body, parse_body, body)
+        payload = await apart(len(body), parse_body, body)
         named = named_client(payload.members.get("client_id")) or named_client(query.one("client_id"))
         who = self._identity(principal, named)
         origin = self._hub.origin()
-        command = await _apart(body, submission, payload, who, self._hub.terms, origin)
+        command = await apart(len(body), submission, payload, who, self._hub.terms, origin)
         write = Write(self._context.events, command, len(body), len(command.items))
         answer = await self._hub.post(write, caller_of(scope), origin)
         count_results(self._hub.counts, answer)
@@ -157,13 +155,6 @@ class EventsHost:
         # A known caller that names somebody else is refused for that, not for its credential.
         is_foreign = error.code == "auth_failed" and error.closes
         return 403 if is_foreign else REGISTRY[error.code].status
-
-
-async def _apart(body: bytes, work: Callable[..., T], *arguments: Any) -> T:
-    """Large bodies are read in a thread of their own, so that others do not wait for them."""
-    if len(body) <= APART_BYTES:
-        return work(*arguments)
-    return await asyncio.get_running_loop().run_in_executor(None, work, *arguments)
 
 
 def refusal(code: str, message: str, details: Mapping[str, Any], status: int) -> Answer:

@@ -17,12 +17,12 @@ from semel.server.admission import admit_token
 from semel.server.context import Context
 from semel.server.events.feed import Feed
 from semel.server.principals import Principal, Role
-from semel.server.protocol import SOCKET_PATH
 
 if TYPE_CHECKING:
     from semel.server.events.conversation import Conversation
 
 SURFACE = "events"
+SOCKET_PATH = b"/v1/events"
 PATH = SOCKET_PATH.decode()
 ANSWERED_MS = 1_000
 """An event of this age has been answered, or its submitter has given up."""
@@ -81,7 +81,9 @@ class Hub:
     def principal(self, token: bytes, remote_address: str) -> Principal:
         """Who a credential is; the address is for the audit log."""
         try:
-            return admit_token(self.context, token, lambda: {"path": PATH, "remote_addr": remote_address})
+            return admit_token(
+                self.context, token, lambda: {"path": SOCKET_PATH.decode(), "remote_addr": remote_address}
+            )
         except Refused as refused:
             raise WireError("auth_failed", refused.problem.detail, closes=True) from None
 

@@ -1,230 +1,28 @@
-"""WebSocket on the server's own port: the frames of RFC 6455, their limits, and the ways a connection ends.
-
-The protocol itself is the sans-I/O core of `websockets`; here it meets the transport. Text frames are written as they
-are made, so that one frame can be sent to many. A message over the limit is answered before the close. After a close
-that the client did not begin, what it still sends is read and thrown away for a moment, or it would never see why; and
-however a connection ends, it is cut off when that takes too long. What arrives is looked at a little at a time, so that
-a flood of tiny frames leaves others their turn.
-"""
+"""The WebSocket of events: whoever comes is talked to, and says who it is in its first message."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
-from websockets.exceptions import PayloadTooBig
-from websockets.frames import Frame, Opcode
-from websockets.http11 import Request
-from websockets.protocol import OPEN
-from websockets.server import ServerProtocol
 
 from semel.server.events.conversation import Conversation
 from semel.server.events.hub import Hub
+from semel.server.websocket import Talk, WebSocket
 
-LINGER_SECONDS = 5.0
-MAX_REASON_BYTES = 120
-SLICE_BYTES = 16 * 1024
-FRAMES_A_TURN = 500
-REST_SECONDS = 0.02
 STRANGER_BYTES = 64 * 1024
 """The largest message of a client that has not said who it is."""
 
 
-class EventSocket(asyncio.Protocol):
-    """One connection, from its handshake on. Made by the HTTP protocol when a client asks for the upgrade."""
+class EventSocket(WebSocket):
+    """One connection."""
 
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
         self._hub: Hub = config.loaded_app.hub
-        self._state = server_state
-        self._most_bytes = self._hub.terms.limits.message_bytes
-        self._protocol = ServerProtocol(max_size=self._most_bytes)
-        self._loop = asyncio.get_running_loop()
-        self._conversation: Conversation | None = None
-        self._unread = b""
-        self._unfinished = 0
-        """Bytes of a frame that is not whole yet."""
-        self._has_ended = False
-        self._message = bytearray()
-        self._is_text = True
-        self._is_wanted = True
-        self._rest: asyncio.TimerHandle | None = None
-        self._linger: asyncio.TimerHandle | None = None
-        self.is_reading = True
-        self.is_full = False
+        buffer_bytes = self._hub.context.settings.events_buffer_bytes
+        super().__init__(server_state, self._hub.terms.limits.message_bytes, STRANGER_BYTES, buffer_bytes)
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """The HTTP protocol hands its transport over."""
-        self._transport = transport
-        transport.set_write_buffer_limits(high=self._hub.context.settings.events_buffer_bytes)
-        self._state.connections.add(self)  # type: ignore[arg-type]
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
-        self._state.connections.discard(self)
-        for timer in (self._linger, self._rest):
-            if timer is not None:
-                timer.cancel()
-        if self._conversation is not None:
-            self._conversation.lost()
-            self._conversation = None
-
-    def data_received(self, data: bytes) -> None:
-        """Bytes from the client: the handshake first, then frames."""
-        self._unread = self._unread + data if self._unread else data
-        if self._rest is None:
-            self._take_some()
-
-    def eof_received(self) -> None:
-        """The client sends no more; the transport closes when what waits was sent, or not much later."""
-        self._protocol.receive_eof()
-        self._end_soon()
-
-    def pause_writing(self) -> None:
-        """The client does not keep up."""
-        self.is_full = True
-        if self._conversation is not None:
-            self._conversation.filled()
-
-    def resume_writing(self) -> None:
-        """It reads again."""
-        self.is_full = False
-        if self._conversation is not None:
-            self._conversation.drained()
-
-    def shutdown(self) -> None:
-        """The server stops."""
-        if self._conversation is None:
-            self._transport.close()
-        else:
-            self._conversation.shut_down()
-
-    @property
-    def remote(self) -> str:
-        """The address of the other end; empty when the transport does not tell."""
-        peer = self._transport.get_extra_info("peername")
-        return str(peer[0]) if isinstance(peer, tuple) else ""
-
-    def frame(self, text: bytes) -> bytes:
-        """A text message as bytes for the wire."""
-        return Frame(Opcode.TEXT, text).serialize(mask=False)
-
-    def write(self, frames: bytes) -> None:
-        """Send frames that are ready."""
-        if frames and not self._has_ended and not self._transport.is_closing():
-            self._transport.write(frames)
-
-    def unsent(self) -> int:
-        """Bytes that wait for the client to read."""
-        return self._transport.get_write_buffer_size()
-
-    def ping(self) -> None:
-        """Ask for a pong."""
-        if self._protocol.state is OPEN:
-            self._protocol.send_ping(b"")
-            self._flush()
-
-    def close(self, code: int, reason: str) -> None:
-        """Begin the end; a client that does not answer is cut off."""
-        if self._protocol.state is OPEN:
-            self._protocol.send_close(code, reason.encode()[:MAX_REASON_BYTES].decode("utf-8", "ignore"))
-        self._flush()
-        self._end_soon()
-
-    def read_on(self, wanted: bool) -> None:
-        """Listen to the client, or let it wait."""
-        self._is_wanted = wanted
-        self._set_reading()
-
-    def _set_reading(self) -> None:
-        # A connection that ends is listened to until its end, or the client's last words would reset it.
-        wanted = (self._is_wanted or self._linger is not None) and self._rest is None
-        if wanted != self.is_reading and not self._transport.is_closing():
-            self.is_reading = wanted
-            (self._transport.resume_reading if wanted else self._transport.pause_reading)()
-
-    def _take_some(self) -> None:
-        """Look at what has arrived, a slice at a time; after many frames others have their turn first."""
-        frames = 0
-        while self._unread and frames < FRAMES_A_TURN and not self._transport.is_closing():
-            data, self._unread = self._unread[:SLICE_BYTES], self._unread[SLICE_BYTES:]
-            frames += self._take(data)
-        if frames >= FRAMES_A_TURN:
-            self._rest = self._loop.call_later(REST_SECONDS, self._go_on)
-        self._set_reading()
-
-    def _go_on(self) -> None:
-        self._rest = None
-        self._take_some()
-
-    def _take(self, data: bytes) -> int:
-        """How many frames there were; behind a broken one nothing is looked at."""
-        is_broken = self._protocol.parser_exc is not None
-        self._protocol.receive_data(data)
-        if is_broken:
-            return 0
-        if self._conversation is not None:
-            self._conversation.heard()
-        events = self._protocol.events_received()
-        for event in events:
-            if isinstance(event, Request):
-                self._shake_hands(event)
-            else:
-                self._take_frame(event)
-        self._unfinished = 0 if events else self._unfinished + len(data)
-        self._refuse_large()
-        return len(events)
-
-    def _refuse_large(self) -> None:
-        """A message over the limit ends the connection, in its turn: the conversation will call for the close."""
-        conversation = self._conversation
-        if conversation is not None and isinstance(self._protocol.parser_exc, PayloadTooBig):
-            conversation.too_large(self._most_bytes)
-            return
-        unfinished = self._unfinished + len(self._message)
-        if conversation is not None and unfinished > STRANGER_BYTES and conversation.is_stranger:
-            conversation.too_large(STRANGER_BYTES)
-        self._flush()
-
-    def _shake_hands(self, request: Request) -> None:
-        response = self._protocol.accept(request)
-        self._protocol.send_response(response)
-        self._flush()
-        if self._protocol.state is OPEN:
-            self._conversation = Conversation(self._hub, self)
-
-    def _take_frame(self, frame: Any) -> None:
-        """A message may come in several."""
-        if frame.opcode in (Opcode.TEXT, Opcode.BINARY):
-            self._is_text = frame.opcode is Opcode.TEXT
-            self._message = bytearray()
-        elif frame.opcode is not Opcode.CONT:
-            return
-        if not frame.fin:
-            self._message += frame.data
-        elif self._conversation is not None:
-            raw = bytes(self._message + frame.data if self._message else frame.data)
-            self._message = bytearray()
-            self._conversation.received(raw, self._is_text)
-
-    def _flush(self) -> None:
-        for data in self._protocol.data_to_send():
-            if self._transport.is_closing():
-                return
-            if data:
-                self._transport.write(data)
-            elif self._protocol.close_rcvd is not None or self._conversation is None:
-                self._end_soon()
-                self._transport.close()
-            else:
-                self._end_soon()
-                if self._transport.can_write_eof():
-                    self._transport.write_eof()
-
-    def _end_soon(self) -> None:
-        """Whatever happens now, the connection does not stay."""
-        self._has_ended = True
-        if self._linger is None:
-            self._linger = self._loop.call_later(LINGER_SECONDS, self._transport.abort)
-            self._set_reading()
+    def begin(self) -> Talk:
+        """Talk as events do."""
+        return Conversation(self._hub, self)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from semel.server.context import Context
 from semel.server.jobs.journal import Journal
 from semel.server.jobs.waiters import Waiters
 from semel.server.principals import DEVELOPER, Principal, Role
+from semel.server.threads import apart
 
 T = TypeVar("T")
 
@@ -37,8 +37,6 @@ SURFACE = "jobs"
 JSON: Header = (b"content-type", b"application/json")
 NO_STORE: Header = (b"cache-control", b"no-store")
 REPLAYED: Header = (b"idempotency-replayed", b"true")
-APART_BYTES = 64 * 1024
-"""Bodies above this are parsed in a thread, so that others do not wait for them."""
 LOOK_AGAIN_SECONDS = 1.0
 
 
@@ -86,9 +84,7 @@ class Desk:
 
     async def apart(self, body: bytes, work: Callable[..., T], *arguments: Any) -> T:
         """Work on a large body goes into a thread."""
-        if len(body) <= APART_BYTES:
-            return work(*arguments)
-        return await asyncio.get_running_loop().run_in_executor(None, work, *arguments)
+        return await apart(len(body), work, *arguments)
 
     async def carry_out(self, request: Request, command: Command, cost: int = 1) -> Any:
         """Have a command decided and keep its notes; a refusal is raised."""

@@ -21,7 +21,7 @@ from semel.contracts.ledger.wire.requests import (
 from semel.engine.reading import Reading
 from semel.server.ledger.desk import Desk
 from semel.server.ledger.exchange import REPLAYED, Answer, Request, answer_json
-from semel.server.ledger.threads import apart
+from semel.server.threads import apart
 
 T = TypeVar("T")
 

@@ -42,7 +42,7 @@ from semel.contracts.ledger.wire.requests import parse_batch_read
 from semel.engine.reading import Reading
 from semel.server.ledger.desk import Desk
 from semel.server.ledger.exchange import Answer, Request, answer_json
-from semel.server.ledger.threads import apart
+from semel.server.threads import apart
 
 
 class Reads:

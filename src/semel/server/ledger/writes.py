@@ -13,7 +13,7 @@ from semel.contracts.ledger.wire.query import parse_nothing
 from semel.contracts.ledger.wire.requests import Draft, parse_batch, parse_write
 from semel.server.ledger.desk import Desk
 from semel.server.ledger.exchange import REPLAYED, Answer, Request, answer_json
-from semel.server.ledger.threads import apart
+from semel.server.threads import apart
 
 Parse = Callable[[bytes, Fields, int], Draft]
 

@@ -16,7 +16,7 @@ from semel.server.ledger.desk import Asked
 from semel.server.ledger.grpc import statuses
 from semel.server.ledger.grpc.frames import ACCEPTED, GZIP, WORTH_PACKING_BYTES, Framed, Inbox, frame
 from semel.server.ledger.grpc.statuses import CANCELLED, OK, UNKNOWN, Header, Status
-from semel.server.ledger.threads import apart
+from semel.server.threads import apart
 
 if TYPE_CHECKING:
     from semel.server.ledger.grpc.connection import Connection

@@ -40,8 +40,8 @@ from semel.server.ledger.grpc.read_service import ReadService
 from semel.server.ledger.grpc.reflection import Reflection
 from semel.server.ledger.grpc.statuses import unindexed
 from semel.server.ledger.grpc.write_service import WriteService
-from semel.server.ledger.threads import apart
 from semel.server.ledger.versions import check_version
+from semel.server.threads import apart
 
 _log = logging.getLogger("semel.ledger")
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from semel.server.ledger.threads import APART_BYTES, apart
+from semel.server.threads import APART_BYTES, apart
 
 T = TypeVar("T")
 

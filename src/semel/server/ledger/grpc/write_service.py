@@ -31,7 +31,7 @@ from semel.server.ledger.grpc.inbound import (
 from semel.server.ledger.grpc.outbound import declined_pb, success_fields
 from semel.server.ledger.grpc.statuses import precondition
 from semel.server.ledger.proto import ledger_pb2 as pb
-from semel.server.ledger.threads import apart
+from semel.server.threads import apart
 
 Response = type[pb.WriteResponse] | type[pb.BatchWriteResponse]
 

@@ -1,0 +1,79 @@
+"""What many hold at the same time, bytes or places: bounded in all, and bounded for each who holds.
+
+One that reads slowly, or sends slowly, holds what it was given for long. Without the second bound a few of those could
+hold everything, and everyone else would be refused for as long as they like.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from threading import Lock
+
+
+class Budget:
+    """Used from any thread."""
+
+    def __init__(self, most: int, each: int) -> None:
+        self.most = most
+        self.each = min(each, most)
+        """What one holder may have of it."""
+        self._lock = Lock()
+        self._held = 0
+        self._by_holder: Counter[Hashable] = Counter()
+
+    @property
+    def held(self) -> int:
+        """How much is held now."""
+        return self._held
+
+    def has_room(self, holder: Hashable) -> bool:
+        """Whether there is anything left for somebody."""
+        return self._held < self.most and self._by_holder[holder] < self.each
+
+    def share(self, holder: Hashable) -> Share:
+        """A share for somebody, with nothing in it."""
+        return Share(self, holder)
+
+    def move(self, holder: Hashable, change: int) -> bool:
+        """Give somebody more, if there is as much, or take some back."""
+        with self._lock:
+            mine = self._by_holder[holder] + change
+            if change > 0 and (self._held + change > self.most or mine > self.each):
+                return False
+            self._held += change
+            if mine:
+                self._by_holder[holder] = mine
+            else:
+                del self._by_holder[holder]
+            return True
+
+
+class Share:
+    """What somebody holds for one purpose."""
+
+    def __init__(self, budget: Budget, holder: Hashable) -> None:
+        self._budget = budget
+        self._holder = holder
+        self.size = 0
+
+    @property
+    def most(self) -> int:
+        """What it could be at most, if nobody held anything."""
+        return self._budget.each
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there is anything left to grow by."""
+        return self._budget.has_room(self._holder)
+
+    def resize(self, size: int) -> bool:
+        """Hold so much from now on; False when there is no room for it, and then nothing changes."""
+        if not self._budget.move(self._holder, size - self.size):
+            return False
+        self.size = size
+        return True
+
+    def close(self) -> None:
+        """Let go of all of it."""
+        self.resize(0)

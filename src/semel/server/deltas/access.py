@@ -1,0 +1,84 @@
+"""Who may do what with deltas: credentials, roles, the gateways that a credential reaches, its client ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from semel.contracts.deltas.refusals import RefusedDeltas
+from semel.engine.engine import Caller
+from semel.kernel.delta_id import json_text
+from semel.kernel.world import World
+from semel.server.audit import AuditLog
+from semel.server.context import Context
+from semel.server.deltas.tokens import SURFACE, ClientTokens
+from semel.server.meter import Meter
+from semel.server.principals import DEVELOPER, Principal, Principals, Role
+
+FORBIDDEN = 403
+
+
+class SurfaceGate(NamedTuple):
+    """Implements `admission.Gate`, for this surface alone."""
+
+    principals: Principals
+    world: World
+    meter: Meter
+    audit: AuditLog
+
+
+class Asked(NamedTuple):
+    """Who asks, who waits for the answer, and where from (for the audit log)."""
+
+    principal: Principal
+    caller: Caller
+    where: Mapping[str, str]
+    is_known: bool
+    """Whether there are credentials at all."""
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the caller has a name of its own, and is not whoever holds the one token or needs none."""
+        return self.is_known and self.principal.actor != DEVELOPER.actor
+
+    @property
+    def counted_as(self) -> tuple[str, str]:
+        """Whose limits it is under: its own, or those of its address if it has no name of its own."""
+        return self.principal.actor, "" if self.is_named else self.where.get("remote_addr", "")
+
+    @property
+    def claims(self) -> Mapping[str, tuple[str, ...]]:
+        """What is known of the caller, for rules about who sees what."""
+        if self.principal.claims or not self.is_named:
+            return self.principal.claims
+        return {"sub": (self.principal.name,)}
+
+    @property
+    def authors(self) -> tuple[str, ...] | None:
+        """Texts of the client ids that it may push with and for; None is any."""
+        principal = self.principal
+        if not self.is_known or principal.has(Role.ADMIN):
+            return None
+        return tuple(dict.fromkeys((json_text(principal.name), json_text(principal.client_id))))
+
+    def speaks_for(self, client: str) -> bool:
+        """Whether it may push with a client id, by its text: only then is kept how far that client was told."""
+        return self.authors is None or client in self.authors
+
+
+def gate_of(context: Context) -> SurfaceGate:
+    """The server's credentials, and those of this surface if it has a secret."""
+    settings = context.settings
+    principals = context.principals
+    secrets = [secret for secret in (settings.deltas_jwt_secret, settings.deltas_jwt_secret_next) if secret]
+    if secrets:
+        principals = principals.besides(ClientTokens(secrets))
+    return SurfaceGate(principals, context.world, context.meter, context.audit)
+
+
+def needs(principal: Principal, role: Role, gateway: str | None) -> None:
+    """Refuse a caller without the role, or one that does not reach the gateway; None is none in particular."""
+    if not principal.has(role):
+        raise RefusedDeltas("AUTH_ERROR", f"This needs the role {role.value}.", FORBIDDEN)
+    if gateway is not None and not principal.may(role, SURFACE, gateway.encode()):
+        raise RefusedDeltas("AUTH_ERROR", "This credential is not for this gateway.", FORBIDDEN)

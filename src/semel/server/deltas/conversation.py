@@ -1,0 +1,393 @@
+"""One WebSocket connection of deltas: frames in their order, answers in the same order, broadcasts between them.
+
+One thing at a time: a frame is answered before the next one is looked at. There is no frame for an error, so a refusal
+ends the connection, with its reason. A crash here loses the connection and nothing else: what was answered is on disk,
+and what was not can be pushed again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from semel.contracts.deltas.limits import Policy
+from semel.contracts.deltas.reading import Page
+from semel.contracts.deltas.refusals import Refusal, RefusedDeltas
+from semel.contracts.deltas.wire.bodies import PushBody
+from semel.engine.contract import EngineError, OverloadedError
+from semel.server.deltas.access import Asked
+from semel.server.deltas.desk import NoRoomError
+from semel.server.deltas.faults import engine_refusal
+from semel.server.deltas.frames import (
+    BROADCAST,
+    PUSH,
+    FrameError,
+    UntellableError,
+    pull_of,
+    push_of,
+    read_frame,
+    response,
+)
+from semel.server.deltas.holdings import Holdings
+from semel.server.deltas.live import Live
+from semel.server.deltas.proto.sync_pb2 import SyncPull, SyncPush
+from semel.server.deltas.pushes import FORBIDDEN, parse_for
+from semel.server.principals import Role
+from semel.server.protocol import STALL_SECONDS
+from semel.server.threads import apart
+
+if TYPE_CHECKING:
+    from semel.server.deltas.door import Door
+    from semel.server.deltas.socket import DeltaSocket
+
+T = TypeVar("T")
+
+GOING_AWAY, UNREADABLE, REFUSED, TOO_BIG, FAILED, TRY_LATER = 1001, 1002, 1008, 1009, 1011, 1013
+MAX_MESSAGES = 64
+"""So many frames of a connection wait for their turn before it is not listened to."""
+PING_SECONDS = 30.0
+ROOM_SECONDS = 5.0
+"""How long a frame waits for room in the engine."""
+RETRY_SECONDS = 0.05
+LONGEST_SECONDS = 86_400.0
+"""A timer that would run longer is set again."""
+_CODES = {"OUTCOME_UNKNOWN": FAILED, "INTERNAL_ERROR": FAILED, "BACKPRESSURE_ERROR": TRY_LATER}
+
+
+class Word(Enum):
+    """What stands among the frames of a client and is none of them."""
+
+    TOO_LARGE = 1
+    """Behind it nothing was listened to."""
+    ARRIVED = 2
+    """What the client was told last has reached it."""
+
+
+class Visitor(NamedTuple):
+    """Somebody who was let in: who, and to which gateway."""
+
+    asked: Asked
+    gateway: str
+
+
+class Conversation:
+    """The life of a connection after its handshake."""
+
+    patience_seconds = STALL_SECONDS
+    """How long a client may take nothing of what it is sent."""
+
+    def __init__(self, door: Door, visitor: Visitor, socket: DeltaSocket) -> None:
+        self._door = door
+        self._desk = door.desk
+        self._asked, self._gateway = visitor
+        self._socket = socket
+        settings = door.desk.context.settings
+        self._most_bytes = settings.deltas_max_body_bytes
+        self._live = Live(door.desk, self._asked, settings.deltas_live_bytes)
+        self._holdings = Holdings(door.desk, self._asked, socket.unsent)
+        self._inbox: deque[bytes | Word] = deque()
+        self._pings = 0
+        self._is_last = False
+        """Whether it ends once nothing is under way."""
+        self._is_over = False
+        self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+        self._heard_at = self._loop.time()
+        self._heartbeat = self._loop.call_later(PING_SECONDS, self._pulse)
+        self._stall: asyncio.TimerHandle | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+        door.opened(self, self._gateway)
+        self._task = self._loop.create_task(self._run())
+        self._expire(self._asked.principal.expires_at_ms)
+
+    @property
+    def is_stranger(self) -> bool:
+        """Nobody comes this far without a credential."""
+        return False
+
+    # From the socket and from commits.
+
+    def heard(self) -> None:
+        """The client is there."""
+        self._heard_at = self._loop.time()
+
+    def received(self, raw: bytes, is_text: bool) -> None:
+        """A whole message has arrived; text is none of ours, and an empty frame is read as badly."""
+        if not self._is_over and not self._is_last:
+            self._inbox.append(b"" if is_text else raw)
+            self._holdings.arrived(len(raw))
+            self._mind_room()
+            self._woken.set()
+
+    def unfinished(self, size: int) -> None:
+        """So much waits that is no whole message."""
+        self._holdings.arriving(size)
+        self._mind_room()
+
+    def too_large(self, most: int) -> None:
+        """A message is larger than allowed; that is told in its turn, behind the answers to what came before."""
+        self._inbox.append(Word.TOO_LARGE)
+        self._woken.set()
+
+    def ponged(self, payload: bytes) -> None:
+        """The client has what was sent before a ping; it may have left out the pongs of earlier ones.
+
+        That has its turn too: what the client sent before it, it sent without knowing.
+        """
+        if self._live.answers(int.from_bytes(payload[:8])):
+            self._inbox.append(Word.ARRIVED)
+            self._woken.set()
+            if self._is_over:
+                self._remember_last()
+
+    def filled(self) -> None:
+        """The client does not keep up: what it is owed does not grow by what it asks."""
+        self._mind_room()
+        self._mind_stall()
+
+    def drained(self) -> None:
+        """The client reads again."""
+        self._holdings.settle()
+        self._mind_room()
+        self._mind_stall()
+        self._woken.set()
+
+    def stir(self) -> None:
+        """Something was committed in the gateway."""
+        self._live.stir()
+        self._woken.set()
+
+    def lost(self) -> None:
+        """The connection is gone; what nobody will hear of and is not decided need not be."""
+        self._end()
+        self._holdings.close()
+        self._asked.caller.leave()
+        self._task.cancel()
+
+    def shut_down(self) -> None:
+        """The server stops: what is under way is answered first."""
+        self._is_last = True
+        self._inbox = deque(one for one in self._inbox if one is Word.ARRIVED)
+        self._woken.set()
+
+    # One thing after the other.
+
+    async def _run(self) -> None:
+        try:
+            while not self._is_over:
+                await self._step()
+        except RefusedDeltas as refused:
+            self._refuse(refused.refusal)
+        except EngineError as error:
+            self._refuse(engine_refusal(error))
+        except FrameError as error:
+            self._close(UNREADABLE, str(error))
+        except UntellableError as error:
+            self._close(REFUSED, str(error))
+        except Exception:  # noqa: BLE001 - whatever it is, the client is told and the log has the details
+            self._close(FAILED, self._door.fault())
+
+    async def _step(self) -> None:
+        self._woken.clear()
+        if self._inbox and (self._is_last or not self._socket.is_full):
+            await self._take(self._inbox.popleft())
+        elif self._is_last:
+            self._close(GOING_AWAY, "The server is stopping; connect again.")
+        elif self._live.is_due and not self._socket.is_full:
+            await self._broadcast()
+        else:
+            await self._woken.wait()
+
+    async def _take(self, message: bytes | Word) -> None:
+        if message is Word.TOO_LARGE:
+            self._close(TOO_BIG, f"A message may have at most {self._most_bytes} bytes.")
+        elif message is Word.ARRIVED:
+            await self._arrived()
+        else:
+            await self._answer(message)
+            self._holdings.answered(len(message))
+            self._mind_room()
+
+    async def _arrived(self) -> None:
+        """The client has what it was told last; that is stored before anything else is done for it."""
+        async with self._desk.tellers:
+            await self._find_room(self._store_arrival)
+        self._mind_stall()
+
+    async def _store_arrival(self) -> None:
+        told = self._live.arrived()
+        if told is not None:
+            await asyncio.shield(told)  # it is stored even if the connection ends meanwhile
+
+    async def _answer(self, raw: bytes) -> None:
+        if raw.startswith(PUSH):
+            await self._push(raw)
+            return
+        message = await apart(len(raw), read_frame, raw)
+        assert isinstance(message, SyncPull)
+        await self._pull(message)
+
+    async def _push(self, raw: bytes) -> None:
+        self._desk.enter(self._asked, Role.WRITE, self._gateway)
+        await self._keep_pace()
+        body = await apart(len(raw), _read_push, raw, self._desk.policy, self._asked.authors)
+        pushed = await self._find_room(partial(self._desk.push, self._asked, self._gateway, body, len(raw)))
+        self._live.pushed(pushed.server_hlc)
+        # Clients of this dialect count the entries of an answer, if there are any, as all that was accepted.
+        self._send(response((), pushed.server_hlc, has_more=False))
+
+    async def _find_room(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call; an engine that is full is asked again for a moment, since nothing was stored."""
+        deadline = self._loop.time() + ROOM_SECONDS
+        while True:
+            try:
+                return await call()
+            except OverloadedError:
+                if self._loop.time() >= deadline:
+                    raise
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _keep_pace(self) -> None:
+        """A client that pushes too often is not listened to until its time has come."""
+        while True:
+            try:
+                return self._desk.pace(self._asked, self._gateway)
+            except RefusedDeltas as refused:
+                await asyncio.sleep(refused.refusal.retry_after or 1)
+
+    async def _pull(self, message: SyncPull) -> None:
+        wanted = pull_of(message)
+        if self._live.is_shown_by(wanted.since):
+            await self._arrived()
+        if self._live.crosses(wanted.since):
+            # The client asked before it had the broadcast that is on its way: giving it the same entries again would
+            # break clients that take an INSERT at its word. It is given nothing, and its cursor stays where it is.
+            self._send(response((), wanted.since, has_more=False))
+            return
+        room = self._holdings.output
+        pull = partial(self._desk.pull, self._asked, self._gateway, wanted.client, wanted.since, wanted.limit, room)
+        page = await self._find_room(pull)
+        self._send(await apart(room.size, _response, page))
+        self._live.pulled(self._desk.replica(self._asked, self._gateway, wanted.client), wanted.since, page)
+
+    async def _broadcast(self) -> None:
+        room = self._holdings.output
+        try:
+            news = await self._live.look(room)
+        except NoRoomError:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), ROOM_SECONDS)
+            return
+        if news is not None:
+            frame = self._socket.binary_frame(BROADCAST + await apart(room.size, _response, news.page))
+            # In one piece, so that who has read the one has most likely read the other.
+            self._socket.write(frame + self._ping())
+            self._holdings.settle()
+            self._live.sent(news, self._pings)
+            self._mind_stall()
+
+    def _send(self, body: bytes) -> None:
+        self._socket.write(self._socket.binary_frame(body))
+        self._holdings.settle()
+
+    def _mind_room(self) -> None:
+        """Listen to the client while there is room, and while it reads what it is owed."""
+        has_room = len(self._inbox) < MAX_MESSAGES and self._holdings.waiting < self._most_bytes
+        self._socket.read_on(has_room and not self._socket.is_full)
+        if not self._is_over and not self._holdings.has_room():
+            self._refuse(Refusal("BACKPRESSURE_ERROR", "Too many uploads are under way; try again in a moment."))
+
+    # Timers.
+
+    def _ping(self) -> bytes:
+        self._pings += 1
+        return self._socket.ping_frame(self._pings.to_bytes(8))
+
+    def _mind_stall(self) -> None:
+        """While the client has to take something, look whether it does."""
+        is_owed = not self._is_over and (self._socket.is_full or self._live.is_waiting)
+        if is_owed and self._stall is None:
+            self._stall = self._loop.call_later(self.patience_seconds, self._check_stall, self._socket.unsent())
+        elif not is_owed and self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+
+    def _check_stall(self, before: int) -> None:
+        """One that reads slowly but steadily is left alone."""
+        self._stall = None
+        if self._socket.unsent() >= before:
+            self._close(TRY_LATER, "This client does not read what it is sent.")
+        else:
+            self._mind_stall()
+
+    def _pulse(self) -> None:
+        """A client that is silent is asked whether it is there; one that says nothing is not."""
+        if self._holdings.is_late():
+            self._close(TRY_LATER, "A frame took too long to arrive.")
+            return
+        quiet = self._loop.time() - self._heard_at
+        if quiet >= 2 * PING_SECONDS and self._socket.is_reading:
+            self._close(TRY_LATER, "Nothing was heard of this client.")
+            return
+        if quiet >= PING_SECONDS / 2:
+            self._socket.write(self._ping())
+        self._heartbeat = self._loop.call_later(PING_SECONDS, self._pulse)
+
+    def _expire(self, at_ms: int | None) -> None:
+        """End the conversation with its credential, by the wall clock."""
+        if at_ms is None:
+            return
+        left = (at_ms - self._desk.context.world.wall_ms()) / 1_000
+        if left <= 0:
+            self._refuse(Refusal("AUTH_ERROR", "The credential has expired."))
+        else:
+            self._expiry = self._loop.call_later(min(left, LONGEST_SECONDS), self._expire, at_ms)
+
+    # Ends.
+
+    def _refuse(self, refusal: Refusal) -> None:
+        if not self._is_over:
+            self._desk.journal.refused(refusal)
+            if refusal.code == FORBIDDEN:
+                self._desk.journal.no_access(self._asked.where)
+            self._close(_CODES.get(refusal.code, REFUSED), f"{refusal.code}: {refusal.message}")
+
+    def _close(self, code: int, reason: str) -> None:
+        if not self._is_over:
+            self._end()
+            self._socket.close(code, reason)
+
+    def _end(self) -> None:
+        """Nothing more is done for it."""
+        if self._is_over:
+            return
+        self._is_over = True
+        for timer in (self._heartbeat, self._stall, self._expiry):
+            if timer is not None:
+                timer.cancel()
+        self._remember_last()
+        self._woken.set()
+        self._door.closed(self, self._gateway)
+
+    def _remember_last(self) -> None:
+        """What has reached the client counts, although nobody waits for it any more."""
+        if Word.ARRIVED in self._inbox:
+            with suppress(EngineError):  # then it is given again
+                self._live.arrived()
+        self._inbox.clear()
+
+
+def _read_push(raw: bytes, policy: Policy, authors: tuple[str, ...] | None) -> PushBody:
+    """At one go: between reading and judging it, a message would take up many times what it took to send it."""
+    message = read_frame(raw)
+    assert isinstance(message, SyncPush)
+    return parse_for(partial(push_of, message, policy), authors)
+
+
+def _response(page: Page) -> bytes:
+    return response(page.entries, page.cursor, has_more=page.has_more)

@@ -1,0 +1,217 @@
+"""What every wire of deltas comes to: calls by value, judged for who asks, carried out by the engine.
+
+Nothing here knows of HTTP or WebSocket. Refusals are raised as `RefusedDeltas`, failures of the engine as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from math import ceil
+from typing import Any, TypeVar
+
+from semel.contracts.deltas.commands import Command, Flush, Give, Given, Push, Pushed, Rest, SaveRules, SaveSchema, Tell
+from semel.contracts.deltas.contract import Deltas
+from semel.contracts.deltas.limits import PAGE_BYTES, Policy
+from semel.contracts.deltas.model import Replica
+from semel.contracts.deltas.reading import Begun, News, Page, entry_size, news, pull
+from semel.contracts.deltas.refusals import Refusal, RefusedDeltas
+from semel.contracts.deltas.wire.bodies import PushBody
+from semel.contracts.deltas.wire.schemas import Schema
+from semel.engine.contract import UnavailableError, Write
+from semel.engine.engine import Caller
+from semel.engine.reading import Reading
+from semel.server.body import ClientGoneError
+from semel.server.budget import Budget, Share
+from semel.server.context import Context
+from semel.server.deltas.access import Asked, SurfaceGate, needs
+from semel.server.deltas.journal import Journal
+from semel.server.deltas.spools import Spools
+from semel.server.principals import Principal, Role
+from semel.server.rates import Rates
+
+T = TypeVar("T")
+
+PULL_TRIES = 8
+"""A page whose cursor turns out to be in use is read again; so often, before the client is asked to."""
+MAX_TELLING = 256
+"""So much of that is stored at once, however many clients listen: the engine is there for pushes first."""
+_ROWS_OF_A_DELTA = 5
+"""Rows that a delta touches: its id, its place in the log, its row, and something of its author or its table."""
+
+
+_DELTA_BYTES, _COLUMN_BYTES = 400, 270
+"""What a delta and each of its columns hold in memory besides their texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Made once; every wire stands around it."""
+
+    context: Context
+    deltas: Deltas
+    policy: Policy
+    gate: SurfaceGate
+    """Who is known on this surface."""
+    gateways: frozenset[str]
+    """The gateways there are; none of them is any."""
+    rates: Rates
+    journal: Journal
+    answers: Budget
+    """Bytes of answers that are on their way to those who read them."""
+    uploads: Budget
+    """Bytes of frames that are not whole, or wait for their turn."""
+    spools: Spools
+    telling: dict[Replica, asyncio.Future[Given]] = field(default_factory=dict)
+    """Clients of which it is being stored that they have been told something."""
+    tellers: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, MAX_TELLING))
+
+    def asked(self, principal: Principal, caller: Caller, where: Mapping[str, str]) -> Asked:
+        """A call of somebody who was let in."""
+        return Asked(principal, caller, where, self.gate.principals.are_known)
+
+    def enter(self, asked: Asked, role: Role, gateway: str | None) -> None:
+        """Refuse whoever may not do that in a gateway, and gateways that are not there; None is none in particular."""
+        try:
+            needs(asked.principal, role, gateway)
+        except RefusedDeltas:
+            self.journal.no_access(asked.where)
+            raise
+        if gateway is not None and self.gateways and gateway not in self.gateways:
+            raise RefusedDeltas("NOT_FOUND", "There is no such gateway here.")
+
+    def pace(self, asked: Asked, gateway: str) -> None:
+        """Refuse a client that pushes too often; one without a name of its own is known by its address."""
+        wait = self.rates.take((gateway, asked.counted_as))
+        if wait > 0:
+            raise RefusedDeltas("RATE_LIMITED", "This client pushes too often.", retry_after=ceil(wait))
+
+    async def push(self, asked: Asked, gateway: str, body: PushBody, size: int) -> Pushed:
+        """Commit the deltas of a push, all or none, each once. `size` is how many bytes it took to send them."""
+        command = Push(self.replica(asked, gateway, body.client), body.deltas, asked.is_named)
+        cost = _ROWS_OF_A_DELTA * (2 + len(body.deltas))
+        answer = await self._carry_out(asked, command, weight_of(body, size), cost)
+        assert isinstance(answer, Pushed)
+        self.journal.pushed(answer)
+        return answer
+
+    async def pull(self, asked: Asked, gateway: str, client: str, since: int, limit: int, room: Share) -> Page:
+        """The next page for a client; how far it brings the client is on disk before this returns.
+
+        The page has the room that was brought for it, until that is given back; without room there is none.
+        """
+        replica = self.replica(asked, gateway, client)
+        telling = self.telling.get(replica)
+        if telling is not None:  # on a connection that has ended just now
+            await asyncio.wait((telling,))
+        is_guest = not asked.speaks_for(client)
+        for _ in range(PULL_TRIES):
+            if not room.has_room:
+                raise NoRoomError
+            page = await self._page(asked, replica, since, limit, is_guest=is_guest)
+            if not room.resize(size_of(page)):
+                raise NoRoomError
+            if is_guest or not page.must_note:
+                return page
+            command = Give(replica, since, page.cursor, page.skip, page.mute, page.is_taken, page.mark)
+            given = await self._carry_out(asked, command)
+            assert isinstance(given, Given)
+            if given.cursor is not None:
+                self.journal.given(len(page.entries))
+                return page._replace(cursor=given.cursor)
+        raise UnavailableError("The gateway changes too fast to be read.")
+
+    async def _page(self, asked: Asked, replica: Replica, since: int, limit: int, *, is_guest: bool) -> Page:
+        """A page, in as many looks as it takes to pass over what is not for this caller."""
+        begun: Begun | None = None
+        while not asked.caller.gone:
+            look = partial(
+                pull,
+                replica=replica,
+                claims=asked.claims,
+                since=since,
+                limit=limit,
+                budget=PAGE_BYTES,
+                begun=begun,
+                is_guest=is_guest,
+            )
+            found = await self.look(look)
+            if isinstance(found, Begun):
+                begun = found
+                continue
+            if begun is not None and not found.entries and since and not is_guest:
+                await self._carry_out(asked, Rest(replica, since, found.cursor, found.mark))
+            return found
+        raise ClientGoneError
+
+    async def news(self, asked: Asked, replica: Replica, after: int, limit: int, budget: int) -> News:
+        """What others have done behind a position."""
+        claims, is_guest = asked.claims, not asked.speaks_for(replica.client)
+        look = partial(news, replica=replica, claims=claims, after=after, limit=limit, budget=budget, is_guest=is_guest)
+        return await self.look(look)
+
+    def tell(self, replica: Replica, told: News) -> asyncio.Future[Given]:
+        """Remember that a client has what it had not asked for; whether or not it is still there to hear of it."""
+        command = Tell(replica, told.seen, told.page.cursor)
+        future = self.context.engine.admit(Write(self.deltas, command, 0, _ROWS_OF_A_DELTA))
+        self.telling[replica] = future
+        future.add_done_callback(partial(self._told, replica, len(told.page.entries)))
+        return future
+
+    def _told(self, replica: Replica, entries: int, future: asyncio.Future[Given]) -> None:
+        if self.telling.get(replica) is future:
+            del self.telling[replica]
+        if not future.cancelled() and future.exception() is None:
+            self.journal.given(entries)
+
+    async def note(self, asked: Asked, replica: Replica, cursor: int) -> None:
+        """Remember that a client has been told everything up to a cursor that means nothing but itself."""
+        given = await self._carry_out(asked, Give(replica, 0, cursor))
+        if given.cursor is None:  # it was a newcomer, and has pushed or pulled meanwhile
+            raise RefusedDeltas("NOT_FOUND", "There is no checkpoint for this client; pull from 0.")
+
+    async def save_schema(self, asked: Asked, gateway: str, schema: Schema) -> None:
+        """Keep the columns of a table."""
+        await self._carry_out(asked, SaveSchema(gateway, schema.table, schema.columns))
+
+    async def save_rules(self, asked: Asked, gateway: str, rules: bytes) -> None:
+        """Keep who sees what: canonical JSON, and checked."""
+        await self._carry_out(asked, SaveRules(gateway, rules), len(rules))
+
+    async def flush(self, asked: Asked, gateway: str) -> None:
+        """Return when everything before it is on disk."""
+        await self._carry_out(asked, Flush(gateway))
+
+    async def look(self, function: Callable[[Reading], T]) -> T:
+        """Look at one commit point."""
+        return await self.context.engine.read(function)
+
+    def replica(self, asked: Asked, gateway: str, client: str) -> Replica:
+        """A client of a gateway, as this caller speaks for it."""
+        return Replica(gateway, client, asked.principal.name)
+
+    async def _carry_out(self, asked: Asked, command: Command, size: int = 0, cost: int = _ROWS_OF_A_DELTA) -> Any:
+        answer = await self.context.engine.submit(Write(self.deltas, command, size, cost), asked.caller)
+        if isinstance(answer, Refusal):
+            raise RefusedDeltas.of(answer)
+        return answer
+
+
+class NoRoomError(RefusedDeltas):
+    """Too much is on its way already, to this caller or to all of them."""
+
+    def __init__(self) -> None:
+        super().__init__("BACKPRESSURE_ERROR", "Too many answers wait to be read; try again in a moment.")
+
+
+def weight_of(body: PushBody, size: int) -> int:
+    """About how many bytes a push of this size holds in memory: of short columns, many times what they took to send."""
+    columns = sum(len(delta.columns) for delta in body.deltas)
+    return size + _DELTA_BYTES * len(body.deltas) + _COLUMN_BYTES * columns
+
+
+def size_of(page: Page) -> int:
+    """About how many bytes a page is on the wire."""
+    return sum(map(entry_size, page.entries))

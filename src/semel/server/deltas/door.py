@@ -1,0 +1,138 @@
+"""The handshake of a WebSocket of deltas: who comes in, and who is inside.
+
+A refusal is told over HTTP, before there is a WebSocket: a client of this dialect that was let in and thrown out again
+would come back at once, and one that was not let in waits longer each time. The token may stand in the query, because a
+page cannot set headers here; it is taken out before anything is kept or told of the path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from http import HTTPStatus
+from urllib.parse import parse_qsl
+
+from websockets.datastructures import Headers
+from websockets.http11 import Request, Response
+
+from semel.contracts.deltas.refusals import Refusal, RefusedDeltas
+from semel.contracts.deltas.wire.paths import split_path
+from semel.contracts.fields import Fields
+from semel.engine.engine import Caller
+from semel.kernel.errors import Refused
+from semel.server.admission import admit, whence
+from semel.server.asgi import SECURITY
+from semel.server.deltas.conversation import Conversation, Visitor
+from semel.server.deltas.cors import Cors
+from semel.server.deltas.desk import Desk
+from semel.server.deltas.exchange import API_VERSION, NO_PATH, NO_STORE, refuse, request_id_of
+from semel.server.deltas.faults import internal_refusal, server_refusal
+from semel.server.deltas.rooms import Rooms
+from semel.server.deltas.tokens import SURFACE
+from semel.server.principals import Role
+
+_log = logging.getLogger("semel.deltas")
+
+CALL = "sync/{}/ws"
+"""The one path where a WebSocket of deltas is spoken."""
+
+
+def is_door(raw_path: bytes) -> bool:
+    """Whether a path, without its query, leads here."""
+    route = split_path(raw_path)
+    return route is not None and route.call == CALL
+
+
+class Door:
+    """Made once; every connection comes through it."""
+
+    def __init__(self, desk: Desk, cors: Cors) -> None:
+        self.desk = desk
+        self._cors = cors
+        self._rooms = Rooms(desk.context.engine.signals)
+        self._most = desk.context.settings.deltas_max_sockets
+
+    def opened(self, conversation: Conversation, gateway: str) -> None:
+        """A connection was made."""
+        self.desk.journal.sockets += 1
+        self._rooms.join(gateway, conversation)
+
+    def closed(self, conversation: Conversation, gateway: str) -> None:
+        """A connection has ended."""
+        self.desk.journal.sockets -= 1
+        self._rooms.leave(gateway, conversation)
+
+    def fault(self) -> str:
+        """Inside an exception handler: put it into the log, and say what a client may be told."""
+        error_id = self.desk.context.world.random_bytes(8).hex()
+        _log.exception("fault in a connection", extra={"error_id": error_id})
+        return f"Something went wrong here; connect again. Error id {error_id}."
+
+    def judge(self, request: Request, remote: str) -> Visitor | Response:
+        """Who comes in, or the answer to one who does not."""
+        path, _, query = request.path.partition("?")
+        fields = _fields(request, query)
+        try:
+            return self._visitor(_bytes(path), fields, remote)
+        except RefusedDeltas as refused:
+            refusal = refused.refusal
+        except Refused as refused:
+            refusal = server_refusal(refused.problem)
+        except asyncio.CancelledError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log the details
+            error_id = self.desk.context.world.random_bytes(8).hex()
+            _log.exception("fault in a handshake", extra={"error_id": error_id})
+            refusal = internal_refusal(error_id)
+        return self._refusal(refusal, fields)
+
+    def refuse(self, request: Request) -> Response:
+        """The answer to a handshake that is not in order."""
+        if request.method == "GET":
+            refusal = Refusal("VALIDATION_ERROR", "This is no handshake of WebSocket in version 13.")
+        else:
+            refusal = NO_PATH
+        return self._refusal(refusal, _fields(request, ""))
+
+    def _visitor(self, path: bytes, fields: Fields, remote: str) -> Visitor:
+        route = split_path(path)
+        assert route is not None, "nobody else is sent here"
+        scope = {"raw_path": path, "client": (remote, 0)}
+        principal = admit(self.desk.gate, scope, fields)
+        asked = self.desk.asked(principal, Caller(), whence(scope))
+        self.desk.enter(asked, Role.READ, route.gateway)
+        if not self._cors.admits(fields.get(b"origin")):
+            raise RefusedDeltas("FORBIDDEN", "Pages of this origin may not connect.")
+        if self.desk.journal.sockets >= self._most:
+            raise RefusedDeltas("BACKPRESSURE_ERROR", "Too many WebSockets are open; try again in a moment.")
+        return Visitor(asked, route.gateway)
+
+    def _refusal(self, refusal: Refusal, fields: Fields) -> Response:
+        self.desk.journal.refused(refusal)
+        request_id = request_id_of(fields, self.desk.context)
+        more = (
+            *SECURITY,
+            NO_STORE,
+            API_VERSION,
+            (b"x-request-id", request_id),
+            *self._cors.headers(fields.get(b"origin")),
+        )
+        answer = refuse(refusal, request_id, *more)
+        self.desk.context.metrics.requests[SURFACE, "GET", answer.status] += 1
+        headers = Headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.headers)
+        headers["Content-Length"] = str(len(answer.body))
+        headers["Connection"] = "close"
+        return Response(answer.status, HTTPStatus(answer.status).phrase, headers, answer.body)
+
+
+def _fields(request: Request, query: str) -> Fields:
+    """The headers; a token of the query stands among them as if it had been sent there."""
+    pairs = [(_bytes(name).lower(), _bytes(value)) for name, value in request.headers.raw_items()]
+    tokens = [value for name, value in parse_qsl(query) if name == "token"]
+    pairs += [(b"authorization", b"Bearer " + token.encode("utf-8", "replace")) for token in tokens]
+    return Fields(pairs)
+
+
+def _bytes(text: str) -> bytes:
+    """What was sent, as it was before `websockets` read it."""
+    return text.encode("utf-8", "surrogateescape")

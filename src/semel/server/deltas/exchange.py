@@ -1,0 +1,93 @@
+"""One exchange over HTTP: what a call is given, and what it gives back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import orjson
+
+from semel.contracts.deltas.refusals import Refusal
+from semel.contracts.deltas.wire.answers import refusal_body
+from semel.contracts.fields import Fields
+from semel.kernel.errors import REGISTRY
+from semel.server.asgi import Header, Send
+from semel.server.context import Context
+from semel.server.deltas.access import Asked
+from semel.server.deltas.tokens import SURFACE
+
+JSON: Header = (b"content-type", b"application/json")
+NO_STORE: Header = (b"cache-control", b"no-store")
+API_VERSION: Header = (b"api-version", b"v1")
+NO_PATH = Refusal("NOT_FOUND", "There is nothing at this path, or not for this method.")
+RETRY_SECONDS = 1
+"""When to come back, if a refusal does not say."""
+PIECE_BYTES = 256 * 1024
+"""What is handed to the transport at once."""
+
+
+_REQUEST_ID = re.compile(rb"[ -~]{1,128}")
+
+
+class Request(NamedTuple):
+    """One call: who asks, of which gateway, and with what."""
+
+    asked: Asked
+    gateway: str
+    """Empty where the path names none."""
+    query: bytes
+    body: bytes
+    is_head: bool = False
+    """Whether nothing but the head of the answer is sent: then nothing may be remembered as told."""
+
+
+class Answer(NamedTuple):
+    """One whole answer."""
+
+    status: int
+    headers: list[Header]
+    body: bytes
+
+
+class Flow(NamedTuple):
+    """An answer that is sent piece by piece: its head, and what sends the rest."""
+
+    headers: list[Header]
+    follow: Callable[[Send], Awaitable[None]]
+    close: Callable[[], None]
+    """Lets go of what it holds, when it was sent or nobody is there to read it."""
+
+
+Call = Callable[[Request], Awaitable[Answer | Flow]]
+
+
+async def send_pieces(body: bytes, send: Send) -> None:
+    """Send a body; when this returns, next to nothing of it waits for the client to read."""
+    if len(body) <= PIECE_BYTES:
+        await send({"type": "http.response.body", "body": body})
+        return
+    for start in range(0, len(body), PIECE_BYTES):
+        piece = body[start : start + PIECE_BYTES]
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def request_id_of(fields: Fields, context: Context) -> bytes:
+    """The caller's own name for the exchange, if it gave one that can be told back; else one of ours."""
+    given = fields.get(b"x-request-id")
+    return given if given is not None and _REQUEST_ID.fullmatch(given) else context.request_id()
+
+
+def answer_json(facts: Any) -> Answer:
+    """A JSON answer."""
+    return Answer(200, [JSON], orjson.dumps(facts))
+
+
+def refuse(refusal: Refusal, request_id: bytes, *more: Header) -> Answer:
+    """A refusal as an answer, with the time to come back where that helps."""
+    status = refusal.status or REGISTRY[f"{SURFACE}:{refusal.code}"].status
+    headers = [JSON, *more]
+    if status in (429, 503):
+        headers.append((b"retry-after", b"%d" % max(1, refusal.retry_after or RETRY_SECONDS)))
+    return Answer(status, headers, refusal_body(refusal, request_id.decode()))

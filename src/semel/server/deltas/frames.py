@@ -1,0 +1,137 @@
+"""Binary frames of deltas: bytes to what HTTP would have brought, and entries to bytes.
+
+A delta of a frame is turned into the JSON value that it stands for and judged as one, so both wires take and refuse the
+same. What protobuf cannot say is told nowhere: an id with half a surrogate pair, which only JSON can spell, is an error
+here, and its row has to be pulled over HTTP.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from google.protobuf.message import DecodeError
+
+from semel.contracts.deltas.limits import DEFAULT_PAGE, MAX_PAGE, Policy
+from semel.contracts.deltas.model import Entry, Op
+from semel.contracts.deltas.wire.bodies import INVALID, Flawed, PushBody, check_width, client_of, judge_push
+from semel.contracts.deltas.wire.query import PullQuery
+from semel.kernel.canonical import MAX_DEPTH, Json, JsonError, parse
+from semel.kernel.delta_id import json_text
+from semel.kernel.json_text import depth_of, too_deep
+from semel.server.deltas.proto.sync_pb2 import ColumnDelta, RowDelta, SyncPull, SyncPush, SyncResponse
+
+PUSH, PULL, BROADCAST = b"\x01", b"\x02", b"\x03"
+MEDIA_TYPE = b"application/x-lakesync-checkpoint-stream"
+MAX_VALUE_DEPTH = MAX_DEPTH - 5
+"""A value in the JSON of a push stands inside five brackets; what is too deep there is too deep here."""
+
+_OPS = {int(op): op.name for op in Op}
+_NOTHING = b"\x11" + bytes(8)
+"""A response that has nothing but a cursor of 0: protobuf would leave that out, and a frame without bytes is none."""
+
+
+class FrameError(ValueError):
+    """Bytes that are no frame."""
+
+
+class UntellableError(ValueError):
+    """An entry that has no binary form."""
+
+
+def read_frame(raw: bytes) -> SyncPush | SyncPull:
+    """What a client sends."""
+    message: SyncPush | SyncPull
+    if raw.startswith(PUSH):
+        message = SyncPush()
+    elif raw.startswith(PULL):
+        message = SyncPull()
+    else:
+        raise FrameError("A frame begins with 0x01 for a push or 0x02 for a pull.")
+    try:
+        message.ParseFromString(raw[1:])
+    except DecodeError:
+        raise FrameError("The frame is not the protobuf message that its first byte says.") from None
+    return message
+
+
+def push_of(message: SyncPush, policy: Policy, author: str | None) -> PushBody:
+    """The deltas of a push, judged. `author` is the text of the only id that the caller may speak for."""
+    deltas = message.deltas
+    return judge_push(client_of(message.client_id), len(deltas), lambda index: _item(deltas[index]), policy, author)
+
+
+def pull_of(message: SyncPull) -> PullQuery:
+    """What a pull asks for."""
+    return PullQuery(client_of(message.client_id), message.since_hlc, min(message.max_deltas, MAX_PAGE) or DEFAULT_PAGE)
+
+
+def response(entries: Iterable[Entry], cursor: int, *, has_more: bool) -> bytes:
+    """Entries and the cursor behind them."""
+    message = SyncResponse(deltas=map(_delta, entries), server_hlc=cursor, has_more=has_more)
+    return message.SerializeToString() or _NOTHING
+
+
+def checkpoint_frame(entries: Iterable[Entry], cursor: int, *, has_more: bool) -> bytes:
+    """The same as a piece of a checkpoint: behind its length."""
+    body = response(entries, cursor, has_more=has_more)
+    return len(body).to_bytes(4) + body
+
+
+def _item(delta: RowDelta) -> Json:
+    """A delta as the JSON value that it stands for; an operation that does not exist is left to those who judge it.
+
+    Two bytes of a frame may be a column, and a hundred times that in memory: so they are counted before.
+    """
+    check_width(len(delta.columns))
+    return {
+        "op": _OPS.get(delta.op, ""),
+        "table": delta.table,
+        "rowId": delta.row_id,
+        "clientId": delta.client_id,
+        "columns": [_column(column) for column in delta.columns],
+        "hlc": str(delta.hlc),
+        "deltaId": delta.delta_id,
+    }
+
+
+def _column(column: ColumnDelta) -> Json:
+    raw = column.value
+    if not raw:
+        return {"column": column.column}
+    if raw.count(b"[") + raw.count(b"{") > MAX_VALUE_DEPTH and depth_of(raw) > MAX_VALUE_DEPTH:
+        raise Flawed(INVALID, str(too_deep()))
+    try:
+        return {"column": column.column, "value": parse(raw)}
+    except JsonError as error:
+        raise Flawed(INVALID, str(error)) from None
+
+
+def _delta(entry: Entry) -> RowDelta:
+    columns = parse(entry.columns.encode())
+    assert isinstance(columns, list)
+    return RowDelta(
+        op=f"DELTA_OP_{entry.op.name}",
+        table=entry.table,
+        row_id=_string(entry.row),
+        columns=map(_told, columns),
+        hlc=entry.hlc,
+        client_id=_string(entry.client),
+        delta_id=entry.id.hex(),
+    )
+
+
+def _told(column: Json) -> ColumnDelta:
+    assert isinstance(column, dict)
+    return ColumnDelta(column=str(column["column"]), value=json_text(column["value"]).encode())
+
+
+def _string(text: str) -> str:
+    value: str = json.loads(text)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise UntellableError(
+            "An id holds half of a surrogate pair, which a binary frame cannot carry; pull it over HTTP."
+        ) from None
+    return value

@@ -1,0 +1,78 @@
+"""What one connection holds of what all of them may hold: frames that arrive or wait, and answers that wait unread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from semel.server.deltas.access import Asked
+from semel.server.deltas.desk import Desk
+from semel.server.protocol import BODY_SECONDS
+
+SETTLE_SECONDS = 1.0
+"""How often it is looked at how much of an answer the client has taken."""
+
+
+class Holdings:
+    """Used on the event loop only."""
+
+    longest_seconds = BODY_SECONDS
+    """How long a frame may take to arrive, however slow its client is."""
+
+    def __init__(self, desk: Desk, asked: Asked, unsent: Callable[[], int]) -> None:
+        """`unsent` tells how many bytes wait for the client to read."""
+        self._input = desk.uploads.share(asked.counted_as)
+        self.output = desk.answers.share(asked.counted_as)
+        """For what is about to leave."""
+        self.waiting = 0
+        """Bytes of whole frames."""
+        self._arriving = 0
+        self._begun_at: float | None = None
+        self._unsent = unsent
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+
+    # What comes in.
+
+    def arriving(self, size: int) -> None:
+        """So much is here of a frame that is not whole."""
+        self._arriving = size
+        if not size:
+            self._begun_at = None
+        elif self._begun_at is None:
+            self._begun_at = self._loop.time()
+
+    def arrived(self, size: int) -> None:
+        """A frame is whole."""
+        self.arriving(0)
+        self.waiting += size
+
+    def answered(self, size: int) -> None:
+        """A frame has had its turn."""
+        self.waiting -= size
+
+    def has_room(self) -> bool:
+        """Whether all that has come in may be held."""
+        return self._input.resize(self.waiting + self._arriving)
+
+    def is_late(self) -> bool:
+        """Whether a frame takes too long to arrive."""
+        return self._begun_at is not None and self._loop.time() - self._begun_at >= self.longest_seconds
+
+    # What goes out.
+
+    def settle(self) -> None:
+        """What was to leave is with the transport: from now on, what waits there is held, and no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        self.output.resize(min(self._unsent(), self.output.size))
+        if self.output.size:
+            self._timer = self._loop.call_later(SETTLE_SECONDS, self.settle)
+
+    def close(self) -> None:
+        """The connection is gone, and everything that waited with it."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._input.close()
+        self.output.close()

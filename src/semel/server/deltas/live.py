@@ -1,0 +1,123 @@
+"""What one connection is told without asking, and how far its client has certainly been told.
+
+Nothing is told before the client's first pull has brought it to the end of the log. From there on, entries of others go
+out as they are committed, read from the log behind the connection's own position. Each broadcast is followed by a ping,
+and only its pong says that the client has it; until then it counts for nothing. So one that is lost with its connection
+is given again by the next pull; and what the client pushed before it had the broadcast is judged as the work of one who
+did not know. There is one broadcast under way at a time: a client that is slow costs no more memory than that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from semel.contracts.deltas.commands import Given
+from semel.contracts.deltas.limits import MAX_PAGE
+from semel.contracts.deltas.model import Replica
+from semel.contracts.deltas.reading import News, Page
+from semel.server.budget import Share
+from semel.server.deltas.access import Asked
+from semel.server.deltas.desk import Desk, NoRoomError, size_of
+
+
+class Sent(NamedTuple):
+    """A broadcast that is on its way."""
+
+    news: News
+    ping: int
+    """The number of the ping behind it."""
+    has_arrived: bool = False
+
+
+class Live:
+    """The position of one connection."""
+
+    def __init__(self, desk: Desk, asked: Asked, budget: int) -> None:
+        self._desk = desk
+        self._asked = asked
+        self._budget = budget
+        self._replica: Replica | None = None
+        self._after = 0
+        self._held = 0
+        """The cursor that the client has, if it is one that was given to it here."""
+        self._has_news = False
+        self._sent: Sent | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to look for entries."""
+        return self._has_news and self._replica is not None and self._sent is None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a broadcast is on its way."""
+        return self._sent is not None
+
+    def stir(self) -> None:
+        """Something may have been committed."""
+        self._has_news = True
+
+    def is_shown_by(self, since: int) -> bool:
+        """Whether a pull from this cursor shows that the client has what was on its way, before its pong does."""
+        return self._sent is not None and since == self._sent.news.page.cursor
+
+    def crosses(self, since: int) -> bool:
+        """Whether a pull from this cursor was sent by a client that did not have what was on its way to it."""
+        return self.is_waiting and since == self._held
+
+    def pulled(self, replica: Replica, since: int, page: Page) -> None:
+        """The client has asked, and this was the answer: behind its end it is told, unless it has more to ask for.
+
+        What is on its way counts for nothing then: the client has said where it stands.
+        """
+        self._sent = None
+        self._after = page.cursor
+        self._held = page.cursor if page.entries else since
+        self._replica = None if page.has_more else replica
+        self._has_news = True
+
+    def pushed(self, cursor: int) -> None:
+        """The client has pushed, and takes the answer for its cursor."""
+        self._held = cursor
+
+    async def look(self, room: Share) -> News | None:
+        """The next entries of others, with room for them; None when there are none."""
+        assert self._replica is not None
+        if not room.has_room:
+            raise NoRoomError
+        self._has_news = False
+        found = await self._desk.news(self._asked, self._replica, self._after, MAX_PAGE, self._budget)
+        if found.page.entries:
+            if not room.resize(size_of(found.page)):
+                self._has_news = True
+                raise NoRoomError
+            return found
+        self._after = max(self._after, found.page.cursor)
+        self._has_news = self._has_news or found.page.has_more
+        return None
+
+    def sent(self, news: News, ping: int) -> None:
+        """They go out, with a ping of this number behind them."""
+        self._sent = Sent(news, ping)
+
+    def answers(self, pong: int) -> bool:
+        """Whether a pong says that the client has what was on its way; it says so once."""
+        if self._sent is None or self._sent.has_arrived or pong < self._sent.ping:
+            return False
+        self._sent = self._sent._replace(has_arrived=True)
+        return True
+
+    def arrived(self) -> asyncio.Future[Given] | None:
+        """The client has it: go on behind it, while that is being stored; None when there is nothing to store."""
+        if self._sent is None:
+            return None
+        assert self._replica is not None
+        news = self._sent.news
+        is_guest = not self._asked.speaks_for(self._replica.client)
+        told = None if is_guest else self._desk.tell(self._replica, news)
+        self._sent = None
+        self._after = news.page.cursor
+        self._held = max(self._held, news.page.cursor)
+        self._has_news = self._has_news or news.page.has_more
+        return told

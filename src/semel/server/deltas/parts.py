@@ -1,0 +1,66 @@
+"""The parts of deltas, made from the settings."""
+
+from __future__ import annotations
+
+import logging
+
+from semel.contracts.deltas.limits import Policy
+from semel.server.budget import Budget
+from semel.server.context import Context
+from semel.server.deltas.access import gate_of
+from semel.server.deltas.cors import Cors
+from semel.server.deltas.desk import Desk
+from semel.server.deltas.journal import Journal
+from semel.server.deltas.spools import Spools, folder_for
+from semel.server.rates import Rates
+from semel.server.settings import Settings
+
+_log = logging.getLogger("semel.deltas")
+
+SECRET_BYTES = 32
+"""A shorter secret can be guessed from a token that it has signed."""
+SHARES = 2
+"""One caller holds at most this part of what all may hold in memory together."""
+
+
+def policy_of(settings: Settings) -> Policy:
+    """What the rules need of the settings."""
+    return Policy(
+        checks_ids=settings.deltas_check_ids,
+        max_deltas=settings.deltas_max_deltas,
+        max_gateways=settings.deltas_max_gateways,
+    )
+
+
+def cors_of(settings: Settings) -> Cors:
+    """Which pages may call."""
+    return Cors(_listed(settings.deltas_cors_origins))
+
+
+def make_desk(context: Context) -> Desk:
+    """Everything that the calls share, over HTTP and over WebSocket."""
+    settings = context.settings
+    for name in ("deltas_jwt_secret", "deltas_jwt_secret_next"):
+        if 0 < len(getattr(settings, name).encode()) < SECRET_BYTES:
+            _log.warning("%s is short: take at least %d random bytes", name, SECRET_BYTES)
+    answers = Budget(settings.deltas_answers_bytes, settings.deltas_answers_bytes // SHARES)
+    most, largest = settings.max_uploads_bytes, settings.deltas_max_body_bytes + 1
+    uploads = Budget(most, max(most // SHARES, SHARES * largest))
+    spools = Spools(folder_for(settings.store_url), settings.deltas_checkpoints_bytes)
+    context.metrics.deltas_held = {"answers": answers, "uploads": uploads, "checkpoints": spools.bytes}
+    return Desk(
+        context=context,
+        deltas=context.deltas,
+        policy=policy_of(settings),
+        gate=gate_of(context),
+        gateways=frozenset(_listed(settings.deltas_gateways)),
+        rates=Rates(settings.deltas_pushes_per_sec, context.world.monotonic_ms),
+        journal=Journal(context.audit, context.metrics),
+        answers=answers,
+        uploads=uploads,
+        spools=spools,
+    )
+
+
+def _listed(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]

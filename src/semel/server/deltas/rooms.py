@@ -1,0 +1,59 @@
+"""Who listens to which gateway over WebSocket on this node.
+
+A commit, here or on another node, is signalled by the topic of its gateway; one task a gateway hears it and wakes those
+who listen. A signal carries no data: whoever is woken looks at the log from its own cursor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from semel.contracts.deltas.rules.push import topic_of
+from semel.engine.signals import Signals
+
+POLL_SECONDS = 30.0
+"""A signal is a hint: without one, the log is looked at this often."""
+
+
+class Listener(Protocol):
+    """One connection."""
+
+    def stir(self) -> None:
+        """Something may have been committed."""
+
+
+class Rooms:
+    """Used on the event loop only."""
+
+    def __init__(self, signals: Signals) -> None:
+        self._signals = signals
+        self._members: dict[str, set[Listener]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def join(self, gateway: str, listener: Listener) -> None:
+        """Wake it from now on; what was committed before, it looks for itself."""
+        self._members.setdefault(gateway, set()).add(listener)
+        if gateway not in self._tasks:
+            self._tasks[gateway] = asyncio.get_running_loop().create_task(self._listen(gateway))
+
+    def leave(self, gateway: str, listener: Listener) -> None:
+        """Wake it no more."""
+        members = self._members.get(gateway)
+        if members is None:
+            return
+        members.discard(listener)
+        if not members:
+            del self._members[gateway]
+            self._tasks.pop(gateway).cancel()
+
+    async def _listen(self, gateway: str) -> None:
+        watch = self._signals.watch(topic_of(gateway))
+        try:
+            while True:
+                await watch.wait(POLL_SECONDS)
+                watch.arm()
+                for listener in list(self._members.get(gateway, ())):
+                    listener.stir()
+        finally:
+            watch.close()

@@ -1,0 +1,53 @@
+"""The WebSocket of deltas: whoever comes is judged in the handshake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+from websockets.http11 import Request, Response
+
+from semel.server.deltas.conversation import Conversation, Visitor
+from semel.server.deltas.door import Door
+from semel.server.websocket import Talk, WebSocket
+
+
+class DeltaSocket(WebSocket):
+    """One connection."""
+
+    def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
+        self._door: Door = config.loaded_app.deltas.door
+        settings = self._door.desk.context.settings
+        most_bytes = settings.deltas_max_body_bytes + 1  # the byte in front says what follows
+        super().__init__(server_state, most_bytes, most_bytes, settings.deltas_live_bytes)
+        self._visitor: Visitor | None = None
+        self._conversation: Conversation | None = None
+
+    def judge(self, request: Request) -> Response | None:
+        """Let it in, or say why not."""
+        found = self._door.judge(request, self.remote)
+        if isinstance(found, Response):
+            return found
+        self._visitor = found
+        return None
+
+    def refuse(self, request: Request, response: Response) -> Response:
+        """Say it as everything else is said here."""
+        return self._door.refuse(request)
+
+    def begin(self) -> Talk:
+        """Talk as deltas do."""
+        assert self._visitor is not None
+        self._conversation = Conversation(self._door, self._visitor, self)
+        return self._conversation
+
+    def ponged(self, payload: bytes) -> None:
+        """The client has what was sent before a ping."""
+        if self._conversation is not None:
+            self._conversation.ponged(payload)
+
+    def unfinished(self, size: int) -> None:
+        """So much has arrived that is no whole message."""
+        if self._conversation is not None:
+            self._conversation.unfinished(size)

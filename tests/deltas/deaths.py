@@ -1,0 +1,55 @@
+"""Servers that die at a named point of a commit, whenever a test says so, and are started again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.deltas.wire import Deltas, serving
+from tests.running import RunningServer
+from tests.together import eventually
+
+SITE = Path(__file__).parent.parent / "jobs" / "site"
+"""Lets a process die where a file says, and gives it a wall clock that is wrong."""
+BEFORE, AFTER = "flushed", "committed"
+"""The last point at which nothing is stored yet, and the first at which all is, with nobody told."""
+
+
+class Mortal:
+    """A server, or nodes, and the file that they look at in every commit."""
+
+    def __init__(self, deltas: Deltas, order: Path) -> None:
+        self.deltas = deltas
+        self._order = order
+
+    def dies(self, point: str, call: Callable[[], object]) -> None:
+        """Make a call that commits something in a life that ends at this point of the commit; then begin another."""
+        self._order.write_text(point)
+        try:
+            call()
+        finally:
+            self._order.unlink()
+            self._bury()
+
+    def _bury(self) -> None:
+        dead: list[RunningServer] = []
+
+        def is_one_dead() -> bool:
+            dead.extend(node for node in self.deltas.nodes if node not in dead and node.wait_for_death(0) is not None)
+            return bool(dead)
+
+        eventually(is_one_dead, "the server dies")
+        for node in dead:
+            node.start()
+        self.deltas.redial()
+
+
+@contextmanager
+def mortal(folder: Path, store: str) -> Iterator[Mortal]:
+    """A server, or two nodes over PostgreSQL, whose logs must show no fault."""
+    folder.mkdir(parents=True, exist_ok=True)
+    order = folder / "die"
+    env = {"PYTHONPATH": str(SITE), "CRASH_FILE": str(order), "SEMEL_CRASH_POINT": BEFORE}
+    with serving(folder / "data", store, env=env) as deltas:
+        yield Mortal(deltas, order)

@@ -1,0 +1,12 @@
+"""`semel` with little patience for clients of deltas that take nothing and say nothing."""
+
+from __future__ import annotations
+
+from semel.cli import main
+from semel.server.deltas import conversation, holdings
+
+if __name__ == "__main__":
+    conversation.Conversation.patience_seconds = 0.6
+    conversation.PING_SECONDS = 0.7
+    holdings.Holdings.longest_seconds = 1.5
+    main()

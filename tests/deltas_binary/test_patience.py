@@ -1,0 +1,100 @@
+"""Clients that do not read, do not answer or have gone without a word are let go; those that are there are not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+
+import pytest
+from websockets.frames import Frame, Opcode
+
+from tests.deltas.vectors import columns, delta
+from tests.deltas.wire import Deltas, check_log, fresh, hlcs
+from tests.deltas_binary.caller import Line, joined, pull_frame
+from tests.deltas_binary.readers import dial
+from tests.running import HOST, RunningServer
+from tests.together import eventually
+
+
+class ImpatientServer(RunningServer):
+    """The real server, with timers of a fraction of a second."""
+
+    def launch(self, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        self.data.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "tests.deltas_binary.impatient_main", "serve"]
+        command += ["--host", HOST, "--port", str(self.port), "--data", str(self.data)]
+        settings = {"SEMEL_DELTAS_LIVE_BYTES": "20000", "SEMEL_LEDGER_GRPC_PORT": "0"}
+        with self.output.open("ab") as output:
+            variables = os.environ | settings | dict(env)
+            self._process = subprocess.Popen(command, env=variables, stdout=output, stderr=output)
+        return self._process
+
+
+@pytest.fixture(scope="module")
+def deltas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deltas]:
+    server = ImpatientServer(tmp_path_factory.mktemp("impatient") / "data")
+    with server:
+        client = Deltas(server)
+        yield client
+        client.close()
+    check_log(server)
+
+
+def open_sockets(deltas: Deltas) -> int:
+    found: int = deltas.send("GET", "/metrics").json()["semel_deltas_sockets"]
+    return found
+
+
+def test_one_that_never_says_what_it_has(deltas: Deltas) -> None:
+    gateway, hlc = fresh("gw"), hlcs()
+    with Line.mute(deltas.server.port, gateway, "a") as line:
+        line.pull()
+        deltas.push(gateway, [delta("INSERT", columns(x=1), row="r1", client="b", hlc=next(hlc))], client="b")
+        line.broadcast()
+        assert line.ending()[0] == 1013
+
+
+def test_one_that_has_gone_without_a_word(deltas: Deltas) -> None:
+    with Line.mute(deltas.server.port, fresh("gw"), "a") as line:
+        line.pull()
+        assert line.ending()[0] == 1013
+
+
+def test_one_that_asks_and_does_not_read(deltas: Deltas) -> None:
+    gateway, hlc = fresh("gw"), hlcs()
+    for number in range(3):
+        made = [delta("INSERT", columns(text="x" * 900_000), row=f"r{number}", client="b", hlc=next(hlc))]
+        deltas.push(gateway, made, client="b")
+    with Line.mute(deltas.server.port, gateway, "a") as line:
+        for _ in range(20):
+            line.send(pull_frame("a", 0))
+        eventually(lambda: open_sockets(deltas) == 0, "it is let go")
+
+
+def test_one_whose_frame_never_ends(deltas: Deltas) -> None:
+    """It says something now and then: a byte of a large frame."""
+    raw = dial(deltas.server.port)
+    raw.settimeout(0.1)
+    with Line(deltas.server.port, fresh("gw"), "a", line=raw) as line:
+        frame = Frame(Opcode.BINARY, b"\x01" + b"x" * 1_000_000).serialize(mask=True)
+        raw.sendall(frame[:-1_000])
+        for place in range(len(frame) - 1_000, len(frame) - 1):
+            raw.sendall(frame[place : place + 1])
+            with suppress(TimeoutError):
+                assert line.ending()[0] == 1013
+                return
+    raise AssertionError("it was listened to all the time")
+
+
+def test_one_that_is_silent_and_there(deltas: Deltas) -> None:
+    """Its WebSocket answers pings: that is enough."""
+    gateway, hlc = fresh("gw"), hlcs()
+    with joined(deltas.server.port, gateway, "a") as a:
+        a.pull()
+        time.sleep(2.3)  # the point of the test: longer than a silent one is kept
+        deltas.push(gateway, [delta("INSERT", columns(x=1), row="r1", client="b", hlc=next(hlc))], client="b")
+        assert [entry["rowId"] for entry in a.broadcast().deltas] == ["r1"]
