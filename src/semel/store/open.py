@@ -1,17 +1,19 @@
-"""A store by its URL: opened, or looked at without a trace."""
+"""A store by its URL: opened, read beside others that use it, or looked at without a trace."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from semel.store.memory import MemoryStore
-from semel.store.migrations import Migration
-from semel.store.protocol import AnyTable, Glimpse, Store, StoreError
+from semel.store.migrations import Migration, pending
+from semel.store.protocol import AnyTable, Glimpse, Snapshot, Store, StoreError
 from semel.store.sqlite import SqliteStore
+from semel.store.sqlite.beside import beside as sqlite_beside
 from semel.store.sqlite.glimpse import glimpse as sqlite_glimpse
 
 if TYPE_CHECKING:
@@ -52,6 +54,34 @@ def look_at(url: str, tables: Sequence[AnyTable]) -> Glimpse:
 
         return glimpse(address, tables)
     raise _unknown(url)
+
+
+@contextmanager
+def read_beside(
+    url: str, tables: Sequence[AnyTable], migrations: Sequence[Migration], wall_ms: Callable[[], int]
+) -> Iterator[Snapshot]:
+    """One snapshot of a store that servers may be using: nothing is locked, made or migrated, and no row is written.
+
+    Data of another version is refused. Should a server of a newer one come meanwhile, what it adds is not looked at.
+    """
+    version = look_at(url, ()).version
+    if version == 0:
+        raise StoreError(f"There is no data in {shown(url)}.")
+    if pending(migrations, version):
+        raise StoreError(f"{shown(url)} is of the older schema version {version}: run `semel migrate` on it first.")
+    with _beside(url, tables, wall_ms) as snapshot:
+        yield snapshot
+
+
+def _beside(url: str, tables: Sequence[AnyTable], wall_ms: Callable[[], int]) -> AbstractContextManager[Snapshot]:
+    scheme, _, rest = url.partition(":")
+    if scheme == "sqlite":
+        folder, vfs = _folder(rest)
+        return sqlite_beside(folder, tables, wall_ms, vfs)
+    address = _address(url)
+    from semel.store.postgres.beside import beside  # noqa: PLC0415 - an extra
+
+    return beside(address, tables)
 
 
 def place_of(url: str) -> tuple[str, ...]:

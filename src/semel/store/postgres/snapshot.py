@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from semel.store.postgres.address import Address
 from semel.store.postgres.failures import BROKEN, UNFIT, meaning
+from semel.store.postgres.line import Line
 from semel.store.postgres.statements import GENERATIONS, NOW_MS, Statements
 from semel.store.postgres.wire import Filled, Rows
 from semel.store.protocol import AnyTable, Range, Row
 from semel.store.table import Key, Table
-
-if TYPE_CHECKING:
-    from semel.store.postgres.line import Line
-    from semel.store.postgres.store import PostgresStore
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
@@ -29,15 +27,36 @@ _ERA: Filled = (f"SELECT convert_to(concat_ws('/', {_CLUSTER}, {_TIMELINE}, {_TA
 _NUMBER = "SELECT number FROM semel_generation WHERE name = $1"
 
 
+class Source(Protocol):
+    """What a snapshot needs of a store."""
+
+    @property
+    def address(self) -> Address:
+        """Where the database is."""
+
+    @property
+    def statements(self) -> Mapping[AnyTable, list[Statements]]:
+        """Of each table, generation by generation."""
+
+    def reader(self) -> Line:
+        """The next free line."""
+
+    def free_reader(self, line: Line) -> None:
+        """The line's snapshot has ended."""
+
+    def scannable(self, wanted: Range) -> Statements:
+        """The statements for a range."""
+
+
 class PostgresSnapshot:
     """Holds a reader's line while the block runs."""
 
-    def __init__(self, store: PostgresStore) -> None:
+    def __init__(self, store: Source) -> None:
         self._store = store
         self.now_ms = 0
 
     def __enter__(self) -> PostgresSnapshot:
-        self._line: Line = self._store.reader()
+        self._line = self._store.reader()
         try:
             self._line.open(time.monotonic() + self._store.address.patience)
             # The server takes the snapshot at the first query.

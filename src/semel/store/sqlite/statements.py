@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from semel.store.ddl import Dialect
+from semel.store.ddl import Dialect, quoted
 from semel.store.protocol import AnyTable, Range, Row, Touch
 from semel.store.table import Key, Kind, Shape
 from semel.store.unsigned import Unsigned
@@ -47,9 +47,10 @@ class Statements:
         columns = [column.name for column in table.columns]
         self.table = table
         self.name = name
-        self.select = f"SELECT {', '.join(columns)} FROM {name}"
-        self.select_keys = f"SELECT {', '.join(table.key_columns)} FROM {name}"
-        self.find_one = f"{self.select} WHERE {' AND '.join(f'{column} = ?' for column in table.key_columns)}"
+        self.select = f"SELECT {quoted(columns)} FROM {name}"
+        self.select_keys = f"SELECT {quoted(table.key_columns)} FROM {name}"
+        self._matches = " AND ".join(f'"{column}" = ?' for column in table.key_columns)
+        self.find_one = f"{self.select} WHERE {self._matches}"
         self.clear = f"DELETE FROM {name}"
         self.some = f"SELECT 1 FROM {name} LIMIT 1"
         self._columns = columns
@@ -90,8 +91,8 @@ class Statements:
 
     def _find_text(self, count: int) -> str:
         wanted = ", ".join(f"k{place}" for place in range(self.table.key))
-        match = " AND ".join(f"t.{column} = k.k{place}" for place, column in enumerate(self.table.key_columns))
-        columns = ", ".join(f"t.{column}" for column in self._columns)
+        match = " AND ".join(f't."{column}" = k.k{place}' for place, column in enumerate(self.table.key_columns))
+        columns = quoted(self._columns, "t.")
         values = ", ".join([self._key] * count)
         # CROSS JOIN fixes the order: for each key one look into the table's index.
         return f"WITH k({wanted}) AS (VALUES {values}) SELECT {columns} FROM k CROSS JOIN {self.name} t WHERE {match}"
@@ -107,48 +108,47 @@ class Statements:
         return self._upsert_text(count, self.table.loose_columns)
 
     def _upsert_text(self, count: int, columns: Sequence[str]) -> str:
-        keys = ", ".join(self.table.key_columns)
-        rest = ", ".join(f"{column} = excluded.{column}" for column in columns)
+        keys = quoted(self.table.key_columns)
+        rest = ", ".join(f'"{column}" = excluded."{column}"' for column in columns)
         action = f"UPDATE SET {rest}" if rest else "NOTHING"
         return f"{self._insert_text(count)} ON CONFLICT ({keys}) DO {action}"
 
     def _delete_text(self, count: int) -> str:
-        keys = ", ".join(self.table.key_columns)
+        keys = quoted(self.table.key_columns)
         return f"DELETE FROM {self.name} WHERE ({keys}) IN (VALUES {', '.join([self._key] * count)})"
 
     def touch(self, touch: Touch) -> tuple[str, tuple[Any, ...]]:
         """A soft change of one row."""
-        keys = " AND ".join(f"{column} = ?" for column in self.table.key_columns)
         column = touch.column
-        sql = f"UPDATE {self.name} SET {column} = ? WHERE {keys} AND {column} < ?"
+        sql = f'UPDATE {self.name} SET "{column}" = ? WHERE {self._matches} AND "{column}" < ?'
         value = self.unsigned.value_out(column, touch.value)
         if touch.life_column is None:
             return sql, (value, *self.unsigned.key_out(touch.key), value)
-        return f"{sql} AND {touch.life_column} = ?", (value, *self.unsigned.key_out(touch.key), value, touch.life)
+        return f'{sql} AND "{touch.life_column}" = ?', (value, *self.unsigned.key_out(touch.key), value, touch.life)
 
     def scan(self, wanted: Range, *, keys_only: bool = False) -> tuple[str, list[Any]]:
         """The statement and values of a range."""
         select = self.select_keys if keys_only else self.select
         order = self.table.ordering(wanted.by)
         depth = len(wanted.prefix)
-        terms = [f"{column} = ?" for column in order[:depth]]
+        terms = [f'"{column}" = ?' for column in order[:depth]]
         values: list[Any] = [
             self.unsigned.value_out(name, value) for name, value in zip(order, wanted.prefix, strict=False)
         ]
         for bound, sign in ((wanted.start, ">="), (wanted.stop, "<")):
             if bound:
                 bounded = order[depth : depth + len(bound)]
-                terms.append(f"({', '.join(bounded)}) {sign} ({', '.join('?' for _ in bounded)})")
+                terms.append(f"({quoted(bounded)}) {sign} ({', '.join('?' for _ in bounded)})")
                 values += [self.unsigned.value_out(name, value) for name, value in zip(bounded, bound, strict=True)]
         way = " DESC" if wanted.reverse else ""
         where = f" WHERE {' AND '.join(terms)}" if terms else ""
-        by = ", ".join(f"{column}{way}" for column in order)
+        by = ", ".join(f'"{column}"{way}' for column in order)
         return f"{select}{where} ORDER BY {by} LIMIT ?", [*values, wanted.limit]
 
     def page(self, behind: Key | None, limit: int, *, keys_only: bool = False) -> Filled:
         """The statement and values of the rows behind a key."""
         select = self.select_keys if keys_only else self.select
-        keys = ", ".join(self.table.key_columns)
+        keys = quoted(self.table.key_columns)
         where, values = (
             ("", ()) if behind is None else (f" WHERE ({keys}) > {self._key}", self.unsigned.key_out(behind))
         )

@@ -14,13 +14,10 @@ reads what the disk really holds.
 from __future__ import annotations
 
 import os
-import queue
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
-from typing import Any, TypeVar
 
 import apsw
 
@@ -38,10 +35,9 @@ from semel.store.protocol import (
 )
 from semel.store.sqlite.lockfile import LockFile
 from semel.store.sqlite.schema import bring_up_to_date, check_library, current_generations
+from semel.store.sqlite.snapshot import Readers, SqliteSnapshot, fetch, scan, sentence
 from semel.store.sqlite.statements import DIALECT, GENERATIONS, Statements
-from semel.store.table import Key, Table, bytes_of
-
-R = TypeVar("R", bound=tuple[Any, ...])
+from semel.store.table import Key
 
 FILE_NAME = "semel.db"
 LOCK_NAME = "semel.lock"
@@ -80,12 +76,11 @@ class SqliteStore(SoleNode):
         self._path = str(folder / FILE_NAME)
         self._vfs = vfs
         self._wall_ms = wall_ms
-        self._readers: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
         try:
             self._open(tables, migrations)
         except (apsw.Error, OSError) as error:
             self._lock_file.release()
-            raise StoreError(f"The database {self._path} cannot be opened. {_sentence(error)}") from error
+            raise StoreError(f"The database {self._path} cannot be opened. {sentence(error)}") from error
         except BaseException:
             self._lock_file.release()
             raise
@@ -98,9 +93,7 @@ class SqliteStore(SoleNode):
         self._is_closed = False
         for pragma in _WRITER_PRAGMAS:
             self._writer.execute(pragma)
-        # A crash may have left commits in the log that were written and never synced. Nobody was told of them, but from
-        # now on retries and readers would be: so everything in the log goes to disk before anything is answered.
-        self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        self._sync_log()
         self._writer.set_wal_hook(self._on_commit)
         bring_up_to_date(self._writer, migrations)
         self._statements = {table: [Statements(table, name) for name in DIALECT.names_of(table)] for table in tables}
@@ -110,8 +103,22 @@ class SqliteStore(SoleNode):
             for table in tables
             for older in [self._older(table, self._current)]
         }
+        self._readers = Readers(self._statements, self._wall_ms)
         for _ in range(READERS):
-            self._readers.put(self._reader())
+            self._readers.add(apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READONLY, vfs=self._vfs))
+
+    def _sync_log(self) -> None:
+        """Everything in the log goes to disk before anything is answered.
+
+        A crash may have left commits there that were written and never synced. Nobody was told of them, but from now on
+        retries and readers would be.
+        """
+        try:
+            self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.BusyError:
+            # Somebody reads beside us, an export or a backup, and the log cannot be emptied under them. A commit, even
+            # of what is there already, syncs it as it stands.
+            self._writer.execute("PRAGMA user_version = 0")
 
     def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> _SqliteTx:
         """One writer, so every named lock is held."""
@@ -124,12 +131,12 @@ class SqliteStore(SoleNode):
             self._writer.execute("BEGIN")
         except apsw.Error as error:
             self._writer.execute("PRAGMA synchronous = FULL")
-            raise StoreError(_sentence(error)) from error
+            raise StoreError(sentence(error)) from error
         return _SqliteTx(self, self._wall_ms(), durable)
 
-    def read(self) -> _SqliteSnapshot:
+    def read(self) -> SqliteSnapshot:
         """The last committed state, on a connection of the reader's own."""
-        return _SqliteSnapshot(self)
+        return SqliteSnapshot(self._readers)
 
     def tidy(self) -> None:
         """Checkpoint when the log has grown: here, so that no commit waits for it."""
@@ -141,7 +148,7 @@ class SqliteStore(SoleNode):
             return
         except apsw.Error as error:
             self._broken = True
-            raise StoreBrokenError(_sentence(error)) from error
+            raise StoreBrokenError(sentence(error)) from error
         self._wal_pages = 0
 
     def close(self) -> None:
@@ -149,15 +156,9 @@ class SqliteStore(SoleNode):
         if self._is_closed:
             return
         self._is_closed = True
-        while not self._readers.empty():
-            self._readers.get_nowait().close()
+        self._readers.close()
         self._writer.close()
         self._lock_file.release()
-
-    def _reader(self) -> apsw.Connection:
-        reader = apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READONLY, vfs=self._vfs)
-        reader.execute("PRAGMA query_only = ON")
-        return reader
 
     def _on_commit(self, connection: apsw.Connection, name: str, pages: int) -> int:
         self._wal_pages = pages
@@ -184,7 +185,7 @@ class _SqliteTx:
 
     def load(self, keys: Mapping[AnyTable, Iterable[Key]], ranges: Sequence[Range]) -> Loaded:
         rows = {table: self._find(table, wanted) for table, wanted in keys.items()}
-        return Loaded(rows, [_scan(self._writer, self._younger(wanted.table), wanted) for wanted in ranges])
+        return Loaded(rows, [scan(self._writer, self._younger(wanted.table), wanted) for wanted in ranges])
 
     def _find(self, table: AnyTable, wanted: Iterable[Key]) -> dict[Key, Row]:
         younger = self._younger(table)
@@ -195,7 +196,7 @@ class _SqliteTx:
         keys = list(wanted)
         for made in probes:
             for statement in made.find(keys):
-                for values in _rows(self._writer, *statement):
+                for values in fetch(self._writer, *statement):
                     row = made.unsigned.row_in(values)
                     found[row[: table.key]] = row
         return found
@@ -219,7 +220,7 @@ class _SqliteTx:
             for statement in statements:
                 self._writer.execute(*statement)
         except (apsw.Error, OverflowError, TypeError) as error:
-            raise StoreError(_sentence(error)) from error
+            raise StoreError(sentence(error)) from error
 
     def rotate(self, table: AnyTable) -> None:
         oldest = self._store._older(table, self._numbers)[0]
@@ -228,7 +229,7 @@ class _SqliteTx:
             self._writer.execute(oldest.clear)
             self._writer.execute("INSERT OR REPLACE INTO semel_generation VALUES (?, ?)", (table.name.encode(), number))
         except apsw.Error as error:
-            raise StoreError(_sentence(error)) from error
+            raise StoreError(sentence(error)) from error
         self._numbers = {**self._numbers, table.name: number}
         self._rotated.add(table)
 
@@ -238,7 +239,7 @@ class _SqliteTx:
         except apsw.Error as error:
             self._open = False
             self._store._broken = True
-            raise StoreBrokenError(_sentence(error)) from error
+            raise StoreBrokenError(sentence(error)) from error
         self._open = False
         self._store._current = self._numbers
         for table in self._rotated:
@@ -256,7 +257,7 @@ class _SqliteTx:
         except apsw.Error as error:
             # A connection that cannot even roll back is no longer to be trusted: the process must start afresh.
             self._store._broken = True
-            raise StoreBrokenError(_sentence(error)) from error
+            raise StoreBrokenError(sentence(error)) from error
         self._restore_durability()
 
     def _younger(self, table: AnyTable) -> Statements:
@@ -265,110 +266,6 @@ class _SqliteTx:
     def _restore_durability(self) -> None:
         if not self._durable:
             self._writer.execute("PRAGMA synchronous = FULL")
-
-
-class _SqliteSnapshot:
-    def __init__(self, store: SqliteStore) -> None:
-        self._store = store
-        self.now_ms = 0
-
-    def __enter__(self) -> _SqliteSnapshot:
-        if self._store._is_closed:
-            raise StoreError("The store is closed.")
-        self._reader = self._store._readers.get()
-        try:
-            self._reader.execute("BEGIN")
-            # SQLite takes the snapshot at the first read, so read something before the clock.
-            self._reader.execute("SELECT 1 FROM semel_schema").fetchone()
-        except apsw.Error as error:
-            self._let_go()
-            raise StoreError(_sentence(error)) from error
-        self.now_ms = self._store._wall_ms()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._let_go()
-
-    def _let_go(self) -> None:
-        try:
-            if self._reader.in_transaction:
-                self._reader.execute("ROLLBACK")
-        finally:
-            self._store._readers.put(self._reader)
-
-    def get(self, table: Table[R], key: Key) -> R | None:
-        for made in self._generations(table):
-            found = _rows(self._reader, made.find_one, made.unsigned.key_out(key))
-            if found:
-                return made.unsigned.row_in(found[0])  # type: ignore[no-any-return]
-        return None
-
-    def find(self, table: Table[R], keys: Sequence[Key]) -> dict[Key, R]:
-        found: dict[Key, R] = {}
-        for made in self._generations(table):
-            missing = [key for key in keys if key not in found]
-            for sql, values in made.find(missing):
-                rows = map(made.unsigned.row_in, _rows(self._reader, sql, values))
-                found.update((table.key_of(row), row) for row in rows)
-        return found
-
-    def _generations(self, table: AnyTable) -> list[Statements]:
-        made = self._store._statements[table]
-        if not table.generational:
-            return made
-        # Which one is younger is read in the snapshot itself: the writer may have moved on.
-        asked = "SELECT number FROM semel_generation WHERE name = ?"
-        found = _rows(self._reader, asked, (table.name.encode(),))
-        number = found[0][0] if found else 0
-        return [made[number], *(other for place, other in enumerate(made) if place != number)]
-
-    def range(self, wanted: Range) -> list[Row]:
-        return _scan(self._reader, self._store._statements[wanted.table][0], wanted)
-
-    def keys(self, wanted: Range) -> list[Key]:
-        made = self._store._statements[wanted.table][0]
-        _refuse_generational(wanted)
-        return [made.unsigned.key_in(row) for row in _rows(self._reader, *made.scan(wanted, keys_only=True))]
-
-    def page(self, table: Table[R], age: int, behind: Key | None, limit: int, most_bytes: int) -> list[R]:
-        found: list[R] = []
-        for made in self._generations(table)[age : age + 1]:
-            try:
-                for values in self._reader.execute(*made.page(behind, limit)):
-                    found.append(made.unsigned.row_in(values))
-                    most_bytes -= bytes_of(found[-1])
-                    if most_bytes <= 0:
-                        break
-            except (apsw.Error, OverflowError, TypeError) as error:
-                raise StoreError(_sentence(error)) from error
-        return found
-
-    def page_keys(self, table: AnyTable, age: int, behind: Key | None, limit: int) -> list[Key]:
-        found = []
-        for made in self._generations(table)[age : age + 1]:
-            keys = _rows(self._reader, *made.page(behind, limit, keys_only=True))
-            found += [made.unsigned.key_in(key) for key in keys]
-        return found
-
-
-def _scan(connection: apsw.Connection, made: Statements, wanted: Range) -> list[Row]:
-    _refuse_generational(wanted)
-    return [made.unsigned.row_in(row) for row in _rows(connection, *made.scan(wanted))]
-
-
-def _refuse_generational(wanted: Range) -> None:
-    if wanted.table.generational:
-        raise StoreError(f"{wanted.table.name} is found by its key alone")
-
-
-def _rows(connection: apsw.Connection, sql: str, values: Sequence[Any]) -> list[Any]:
-    """What a statement gives; a failure, or a number that no column can hold, is the store's own error."""
-    try:
-        return connection.execute(sql, values).fetchall()
-    except (apsw.Error, OverflowError, TypeError) as error:
-        raise StoreError(_sentence(error)) from error
 
 
 def _make_folder(folder: Path) -> None:
@@ -386,7 +283,3 @@ def _make_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def _sentence(error: Exception) -> str:
-    return f"SQLite: {type(error).__name__}: {error}"

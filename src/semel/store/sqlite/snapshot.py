@@ -1,0 +1,157 @@
+"""The rows of one instant, on a read-only connection of the reader's own."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+import apsw
+
+from semel.store.protocol import AnyTable, Range, Row, StoreError
+from semel.store.sqlite.statements import Statements
+from semel.store.table import Key, Table, bytes_of
+
+R = TypeVar("R", bound=tuple[Any, ...])
+
+
+class Readers:
+    """Connections that only read; each serves one snapshot at a time."""
+
+    def __init__(self, statements: Mapping[AnyTable, list[Statements]], wall_ms: Callable[[], int]) -> None:
+        self.statements = statements
+        self.wall_ms = wall_ms
+        self.is_closed = False
+        self._free: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
+
+    def add(self, connection: apsw.Connection) -> None:
+        """One more snapshot may be open at once."""
+        connection.execute("PRAGMA query_only = ON")
+        self._free.put(connection)
+
+    def take(self) -> apsw.Connection:
+        """The next free one."""
+        return self._free.get()
+
+    def give_back(self, connection: apsw.Connection) -> None:
+        """Its snapshot has ended."""
+        self._free.put(connection)
+
+    def close(self) -> None:
+        """Close those that are free; there are no further snapshots."""
+        self.is_closed = True
+        while not self._free.empty():
+            self._free.get_nowait().close()
+
+
+class SqliteSnapshot:
+    """Holds a connection while the block runs."""
+
+    def __init__(self, readers: Readers) -> None:
+        self._readers = readers
+        self.now_ms = 0
+
+    def __enter__(self) -> SqliteSnapshot:
+        if self._readers.is_closed:
+            raise StoreError("The store is closed.")
+        self._reader = self._readers.take()
+        try:
+            self._reader.execute("BEGIN")
+            # SQLite takes the snapshot at the first read, so read something before the clock.
+            self._reader.execute("SELECT 1 FROM semel_schema").fetchone()
+        except apsw.Error as error:
+            self._let_go()
+            raise StoreError(sentence(error)) from error
+        self.now_ms = self._readers.wall_ms()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._let_go()
+
+    def _let_go(self) -> None:
+        try:
+            if self._reader.in_transaction:
+                self._reader.execute("ROLLBACK")
+        finally:
+            self._readers.give_back(self._reader)
+
+    def get(self, table: Table[R], key: Key) -> R | None:
+        for made in self._generations(table):
+            found = fetch(self._reader, made.find_one, made.unsigned.key_out(key))
+            if found:
+                return made.unsigned.row_in(found[0])  # type: ignore[no-any-return]
+        return None
+
+    def find(self, table: Table[R], keys: Sequence[Key]) -> dict[Key, R]:
+        found: dict[Key, R] = {}
+        for made in self._generations(table):
+            missing = [key for key in keys if key not in found]
+            for sql, values in made.find(missing):
+                rows = map(made.unsigned.row_in, fetch(self._reader, sql, values))
+                found.update((table.key_of(row), row) for row in rows)
+        return found
+
+    def _generations(self, table: AnyTable) -> list[Statements]:
+        made = self._readers.statements[table]
+        if not table.generational:
+            return made
+        # Which one is younger is read in the snapshot itself: the writer may have moved on.
+        asked = "SELECT number FROM semel_generation WHERE name = ?"
+        found = fetch(self._reader, asked, (table.name.encode(),))
+        number = found[0][0] if found else 0
+        return [made[number], *(other for place, other in enumerate(made) if place != number)]
+
+    def range(self, wanted: Range) -> list[Row]:
+        return scan(self._reader, self._readers.statements[wanted.table][0], wanted)
+
+    def keys(self, wanted: Range) -> list[Key]:
+        made = self._readers.statements[wanted.table][0]
+        _refuse_generational(wanted)
+        return [made.unsigned.key_in(row) for row in fetch(self._reader, *made.scan(wanted, keys_only=True))]
+
+    def page(self, table: Table[R], age: int, behind: Key | None, limit: int, most_bytes: int) -> list[R]:
+        found: list[R] = []
+        for made in self._generations(table)[age : age + 1]:
+            try:
+                for values in self._reader.execute(*made.page(behind, limit)):
+                    found.append(made.unsigned.row_in(values))
+                    most_bytes -= bytes_of(found[-1])
+                    if most_bytes <= 0:
+                        break
+            except (apsw.Error, OverflowError, TypeError) as error:
+                raise StoreError(sentence(error)) from error
+        return found
+
+    def page_keys(self, table: AnyTable, age: int, behind: Key | None, limit: int) -> list[Key]:
+        found = []
+        for made in self._generations(table)[age : age + 1]:
+            keys = fetch(self._reader, *made.page(behind, limit, keys_only=True))
+            found += [made.unsigned.key_in(key) for key in keys]
+        return found
+
+
+def scan(connection: apsw.Connection, made: Statements, wanted: Range) -> list[Row]:
+    """The rows of a range."""
+    _refuse_generational(wanted)
+    return [made.unsigned.row_in(row) for row in fetch(connection, *made.scan(wanted))]
+
+
+def _refuse_generational(wanted: Range) -> None:
+    if wanted.table.generational:
+        raise StoreError(f"{wanted.table.name} is found by its key alone")
+
+
+def fetch(connection: apsw.Connection, sql: str, values: Sequence[Any]) -> list[Any]:
+    """What a statement gives; a failure, or a number that no column can hold, is the store's own error."""
+    try:
+        return connection.execute(sql, values).fetchall()
+    except (apsw.Error, OverflowError, TypeError) as error:
+        raise StoreError(sentence(error)) from error
+
+
+def sentence(error: Exception) -> str:
+    """What SQLite says, in one line."""
+    return f"SQLite: {type(error).__name__}: {error}"
