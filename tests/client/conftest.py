@@ -1,4 +1,4 @@
-"""Two servers for all tests of the SDK: an open one, and one with a token, signed results and a short queue."""
+"""Servers for all tests of the SDK: an open one; one with a token, signed results and a short queue; one for JWTs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.client.names import HMAC_KEY, TOKEN
+from tests.client.names import DELTAS_SECRET, HMAC_KEY, TOKEN
 from tests.running import RunningServer
 
 QUICK = {
@@ -33,6 +33,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """Two jobs fit into its queue."""
     with RunningServer(tmp_path_factory.mktemp("strict") / "data", env=QUICK | STRICT) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """Wants tokens of those who sync."""
+    env = {"SEMEL_DELTAS_JWT_SECRET": DELTAS_SECRET}
+    with RunningServer(tmp_path_factory.mktemp("guarded") / "data", env=env) as running:
         yield running
 
 

@@ -18,17 +18,23 @@ class Cutter:
         self._target = port
         self._before: Counter[bytes] = Counter()
         self._after: Counter[bytes] = Counter()
+        self._over = asyncio.Event()
         self._lines: set[asyncio.Task[None]] = set()
         self.cuts: list[str] = []
         """The targets of requests that were cut, in order."""
 
     def cut_request(self, target: str, times: int = 1) -> None:
-        """The next requests whose target ends like this do not arrive."""
+        """The next requests whose path ends like this do not arrive."""
         self._before[target.encode()] += times
 
     def cut_answer(self, target: str, times: int = 1) -> None:
-        """The next requests whose target ends like this arrive; their answers do not."""
+        """The next requests whose path ends like this arrive; their answers do not."""
         self._after[target.encode()] += times
+
+    def forget(self) -> None:
+        """Cut nothing more."""
+        self._before.clear()
+        self._after.clear()
 
     @property
     def url(self) -> str:
@@ -44,8 +50,7 @@ class Cutter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.close()
-        for line in self._lines:
-            line.cancel()
+        self._over.set()
         await asyncio.gather(*self._lines, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -57,9 +62,10 @@ class Cutter:
         pumps = [
             asyncio.create_task(self._pass_on(reader, questions, is_cut)),
             asyncio.create_task(_give_back(answers, writer, is_cut)),
+            asyncio.create_task(self._ended()),
         ]
         try:
-            # Whichever side ends first ends both.
+            # Whichever side ends first ends both, and so does the end of the test.
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for pump in pumps:
@@ -67,7 +73,11 @@ class Cutter:
             await asyncio.gather(*pumps, return_exceptions=True)
             for side in (writer, questions):
                 side.close()
+            await asyncio.gather(writer.wait_closed(), questions.wait_closed(), return_exceptions=True)
             self._lines.discard(line)
+
+    async def _ended(self) -> None:
+        await self._over.wait()
 
     async def _pass_on(
         self, questions: asyncio.StreamReader, server: asyncio.StreamWriter, is_cut: asyncio.Event
@@ -84,7 +94,7 @@ class Cutter:
     def _is_cut(self, data: bytes, wanted: Counter[bytes]) -> bool:
         target = data.split(b"\r\n", 1)[0].split(b" ")[1:2]
         for end in +wanted:
-            if target and target[0].endswith(end):
+            if target and target[0].split(b"?")[0].endswith(end):
                 wanted[end] -= 1
                 self.cuts.append(target[0].decode())
                 return True

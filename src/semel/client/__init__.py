@@ -1,24 +1,35 @@
-"""The Python SDK: `JobsClient` submits and reads jobs, `Worker` runs them."""
+"""The Python SDK: `JobsClient` submits and reads jobs, `Worker` runs them; `DeltasClient` keeps rows in sync."""
 
+from typing import TYPE_CHECKING, Any
+
+from semel.client.deltas.values import Change, DeadLetter, PendingDelta, Pulled, Pushed, Synced
 from semel.client.errors import (
     AccessError,
+    AnswerTooLargeError,
     BadAnswerError,
     BusyError,
     CallError,
+    ClockSkewError,
     ConfigurationError,
+    CursorExpiredError,
+    FileInUseError,
     IntegrityError,
     InvalidRequestError,
     KeyCollisionError,
     LeaseLostError,
+    LocalFileError,
     NoAnswerError,
     NotFinishedError,
     NotFoundError,
     ProofRefusedError,
     RefusedError,
     ResultConflictError,
+    RowExistsError,
+    RowMissingError,
     SemelError,
     StepError,
     TooLargeError,
+    TransactionError,
 )
 from semel.client.job import AsyncJob, Job
 from semel.client.jobs import JobsClient
@@ -27,17 +38,27 @@ from semel.client.patience import Patience
 from semel.client.values import Beat, Cancelled, Claimed, JobInfo, JobRequest, Lease, Outcome, Reported, Step, Submitted
 from semel.client.worker import Worker
 
+if TYPE_CHECKING:
+    from semel.client.deltas.client import DeltasClient
+
 __all__ = [
     "AccessError",
+    "AnswerTooLargeError",
     "AsyncJob",
     "BadAnswerError",
     "Beat",
     "BusyError",
     "CallError",
     "Cancelled",
+    "Change",
     "Claimed",
+    "ClockSkewError",
     "ConfigurationError",
+    "CursorExpiredError",
+    "DeadLetter",
     "Defer",
+    "DeltasClient",
+    "FileInUseError",
     "IntegrityError",
     "InvalidRequestError",
     "Job",
@@ -47,21 +68,38 @@ __all__ = [
     "KeyCollisionError",
     "Lease",
     "LeaseLostError",
+    "LocalFileError",
     "NoAnswerError",
     "NotFinishedError",
     "NotFoundError",
     "Outcome",
     "Patience",
+    "PendingDelta",
     "Permanent",
     "ProofRefusedError",
+    "Pulled",
+    "Pushed",
     "RefusedError",
     "Reported",
     "ResultConflictError",
     "RetryLater",
+    "RowExistsError",
+    "RowMissingError",
     "SemelError",
     "Step",
     "StepError",
     "Submitted",
+    "Synced",
     "TooLargeError",
+    "TransactionError",
     "Worker",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`DeltasClient` brings a database with it, which those who only submit jobs or check proofs need not load."""
+    if name != "DeltasClient":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from semel.client.deltas.client import DeltasClient  # noqa: PLC0415 - see above
+
+    return DeltasClient

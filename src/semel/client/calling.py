@@ -8,33 +8,42 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from semel.client.errors import BadAnswerError, CallError, refusal
+from semel.client.errors import BadAnswerError, CallError, RefusedError, refusal
 from semel.client.patience import Patience, pause_seconds
 from semel.client.reading import members
 from semel.client.transport import Answer, Transport
 
 Facts = Mapping[str, Any]
 OnRetry = Callable[[CallError], None]
+Refuse = Callable[[int, Facts, float], RefusedError]
+"""Makes the error behind an answer that is no success: of its status, its members, and the seconds it asks to wait."""
+Instead = Callable[[CallError], str]
+"""The path to ask for after an error, in place of the one before."""
 
 
 class Caller:
     """Asks one server, again and again where that can help."""
 
-    def __init__(self, transport: Transport, patience: Patience, most_bytes: int, on_retry: OnRetry) -> None:
+    def __init__(
+        self, transport: Transport, patience: Patience, most_bytes: int, on_retry: OnRetry, refuse: Refuse = refusal
+    ) -> None:
         self._transport = transport
         self.patience = patience
         self._most_bytes = most_bytes
         self._on_retry = on_retry
+        self._refuse = refuse
 
     async def post(self, path: str, body: bytes, *, wait: float = 0.0, most_bytes: int = 0) -> Facts:
         """The members of the answer; `body` names what it asks for, so that asking twice does nothing twice."""
         return await self._ask("POST", path, body, wait, most_bytes)
 
-    async def get(self, path: str, *, wait: float = 0.0) -> Facts:
-        """The members of the answer."""
-        return await self._ask("GET", path, None, wait, 0)
+    async def get(self, path: str, *, wait: float = 0.0, instead: Instead | None = None) -> Facts:
+        """The members of the answer; a try after an error asks for the same again, or for what `instead` says."""
+        return await self._ask("GET", path, None, wait, 0, instead)
 
-    async def _ask(self, method: str, path: str, body: bytes | None, wait: float, most_bytes: int) -> Facts:
+    async def _ask(
+        self, method: str, path: str, body: bytes | None, wait: float, most_bytes: int, instead: Instead | None = None
+    ) -> Facts:
         began, tried, is_unsettled = time.monotonic(), 0, False
         while True:
             tried += 1
@@ -50,6 +59,7 @@ class Caller:
                     error.is_unsettled = is_unsettled and error.may_pass
                     raise
                 self._on_retry(error)
+                path = path if instead is None else instead(error)
             await asyncio.sleep(pause)
 
     def _facts(self, answer: Answer) -> Facts:
@@ -62,5 +72,5 @@ class Caller:
                 raise BadAnswerError(f"What answers at {self._transport.url} does not speak this protocol.") from None
             facts = {}
         if not is_success:
-            raise refusal(answer.status, facts, answer.retry_after)
+            raise self._refuse(answer.status, facts, answer.retry_after)
         return facts

@@ -14,7 +14,7 @@ _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 """Statuses that the same call may not meet again."""
 
 _UNSETTLED = frozenset({500, 502, 504})
-_UNSETTLED_CODES = frozenset({"not_durable", "shutting_down"})
+_UNSETTLED_CODES = frozenset({"not_durable", "shutting_down", "OUTCOME_UNKNOWN"})
 _SHOWN_CHARACTERS = 500
 
 
@@ -53,6 +53,10 @@ class BadAnswerError(SemelError):
     """What answered does not speak this protocol, or its answer is larger than allowed."""
 
 
+class AnswerTooLargeError(BadAnswerError):
+    """An answer is larger than this client was told to read."""
+
+
 class IntegrityError(SemelError):
     """A result does not have the checksum or the signature that it should have."""
 
@@ -63,6 +67,26 @@ class NotFinishedError(SemelError):
 
 class StepError(SemelError):
     """A step was begun twice at once within one run of a job."""
+
+
+class LocalFileError(SemelError):
+    """The file of a replica cannot be opened, read or written."""
+
+
+class FileInUseError(LocalFileError):
+    """Another client has the file of this replica open."""
+
+
+class TransactionError(SemelError):
+    """A push or a pull was begun within a transaction of the local file."""
+
+
+class RowExistsError(SemelError):
+    """A row was to be inserted, and there is one with this id."""
+
+
+class RowMissingError(SemelError):
+    """A row was to be updated, and there is none with this id."""
 
 
 class RefusedError(CallError):
@@ -114,6 +138,17 @@ class TooLargeError(RefusedError):
 
 class ProofRefusedError(RefusedError):
     """The server wants a report signed, or signed otherwise."""
+
+
+class ClockSkewError(RefusedError):
+    """Changes are dated further in the future than the server takes: this machine's clock is wrong, or the server's."""
+
+    skew_ms: int | None = None
+    """How far this machine's clock is ahead of the server's; below zero when it is behind."""
+
+
+class CursorExpiredError(RefusedError):
+    """What this replica would have to be told next is no longer kept."""
 
 
 class BusyError(RefusedError):

@@ -1,5 +1,6 @@
 """One server over HTTP: a request out, a whole answer back, or a `NoAnswerError` in place of the library's own errors.
 
+What is limited is silence, and not the whole time: a large body may take long on a slow line, as long as it comes.
 Answers are read up to a limit. Redirects are not followed, since they would carry the token elsewhere; proxies and
 cookies of the environment are left alone.
 """
@@ -7,22 +8,20 @@ cookies of the environment are left alone.
 from __future__ import annotations
 
 import asyncio
-import io
+from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 import aiohttp
 
 from semel.client.access import Access
-from semel.client.errors import BadAnswerError, NoAnswerError
+from semel.client.errors import AnswerTooLargeError, NoAnswerError
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 30.0
-"""How long an answer may take beyond what the server was asked to wait."""
+"""How long the server may take nothing of a request and send nothing of an answer, beyond what it was asked to wait."""
 KEEP_SECONDS = 60.0
 """Idle connections are let go before the server does, which waits 75 s."""
 CHUNK_BYTES = 65_536
-PIECEMEAL_BYTES = 1024 * 1024
-"""A larger body is sent in pieces, so that the loop is not held up by one write."""
 
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 _LOST = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
@@ -42,10 +41,14 @@ class Transport:
     def __init__(self, access: Access, connections: int) -> None:
         self.url = access.url
         self._connections = connections
-        self._headers = {"Accept-Encoding": "identity"}
-        if access.token is not None:
-            self._headers["Authorization"] = f"Bearer {access.token}"
+        self.authorize(access.token)
         self._session: aiohttp.ClientSession | None = None
+
+    def authorize(self, token: str | None) -> None:
+        """The credential of calls from now on."""
+        self._headers = {"Accept-Encoding": "identity"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
 
     async def close(self) -> None:
         """Let go of the server."""
@@ -59,14 +62,20 @@ class Transport:
         """The answer to one request, whatever its status."""
         if self._session is None:
             self._session = self._opened()
-        timeout = aiohttp.ClientTimeout(total=wait_seconds + ANSWER_SECONDS, sock_connect=CONNECT_SECONDS)
-        headers = None if body is None else {"Content-Type": "application/json"}
-        data = io.BytesIO(body) if body is not None and len(body) > PIECEMEAL_BYTES else body
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+        headers = dict(self._headers)
+        if body is not None:
+            headers |= {"Content-Type": "application/json", "Content-Length": str(len(body))}
+        silence = asyncio.timeout(wait_seconds + ANSWER_SECONDS)
+        data = None if body is None else body if len(body) <= CHUNK_BYTES else _pieces(body, silence, wait_seconds)
         try:
-            async with self._session.request(
-                method, self.url + path, data=data, headers=headers, timeout=timeout, allow_redirects=False
-            ) as response:
-                content = await self._content(response, most_bytes)
+            async with (
+                silence,
+                self._session.request(
+                    method, self.url + path, data=data, headers=headers, timeout=timeout, allow_redirects=False
+                ) as response,
+            ):
+                content = await self._content(response, most_bytes, silence)
                 return Answer(response.status, _seconds(response.headers.get("Retry-After", "")), content)
         except _NOT_SENT as error:
             raise self._no_answer(error, is_unsettled=False) from None
@@ -74,20 +83,25 @@ class Transport:
             # `from None`: the library's errors carry the request with its headers, and so the token.
             raise self._no_answer(error, is_unsettled=True) from None
 
-    async def _content(self, response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
+    async def _content(self, response: aiohttp.ClientResponse, most_bytes: int, silence: asyncio.Timeout) -> bytes:
         content = bytearray()
-        async for chunk in response.content.iter_chunked(CHUNK_BYTES):
+        is_too_large = (response.content_length or 0) > most_bytes
+        while not is_too_large:
+            _go_on(silence, 0.0)
+            chunk = await response.content.read(CHUNK_BYTES)
+            if not chunk:
+                return bytes(content)
             content += chunk
-            if len(content) > most_bytes:
-                response.close()
-                raise BadAnswerError(f"The answer of {self.url} is larger than {most_bytes} bytes.")
-        return bytes(content)
+            is_too_large = len(content) > most_bytes
+        response.close()
+        raise AnswerTooLargeError(
+            f"The answer of {self.url} is larger than {most_bytes} bytes: allow more with max_answer_bytes."
+        )
 
     def _opened(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=self._connections, keepalive_timeout=KEEP_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers=self._headers,
         )
 
     def _no_answer(self, error: BaseException, *, is_unsettled: bool) -> NoAnswerError:
@@ -97,3 +111,16 @@ class Transport:
 
 def _seconds(text: str) -> float:
     return float(text) if text.isdecimal() and len(text) < 10 else 0.0
+
+
+async def _pieces(body: bytes, silence: asyncio.Timeout, wait_seconds: float) -> AsyncIterator[bytes]:
+    """A large body in pieces, so that each that is taken counts, and one write does not hold up the loop."""
+    for start in range(0, len(body), CHUNK_BYTES):
+        _go_on(silence, wait_seconds)
+        yield body[start : start + CHUNK_BYTES]
+
+
+def _go_on(silence: asyncio.Timeout, wait_seconds: float) -> None:
+    """Something has moved: count from now."""
+    if not silence.expired():
+        silence.reschedule(asyncio.get_running_loop().time() + wait_seconds + ANSWER_SECONDS)

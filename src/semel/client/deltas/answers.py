@@ -1,0 +1,148 @@
+"""Answers of the server as values, checked for what the client relies on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from semel.client.deltas.drafts import NAME
+from semel.client.deltas.rows import OPS, Stamp, Written
+from semel.client.errors import (
+    AccessError,
+    BadAnswerError,
+    BusyError,
+    ClockSkewError,
+    CursorExpiredError,
+    InvalidRequestError,
+    NotFoundError,
+    RefusedError,
+    TooLargeError,
+)
+from semel.client.reading import read
+from semel.kernel.hlc import MAX_HLC
+
+Facts = Mapping[str, Any]
+
+_HLC = re.compile(r"0|[1-9][0-9]{0,19}")
+_BY_STATUS: Mapping[int, type[RefusedError]] = {
+    400: InvalidRequestError,
+    401: AccessError,
+    403: AccessError,
+    404: NotFoundError,
+    409: ClockSkewError,
+    410: CursorExpiredError,
+    413: TooLargeError,
+    422: InvalidRequestError,
+    429: BusyError,
+    503: BusyError,
+}
+
+
+class Receipt(NamedTuple):
+    """The answer to a push."""
+
+    through: int
+    """Whoever has pulled up to here has been told of everything in it."""
+    duplicates: int
+
+
+class Entry(NamedTuple):
+    """A change that a pull delivers."""
+
+    table: str
+    row_id: str
+    change: Written
+
+
+class Page(NamedTuple):
+    """The answer to a pull."""
+
+    since: int
+    entries: Sequence[Entry]
+    cursor: int
+    has_more: bool
+
+
+class Flaw(NamedTuple):
+    """One delta that a refusal names."""
+
+    at: int
+    code: str
+    message: str
+
+
+def receipt(facts: Facts, sent: int) -> Receipt:
+    """What a push of so many deltas was answered with: all of them, or it is no answer to it."""
+    return read(lambda: _receipt(facts, sent))
+
+
+def page(facts: Facts, since: int) -> Page:
+    """What a pull from there was answered with."""
+    return read(lambda: _page(facts, since))
+
+
+def refused(status: int, facts: Facts, retry_after: float) -> RefusedError:
+    """The error behind an answer that is not a success; `code` is empty when it was not this protocol that answered."""
+    code, message = facts.get("code"), facts.get("error")
+    if not isinstance(code, str) or not isinstance(message, str):
+        code, message = "", f"The server answered with status {status}."
+    kind = _BY_STATUS.get(status, RefusedError)
+    if kind in (ClockSkewError, CursorExpiredError) and not code:
+        kind = RefusedError
+    advice = " start_over() reads everything again." if kind is CursorExpiredError else ""
+    return kind(status, code, f"{message} [{code}]{advice}" if code else message, facts, retry_after)
+
+
+def flaws(error: RefusedError, ids: Sequence[str]) -> list[Flaw]:
+    """The deltas that a refusal names, as far as it names them right."""
+    details = error.facts.get("details")
+    named = {}
+    for one in details if isinstance(details, list) else []:
+        index = one.get("index") if isinstance(one, dict) else None
+        if type(index) is int and 0 <= index < len(ids) and one.get("deltaId") == ids[index]:
+            named[index] = Flaw(index, str(one.get("code", error.code)), str(one.get("message", "")))
+    return sorted(named.values())
+
+
+def server_hlc(error: RefusedError) -> int | None:
+    """The server's clock, if the refusal tells it."""
+    try:
+        return _hlc(error.facts.get("serverHlc"))
+    except ValueError:
+        return None
+
+
+def _receipt(facts: Facts, sent: int) -> Receipt:
+    accepted, duplicates = facts["accepted"], facts["duplicates"]
+    if type(accepted) is not int or type(duplicates) is not int or accepted != sent:
+        raise ValueError("accepted")
+    return Receipt(_hlc(facts["serverHlc"]), duplicates)
+
+
+def _page(facts: Facts, since: int) -> Page:
+    entries, cursor, has_more = [_entry(one) for one in facts["deltas"]], _hlc(facts["serverHlc"]), facts["hasMore"]
+    if type(has_more) is not bool:
+        raise ValueError("hasMore")
+    if cursor < since or (has_more and cursor == since):
+        raise BadAnswerError(
+            f"The server answered with a place before the one that was asked for ({cursor} after {since}). Was it "
+            "restored from a backup? start_over() reads everything again."
+        )
+    return Page(since, entries, cursor, has_more)
+
+
+def _entry(facts: Any) -> Entry:
+    op, table, row_id, client = facts["op"], facts["table"], facts["rowId"], facts["clientId"]
+    if op not in OPS or not NAME.fullmatch(table) or not isinstance(row_id, str) or not isinstance(client, str):
+        raise ValueError("an entry")
+    columns = {} if op == "DELETE" else {one["column"]: one.get("value") for one in facts["columns"]}
+    if not all(NAME.fullmatch(name) for name in columns):
+        raise ValueError("a column")
+    return Entry(table, row_id, Written(op, Stamp(_hlc(facts["hlc"]), client), columns))
+
+
+def _hlc(text: Any) -> int:
+    if not isinstance(text, str) or not _HLC.fullmatch(text) or int(text) > MAX_HLC:
+        raise ValueError("a time")
+    return int(text)
