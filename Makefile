@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UV := .venv-lock
 PEERS := .venv-bench
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-PROTO := src/semel/server/ledger/proto
+PROTO := $(wildcard src/semel/server/*/proto/*.proto)
 CODE := src tests docs $(if $(wildcard bench/*.py),bench)
 
 HOST ?= 127.0.0.1
@@ -21,6 +21,7 @@ FAILOVERS ?= 20
 ROUNDS ?= 5
 FRAMES ?= 100000
 SEEDS ?= 20
+RUNS ?= 20
 KEEP ?=
 
 .DEFAULT_GOAL := help
@@ -96,6 +97,10 @@ benchproofs: $(VENV)/.dev ## measure proofs and state roots as the ledger grows 
 	@$(BIN)/python -m bench.ledger_growth --rounds $(ROUNDS) $(if $(KEEP),--keep $(KEEP)) \
 		--picture docs/internals/ledger-state-root.svg
 
+.PHONY: benchdeltas
+benchdeltas: $(VENV)/.dev ## measure pushes, pulls and starts with 1,000 to 1,000,000 stored deltas (ROUNDS=5; KEEP= a folder to reuse)
+	@$(BIN)/python -m bench.deltas --rounds $(ROUNDS) $(if $(KEEP),--keep $(KEEP))
+
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## send mutated frames to the events surface and judge every answer (FRAMES=100000)
 	@$(BIN)/python -m bench.fuzz_events --frames $(FRAMES)
@@ -124,6 +129,18 @@ crashledger: $(VENV)/.dev ## kill servers under a load of transactions and check
 modelledger: $(VENV)/.dev ## random requests, clocks and crashes against a model of the ledger (SEEDS=20; 500 are 200,000)
 	@$(BIN)/python -m bench.model_ledger --seeds $(SEEDS)
 
+.PHONY: crashdeltas
+crashdeltas: $(VENV)/.dev ## kill servers under pushes and pulls and check every delta, page and row (KILLS=100, STORE=sqlite)
+	@$(BIN)/python -m bench.crash_deltas --kills $(KILLS) --store $(STORE)
+
+.PHONY: modeldeltas
+modeldeltas: $(VENV)/.dev ## random pushes, pulls, clocks and crashes against a model of deltas, and three clients (RUNS=20)
+	@$(BIN)/python -m bench.model_deltas --runs $(RUNS)
+
+.PHONY: crashreplica
+crashreplica: $(VENV)/.dev ## kill a replica of deltas while it writes and syncs, and check every change (KILLS=100)
+	@$(BIN)/python -m bench.crash_replica --kills $(KILLS)
+
 .PHONY: memory
 memory: $(VENV)/.dev ## measure memory: ten thousand idle readers, and writers against a slow disk
 	@$(BIN)/python -m bench.memory
@@ -131,7 +148,7 @@ memory: $(VENV)/.dev ## measure memory: ten thousand idle readers, and writers a
 .PHONY: lock
 lock: $(UV)/.stamp ## renew the lock files from pyproject.toml (UPGRADE=1 takes the newest versions)
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --output-file requirements.lock
-	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra dev --extra postgres --extra grpc \
+	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra dev --extra postgres --extra grpc --extra parquet \
 		--constraint requirements.lock --output-file requirements-dev.lock
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra bench --constraint requirements-dev.lock \
 		--output-file requirements-bench.lock
@@ -162,7 +179,7 @@ $(VENV)/.runtime: requirements.lock | $(VENV)/.python
 	@$(PIP) install --require-hashes --requirement $<
 	@touch $@
 
-$(VENV)/.package: pyproject.toml hatch_build.py $(wildcard $(PROTO)/*.proto) $(VENV)/.runtime
+$(VENV)/.package: pyproject.toml hatch_build.py $(PROTO) $(VENV)/.runtime
 	@$(PIP) install --no-deps --editable .
 	@touch $@
 

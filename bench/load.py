@@ -26,19 +26,20 @@ except ImportError:  # uvloop has no Windows wheels
 BODY = json.dumps({"event": "clicked", "user": "u-123456", "pad": "x" * 150}).encode()
 
 
-def _uuid_text(number: int) -> bytes:
+def uuid_text(number: int) -> bytes:
+    """A UUID of version 4 with bits of this number."""
     text = b"%032x" % number
     return b"%s-%s-4%s-8%s-%s" % (text[:8], text[8:12], text[13:16], text[17:20], text[20:])
 
 
 def ordered_key() -> bytes:
     """A UUID that begins with the time, as Semel's own client makes them."""
-    return _uuid_text(time.time_ns() // 1_000_000 << 80 | random.getrandbits(80))
+    return uuid_text(time.time_ns() // 1_000_000 << 80 | random.getrandbits(80))
 
 
 def random_key() -> bytes:
     """A UUID of chance alone, as most clients make them."""
-    return _uuid_text(random.getrandbits(128))
+    return uuid_text(random.getrandbits(128))
 
 
 def repeated_key() -> bytes:

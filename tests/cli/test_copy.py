@@ -34,6 +34,8 @@ PARTS = [
         "ledger_page",
     ),
     "ledger_made",
+    *("delta_gateway", "delta_id", "delta_legacy_id", "delta_log", "delta_row", "delta_replica", "delta_author"),
+    "delta_schema",
 ]
 
 

@@ -29,6 +29,9 @@ except SystemExit:
         (["import", "--help"], "http.client"),
         (["ledger", "--help"], "http.client"),
         (["ledger", "write", "--help"], "http.client"),
+        (["deltas", "--help"], "http.client"),
+        (["deltas", "pull", "--help"], "http.client"),
+        (["deltas", "export", "--help"], ""),
     ],
 )
 def test_loads_no_more_than_it_needs(args: list[str], loaded: str) -> None:

@@ -15,8 +15,11 @@ import httpx
 import pytest
 
 from semel.cli import main
+from semel.cli.deltas.shapes import MOST_COLUMNS
 from semel.cli.retries import RETRIES
 from semel.cli.streams.source import LARGEST_BYTES
+from semel.contracts.deltas import limits as deltas_limits
+from semel.contracts.deltas import refusals as deltas_refusals
 from semel.contracts.events import limits as events_limits
 from semel.contracts.events.contract import PRUNED_AT_ONCE
 from semel.contracts.jobs import contract as jobs_contract
@@ -37,16 +40,18 @@ from semel.engine.soft import MAX_WAITING
 from semel.kernel import canonical, idempotency_key
 from semel.kernel.clock import JUMP_MS
 from semel.kernel.errors import REGISTRY
+from semel.kernel.hlc import MAX_DRIFT_MS
 from semel.kernel.json_text import MAX_DEPTH
 from semel.kernel.producers import MAX_NUMBER
-from semel.server import audit, bundle, jwt_claims, jwt_keys, jwt_tokens, line_file, logs, protocol
+from semel.server import audit, bundle, jwt_claims, jwt_keys, jwt_tokens, line_file, logs, protocol, threads, websocket
 from semel.server.aliases import ALIASES
+from semel.server.deltas import conversation as deltas_conversation
+from semel.server.deltas import spools
 from semel.server.events import conversation, feed, inbox, subscriber, tail
 from semel.server.events import socket as events_socket
-from semel.server.jobs import desk, upkeep, waiters
+from semel.server.jobs import upkeep, waiters
 from semel.server.jobs_metrics import COUNTS, GAUGES, HITS
 from semel.server.ledger import live, watching
-from semel.server.ledger import threads as ledger_threads
 from semel.server.ledger.grpc import call as grpc_call
 from semel.server.ledger.grpc import connection as grpc_connection
 from semel.server.ledger.grpc import heads, inbound, intake, statuses
@@ -84,6 +89,7 @@ CONSTANTS = {
     "time for target and headers to arrive": protocol.HEAD_SECONDS,
     "time for a body to arrive": protocol.BODY_SECONDS,
     "time that a client may leave its answer unread": protocol.STALL_SECONDS,
+    "bytes that it reads in this time if it is only slow": protocol.STALL_BYTES,
     "time before the first request of a connection": protocol.IDLE_SECONDS,
     "connections": protocol.MAX_CONNECTIONS,
     "idle time of a kept connection": host_config(Settings()).timeout_keep_alive,
@@ -100,10 +106,10 @@ CONSTANTS = {
     "wait for room in the queue of writes": conversation.ROOM_SECONDS,
     "message that is read beside the others' work": conversation.APART_BYTES,
     "message of a client that has not connected": events_socket.STRANGER_BYTES,
-    "frames of a connection looked at in one turn": events_socket.FRAMES_A_TURN,
+    "frames of a connection looked at in one turn": websocket.FRAMES_A_TURN,
     "live events sent in one turn": feed.AT_ONCE,
     "answered retries that a live reader is not sent again": subscriber.MAX_ANSWERED,
-    "time to see why a connection closes": events_socket.LINGER_SECONDS,
+    "time to see why a connection closes": websocket.LINGER_SECONDS,
     "events of a page": events_limits.PAGE_MOST,
     "events that a live reader is refilled with at once": subscriber.PAGE_EVENTS,
     "what the feed of live events reads at once": feed.LOOK_BYTES,
@@ -111,7 +117,7 @@ CONSTANTS = {
     "events freed in one write": PRUNED_AT_ONCE,
     "`committed_id`": events_limits.MAX_COMMITTED_ID,
     "body of a request for jobs": jobs_limits.MAX_BODY_BYTES,
-    "body of jobs that is read beside the others' work": desk.APART_BYTES,
+    "body of jobs that is read beside the others' work": threads.APART_BYTES,
     "`params`, canonical": jobs_limits.MAX_PARAMS_BYTES,
     "levels of `params`, of a result or an error": canonical.MAX_DEPTH,
     "`client`, canonical": jobs_limits.MAX_CLIENT_BYTES,
@@ -167,7 +173,7 @@ CONSTANTS = {
     "strings, brackets and commas of a body with operations or keys": ledger_requests.PIECES_EACH,
     "those of another body of the ledger": ledger_members.MOST_PIECES,
     "length of a page token of the ledger": paging.MAX_TOKEN_CHARACTERS,
-    "body of the ledger that is read beside the others' work": ledger_threads.APART_BYTES,
+    "body of the ledger that is read beside the others' work": threads.APART_BYTES,
     "pace of comments on an idle stream of blocks": live.PULSE_SECONDS,
     "blocks that a watcher may be behind without reading": ledger_limits.WATCH_BEHIND,
     "bytes of an event stream that wait in the system's buffer": live.UNSENT_BYTES,
@@ -206,6 +212,30 @@ CONSTANTS = {
     "time for a message to arrive": grpc_connection.UPLOAD_SECONDS,
     "time that a client of gRPC may leave an answer unread": grpc_connection.STALL_SECONDS,
     "length of a status message": statuses.MAX_MESSAGE_CHARACTERS,
+    "length of a gateway's name": deltas_limits.MAX_GATEWAY_CHARACTERS,
+    "length of a `clientId`": deltas_limits.MAX_CLIENT_CHARACTERS,
+    "length of a `rowId`": deltas_limits.MAX_ROW_CHARACTERS,
+    "length of a table's or a column's name": deltas_limits.MAX_TABLE_CHARACTERS,
+    "levels of a push's JSON": MAX_DEPTH,
+    "clock of a client ahead of ours": MAX_DRIFT_MS,
+    "columns that one row can ever have had, or that a delta has": deltas_limits.MAX_COLUMNS,
+    "merged row, with its stamps": deltas_limits.MAX_ROW_BYTES,
+    "deltas that a refusal names in `details`": deltas_refusals.MAX_FLAWS,
+    "entries of a page": deltas_limits.MAX_PAGE,
+    "content of a page of entries, roughly": deltas_limits.PAGE_BYTES,
+    "cursors of pushes that a client's pulls may come back to, at least": deltas_limits.KEPT_ALIASES,
+    "the same, at most": deltas_limits.MAX_ALIASES,
+    "tables of a gateway that have a schema": deltas_limits.MAX_TABLES,
+    "sync rules": deltas_limits.MAX_RULES_BYTES,
+    "buckets of sync rules": deltas_limits.MAX_BUCKETS,
+    "filters of a bucket": deltas_limits.MAX_FILTERS,
+    "checkpoints that are made or sent at once": spools.MAX_AT_ONCE,
+    "the same of one caller": spools.MAX_EACH,
+    "room that they leave on the disk": spools.FREE_BYTES,
+    "time for a frame to arrive": protocol.BODY_SECONDS,
+    "frames of a WebSocket of deltas that wait to be answered": deltas_conversation.MAX_MESSAGES,
+    "wait of such a push for room in the queue of writes": deltas_conversation.ROOM_SECONDS,
+    "silence after which such a client is asked for a sign of life": deltas_conversation.PING_SECONDS,
     "length of a JWT": jwt_tokens.MAX_TOKEN_BYTES,
     "length of `sub` and `client_id`": jwt_claims.MAX_IDENTITY_BYTES,
     "names in one claim": jwt_claims.MAX_NAMES,
@@ -240,6 +270,7 @@ CONSTANTS = {
     "hints waiting to be sent": MAX_HINTS,
     "content of one append, or one line": LARGEST_BYTES,
     "tries after the first": RETRIES,
+    "columns of the flat files of one export": MOST_COLUMNS,
 }
 
 

@@ -6,17 +6,17 @@ leaves the target without rows, and the command can be run again.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 
 import click
 
 from semel.cli.output import table
+from semel.cli.progress import row_progress
 from semel.contracts.schema import MIGRATIONS, TABLES
 from semel.server.world import SystemWorld
 from semel.store import copying
-from semel.store.copying import Part, Report, TargetNotEmptyError, Tell
+from semel.store.copying import Part, Report, TargetNotEmptyError
 from semel.store.migrations import pending
 from semel.store.open import look_at, open_store, place_of, shown
 from semel.store.protocol import CommitUnknownError, Store, StoreError
@@ -78,21 +78,10 @@ def _open(url: str) -> Store:
 
 
 def _copy(source: Store, target: Store, rows: int) -> Report:
-    with _progress("Copying", rows) as tell:
+    with row_progress("Copying", rows) as tell:
         copying.copy(source, target, TABLES, tell)
-    with _progress("Checking both sides", 2 * rows) as tell:
+    with row_progress("Checking both sides", 2 * rows) as tell:
         return copying.compare(source, target, TABLES, tell)
-
-
-@contextmanager
-def _progress(label: str, rows: int) -> Iterator[Tell]:
-    """A bar for people, a line for logs; the answer alone goes to standard output."""
-    if sys.stderr.isatty():
-        with click.progressbar(length=rows, label=label, show_pos=True, file=sys.stderr) as bar:
-            yield bar.update
-    else:
-        click.echo(f"{label}: {rows:,} rows", err=True)
-        yield lambda _: None
 
 
 def _show_plan(counts: Mapping[Part, int], source: str, target: str) -> None:

@@ -1,8 +1,8 @@
 """What can go wrong between a command and a server, each as one sentence for a person and exit code 1.
 
-A refusal's sentence is the server's own: from its problem document, from the smaller object with `error` and `message`
-that jobs answer with, or from the `error` object of a ledger. One that is not understood (a proxy's page, say) is named
-by its status.
+A refusal's sentence is the server's own: from its problem document, from the smaller objects that jobs (`error` and
+`message`) and deltas (`code` and `error`) answer with, or from the `error` object of a ledger. One that is not
+understood (a proxy's page, say) is named by its status.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 _UNSETTLED = frozenset({500, 502, 503, 504})
 """Statuses after which a write may or may not have been stored, unless the answer says more."""
 
-_JOB_ADVICE = {
+_ADVICE = {
     "backpressure": "later",
     "idempotency_store_full": "later",
     "overloaded": "later",
@@ -32,8 +32,9 @@ _JOB_ADVICE = {
     "not_durable": "same_key",
     "shutting_down": "same_key",
     "result_integrity_fail": "never",
+    "BACKPRESSURE_ERROR": "later",
 }
-"""Jobs have codes where the other surfaces say what to do; these say more than their status does."""
+"""Jobs and deltas have codes where the other surfaces say what to do; these say more than their status does."""
 
 
 class RequestError(click.ClickException):
@@ -80,12 +81,12 @@ def refused(address: Address, status: int, document: dict[str, Any], wait_second
     code, detail = document.get("code"), document.get("detail") or document.get("title")
     error = document.get("error", document)
     if isinstance(error, str):
-        code, detail = error, document.get("message")
+        code, detail = (error, document.get("message")) if "message" in document else (code, error)
     elif isinstance(error, dict) and error is not document:
         code, detail = error.get("code"), error.get("message")
     if not isinstance(code, str) or not isinstance(detail, str):
         code, detail = "", f"The server at {address.url} answered {status} {_phrase(status)}."
-    told = RefusedError(status, code, detail, wait_seconds, document.get("retry", _JOB_ADVICE.get(code)))
+    told = RefusedError(status, code, detail, wait_seconds, document.get("retry", _ADVICE.get(code)))
     told.facts = document
     return told
 

@@ -17,6 +17,7 @@ from semel.cli.lazy import LazyGroup
 _HOMES = {
     "audit": "semel.cli.audit",
     "copy": "semel.cli.copy",
+    "deltas": "semel.cli.deltas",
     "diagnose": "semel.cli.diagnose",
     "doctor": "semel.cli.doctor",
     "events": "semel.cli.events",

@@ -1,0 +1,16 @@
+"""`semel deltas`: gateways looked at, followed, set up and exported from a terminal or a script."""
+
+from __future__ import annotations
+
+import click
+
+from semel.cli.lazy import LazyGroup
+
+__all__ = ["deltas"]
+
+_NAMES = ("export", "flush", "gateways", "pull", "rules", "schema", "stats")
+
+
+@click.group(cls=LazyGroup, homes={name: f"{__name__}.{name}" for name in _NAMES})
+def deltas() -> None:
+    """Row changes that are merged column by column, and pulled in one order."""

@@ -1,0 +1,1 @@
+"""A real server under a load of pushes and pulls, killed without warning, again and again."""

@@ -1,0 +1,181 @@
+"""Kill servers with SIGKILL under a load of pushes and pulls, again and again, and check what became of everything.
+
+Every other time the next life ends by itself, at a named point of the commit path, each in turn. `make crashdeltas`
+does as many as you like.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from semel.contracts.deltas import reading
+from semel.contracts.deltas.model import Delta
+from semel.contracts.deltas.tables import TABLES
+from semel.contracts.schema import MIGRATIONS
+from semel.engine.crash import POINTS
+from semel.engine.reading import Reading
+from semel.engine.soft import SoftChanges
+from semel.kernel.clock import Now
+from semel.server.world import SystemWorld
+from semel.store.open import read_beside
+from tests.deltas_crash.parties import FLEET, LOAD, Client, Party, Reader, Writer
+from tests.deltas_crash.verdict import Gateway, Verdict, judge_batches, judge_gateway, judge_numbers, judge_rows
+from tests.postgres.shared import fresh_url
+from tests.running import RunningServer
+
+WRITERS, CLIENTS = 4, 3
+QUIET_ROUNDS = 3
+ALIVE_SECONDS = (0.15, 0.6)
+POINT_SECONDS = 2.5
+EVERYTHING = 10_000_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What happens."""
+
+    store: str = "sqlite"
+    kills: int = 10
+    nodes: int = 1
+
+
+class CrashRun:
+    """One store, many lives."""
+
+    def __init__(self, folder: Path, plan: Plan, seed: int, report: Callable[[int], None] = lambda done: None) -> None:
+        self._plan = plan
+        self._seed = seed
+        self._chance = random.Random(seed)
+        self._report = report
+        self._quiet = 0
+        url = fresh_url(lanes="2") if plan.store == "postgres" else ""
+        self._servers = [
+            RunningServer(folder / f"node-{number}", env={"SEMEL_STORE": url}) for number in range(plan.nodes)
+        ]
+        self._url = url or f"sqlite:{folder / 'node-0'}"
+        self._ports = [server.port for server in self._servers]
+        self._writers = [Writer(f"w{number}", self._ports, seed) for number in range(WRITERS)]
+        self._clients = [Client(f"c{number}", self._ports, seed) for number in range(CLIENTS)]
+        self._readers = {name: Reader(f"reader of {name}", name, self._ports, seed) for name in (LOAD, FLEET)}
+        self._fresh = {name: Reader(f"late in {name}", name, self._ports, seed) for name in (LOAD, FLEET)}
+
+    def run(self) -> Verdict:
+        """Start, kill, mend, judge."""
+        with ExitStack() as running:
+            for server in self._servers:
+                running.enter_context(server)
+            self._under_load()
+            for server in self._servers:
+                server.kill()
+                server.start()
+            self._come_to_rest()
+            verdict = self._judge()
+        for server in self._servers:
+            output = server.output.read_text(errors="replace")
+            for mark in ("Traceback", '"level":"error"'):
+                verdict.require(mark not in output, f"{mark} in {server.output_tail()}")
+        return verdict
+
+    @property
+    def _parties(self) -> list[Party]:
+        return [*self._writers, *self._clients, *self._readers.values(), *self._fresh.values()]
+
+    def _under_load(self) -> None:
+        stop = threading.Event()
+        at_work = [*self._writers, *self._clients, *self._readers.values()]
+        with ThreadPoolExecutor(len(at_work)) as pool:
+            loads = [pool.submit(party.work, stop) for party in at_work]
+            try:
+                for done in range(self._plan.kills):
+                    before = self._progress()
+                    self._one_kill(done)
+                    self._quiet += self._progress() == before
+                    self._report(done + 1)
+            finally:
+                stop.set()
+            for load in loads:
+                load.result()
+
+    def _progress(self) -> int:
+        """How many pushes have been answered."""
+        return sum(given.is_push for party in self._parties for given in tuple(party.given))
+
+    def _one_kill(self, number: int) -> None:
+        """Killed from outside; every other time the next life then dies by itself, at a named point."""
+        time.sleep(self._chance.uniform(*ALIVE_SECONDS))
+        server = self._chance.choice(self._servers)
+        server.kill()
+        if number % 2 == 0:
+            server.launch(
+                {
+                    "SEMEL_CRASH_POINT": POINTS[(self._seed + number // 2) % len(POINTS)],
+                    "SEMEL_CRASH_ONE_IN": str(self._chance.choice((4, 12, 40))),
+                }
+            )
+            if server.wait_for_death(POINT_SECONDS) is None:
+                server.kill()
+        server.start()
+
+    def _come_to_rest(self) -> None:
+        """Whoever has a database or follows the log gets all there is; so does somebody who comes new."""
+        for writer in self._writers:
+            writer.repeat_all()
+        for _ in range(QUIET_ROUNDS):
+            for client in self._clients:
+                client.come_to_rest()
+        for reader in (*self._readers.values(), *self._fresh.values()):
+            reader.catch_up()
+
+    def _judge(self) -> Verdict:
+        verdict = Verdict()
+        verdict.quiet = self._quiet
+        verdict.lost_answers = sum(party.lost for party in self._parties)
+        batches = [batch for writer in self._writers for batch in writer.batches]
+        pushed = {delta.id: delta for batch in batches for delta in batch.deltas}
+        pushed |= {delta.id: delta for client in self._clients for delta in client.written}
+        load, fleet = self._gateway(LOAD), self._gateway(FLEET)
+        judge_batches(verdict, load.log, batches)
+        judge_numbers(verdict, [given for party in self._parties for given in party.given])
+        for gateway in (load, fleet):
+            judge_gateway(verdict, gateway)
+        judge_rows(verdict, load, pushed)
+        self._judge_clients(verdict, fleet, pushed)
+        for party in self._parties:
+            verdict.faults += party.faults[:10]
+        return verdict
+
+    def _judge_clients(self, verdict: Verdict, fleet: Gateway, pushed: dict[bytes, Delta]) -> None:
+        """What they have written is there, and each of them holds what it comes to."""
+        written = {delta.id for client in self._clients for delta in client.written}
+        there = [one.id for one in fleet.log]
+        verdict.require(len(there) == len(set(there)), f"{FLEET}: a delta is in the log twice")
+        verdict.require(set(there) == written, f"{FLEET}: {len(written - set(there))} deltas of clients are not there")
+        folded = judge_rows(verdict, fleet, pushed)
+        wanted = {row: state.columns for (_, row), state in folded.items() if state.is_live}
+        for client in self._clients:
+            held = {
+                row: {name: value for name, value in columns.items() if value != "null"}
+                for row, columns in client.replica.rows.items()
+            }
+            wrong = sorted(row for row in {*held, *wanted} if held.get(row) != wanted.get(row))
+            verdict.require(not wrong, f"{client.client} has other rows: {wrong[:3]}")
+
+    def _gateway(self, name: str) -> Gateway:
+        with self._reading() as look:
+            rows, _ = reading.merged_rows(look, name, None, EVERYTHING)
+            log = reading.delta_log(look, name, 0, EVERYTHING)
+            gauges = reading.gauges(look, name)
+        entries = {f"reader of {name}": self._readers[name].entries}
+        return Gateway(name, log, rows, gauges, self._fresh[name].entries, entries)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Reading]:
+        with read_beside(self._url, TABLES, MIGRATIONS, SystemWorld().wall_ms) as snapshot:
+            yield Reading(snapshot, SoftChanges(), Now(snapshot.now_ms, snapshot.now_ms, snapshot.now_ms))
