@@ -157,7 +157,8 @@ lock: $(UV)/.stamp ## renew the lock files from pyproject.toml (UPGRADE=1 takes 
 clean: ## remove everything that make and the tools have made, but not ./data
 	@rm -rf $(VENV) $(UV) $(PEERS) build dist
 	@rm -rf tests/official/node_modules tests/events/insieme/node_modules bench/bullmq/node_modules
-	@rm -f $(PROTO)/*_pb2.py $(PROTO)/*_pb2.pyi $(PROTO)/*.binpb
+	@rm -rf tests/deltas_identity/node_modules
+	@rm -f src/semel/server/*/proto/*_pb2.py src/semel/server/*/proto/*_pb2.pyi src/semel/server/*/proto/*.binpb
 	@rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -269,8 +269,8 @@ AID = Aid('"x"', position=30, turn=20, op=3, inserted_at=25)
 )
 def test_of_an_author_counts_what_it_has_yet_to_be_told(above: int, known: Aid) -> None:
     state = RowState('"r"', aids=(Aid('"y"', 40), AID))
-    assert state.aid_of('"x"', above) == known
-    assert state.aid_of('"z"', above) == Aid('"z"')
+    assert state.aid_of('"x"').above(above) == known
+    assert state.aid_of('"z"').above(above) == Aid('"z"')
 
 
 def folded(*deltas: Delta) -> tuple[RowState, Change]:

@@ -68,6 +68,8 @@ class Begun(NamedTuple):
     start: Cursor
     entries: tuple[Entry, ...]
     budget: int
+    mark: tuple[int, int] = (0, 0)
+    """The replica's progress as the first look saw it."""
 
 
 class Gauges(NamedTuple):
@@ -126,11 +128,11 @@ def pull(
         return Page((), 0, False)
     progress = load_progress(reading.get(DELTA_REPLICA, progress_key(replica)))
     if begun is None and is_guest:
-        begun = Begun(Cursor(since, mute=MAX_HLC), (), budget)
+        begun = Begun(Cursor(since, mute=MAX_HLC), (), budget, progress.mark)
     if begun is None:
         # From the beginning there is nothing to repair: the rows themselves are on the way.
         start = _meaning(reading, gateway, progress, since) if since else Cursor(0, mute=gateway.high_water)
-        begun = Begun(start, (), budget)
+        begun = Begun(start, (), budget, progress.mark)
     return _page(reading, gateway, progress, begun, Watcher(reading, gateway, claims, replica.client), limit)
 
 
@@ -161,7 +163,7 @@ def news(
     progress = load_progress(reading.get(DELTA_REPLICA, progress_key(replica)))
     watcher = Watcher(reading, gateway, claims, replica.client)
     start = Cursor(after, mute=MAX_HLC) if is_guest else Cursor(after, skip=MAX_HLC)
-    begun = Begun(start, (), budget)
+    begun = Begun(start, (), budget, progress.mark)
     page = _page(reading, gateway, progress, begun, watcher, limit)
     if isinstance(page, Begun):  # as good as a page: who is told without asking is told of the rest as well
         page = Page(page.entries, page.start.start, True, must_note=bool(page.entries))
@@ -179,14 +181,14 @@ def _page(
             if entries and (len(entries) + len(told) > limit or budget < 0):
                 cursor = entries[-1].position
                 skip, mute = (bound if bound > cursor else 0 for bound in (start.skip, start.mute))
-                return Page(entries, cursor, True, skip, mute, must_note=True, mark=progress.mark)
+                return Page(entries, cursor, True, skip, mute, must_note=True, mark=begun.mark)
             entries += told
         if scanned >= SCANNED_ROWS:
-            return Begun(start._replace(start=row.position), tuple(entries), budget)
+            return Begun(start._replace(start=row.position), tuple(entries), budget, begun.mark)
     if not entries:
-        return Page((), gateway.high_water, False, mark=progress.mark)
+        return Page((), gateway.high_water, False, mark=begun.mark)
     is_taken = progress.is_alias(gateway.high_water)
-    return Page(entries, gateway.high_water, False, must_note=True, is_taken=is_taken, mark=progress.mark)
+    return Page(entries, gateway.high_water, False, must_note=True, is_taken=is_taken, mark=begun.mark)
 
 
 def _told(row: DeltaLogRow, start: Cursor, watcher: Watcher) -> tuple[Entry, ...]:

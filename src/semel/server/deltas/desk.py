@@ -152,12 +152,12 @@ class Desk:
         look = partial(news, replica=replica, claims=claims, after=after, limit=limit, budget=budget, is_guest=is_guest)
         return await self.look(look)
 
-    def tell(self, replica: Replica, told: News) -> asyncio.Future[Given]:
+    def tell(self, replica: Replica, told: News, entries: int) -> asyncio.Future[Given]:
         """Remember that a client has what it had not asked for; whether or not it is still there to hear of it."""
         command = Tell(replica, told.seen, told.page.cursor)
         future = self.context.engine.admit(Write(self.deltas, command, 0, _ROWS_OF_A_DELTA))
         self.telling[replica] = future
-        future.add_done_callback(partial(self._told, replica, len(told.page.entries)))
+        future.add_done_callback(partial(self._told, replica, entries))
         return future
 
     def _told(self, replica: Replica, entries: int, future: asyncio.Future[Given]) -> None:

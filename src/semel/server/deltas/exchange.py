@@ -23,6 +23,8 @@ API_VERSION: Header = (b"api-version", b"v1")
 NO_PATH = Refusal("NOT_FOUND", "There is nothing at this path, or not for this method.")
 RETRY_SECONDS = 1
 """When to come back, if a refusal does not say."""
+BUFFER_BYTES = 64 * 1024
+"""So much the transport takes in for a client that does not read, and says nothing."""
 PIECE_BYTES = 256 * 1024
 """What is handed to the transport at once."""
 
@@ -64,7 +66,7 @@ Call = Callable[[Request], Awaitable[Answer | Flow]]
 
 async def send_pieces(body: bytes, send: Send) -> None:
     """Send a body; when this returns, next to nothing of it waits for the client to read."""
-    if len(body) <= PIECE_BYTES:
+    if len(body) <= BUFFER_BYTES:
         await send({"type": "http.response.body", "body": body})
         return
     for start in range(0, len(body), PIECE_BYTES):

@@ -92,7 +92,11 @@ class DeltasHost:
             error_id = self._context.world.random_bytes(8).hex()
             _log.exception("fault in a request", extra={"error_id": error_id})
             answer = self._refuse(internal_refusal(error_id), request_id)
-        await self._send(answer, scope, fields, request_id, send)
+        try:
+            await self._send(answer, scope, fields, request_id, send)
+        finally:
+            if isinstance(answer, Flow):
+                answer.close()
 
     async def not_here(self, scope: Scope, send: Send) -> None:
         """The listener that was asked does not answer for these paths."""
@@ -140,14 +144,11 @@ class DeltasHost:
             await respond(send, answer.status, headers, None if method == "HEAD" else answer.body)
             return
         self._context.metrics.requests[SURFACE, method, 200] += 1
-        try:
-            if method == "HEAD":
-                await respond(send, 200, headers, None)
-                return
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await answer.follow(send)
-        finally:
-            answer.close()
+        if method == "HEAD":
+            await respond(send, 200, headers, None)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await answer.follow(send)
 
     def _refuse(self, refusal: Refusal, request_id: bytes, *headers: Header) -> Answer:
         self.desk.journal.refused(refusal)

@@ -25,6 +25,8 @@ class Sent(NamedTuple):
     """A broadcast that is on its way."""
 
     news: News
+    """Without its entries: they have left, and need not be kept until the client says that it has them."""
+    entries: int
     ping: int
     """The number of the ping behind it."""
     has_arrived: bool = False
@@ -99,7 +101,8 @@ class Live:
 
     def sent(self, news: News, ping: int) -> None:
         """They go out, with a ping of this number behind them."""
-        self._sent = Sent(news, ping)
+        count = len(news.page.entries)
+        self._sent = Sent(news._replace(page=news.page._replace(entries=())), count, ping)
 
     def answers(self, pong: int) -> bool:
         """Whether a pong says that the client has what was on its way; it says so once."""
@@ -115,7 +118,7 @@ class Live:
         assert self._replica is not None
         news = self._sent.news
         is_guest = not self._asked.speaks_for(self._replica.client)
-        told = None if is_guest else self._desk.tell(self._replica, news)
+        told = None if is_guest else self._desk.tell(self._replica, news, self._sent.entries)
         self._sent = None
         self._after = news.page.cursor
         self._held = max(self._held, news.page.cursor)

@@ -149,6 +149,8 @@ def push(view: View, command: Push, policy: Policy, now: Now) -> Outcome:
     rows = _Rows(view, gateway.gateway)
     for _, delta in fresh:
         log.add(delta, rows.of(delta))
+        if log.eye is not None:
+            log.note_insert(delta.client)  # it may hold a row that it is never told of
     repair_all(view, command, log, [(delta, rows.of(delta)) for _, delta in fresh])
     flaws = rows.flaws(fresh)
     if flaws:
@@ -270,7 +272,7 @@ def _advance(view: View, command: Push, log: Log, server_hlc: int) -> None:
     is_behind = (
         progress.muted > progress.seen  # it has begun again, and what it wrote before is still to come
         or (repair is not None and repair.repaired_at > progress.seen)
-        or (log.eye is not None and bool(log.entries))  # it may have put a row out of its own view
+        or log.eye is not None  # it may have put a row out of its own view
         or last_of_others(log.authors, replica.client, progress.seen) is not None
     )
     save_progress(view, replica, progress.pushed(server_hlc, is_behind=is_behind))

@@ -41,25 +41,32 @@ def repair_all(view: View, command: Push, log: Log, pushed: Sequence[tuple[Delta
 def _mend(view: View, log: Log, own: Sequence[Delta], state: RowState, progress: Progress, *, is_lost: bool) -> None:
     """Add a repair if the author of these deltas needs one."""
     author, told_to = own[-1].client, max(progress.seen, progress.muted)
-    aid = state.aid_of(author, told_to)
+    known = state.aid_of(author)
+    aid = known.above(told_to)
     # One that has begun again is still to be told of its own former life, which no row keeps apart.
     has_begun_again = progress.muted > progress.seen and not state.is_new
-    is_forgotten = has_begun_again or _is_forgotten(view, log, author, state, told_to)
-    is_behind = is_forgotten or aid.position > 0 or last_of_others(state.entries, author, progress.seen) is not None
+    is_forgotten = _is_forgotten(view, log, author, state, told_to)
+    is_behind = (
+        is_forgotten
+        or has_begun_again
+        or aid.position > 0
+        or last_of_others(state.entries, author, progress.seen) is not None
+    )
     if not is_behind and not is_lost:
         return
     turn = last_of_others(state.turns, author, progress.seen)
-    if is_forgotten or log.eye is not None:
+    if is_forgotten or has_begun_again or log.eye is not None:
         # Nobody knows what its copy will be, or which of the others' entries it will be shown: away with it first.
         position = log.add_repair(own[-1], Op.DELETE, NO_COLUMNS, state)
         turn = Mark(author, position, int(Op.DELETE))
-        aid = _aided(aid, Op.DELETE, position)
+        known = _aided(known, Op.DELETE, position)
     told = _repair(own[-1], state, aid, turn)
     if told is not None:
-        aid = _aided(aid, told[0], log.add_repair(own[-1], *told, state))
-    has_inserted = is_behind and _has_inserted(own, aid)
-    aid = aid._replace(inserted_at=log.note_insert(author) if has_inserted else 0)
-    state.aids = (aid, *(one for one in state.aids if one.client != author))[:KEPT_AIDS]
+        known = _aided(known, told[0], log.add_repair(own[-1], *told, state))
+    # Of repairs that it has been told is kept where they stand: a client may go back to an older cursor.
+    has_inserted = is_behind and _has_inserted(own, aid, may_have=is_forgotten)
+    known = known._replace(inserted_at=log.note_insert(author) if has_inserted else 0)
+    state.aids = (known, *(one for one in state.aids if one.client != author))[:KEPT_AIDS]
 
 
 def _is_forgotten(view: View, log: Log, author: str, state: RowState, told_to: int) -> bool:
@@ -89,9 +96,9 @@ def _repair(delta: Delta, state: RowState, aid: Aid, turn: Mark | None) -> tuple
     return Op.INSERT if will_be_absent else Op.UPDATE, _all_columns(state)
 
 
-def _has_inserted(own: Sequence[Delta], aid: Aid) -> bool:
-    """Whether the author's copy is one that it made itself."""
-    has = aid.inserted_at > 0
+def _has_inserted(own: Sequence[Delta], aid: Aid, *, may_have: bool) -> bool:
+    """Whether the author's copy is one that it made itself; of one that was forgotten it must be taken for granted."""
+    has = may_have or aid.inserted_at > 0
     for delta in own:
         has = delta.op is Op.INSERT or (has and delta.op is not Op.DELETE)
     return has

@@ -63,6 +63,12 @@ class Aid(NamedTuple):
     inserted_at: int = 0
     """Where the log ended when it made the row itself, not knowing of another's; 0 when its copy is not such a one."""
 
+    def above(self, position: int) -> Aid:
+        """As much of it as lies above a position; what lies below has been told."""
+        turn, op = (self.turn, self.op) if self.turn > position else (0, 0)
+        at, inserted_at = (one if one > position else 0 for one in (self.position, self.inserted_at))
+        return Aid(self.client, at, turn, op, inserted_at)
+
 
 class Basis(NamedTuple):
     """What the rules looked at when they were saved; None for a row that was not there."""
@@ -105,23 +111,13 @@ class RowState:
             return self.deleted
         return self.written
 
-    def aid_of(self, client: str, above: int) -> Aid:
-        """What is known of an author, as far as it lies above a position."""
-        for aid in self.aids:
-            if aid.client == client:
-                turn = (aid.turn, aid.op) if aid.turn > above else (0, 0)
-                position, inserted_at = (at if at > above else 0 for at in (aid.position, aid.inserted_at))
-                return Aid(client, position, *turn, inserted_at)
-        return Aid(client)
+    def aid_of(self, client: str) -> Aid:
+        """What is known of an author."""
+        return next((aid for aid in self.aids if aid.client == client), Aid(client))
 
     def values(self) -> Values | None:
         """The columns of a live row; None for one that is not."""
         return {name: cell.value for name, cell in self.cells.items()} if self.is_live else None
-
-    def writers(self) -> set[str]:
-        """Those who are known to have written to the row: of its columns, and lately."""
-        lately = {mark.client for mark in (*self.entries, *self.turns)} | {aid.client for aid in self.aids}
-        return lately | {cell.stamp.client for cell in self.cells.values()}
 
     def bury(self, names: Iterable[str]) -> None:
         """Remember of some columns that there were such; of all too many, the last ones."""

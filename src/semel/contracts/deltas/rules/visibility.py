@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from semel.contracts.deltas.limits import KEPT_AIDS
 from semel.contracts.deltas.model import Entry, Op
 from semel.contracts.deltas.rules.buckets import rules_of, sees
 from semel.contracts.deltas.rules.entries import NO_COLUMNS
@@ -67,20 +68,23 @@ class Watcher:
         if self._rules is None or row.addressee or row.op == Op.DELETE:
             return ()
         values = self._state(row).values()
-        return () if values is None or self._sees(row, values) else (gone(row),)
+        return () if values is not None and self._sees(row, values) else (gone(row),)
 
     def may_hold(self, row: DeltaLogRow, entry: Entry, mute: int) -> bool:
         """Whether the caller may have a copy of a row that is about to come: that must go before this can come.
 
-        It has made the row itself, not knowing of this entry; or the rules bring the row, and it wrote to it before.
+        It has made the row itself, not knowing of this entry. Under rules it may have any row that it ever wrote to.
         """
         is_own = row.client == self.own and not row.addressee and row.position > mute
-        if entry.op is not Op.INSERT or is_own:
+        above = mute if self._rules is not None else max(row.position, mute)
+        if entry.op is not Op.INSERT or is_own or self._inserted_at <= above:
             return False
-        if self._rules is not None and (row.addressee or row.op != Op.INSERT):
-            return bool(row.addressee) or self.own.decode() in self._state(row).writers()
-        above = max(row.position, mute)
-        return self._inserted_at > above and self._state(row).aid_of(self.own.decode(), above).inserted_at > 0
+        if self._rules is not None:
+            return True
+        aids = self._state(row).aids
+        own = self.own.decode()
+        # A row with all too many authors has forgotten some, and this may be one of them.
+        return next((aid.inserted_at > above for aid in aids if aid.client == own), len(aids) >= KEPT_AIDS)
 
     def _entered(self, row: DeltaLogRow) -> Entry | None:
         """A row that comes into view: all of it, as it is now, unless it has left again."""
