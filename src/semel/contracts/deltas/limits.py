@@ -17,8 +17,8 @@ MAX_ROW_BYTES = 2 * 1024 * 1024
 """The columns of one row together, with who wrote them and when."""
 MAX_TOUCHED_BYTES = 32 * 1024 * 1024
 """The rows that one push changes, together."""
-FIRST_ROWS, MOST_ROWS = 32, 1_024
-"""Rows that are loaded before anything is known of their size, and at most."""
+FIRST_ROWS, MORE_ROWS = 32, 64
+"""Rows that are loaded before their size is looked at: at first, and then each time."""
 DEFAULT_PAGE, MAX_PAGE = 100, 10_000
 PAGE_BYTES = 8 * 1024 * 1024
 """About what one page of a pull holds; one entry always fits."""

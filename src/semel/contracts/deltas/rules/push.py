@@ -19,7 +19,7 @@ from typing import NamedTuple
 import orjson
 
 from semel.contracts.deltas.commands import Push, Pushed
-from semel.contracts.deltas.limits import FIRST_ROWS, MAX_COLUMNS, MAX_ROW_BYTES, MAX_TOUCHED_BYTES, MOST_ROWS, Policy
+from semel.contracts.deltas.limits import FIRST_ROWS, MAX_COLUMNS, MAX_ROW_BYTES, MAX_TOUCHED_BYTES, MORE_ROWS, Policy
 from semel.contracts.deltas.model import Delta, Op
 from semel.contracts.deltas.refusals import Flaw, Refusal, refusal_of
 from semel.contracts.deltas.rules.gateways import gateway_of, new_gateway
@@ -88,20 +88,13 @@ def push_needs(command: Push, policy: Policy) -> Generator[Stage, View, None]:
     known = {key for _, key in first}
     done, size = 0, 0
     while done < len(rows) and size <= MAX_TOUCHED_BYTES:
-        count = _next_rows(done, size)
+        count = MORE_ROWS if done else FIRST_ROWS
         chunk = rows[done : done + count]
         missing = [(DELTA_ROW, key) for key in chunk if key not in known]
         if missing:
             yield Stage(keys=missing)
         size += sum(_state_bytes(view, key) for key in chunk)
         done += count
-
-
-def _next_rows(done: int, size: int) -> int:
-    """How many rows are loaded next: as many as should fit, if they are like those before."""
-    if not done:
-        return FIRST_ROWS
-    return max(1, min(MOST_ROWS, (MAX_TOUCHED_BYTES - size) // (2 * max(1_024, size // done))))
 
 
 def row_keys(gateway: bytes, deltas: Iterable[Delta]) -> list[Key]:
