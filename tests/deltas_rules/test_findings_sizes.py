@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from semel.contracts.deltas.commands import Push
-from semel.contracts.deltas.limits import FIRST_ROWS, MAX_COLUMNS, MAX_ROW_BYTES, Policy
+from semel.contracts.deltas.limits import FIRST_ROWS, MAX_COLUMNS, MAX_ROW_BYTES, MORE_ROWS, Policy
 from semel.contracts.deltas.model import Delta, Op, Replica
 from semel.contracts.deltas.refusals import Refusal, RefusedDeltas
 from semel.contracts.deltas.rules import push
@@ -166,13 +166,14 @@ def test_all_rows_are_loaded_that_fit(monkeypatch: pytest.MonkeyPatch, size: int
 
 
 @pytest.mark.parametrize("size", [2_000, 40_000])
-def test_no_row_is_loaded_beyond_the_first_that_does_not_fit(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+@pytest.mark.parametrize("small", [0, FIRST_ROWS], ids=["all alike", "behind small ones"])
+def test_not_many_rows_are_loaded_beyond_what_fits(monkeypatch: pytest.MonkeyPatch, size: int, small: int) -> None:
     deltas = deltas_of(SEVERAL)
     bound = 100 * size
     monkeypatch.setattr(push, "MAX_TOUCHED_BYTES", bound)
-    shelf = Shelf(dict.fromkeys(keys_of(deltas), size))
+    shelf = Shelf(dict.fromkeys(keys_of(deltas)[small:], size))
     shelf.play(deltas)
-    assert bound < shelf.bytes <= bound + size
+    assert bound < shelf.bytes <= bound + MORE_ROWS * size
 
 
 def test_the_first_few_rows_are_loaded_whatever_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
