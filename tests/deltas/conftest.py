@@ -1,7 +1,7 @@
 """What runs where: `deltas` is a client of a server that all tests share, on every store in turn.
 
-The stores are memory, SQLite, and PostgreSQL behind two nodes, whose clients take the nodes in turn. Tests keep to
-gateways of their own. `lasting` leaves memory out, and what no store can matter for asks for `anywhere`.
+The stores are SQLite, and PostgreSQL behind two nodes, whose clients take the nodes in turn; on memory run the tests of
+the rules and of the model. Tests keep to gateways of their own. What no store can matter for asks for `anywhere`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from tests.deltas.wire import LASTING, STORES, Deltas, fresh, serving
+from tests.deltas.wire import LASTING, Deltas, fresh, serving
 from tests.together import at_once
 
 DeltasOf = Callable[[str], Deltas]
@@ -34,7 +34,7 @@ def deltas_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeltasOf]:
     at_once([partial(begun.__exit__, None, None, None) for _, begun in started.values()])
 
 
-@pytest.fixture(scope="session", params=STORES)
+@pytest.fixture(scope="session", params=LASTING)
 def shared_deltas(request: pytest.FixtureRequest, deltas_of: DeltasOf) -> Deltas:
     """The shared server of each store."""
     return deltas_of(request.param)
@@ -44,12 +44,6 @@ def shared_deltas(request: pytest.FixtureRequest, deltas_of: DeltasOf) -> Deltas
 def deltas(shared_deltas: Deltas) -> Deltas:
     """Every store."""
     return shared_deltas
-
-
-@pytest.fixture(params=LASTING)
-def lasting(request: pytest.FixtureRequest, deltas_of: DeltasOf) -> Deltas:
-    """SQLite, and PostgreSQL behind two nodes."""
-    return deltas_of(request.param)
 
 
 @pytest.fixture

@@ -29,9 +29,9 @@ PUSHES, BATCH, PAGE = 20, 5, 7
 
 
 @pytest.fixture
-def cast(lasting: Deltas, gateway: str) -> Iterator[Cast]:
+def cast(deltas: Deltas, gateway: str) -> Iterator[Cast]:
     """On SQLite and on PostgreSQL."""
-    with Cast(lasting, gateway) as made:
+    with Cast(deltas, gateway) as made:
         yield made
 
 
@@ -145,10 +145,10 @@ class Crowd:
         return found
 
 
-def test_readers_beside_writers_see_each_entry_once_in_order_and_none_late(lasting: Deltas, gateway: str) -> None:
-    crowd = Crowd(lasting, gateway)
+def test_readers_beside_writers_see_each_entry_once_in_order_and_none_late(deltas: Deltas, gateway: str) -> None:
+    crowd = Crowd(deltas, gateway)
     read, done_both = crowd.run()
-    everything = lasting.log(gateway)
+    everything = deltas.log(gateway)
     assert len(everything) >= len(AHEAD_MS) * PUSHES * BATCH
     assert ids_of(read) == ids_of(everything)
     others = [entry for entry in everything if entry["clientId"] != crowd.both.name]

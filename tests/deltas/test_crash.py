@@ -30,19 +30,19 @@ PACE_SECONDS = 0.05
 """Between two tries of a server that is not there."""
 
 
-def test_a10_killed_after_each_acknowledgement_it_has_all_of_them_once(lasting: Deltas, gateway: str) -> None:
+def test_a10_killed_after_each_acknowledgement_it_has_all_of_them_once(deltas: Deltas, gateway: str) -> None:
     pushed: list[Message] = []
     stamps = hlcs()
     for number in range(KILLS):
         rows = [f"row {number} {place}" for place in range(3)]
         batch = [delta("INSERT", columns(title=row), row=row, hlc=next(stamps)) for row in rows]
-        assert lasting.push(gateway, batch)["deltas"] == batch
+        assert deltas.push(gateway, batch)["deltas"] == batch
         pushed += batch
-        lasting.crash()
-        assert lasting.log(gateway, client=fresh("reader")) == pushed
-    answer = lasting.push(gateway, pushed)
+        deltas.crash()
+        assert deltas.log(gateway, client=fresh("reader")) == pushed
+    answer = deltas.push(gateway, pushed)
     assert (answer["accepted"], answer["duplicates"], answer["deltas"]) == (len(pushed), len(pushed), [])
-    assert lasting.log(gateway) == pushed
+    assert deltas.log(gateway) == pushed
 
 
 def test_r1_what_was_stored_before_a_crash_is_known_after_it(anywhere: Deltas, gateway: str) -> None:

@@ -30,12 +30,6 @@ def peers(deltas: Deltas, gateway: str) -> Peers:
     return Peers(deltas, gateway)
 
 
-@pytest.fixture
-def lasting_peers(lasting: Deltas, gateway: str) -> Peers:
-    """Where a crash can be survived."""
-    return Peers(lasting, gateway)
-
-
 # -- positions ---------------------------------------------------------------------------------------------------------
 
 
@@ -257,17 +251,17 @@ def test_another_caller_who_names_a_client_does_not_move_its_cursor(tmp_path: Pa
 # -- crashes and the other node ----------------------------------------------------------------------------------------
 
 
-def test_cursors_keep_their_meaning_over_a_crash_and_on_the_other_node(lasting_peers: Peers) -> None:
-    one, two = lasting_peers.some(2)
+def test_cursors_keep_their_meaning_over_a_crash_and_on_the_other_node(peers: Peers) -> None:
+    one, two = peers.some(2)
     two.insert("t1", "t2", "t3")
     alias = one.insert("o1")
     two.insert("t4")
     part = one.look(alias, limit=2)
     assert rows_in(part) == ["t1", "t2"]
-    quiet, other = lasting_peers.some(2)
+    quiet, other = peers.some(2)
     assert len(quiet.pull()) == 5
     given = quiet.cursor
-    lasting_peers.deltas.crash()
+    peers.deltas.crash()
     for _ in range(2):  # each node in turn
         assert rows_in(one.look(alias)) == ["t1", "t2", "t3", "t4"]
         assert rows_in(one.look(part.hlc)) == ["t3", "t4"]
@@ -280,11 +274,11 @@ def test_cursors_keep_their_meaning_over_a_crash_and_on_the_other_node(lasting_p
     assert len(other.pull()) == 7
 
 
-def test_positions_go_on_above_every_cursor_after_a_crash(lasting_peers: Peers) -> None:
-    writer, reader, idler = lasting_peers.some(3)
+def test_positions_go_on_above_every_cursor_after_a_crash(peers: Peers) -> None:
+    writer, reader, idler = peers.some(3)
     writer.insert("r1")
     issued = max(writer.cursor, reader.look(0).hlc, idler.look(writer.cursor).hlc)
-    lasting_peers.deltas.crash()
+    peers.deltas.crash()
     assert reader.look(issued)["deltas"] == []
     writer.push(writer.change("INSERT", "old", at=1))
     for _ in range(2):

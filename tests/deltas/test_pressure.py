@@ -42,30 +42,30 @@ def test_one_delta_over_many_connections(deltas: Deltas, gateway: str) -> None:
     assert (gauges["logSize"], gauges["deltaCount"]) == (1, 1)
 
 
-def test_r5_one_batch_over_many_connections(lasting: Deltas, gateway: str) -> None:
+def test_r5_one_batch_over_many_connections(deltas: Deltas, gateway: str) -> None:
     """Two of its ten deltas have no effect, so there are eight entries."""
     stamps = hlcs()
     made = [delta("INSERT", columns(n=number), row=str(number), hlc=next(stamps)) for number in range(8)]
     early = int(made[0]["hlc"]) - 1
     losers = [delta("UPDATE", columns(n="lost"), row=str(number), hlc=early) for number in range(2)]
-    answers = raced(lasting, gateway, made + losers)
+    answers = raced(deltas, gateway, made + losers)
     assert {status for status, _ in answers} == {200}
     assert sorted(told["duplicates"] for _, told in answers) == [0] + [10] * (PUSHES - 1)
-    assert lasting.log(gateway) == made
-    assert lasting.gauges(gateway)["deltaCount"] == 10
+    assert deltas.log(gateway) == made
+    assert deltas.gauges(gateway)["deltaCount"] == 10
 
 
-def test_overlapping_batches_of_many_clients(lasting: Deltas, gateway: str) -> None:
+def test_overlapping_batches_of_many_clients(deltas: Deltas, gateway: str) -> None:
     """Each takes a different part of the same deltas, and all together are told of each of them once as new."""
     stamps = hlcs()
     made = [delta("INSERT", columns(n=number), row=str(number), hlc=next(stamps)) for number in range(40)]
     parts = [made[start : start + 20] for start in range(0, 24, 3)]
-    answers = at_once([partial(lasting.push, gateway, part) for part in parts])
+    answers = at_once([partial(deltas.push, gateway, part) for part in parts])
     new = [one for answer in answers for one in answer.ids]
     pushed = {one["deltaId"] for part in parts for one in part}
     assert sorted(new) == sorted(pushed)
     assert sum(answer["accepted"] - answer["duplicates"] for answer in answers) == len(pushed)
-    assert sorted(one["deltaId"] for one in lasting.log(gateway)) == sorted(pushed)
+    assert sorted(one["deltaId"] for one in deltas.log(gateway)) == sorted(pushed)
 
 
 def test_a_full_engine_refuses_for_now_and_stores_nothing(tmp_path: Path) -> None:

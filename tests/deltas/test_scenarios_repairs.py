@@ -262,12 +262,12 @@ def test_repairs_in_small_pages_are_each_given_once(deltas: Deltas, gateway: str
     assert rows_in(found) == rows
 
 
-def test_repairs_outlive_a_crash(lasting: Deltas, gateway: str) -> None:
-    stage = staged(lasting, gateway)
+def test_repairs_outlive_a_crash(deltas: Deltas, gateway: str) -> None:
+    stage = staged(deltas, gateway)
     stage.other.push(stage.other.change("UPDATE", ROW, stage.base + 20, title="new"))
     stage.author.pull()
     stage.author.push(stage.author.change("UPDATE", ROW, stage.base + 10, title="old"))
-    lasting.crash()
+    deltas.crash()
     for _ in range(2):  # each node in turn
         [repair] = stage.author.look()["deltas"]
         assert cells_of(repair) == {"title": "new", "note": "n0"}

@@ -79,17 +79,17 @@ def test_a_delta_wider_than_any_row(anywhere: Deltas, gateway: str, op: str) -> 
     check_nothing_stored(anywhere, gateway)
 
 
-def test_a_row_of_two_mebibytes(lasting: Deltas, gateway: str) -> None:
+def test_a_row_of_two_mebibytes(deltas: Deltas, gateway: str) -> None:
     stamps = hlcs()
     large = "x" * 900_000
     for name in ("a", "b"):
-        lasting.push(gateway, [delta("UPDATE", columns(**{name: large}), hlc=next(stamps))])
-    before = digest_of(lasting, gateway)
-    told = lasting.push(gateway, [delta("UPDATE", columns(c=large), hlc=next(stamps))], expect=413)
+        deltas.push(gateway, [delta("UPDATE", columns(**{name: large}), hlc=next(stamps))])
+    before = digest_of(deltas, gateway)
+    told = deltas.push(gateway, [delta("UPDATE", columns(c=large), hlc=next(stamps))], expect=413)
     assert (told.code, told.blamed) == ("VALIDATION_ERROR", [(0, "VALIDATION_ERROR")])
-    assert digest_of(lasting, gateway) == before
+    assert digest_of(deltas, gateway) == before
     for name in ("b", "c"):
-        lasting.push(gateway, [delta("UPDATE", columns(**{name: "x" if name == "b" else large}), hlc=next(stamps))])
+        deltas.push(gateway, [delta("UPDATE", columns(**{name: "x" if name == "b" else large}), hlc=next(stamps))])
 
 
 # -- as many as may be -------------------------------------------------------------------------------------------------

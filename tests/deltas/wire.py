@@ -38,7 +38,6 @@ __all__ = [
     "serving",
 ]
 
-STORES = ("memory", "sqlite", "postgres")
 LASTING = ("sqlite", "postgres")
 """Those whose data outlives the process."""
 PATIENCE_SECONDS = 20.0
