@@ -24,22 +24,22 @@ class Mortal:
         self._order = order
 
     def dies(self, point: str, call: Callable[[], object]) -> None:
-        """Make a call that commits something in a life that ends at this point of the commit; then begin another."""
-        self._order.write_text(point)
-        try:
-            call()
-        finally:
-            self._order.unlink()
-            self._bury()
+        """Make a call that commits something in a life that ends at this point of the commit; then begin another.
 
-    def _bury(self) -> None:
+        A call that does not reach the server, because a connection broke by itself, is made again.
+        """
         dead: list[RunningServer] = []
 
         def is_one_dead() -> bool:
-            dead.extend(node for node in self.deltas.nodes if node not in dead and node.wait_for_death(0) is not None)
+            call()
+            dead.extend(node for node in self.deltas.nodes if node not in dead and node.wait_for_death(0.2) is not None)
             return bool(dead)
 
-        eventually(is_one_dead, "the server dies")
+        self._order.write_text(point)
+        try:
+            eventually(is_one_dead, f"the server dies at {point}")
+        finally:
+            self._order.unlink()
         for node in dead:
             node.start()
         self.deltas.redial()
