@@ -97,6 +97,11 @@ def _is_plain_number(value: float) -> bool:
     return 1e-5 <= abs(value) < 1e15 and not value.is_integer()
 
 
+def plain_column(name: str, value: str) -> str:
+    """The canonical JSON of a column that is a name and a value, by the text of the value."""
+    return f'{{"column":"{name}","value":{value}}}'
+
+
 def columns_text(columns: Sequence[str]) -> str:
     """The canonical JSON of all columns, from the text of each."""
     return f"[{','.join(columns)}]"

@@ -6,11 +6,16 @@ functions are pure: the physical time is an argument, and what was read last is 
 
 from __future__ import annotations
 
+import re
+
 COUNTER_BITS = 16
 MAX_COUNTER = (1 << COUNTER_BITS) - 1
 MAX_HLC = (1 << 64) - 1
 MAX_DRIFT_MS = 5_000
 """How far a reading may be ahead of the physical clock."""
+
+
+_DIGITS = re.compile(r"0|[1-9][0-9]{0,19}")
 
 
 class DriftError(ValueError):
@@ -19,6 +24,14 @@ class DriftError(ValueError):
     def __init__(self, ahead_ms: int) -> None:
         super().__init__(f"the clock is {ahead_ms} ms ahead")
         self.ahead_ms = ahead_ms
+
+
+def read_hlc(text: str) -> int | None:
+    """A reading in decimal digits, without leading zeros; None for anything else."""
+    if not _DIGITS.fullmatch(text):
+        return None
+    value = int(text)
+    return value if value <= MAX_HLC else None
 
 
 def join(wall_ms: int, counter: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,11 +19,10 @@ from semel.client.errors import (
     TooLargeError,
 )
 from semel.client.reading import read
-from semel.kernel.hlc import MAX_HLC
+from semel.kernel.hlc import read_hlc
 
 Facts = Mapping[str, Any]
 
-_HLC = re.compile(r"0|[1-9][0-9]{0,19}")
 _BY_STATUS: Mapping[int, type[RefusedError]] = {
     400: InvalidRequestError,
     401: AccessError,
@@ -143,6 +141,7 @@ def _entry(facts: Any) -> Entry:
 
 
 def _hlc(text: Any) -> int:
-    if not isinstance(text, str) or not _HLC.fullmatch(text) or int(text) > MAX_HLC:
+    value = read_hlc(text) if isinstance(text, str) else None
+    if value is None:
         raise ValueError("a time")
-    return int(text)
+    return value

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from semel.client.deltas.rows import Columns, Op, Stamp, Written
 from semel.kernel.canonical import MAX_DEPTH, Integers, Surrogates, canonical, parse
-from semel.kernel.delta_id import columns_text, delta_id, json_text
+from semel.kernel.delta_id import columns_text, delta_id, json_text, plain_column
 from semel.kernel.json_text import depth_of
 
 MAX_ROW_CHARACTERS = 1_024
@@ -79,7 +79,7 @@ def changed(before: Columns, texts: Texts) -> Texts:
 
 def draft(op: Op, table: str, row: str, texts: Texts, client: str, hlc: int) -> Draft:
     """The delta of a change; `row` and `client` are canonical JSON."""
-    columns = columns_text([f'{{"column":"{name}","value":{text}}}' for name, text in texts.items()])
+    columns = columns_text([plain_column(name, text) for name, text in texts.items()])
     name = delta_id(client, columns, hlc, row, table).hex()
     body = (
         f'{{"op":"{op}","table":"{table}","rowId":{row},"clientId":{client},"columns":{columns},'

@@ -15,7 +15,7 @@ from semel.contracts.deltas.rules.buckets import Rules, rules_of, sees
 from semel.contracts.deltas.rules.replicas import progress_key
 from semel.contracts.deltas.tables import DELTA_GATEWAY, DELTA_REPLICA, gateway_key
 from semel.engine.reading import Reading
-from semel.kernel.delta_id import columns_text
+from semel.kernel.delta_id import columns_text, plain_column
 from semel.store.table import Key
 
 ROWS_AT_ONCE = 64
@@ -56,5 +56,5 @@ def _entries(reading: Reading, gateway: str, rules: Rules | None, claims: Claims
 
 
 def _entry(row: MergedRow) -> Entry:
-    columns = columns_text([f'{{"column":"{name}","value":{value}}}' for name, value in row.columns])
+    columns = columns_text([plain_column(name, value) for name, value in row.columns])
     return Entry(0, Op.INSERT, row.table, row.row, row.client, row.hlc, row.id, columns, is_resolved=True)

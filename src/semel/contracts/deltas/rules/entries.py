@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from semel.contracts.deltas.model import Column, Delta, Op
 from semel.contracts.deltas.rules.rows import Change
-from semel.kernel.delta_id import columns_text
+from semel.kernel.delta_id import columns_text, plain_column
 
 NO_COLUMNS = "[]"
 
@@ -44,7 +44,7 @@ def _altered(delta: Delta, change: Change) -> Effect | None:
     if delta.op is not Op.DELETE and len(change.won) == len(delta.columns):
         return Effect(Op.UPDATE, _own(delta)) if change.won else None
     told = [column_told(column) for column in change.won]
-    told += [f'{{"column":"{name}","value":null}}' for name in change.removed]
+    told += [plain_column(name, "null") for name in change.removed]
     return Effect(Op.UPDATE, columns_text(told)) if told else None
 
 
@@ -60,4 +60,4 @@ def column_told(column: Column) -> str:
     """A column as it is delivered: as it was sent, with null for a value that was left out."""
     if column.has_value and column.text is not None:
         return column.text
-    return f'{{"column":"{column.name}","value":{column.value}}}'
+    return plain_column(column.name, column.value)

@@ -19,7 +19,7 @@ from semel.contracts.deltas.rules.replicas import load_progress, progress_key, s
 from semel.contracts.deltas.rules.rows import Aid, Mark, RowState, last_of_others
 from semel.contracts.deltas.tables import DELTA_AUTHOR, DELTA_REPLICA, text_key
 from semel.engine.contract import View
-from semel.kernel.delta_id import columns_text
+from semel.kernel.delta_id import columns_text, plain_column
 
 
 def repair_all(view: View, command: Push, log: Log, pushed: Sequence[tuple[Delta, RowState]]) -> None:
@@ -106,6 +106,6 @@ def _has_inserted(own: Sequence[Delta], aid: Aid, *, may_have: bool) -> bool:
 
 def _all_columns(state: RowState) -> str:
     """Every column the row ever had; those that are gone as null."""
-    told = [f'{{"column":"{name}","value":{cell.value}}}' for name, cell in state.cells.items()]
-    told += [f'{{"column":"{name}","value":null}}' for name in state.gone]
+    told = [plain_column(name, cell.value) for name, cell in state.cells.items()]
+    told += [plain_column(name, "null") for name in state.gone]
     return columns_text(told)

@@ -23,7 +23,7 @@ from semel.contracts.deltas.rules.rows import RowState, Values, load_state
 from semel.contracts.deltas.rules.sight import load_sight
 from semel.contracts.deltas.tables import DELTA_AUTHOR, DELTA_ROW, DeltaGatewayRow, DeltaLogRow, text_key
 from semel.engine.reading import Reading
-from semel.kernel.delta_id import columns_text
+from semel.kernel.delta_id import columns_text, plain_column
 
 
 class Watcher:
@@ -136,5 +136,5 @@ def gone(row: DeltaLogRow) -> Entry:
 
 
 def _whole(row: DeltaLogRow, values: Values) -> Entry:
-    told = [f'{{"column":"{name}","value":{value}}}' for name, value in values.items()]
+    told = [plain_column(name, value) for name, value in values.items()]
     return entry_of(row)._replace(op=Op.INSERT, columns=columns_text(told), is_resolved=True)

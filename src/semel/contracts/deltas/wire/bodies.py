@@ -21,10 +21,9 @@ from semel.contracts.deltas.model import Column, Delta, Op
 from semel.contracts.deltas.refusals import MAX_FLAWS, Flaw, RefusedDeltas, refusal_of
 from semel.kernel.canonical import Json, JsonError, parse
 from semel.kernel.delta_id import content_id, json_text, sent_columns_text
-from semel.kernel.hlc import MAX_HLC
+from semel.kernel.hlc import read_hlc
 
 _NAME = f"[A-Za-z_][A-Za-z0-9_]{{0,{MAX_TABLE_CHARACTERS - 1}}}"
-_HLC = re.compile(r"0|[1-9][0-9]{0,19}")
 _ID = re.compile(r"[0-9a-f]{64}")
 _OPS = {op.name: op for op in Op}
 
@@ -110,14 +109,6 @@ def check_last_seen(value: Json) -> None:
     """What a client says of its own clock: told, and used for nothing."""
     if value is not None and (not isinstance(value, str) or read_hlc(value) is None):
         raise RefusedDeltas(INVALID[0], "lastSeenHlc must be a string of decimal digits.")
-
-
-def read_hlc(text: str) -> int | None:
-    """A number of 64 bits in decimal digits, without leading zeros; None for anything else."""
-    if not _HLC.fullmatch(text):
-        return None
-    value = int(text)
-    return value if value <= MAX_HLC else None
 
 
 def is_name(text: str) -> bool:

@@ -9,9 +9,8 @@ from urllib.parse import parse_qsl
 from semel.contracts.deltas.limits import DEFAULT_PAGE, MAX_CLIENT_CHARACTERS, MAX_PAGE
 from semel.contracts.deltas.refusals import RefusedDeltas
 from semel.kernel.delta_id import json_text
-from semel.kernel.hlc import MAX_HLC
+from semel.kernel.hlc import read_hlc
 
-_HLC = re.compile(r"0|[1-9][0-9]{0,19}")
 _DIGITS = re.compile(r"[0-9]+")
 _LONGEST = 18
 """Digits of a number that is read; one with more is more than anything here."""
@@ -36,15 +35,15 @@ class ListQuery(NamedTuple):
 def parse_pull(query: bytes) -> PullQuery:
     """A pull; a source outside of this server is not here."""
     given = _parameters(query)
-    since, client = given.get("since", ""), given.get("clientId", "")
-    if _HLC.fullmatch(since) is None or int(since) > MAX_HLC:
+    since, client = read_hlc(given.get("since", "")), given.get("clientId", "")
+    if since is None:
         raise _invalid("since is required: 0, or a serverHlc as it was given.")
     if not 1 <= len(client) <= MAX_CLIENT_CHARACTERS:
         raise _invalid(f"clientId is required, with at most {MAX_CLIENT_CHARACTERS} characters.")
     limit = _limit(given)
     if given.get("source"):
         raise RefusedDeltas("NOT_FOUND", "There is no such source here.")
-    return PullQuery(json_text(client), int(since), limit)
+    return PullQuery(json_text(client), since, limit)
 
 
 def parse_checkpoint(query: bytes) -> str | None:
