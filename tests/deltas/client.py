@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -144,10 +143,10 @@ class Scripted:
             return None
         for one in batch:
             one.state = SENDING
-        answer = None
-        with suppress(httpx.TransportError):
-            sent = [one.delta for one in batch]
-            answer = self.deltas.push(self.gateway, sent, client=self.name, expect=None, lastSeenHlc=str(self.tick()))
+        sent, tick = [one.delta for one in batch], str(self.tick())
+        answer = self._heard(
+            lambda: self.deltas.push(self.gateway, sent, client=self.name, expect=None, lastSeenHlc=tick)
+        )
         if answer is None or answer.http != 200 or lose:
             for one in batch:
                 one.state, one.tries = PENDING, one.tries + 1
@@ -166,9 +165,8 @@ class Scripted:
 
     def pull(self, *, lose: bool = False, limit: int = PAGE) -> list[Message]:
         """Pull a page and apply it; `lose` is an answer that never comes."""
-        page = None
-        with suppress(httpx.TransportError):
-            page = self.deltas.pull(self.gateway, self.cursor, client=self.name, limit=limit, expect=None)
+        cursor = self.cursor
+        page = self._heard(lambda: self.deltas.pull(self.gateway, cursor, client=self.name, limit=limit, expect=None))
         if page is None or page.http != 200 or lose:
             self._note(f"pull from {self.cursor} failed: {'lost' if page is None or lose else page.body}")
             return []
@@ -179,6 +177,14 @@ class Scripted:
             return []
         self.cursor = page.hlc
         return entries
+
+    def _heard(self, call: Callable[[], Answer]) -> Answer | None:
+        """The answer to a call; None if none came, and the journal says why."""
+        try:
+            return call()
+        except httpx.TransportError as error:
+            self._note(f"no answer: {error!r}")
+            return None
 
     def pull_all(self, limit: int = PAGE) -> list[Message]:
         """Pull until there is nothing more."""

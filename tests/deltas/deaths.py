@@ -40,6 +40,8 @@ class Mortal:
             eventually(is_one_dead, f"the server dies at {point}")
         finally:
             self._order.unlink()
+        # Another node may have met the order on an errand of its own, until a moment ago.
+        dead.extend(node for node in self.deltas.nodes if node not in dead and node.wait_for_death(0.5) is not None)
         for node in dead:
             node.start()
         self.deltas.redial()

@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from tests.deltas.cast import Cast
+from tests.deltas.client import Scripted
 from tests.deltas.deaths import Mortal, mortal
 from tests.deltas.peers import Peer, Peers
 from tests.deltas.play import OPERATIONS, Play
 from tests.deltas.vectors import now_ms
 from tests.deltas.wire import LASTING, Deltas, Message, fresh, hlcs
+from tests.together import eventually
 
 SEEDS = range(3)
 DEATHS = ("flushed", "committed", "committed", "answered")
@@ -71,7 +73,7 @@ class Fate:
         if play.chance.random() < 0.5:
             client.insert(fresh("fate"), title="t")
             self._server.dies(point, client.push)
-            client.push_all()
+            eventually(lambda: self._is_told(client), "somebody takes the push")
         else:
             play.sync(client)
             other.insert(fresh("fate"), title="t")
@@ -79,6 +81,12 @@ class Fate:
             # What is given to a client is noted before it is given.
             self._server.dies(point, client.pull)
             client.pull()
+
+    @staticmethod
+    def _is_told(client: Scripted) -> bool:
+        """Whether all of its outbox is acknowledged: what was not heard in such a time is said again."""
+        client.push()
+        return not client.outbox
 
     @property
     def is_done(self) -> bool:

@@ -40,6 +40,8 @@ from tests.streams.wire import (
 )
 from tests.together import log_of
 
+pytestmark = pytest.mark.early
+
 BODY_LIMIT = 65_536
 
 
