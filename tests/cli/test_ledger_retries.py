@@ -74,6 +74,19 @@ def test_makings_have_one_key() -> None:
     assert (done.facts["replayed"], {done.facts["key"]}) == (True, keys)
 
 
+@pytest.mark.parametrize("args", [("org", "create", "shop"), ("vault", "create", "7001")], ids=" ".join)
+def test_the_key_of_a_making_is_told_when_nobody_knows(args: tuple[str, ...]) -> None:
+    """Whoever repeats the command without it makes another one, which counts for ever."""
+    with scripted(GONE) as server:
+        failed = Semel(server.url).here("ledger", *args, "--retries", "1")
+    key = server.seen[0].headers["Idempotency-Key"]
+    assert (failed.code, len(server.seen)) == (1, 2)
+    assert failed.err.endswith(f" It may be made: run this again with --key {key}, and one is made.\n")
+    with scripted(problem(409, "FAILED_PRECONDITION", "never")) as server:
+        refused = Semel(server.url).here("ledger", *args)
+    assert refused.err == "Error: This is FAILED_PRECONDITION. [FAILED_PRECONDITION]\n"
+
+
 @pytest.mark.parametrize(
     "args",
     [

@@ -7,8 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+import click
+
 from semel.cli.connection import Answer, Connection
-from semel.cli.failures import not_semel
+from semel.cli.failures import RequestError, not_semel
+from semel.cli.output import printable
 from semel.cli.retries import RETRIES, send_until_answered
 
 ROOT = "/ledger/v1/orgs"
@@ -47,6 +50,16 @@ class Ledger(NamedTuple):
         content = json.dumps(body).encode() if isinstance(body, dict) else body
         answer = send_until_answered(lambda: self.connection.request(method, path, headers, content), self.retries)
         return Told(self._facts(answer), answer.is_true("Idempotency-Replayed"))
+
+    def make(self, path: str, body: Facts, key: str) -> Told:
+        """Something new, one for a key; where it may have been made and nobody knows, the error tells the key."""
+        try:
+            return self.send("POST", path, body, key)
+        except RequestError as error:
+            if not error.is_unsettled:
+                raise
+            advice = f"It may be made: run this again with --key {printable(key)}, and one is made."
+            raise click.ClickException(f"{error.message} {advice}") from error
 
     def pages(self, path: str, member: str, filters: Facts, most: int | None) -> Iterator[list[Facts]]:
         """A list page by page, at most so many of it; with None all."""

@@ -37,7 +37,7 @@ def org() -> None:
 def create(connection: Connection, name: str, key: str | None, retries: int, as_json: bool) -> None:
     """Make an organization. The server gives it its number."""
     key = fresh_key() if key is None else key
-    told = Ledger(connection, retries).send("POST", ROOT, {"name": name}, key)
+    told = Ledger(connection, retries).make(ROOT, {"name": name}, key)
     slug = inner(told.facts, "slug", "slug")
     outcome = "Already made (replayed): organization" if told.is_replayed else "Made organization"
     facts = {**told.facts, "key": key, "replayed": told.is_replayed}

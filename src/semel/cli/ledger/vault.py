@@ -42,7 +42,7 @@ def create(
     """Make a vault in an organization. The server gives it its number."""
     key = fresh_key() if key is None else key
     policy = {} if retain is None else {"retentionPolicy": {"mode": COMPACTED, "retentionBlocks": str(retain)}}
-    told = Ledger(connection, retries).send("POST", f"{org.path}/vaults", policy, key)
+    told = Ledger(connection, retries).make(f"{org.path}/vaults", policy, key)
     place = f"{org}/{inner(told.facts, 'vault', 'slug')}"
     outcome = "Already made (replayed): vault" if told.is_replayed else "Made vault"
     facts = {**told.facts, "place": place, "key": key, "replayed": told.is_replayed}

@@ -131,7 +131,7 @@ class LedgerHost:
             raise RefusedLedger("not_found", "There is nothing at this path.")
         call = calls.get("GET" if method == "HEAD" else method)
         if call is None:
-            allowed = ", ".join(sorted(calls))
+            allowed = ", ".join(sorted({*calls, "HEAD"} if "GET" in calls else calls))
             message = f"{method} is not used here, but {allowed}."
             raise _RefusedHead("method_not_allowed", message, (b"allow", allowed.encode()))
         return call

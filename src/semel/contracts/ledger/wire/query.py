@@ -12,7 +12,7 @@ from semel.contracts.ledger.wire.members import MOST, digits, not_one_of, snake_
 from semel.contracts.ledger.wire.paths import tx_id
 
 _MAX_FIELDS = 32
-_FLAGS = {"true": True, "1": True, "false": False, "0": False, "": False}
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
 _LIST = ("limit", "pageToken")
 
 
@@ -45,6 +45,12 @@ class Query:
         value = self._fields.get(name)
         return value.encode() if value else None
 
+    def named(self, name: str) -> bytes | None:
+        """One thing, or None for any. An empty name is refused: it would show everything to who wants to see one."""
+        if self._fields.get(name) == "":
+            raise invalid(f"{name} must not be empty; leave it out to see all of them.", name)
+        return self.utf8(name)
+
     def number(self, name: str) -> int | None:
         """A whole number of 64 bits; None when it is absent."""
         value = self._fields.get(name)
@@ -56,10 +62,10 @@ class Query:
         return found
 
     def flag(self, name: str) -> bool:
-        """true or false; absent is false."""
-        found = _FLAGS.get(self._fields.get(name, ""))
+        """true or false; absent is false, a bare name is neither: who writes `?proof` wants one."""
+        found = _FLAGS.get(self._fields.get(name, "false"))
         if found is None:
-            raise invalid(f"{name} must be true or false.", name)
+            raise invalid(f"{name} must be true or false, as in {name}=true.", name)
         return found
 
     def height(self) -> int | None:
@@ -135,7 +141,7 @@ def parse_relationships(raw: bytes) -> RelationshipsQuery:
     """The query of a list of relationships."""
     query = Query(raw, "resource", "relation", "subject", "atHeight", "consistency", *_LIST)
     query.consistency()
-    resource, relation, subject = map(query.utf8, ("resource", "relation", "subject"))
+    resource, relation, subject = map(query.named, ("resource", "relation", "subject"))
     return RelationshipsQuery(resource, relation, subject, query.height(), query.page())
 
 
