@@ -95,6 +95,7 @@ CONSTANTS = {
     "idle time of a kept connection": host_config(Settings()).timeout_keep_alive,
     "bytes in a batch": EngineLimits().batch.bytes,
     "rows that a batch may touch, roughly": EngineLimits().batch.cost,
+    "stored payloads that a batch has to look at": EngineLimits().batch.loaded,
     "looks at the store at once": SqliteStore.readers,
     "appends of a page": PAGE_ROWS,
     "streams in a listing": MAX_LISTED,

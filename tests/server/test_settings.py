@@ -30,17 +30,18 @@ def test_the_long_poll_setting_has_its_documented_name() -> None:
     ("flags", "environment", "says"),
     [
         ({}, {"SEMEL_PROT": "1"}, "SEMEL_PROT"),
-        ({"port": "many"}, {}, "port"),
+        ({"port": "many"}, {}, r"port .* cannot be 'many', but a whole number from 0 up to 65535\."),
         ({"port": "65536"}, {}, "65536"),
         ({"port": "-1"}, {}, "port"),
-        ({"queue_writes": "0"}, {}, "queue_writes"),
-        ({"log_level": "loud"}, {}, "log_level"),
+        ({"queue_writes": "0"}, {}, "queue_writes .* from 1"),
+        ({"log_level": "loud"}, {}, "log_level .*, but info, "),
         ({"log_format": "xml"}, {}, "log_format"),
         ({"host": "0.0.0.0"}, {}, "--tokens"),
         ({"host": "localhost.example.com"}, {}, "--tokens"),
         ({"host": "127.example.com"}, {}, "--tokens"),
         ({"host": "::1ff"}, {}, "--tokens"),
-        ({}, {"SEMEL_INSECURE": "perhaps"}, "insecure"),
+        ({}, {"SEMEL_INSECURE": "perhaps"}, "insecure .*, but true or false"),
+        ({}, {"SEMEL_TOKEN_ACTIVE": "t", "SEMEL_JOBS_RESULT_HMAC_KEY": "t"}, "a value of its own"),
     ],
 )
 def test_mistakes_are_told(flags: dict[str, str], environment: dict[str, str], says: str) -> None:

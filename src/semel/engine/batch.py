@@ -9,7 +9,7 @@ A crash anywhere in here leaves all of the batch or nothing of it, and no caller
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,12 +29,20 @@ from semel.engine.soft import SoftChanges
 from semel.engine.timekeeper import Timekeeper
 from semel.engine.view import BatchView
 from semel.kernel.clock import Now
-from semel.store.protocol import AnyTable, CommitUnknownError, Lock, Range, Store, StoreError, Touch, Tx
-from semel.store.table import Key
+from semel.store.protocol import AnyTable, CommitUnknownError, Lock, Range, Row, Store, StoreError, Touch, Tx
+from semel.store.table import Key, bytes_of
 
 MAX_RERUNS = 16
 MAX_DEFERRALS = 64
 MAX_TOUCHES = 1_024
+LOADED_BYTES = 32 * 1024 * 1024
+"""What the payloads that one batch loads may come to; deciding over them takes several times that."""
+LOADED_AT_ONCE = 32
+"""So many rows with payloads are asked for before their bytes are counted."""
+
+
+class HeavyBatchError(Exception):
+    """What these writes have to look at is too much to be held at once: they must go in smaller batches."""
 
 
 class Submission:
@@ -75,13 +83,13 @@ class Surroundings:
     """Told the name of each point passed; a crash test ends the process there."""
 
 
-def run(around: Surroundings, submissions: Sequence[Submission]) -> BatchResult:
-    """Carry out one batch."""
+def run(around: Surroundings, submissions: Sequence[Submission], most_loaded: int = LOADED_BYTES) -> BatchResult:
+    """Carry out one batch; `HeavyBatchError` when it would load too much, unless it is a single write."""
     locks = _all_locks(submissions)
     tx = around.store.begin(locks)
     try:
         around.reach("locked")
-        batch = _Batch(around, tx, locks)
+        batch = _Batch(around, tx, locks, None if len(submissions) == 1 else most_loaded)
         batch.load_stages(submissions)
         around.reach("loaded")
         for submission in in_order(batch.sound(submissions)):
@@ -156,8 +164,10 @@ class _Waiting:
 
 
 class _Batch:
-    def __init__(self, around: Surroundings, tx: Tx, held: Sequence[Lock]) -> None:
+    def __init__(self, around: Surroundings, tx: Tx, held: Sequence[Lock], most_loaded: int | None) -> None:
         self._around = around
+        self._left = most_loaded
+        """Bytes of payloads that may still be loaded."""
         self._tx = tx
         self._waiting = _Waiting(around.is_admitted)
         self._view = BatchView(self._waiting.has, around.soft.over, held)
@@ -197,7 +207,7 @@ class _Batch:
         self._waiting.is_believed = submission.deferrals < MAX_DEFERRALS
         try:
             outcome = self._decide_with_reruns(submission.write, mark)
-        except (StoreError, CommitUnknownError):
+        except (StoreError, CommitUnknownError, HeavyBatchError):
             raise  # the batch has broken, not this decision
         except MissingLocksError as missing:
             self._view.undo(mark)
@@ -267,13 +277,25 @@ class _Batch:
         if not keys and not limits:
             return
         ranges = [wanted._replace(limit=self._asked[nameless]) for nameless, wanted in limits.items()]
-        loaded = self._tx.load(keys, ranges)
-        for table, wanted_keys in keys.items():
-            rows = loaded.rows[table]
-            for key in wanted_keys:
-                view.add_row(table, key, rows.get(key))
-        for wanted, found in zip(ranges, loaded.ranges, strict=True):
-            view.add_range(wanted, found)
+        for some in _in_slices(keys):
+            loaded = self._tx.load(some, ranges)
+            for table, wanted_keys in some.items():
+                rows = loaded.rows[table]
+                self._weigh(table, rows.values())
+                for key in wanted_keys:
+                    view.add_row(table, key, rows.get(key))
+            for wanted, found in zip(ranges, loaded.ranges, strict=True):
+                self._weigh(wanted.table, found)
+                view.add_range(wanted, found)
+            ranges = []
+
+    def _weigh(self, table: AnyTable, rows: Iterable[Row]) -> None:
+        """Count the payloads of loaded rows."""
+        if self._left is None or not table.bulky:
+            return
+        self._left -= sum(map(bytes_of, rows))
+        if self._left < 0:
+            raise HeavyBatchError
 
     def _fail(self, submission: Submission, error: Exception) -> None:
         error_id = self._around.error_id()
@@ -288,6 +310,20 @@ class _Batch:
     def _defer(self, submission: Submission) -> None:
         submission.deferrals += 1
         self.result.deferred.append(submission)
+
+
+def _in_slices(keys: Mapping[AnyTable, Iterable[Key]]) -> Iterator[Mapping[AnyTable, Iterable[Key]]]:
+    """All keys at once, if those of rows with payloads are few; else the rest of those in further slices."""
+    heavy = [(table, key) for table, wanted in keys.items() if table.bulky for key in wanted]
+    if len(heavy) <= LOADED_AT_ONCE:
+        yield keys
+        return
+    some: dict[AnyTable, list[Key]] = {table: list(wanted) for table, wanted in keys.items() if not table.bulky}
+    for start in range(0, len(heavy), LOADED_AT_ONCE):
+        for table, key in heavy[start : start + LOADED_AT_ONCE]:
+            some.setdefault(table, []).append(key)
+        yield some
+        some = {}
 
 
 def _wider(stage: Stage, attempt: int) -> Stage:

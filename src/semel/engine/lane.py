@@ -1,10 +1,11 @@
 """A lane: one queue, one thread, one transaction after another.
 
 The thread takes whatever is waiting, bounded by count, bytes and cost, and runs it as one batch; while the disk
-syncs, the next batch gathers. Results are handed over only after the commit. When a batch breaks before its commit,
-its writes are tried one by one, so that one poisonous write fails alone; when the store itself broke it off, the batch
-is tried again whole, and when the store stays away its callers hear "not stored". When a commit fails, the callers of
-that batch hear "unknown"; if the store is broken for good, the lane stops, and those still waiting hear "not stored".
+syncs, the next batch gathers. Results are handed over only after the commit. A batch that would load too much goes in
+halves. When a batch breaks before its commit, its writes are tried one by one, so that one poisonous write fails alone;
+when the store itself broke it off, the batch is tried again whole, and when the store stays away its callers hear "not
+stored". When a commit fails, the callers of that batch hear "unknown"; if the store is broken for good, the lane stops,
+and those still waiting hear "not stored".
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from semel.engine.batch import BatchResult, Submission, Surroundings, in_order, run, store_soft
+from semel.engine.batch import (
+    LOADED_BYTES,
+    BatchResult,
+    HeavyBatchError,
+    Submission,
+    Surroundings,
+    in_order,
+    run,
+    store_soft,
+)
 from semel.engine.contract import NotStoredError, OutcomeUnknownError
 from semel.engine.observer import BatchReport, Commit
 from semel.store.protocol import (
@@ -51,6 +61,7 @@ class BatchLimits:
     writes: int = 512
     bytes: int = 32 * 1024 * 1024
     cost: int = 20_000
+    loaded: int = LOADED_BYTES
 
 
 class Lane:
@@ -153,6 +164,8 @@ class Lane:
         except TryAgainError as error:
             self._around.observer.store_failure(error)
             self._refuse(batch, NotStoredError(_FAILED))
+        except HeavyBatchError:
+            self._run_in_turn(_halves(batch))
         except StoreHeldError as error:
             self._around.observer.store_failure(error)
             self._run_apart(batch)
@@ -165,9 +178,14 @@ class Lane:
         groups: dict[tuple[Lock, ...], list[Submission]] = {}
         for submission in batch:
             groups.setdefault(tuple(submission.locks), []).append(submission)
-        waiting = list(groups.values()) if len(groups) > 1 else []
-        if not waiting:
+        if len(groups) > 1:
+            self._run_in_turn(list(groups.values()))
+        else:
             self._refuse(batch, NotStoredError(_HELD))
+
+    def _run_in_turn(self, groups: Sequence[Sequence[Submission]]) -> None:
+        """Each of these groups as a batch of its own, one after the other."""
+        waiting = list(groups)
         held = 0
         while waiting:
             group = waiting.pop(0)
@@ -183,6 +201,8 @@ class Lane:
                 self._around.observer.store_failure(error)
                 self._refuse([*group, *behind], NotStoredError(_AWAY))
                 return
+            except HeavyBatchError:
+                waiting[:0] = _halves(group)
             except StoreHeldError as error:
                 self._around.observer.store_failure(error)
                 self._refuse(group, NotStoredError(_HELD))
@@ -246,10 +266,10 @@ class Lane:
         """Decisions are pure, so a batch that was broken off can be decided again."""
         for _ in range(MAX_TRIES - 1):
             try:
-                return run(self._around, batch)
+                return run(self._around, batch, self._limits.loaded)
             except TryAgainError as error:
                 self._around.observer.store_failure(error)
-        return run(self._around, batch)
+        return run(self._around, batch, self._limits.loaded)
 
     def _refuse(self, batch: Sequence[Submission], error: NotStoredError | OutcomeUnknownError) -> None:
         self._deliver(BatchResult(Commit.NOTHING, failed=[(submission, error) for submission in batch]))
@@ -302,3 +322,9 @@ class Lane:
                 left.append(taken)
         self._deferred, self._held = [], None
         self._refuse(left, NotStoredError(_STOPPED))
+
+
+def _halves(batch: Sequence[Submission]) -> list[Sequence[Submission]]:
+    """The earlier half of a batch and the later one."""
+    middle = len(batch) // 2
+    return [batch[:middle], batch[middle:]]
