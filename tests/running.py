@@ -20,8 +20,8 @@ from types import TracebackType
 from typing import Self
 
 HOST = "127.0.0.1"
-READY_SECONDS = 30.0
-STOP_SECONDS = 20.0
+READY_SECONDS = 90.0
+STOP_SECONDS = 60.0
 TAIL_BYTES = 4_000
 PORTS = range(10_000, 32_000)
 """Below those that the system gives to outgoing connections."""

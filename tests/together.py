@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 from tests.nodes import Nodes
@@ -14,7 +15,14 @@ from tests.running import RunningServer
 T = TypeVar("T")
 
 Servers = RunningServer | Nodes
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS = 25.0
+"""Less than the half minute after which some servers look by themselves for what they were not told."""
+TRIES = 4
+LOOK_SECONDS = 0.02
+
+
+class LateError(Exception):
+    """A test did not do in time what it had to do in time: what it saw then says nothing about the server."""
 
 
 def log_of(server: Servers) -> str:
@@ -41,3 +49,60 @@ def eventually(check: Callable[[], bool], what: str, seconds: float = PATIENCE_S
     while not check():
         assert time.monotonic() < deadline, f"not in {seconds} s: {what}"
         time.sleep(0.02)
+
+
+def in_time(body: Callable[[float], None], seconds: float) -> None:
+    """Run a test that has to be in time, and again with twice the time when it was late; machines stand still at times.
+
+    A body raises `LateError` only if it was late by its own clock, so a fault of the server is not tried again.
+    """
+    for _ in range(TRIES - 1):
+        try:
+            return body(seconds)
+        except LateError:
+            seconds *= 2
+    return body(seconds)
+
+
+@contextmanager
+def unless_late(since: Callable[[], float], seconds: float) -> Iterator[None]:
+    """What fails in here fails because the test was late, if more than these seconds have passed since an instant."""
+    try:
+        yield
+    except Exception as error:
+        if time.monotonic() - since() < seconds:
+            raise
+        raise LateError(f"more than {seconds} s have passed") from error
+
+
+@contextmanager
+def unless_held_up(seconds: float, ask: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """What fails in here fails because the machine is slow, if it was, meanwhile, by more than these seconds.
+
+    A thread does nothing but look at the clock, and ask somebody who answers at once: the time between two of its looks
+    is for how long this process, or the one that is asked, did not run.
+    """
+    over, held_up = threading.Event(), False
+
+    def look() -> None:
+        nonlocal held_up
+        is_over, last = False, time.monotonic()
+        while not is_over:
+            is_over = over.wait(LOOK_SECONDS)
+            ask()
+            last, before = time.monotonic(), last
+            held_up = held_up or last - before > seconds + LOOK_SECONDS
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    try:
+        yield
+    except Exception as error:
+        over.set()
+        looking.join()
+        if not held_up:
+            raise
+        raise LateError(f"the machine stood still for more than {seconds} s") from error
+    finally:
+        over.set()
+        looking.join()

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from semel.cli import main
 
-SECONDS = 30
+SECONDS = 60
 
 
 class Finished(NamedTuple):

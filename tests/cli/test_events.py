@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import select
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -20,6 +20,7 @@ import pytest
 from tests.cli.command import SECONDS, Finished, Semel
 from tests.cli.scripted import Line, scripted
 from tests.running import RunningServer
+from tests.together import eventually
 
 NOTE = '{"type": "note.added", "payload": {"text": "hi"}}'
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -378,8 +379,16 @@ def test_tail_begins_now_or_behind_a_position(semel: Semel) -> None:
     with following(semel, "--partition", "from", "--since", str(ids[0])) as run:
         assert [next_event(run)["committed_id"] for _ in range(2)] == ids[1:]
     with following(semel, "--partition", "from") as run:
-        time.sleep(0.6)
-        sent = [submitted(semel, "from", "--event", NOTE)["committed_id"] for _ in range(20)]
+        sent, said = list[int](), run.stdout
+        assert said is not None
+
+        def has_said_something() -> bool:
+            sent.append(submitted(semel, "from", "--event", NOTE)["committed_id"])
+            return bool(select.select([said], [], [], 0.1)[0])
+
+        # It begins whenever it has been started.
+        eventually(has_said_something, "something comes")
+        sent += [submitted(semel, "from", "--event", NOTE)["committed_id"] for _ in range(3)]
         seen = [next_event(run)["committed_id"]]
         seen += [next_event(run)["committed_id"] for _ in sent[sent.index(seen[0]) + 1 :]]
     assert seen == sent[sent.index(seen[0]) :]

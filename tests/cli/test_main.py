@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from semel import __version__
+from tests.cli.command import SECONDS
 
 PROBE = """
 import sys
@@ -35,7 +36,9 @@ except SystemExit:
     ],
 )
 def test_loads_no_more_than_it_needs(args: list[str], loaded: str) -> None:
-    run = subprocess.run([sys.executable, "-c", PROBE, *args], capture_output=True, text=True, timeout=30, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", PROBE, *args], capture_output=True, text=True, timeout=SECONDS, check=True
+    )
     assert run.stdout.splitlines()[-1] == loaded
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Semel
+from tests.cli.command import SECONDS, Semel
 from tests.cli.scripted import Line, scripted
 from tests.running import HOST, RunningServer
+from tests.together import eventually
 
 STORED = Line(204, {"Stream-Next-Offset": "0000000000000000_0000000000000001"})
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -89,16 +90,15 @@ def test_a_server_killed_in_mid_append_stores_it_once(data: Path, point: str, re
     finally:
         doomed.kill()
     with calm:
-        out, err = run.communicate(timeout=30)
+        out, err = run.communicate(timeout=SECONDS)
         assert run.returncode == 0, err
         assert json.loads(out)["replayed"] is replayed
         assert semel("streams", "read", "s").out == "1\n"
 
 
 def wait_until_nobody_listens(port: int) -> None:
-    for _ in range(500):
+    def is_gone() -> bool:
         with socket.socket() as probe:
-            if probe.connect_ex((HOST, port)) != 0:
-                return
-        time.sleep(0.02)
-    raise AssertionError("the server did not crash")
+            return probe.connect_ex((HOST, port)) != 0
+
+    eventually(is_gone, "the server crashes")

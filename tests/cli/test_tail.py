@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import select
 import signal
 import subprocess
 import time
@@ -11,8 +13,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.cli.command import SECONDS, Semel
+from tests.cli.command import SECONDS, Finished, Semel
 from tests.running import RunningServer
+from tests.together import eventually
 
 
 @contextmanager
@@ -27,6 +30,12 @@ def following(semel: Semel, *args: str) -> Iterator[subprocess.Popen[bytes]]:
 def line(run: subprocess.Popen[bytes]) -> str:
     assert run.stdout is not None
     return run.stdout.readline().decode()
+
+
+def has_said(run: subprocess.Popen[bytes], _: Finished) -> bool:
+    """Whether it has printed anything soon after a command was run."""
+    assert run.stdout is not None
+    return bool(select.select([run.stdout], [], [], 0.1)[0])
 
 
 def ended(run: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
@@ -47,15 +56,16 @@ def test_sees_an_append_live_and_ends_with_the_stream(semel: Semel) -> None:
 def test_begins_now_unless_told_otherwise(semel: Semel) -> None:
     semel.here("streams", "create", "now", "--type", "application/json", "--data", "0")
     with following(semel, "now") as run:
-        time.sleep(0.6)
-        for number in range(1, 8):
+        numbers = itertools.count(1)
+        # It begins whenever it has been started.
+        eventually(lambda: has_said(run, semel.here("streams", "append", "now", str(next(numbers)))), "something comes")
+        for number in (last := next(numbers), last + 1):
             semel.here("streams", "append", "now", str(number))
         semel.here("streams", "append", "now", "--close")
         code, out, _ = ended(run)
     seen = [int(number) for number in out.split()]
     assert code == 0
-    assert seen
-    assert seen == list(range(seen[0], 8))
+    assert seen == list(range(seen[0], last + 2))
     assert seen[0] > 0
 
 

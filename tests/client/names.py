@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 TOKEN = "a-token-that-no-message-shows"
 HMAC_KEY = "a-key-that-signs-results"
 DELTAS_SECRET = "a-secret-of-thirty-two-bytes-or-so"
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 _numbers = itertools.count(1)
 

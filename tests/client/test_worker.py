@@ -25,6 +25,7 @@ from semel.client import (
 )
 from tests.client.names import HMAC_KEY, PATIENCE_SECONDS, TOKEN, fresh, until
 from tests.running import RunningServer
+from tests.together import in_time, unless_held_up
 
 
 def test_functions_of_both_kinds(server: RunningServer) -> None:
@@ -229,58 +230,74 @@ def test_a_step_is_not_begun_twice_and_stores_only_json(server: RunningServer) -
 def test_signs_and_heartbeats_reach_the_function(server: RunningServer) -> None:
     """Leases of two seconds, so heartbeats come soon; all jobs run side by side."""
 
-    async def main() -> None:
-        kind, ends = fresh("kind"), dict[str, str]()
-        worker = Worker(server.url, poll=5.0, lease=2)
+    def check(lease_seconds: float) -> None:
+        with unless_held_up(lease_seconds / 2):
+            asyncio.run(signs_and_heartbeats(server, lease_seconds))
 
-        @worker.job(kind + ".long")
-        def outlive_the_lease(job: Job) -> int:
-            job.progress = {"half": True}
-            time.sleep(2.6)
-            return job.attempt
+    in_time(check, 2)
 
-        @worker.job(kind + ".asked")
-        def stop_when_asked(job: Job) -> str:
-            while not job.is_cancelled:
-                time.sleep(0.02)
-            return "lost" if job.is_lost else "asked"
 
-        @worker.job(kind + ".taken")
-        async def taken_away(job: AsyncJob) -> None:
-            try:
-                await asyncio.sleep(PATIENCE_SECONDS)
-            except asyncio.CancelledError:
-                ends[job.id] = "cancelled"
-                raise
+async def signs_and_heartbeats(server: RunningServer, lease_seconds: float) -> None:
+    kind, ends, long_enough = fresh("kind"), dict[str, str](), threading.Event()
+    worker = Worker(server.url, poll=5.0, lease=round(lease_seconds))
 
-        @worker.job(kind + ".thread")
-        def taken_from_a_thread(job: Job) -> str:
-            while not job.is_lost:
-                time.sleep(0.02)
-            ends[job.id] = "lost"
-            return "nobody sees this"
+    @worker.job(kind + ".long")
+    def outlive_the_lease(job: Job) -> int:
+        job.progress = {"half": True}
+        long_enough.wait(PATIENCE_SECONDS)
+        return job.attempt
 
-        async with JobsClient(server.url) as jobs:
-            names = (".long", ".asked", ".taken", ".thread")
-            long, asked, taken, thread = [(await jobs.submit(kind + name)).job_id for name in names]
-            serving = asyncio.create_task(worker.serve())
+    @worker.job(kind + ".asked")
+    def stop_when_asked(job: Job) -> str:
+        while not job.is_cancelled:
+            time.sleep(0.02)
+        return "lost" if job.is_lost else "asked"
 
-            async def all_run() -> bool:
-                return all([(await jobs.get(one)).state == "leased" for one in (long, asked, taken, thread)])
+    @worker.job(kind + ".taken")
+    async def taken_away(job: AsyncJob) -> None:
+        try:
+            await asyncio.sleep(PATIENCE_SECONDS)
+        except asyncio.CancelledError:
+            ends[job.id] = "cancelled"
+            raise
 
+    @worker.job(kind + ".thread")
+    def taken_from_a_thread(job: Job) -> str:
+        while not job.is_lost:
+            time.sleep(0.02)
+        ends[job.id] = "lost"
+        return "nobody sees this"
+
+    async with JobsClient(server.url) as jobs:
+        names = (".long", ".asked", ".taken", ".thread")
+        ids = [(await jobs.submit(kind + name)).job_id for name in names]
+        long, asked, taken, thread = ids
+        serving = asyncio.create_task(worker.serve())
+
+        async def all_run() -> bool:
+            return all([(await jobs.get(one)).state == "leased" for one in ids])
+
+        try:
             await until(all_run)
             await jobs.cancel(asked)
             await jobs.cancel(taken, force=True)
             await jobs.cancel(thread, force=True)
             assert (await jobs.result(asked, wait=20)).result == "asked"
+            await asyncio.sleep(1.3 * lease_seconds)
+            long_enough.set()
             assert (await jobs.result(long, wait=20)).result == 1
             assert (await jobs.get(long)).progress == {"half": True}
             await until(lambda: len(ends) == 2)
             worker.stop()
             assert await serving == {"completed": 2, "failed": 0, "deferred": 0, "dropped": 2}
             assert (await jobs.get(thread)).reason == "cancelled"
-
-    asyncio.run(main())
+        finally:
+            # Whatever happened, nothing goes on in a thread.
+            long_enough.set()
+            for one in ids:
+                await jobs.cancel(one, force=True)
+            worker.stop()
+            await serving
 
 
 def test_stopping_lets_jobs_end_and_gives_the_rest_back(server: RunningServer) -> None:

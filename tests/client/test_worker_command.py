@@ -26,7 +26,7 @@ from pathlib import Path
 
 from semel.client import Worker
 
-worker = Worker(lease=2, grace=10.0, concurrency=1)
+worker = Worker(lease=int(os.environ.get("LEASE", "60")), grace=10.0, concurrency=1)
 not_a_worker = 7
 
 @worker.job("KIND")
@@ -59,11 +59,12 @@ class Place:
         )
 
     @contextmanager
-    def running(self) -> Iterator[subprocess.Popen[str]]:
-        """Leave it running; killed at the end if it still does."""
+    def running(self, lease: int = 60) -> Iterator[subprocess.Popen[str]]:
+        """Leave it running; killed at the end if it still does. Only one that is to lose its job has a short lease."""
         command = [sys.executable, "-m", "semel", "worker", "tasks:worker"]
         pipe = subprocess.PIPE
-        process = subprocess.Popen(command, cwd=self.folder, env=self._env, stdout=pipe, stderr=pipe, text=True)
+        env = self._env | {"LEASE": str(lease)}
+        process = subprocess.Popen(command, cwd=self.folder, env=env, stdout=pipe, stderr=pipe, text=True)
         try:
             yield process
         finally:
@@ -159,10 +160,10 @@ def test_the_job_of_a_killed_worker_and_of_a_frozen_one_goes_on_elsewhere(place:
     async def play() -> None:
         async with JobsClient(server.url) as jobs:
             job_id = (await jobs.submit(place.kind)).job_id
-            with place.running() as frozen:
+            with place.running(lease=2) as frozen:
                 await until(lambda: len(place.runs()) == 1)
                 frozen.send_signal(signal.SIGSTOP)
-                with place.running() as killed:
+                with place.running(lease=2) as killed:
                     await until(lambda: len(place.runs()) == 2)
                     killed.kill()
                 with place.running() as alive:

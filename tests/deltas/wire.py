@@ -40,7 +40,7 @@ __all__ = [
 
 LASTING = ("sqlite", "postgres")
 """Those whose data outlives the process."""
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 25.0
 """How long any one answer may take before the test gives up on it."""
 NUMBER = re.compile(r"0|[1-9][0-9]{0,19}")
 HEX = re.compile(r"[0-9a-f]{64}")

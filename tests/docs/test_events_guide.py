@@ -20,7 +20,7 @@ SHOWN_URL = "http://127.0.0.1:8788"
 REQUESTS = ("connect", "submit_events", "sync")
 CHANGING = {"timestamp", "server_time", "status_updated_at", "msg_id"}
 LEFT_OUT = "..."
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 25.0
 
 
 def blocks(kind: str) -> list[str]:

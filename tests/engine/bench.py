@@ -39,7 +39,7 @@ from semel.store.table import Key
 from tests.engine.toy import TABLES, Nothing, Toy, ToyWorld
 
 P = ParamSpec("P")
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 60.0
 
 
 def on_loop(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:

@@ -17,7 +17,7 @@ from semel.engine.reading import Reading
 from semel.engine.sweeper import Sweeper
 from semel.store.open import open_store
 from semel.store.protocol import Lock, Store
-from tests.engine.bench import Bench, Gate, on_loop, running, slow_call
+from tests.engine.bench import PATIENCE_SECONDS, Bench, Gate, on_loop, running, slow_call
 from tests.engine.toy import (
     COUNTER,
     JOB,
@@ -140,7 +140,7 @@ async def test_follow_ups_are_writes_of_their_own() -> None:
         while value(bench, b"a") != 4:
             watch.arm()
             if value(bench, b"a") != 4:
-                assert await watch.wait(10)
+                assert await watch.wait(PATIENCE_SECONDS)
 
 
 @on_loop
@@ -424,7 +424,7 @@ async def test_after_a_failed_commit_its_callers_hear_unknown_and_the_queue_not_
         vfs.fail_sync = True
         outcomes = await bench.together(*(Add(b"a", key) for key in (b"k", b"l", b"m", b"n", b"o")))
         assert kinds(outcomes) == [OutcomeUnknownError] * 2 + [NotStoredError] * 3
-        await asyncio.wait_for(bench.engine.failed.wait(), 10)
+        await asyncio.wait_for(bench.engine.failed.wait(), PATIENCE_SECONDS)
         assert bench.engine.failure is not None
         assert bench.observer.batches[-1].commit is Commit.UNKNOWN
         with pytest.raises(NotStoredError):
@@ -444,7 +444,7 @@ async def test_when_the_second_try_cannot_commit_everyone_of_the_batch_is_told()
         async with bench.held():
             sent = [asyncio.create_task(bench.outcome(Add(b"a", key))) for key in (b"k", b"l", b"m")]
             await asyncio.sleep(0)
-        told, waiting = await asyncio.wait(sent, timeout=2)
+        told, waiting = await asyncio.wait(sent, timeout=PATIENCE_SECONDS)
         assert not waiting
         outcomes = kinds([one.result() for one in sent if one in told])
         assert outcomes == [OutcomeUnknownError, NotStoredError, NotStoredError]
@@ -546,10 +546,10 @@ async def test_what_others_commit_wakes_the_readers_of_its_topics() -> None:
         assert bench.store.hear is not None
         told, other = bench.engine.signals.watch(b"told"), bench.engine.signals.watch(b"other")
         bench.store.hear([b"told", b"nobody's"])
-        assert await told.wait(5)
+        assert await told.wait(PATIENCE_SECONDS)
         assert not await other.wait(0.05)
         bench.store.hear(None)
-        assert await other.wait(5)
+        assert await other.wait(PATIENCE_SECONDS)
 
 
 @on_loop
@@ -564,7 +564,7 @@ async def test_a_checkpoint_that_fails_stops_the_engine() -> None:
     async with running() as bench:
         bench.store.faults = {"tidy": 1}
         assert await bench.submit(Add(b"a", b"k")) == 1
-        await asyncio.wait_for(bench.engine.failed.wait(), 10)
+        await asyncio.wait_for(bench.engine.failed.wait(), PATIENCE_SECONDS)
         assert kinds([await bench.outcome(Add(b"a", b"l"))]) == [NotStoredError]
 
 
@@ -583,8 +583,8 @@ async def test_whatever_ends_the_lane_its_callers_are_told(point: str) -> None:
 
         bench.gate.also = burst
         sent = asyncio.create_task(bench.outcome(Add(b"a", b"k")))
-        await asyncio.wait_for(bench.engine.failed.wait(), 10)
-        told, _ = await asyncio.wait([sent], timeout=2)
+        await asyncio.wait_for(bench.engine.failed.wait(), PATIENCE_SECONDS)
+        told, _ = await asyncio.wait([sent], timeout=PATIENCE_SECONDS)
         assert told
         stored = value(bench, b"a") is not None
         assert kinds([sent.result()]) in (
@@ -598,11 +598,11 @@ async def test_a_write_that_comes_while_the_lane_ends_is_told_too() -> None:
         bench.store.faults = {"commit": 1}
         with slow_call(asyncio.get_running_loop(), "_stop_for_good") as (reached, go_on):
             assert kinds([await bench.outcome(Add(b"a", b"k"))]) == [OutcomeUnknownError]
-            assert await asyncio.to_thread(reached.wait, 10)
+            assert await asyncio.to_thread(reached.wait, PATIENCE_SECONDS)
             late = asyncio.create_task(bench.outcome(Add(b"a", b"l")))
             await asyncio.sleep(0)
             go_on.set()
-            told, _ = await asyncio.wait([late], timeout=2)
+            told, _ = await asyncio.wait([late], timeout=PATIENCE_SECONDS)
         assert told
         assert kinds([late.result()]) == [NotStoredError]
 

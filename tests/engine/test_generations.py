@@ -32,8 +32,8 @@ class Turning:
     def is_due(self) -> bool:
         """Whether the sweeper would do anything."""
         with self.desk.store.read() as snapshot:
-            now = Now(self.desk.world.wall, self.desk.world.wall, self.desk.world.wall)
-            reading = Reading(snapshot, SoftChanges(), now)
+            ms = self.desk.world.wall
+            reading = Reading(snapshot, SoftChanges(), Now(ms, ms, ms, ms))
             return bool(Generations({RECEIPT: self.window_ms}).chores(reading))
 
     def write(self) -> tuple[bytes, int]:

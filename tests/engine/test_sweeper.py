@@ -6,7 +6,7 @@ import asyncio
 
 from semel.engine.sweeper import MAX_ROUNDS, Sweeper
 from semel.store.protocol import StoreError
-from tests.engine.bench import Bench, on_loop, running
+from tests.engine.bench import PATIENCE_SECONDS, Bench, on_loop, running
 from tests.engine.toy import COUNTER, Add, Broken, CounterRow
 
 
@@ -14,7 +14,7 @@ async def swept(bench: Bench) -> None:
     """Run the sweeper until its chores are done; they send the signal "a"."""
     watch = bench.engine.signals.watch(b"a")
     sweeping = asyncio.create_task(Sweeper(bench.engine, [bench.toy], 0.01).run())
-    done = asyncio.create_task(watch.wait(2))
+    done = asyncio.create_task(watch.wait(PATIENCE_SECONDS))
     await asyncio.wait([sweeping, done], return_when=asyncio.FIRST_COMPLETED)
     assert not sweeping.done(), sweeping.exception()
     assert done.result()

@@ -32,7 +32,7 @@ GROUP = 16
 CASES_A_CONNECTION = 400
 EARLY_CASES = 30
 """Before the handshake of a camel dialect no message is right, and too many wrong ones in a row end a connection."""
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 STALL_SECONDS = 0.2
 GROWTH_BYTES = 96_000_000
 SILENT = Outcome("")

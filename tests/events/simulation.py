@@ -29,7 +29,9 @@ from tests.postgres.shared import fresh_url
 from tests.running import RunningServer
 
 DRAIN_SECONDS = 60.0
-DELIVERY_SECONDS = 20.0
+DELIVERY_SECONDS = 25.0
+"""Less than the time after which a server looks by itself."""
+SHOWN_SECONDS = 60.0
 POINT_SECONDS = 3.0
 SMALL_BUFFERS = {"SEMEL_EVENTS_BUFFER_BYTES": "8192"}
 """A follower that dawdles is then refilled from the log."""
@@ -63,6 +65,11 @@ class Verdict:
     deaths: int = 0
     faults: list[str] = field(default_factory=list)
 
+    @property
+    def has_shown_all(self) -> bool:
+        """Whether everything has happened that a whole cast does."""
+        return all((self.answers, self.retries, self.conflicts, self.pages, self.broadcasts))
+
     def __str__(self) -> str:
         return (
             f"{self.events} events, {self.answers} acknowledged, {self.retries} sent again, {self.conflicts} conflicts"
@@ -80,10 +87,12 @@ class Simulation:
         seed: int,
         cast: Callable[[Cast], None] = whole_cast,
         report: Callable[[int], None] = lambda deaths: None,
+        has_shown: Callable[[Verdict], bool] = lambda verdict: verdict.retries > 0,
     ) -> None:
         self._plan = plan
         self._chance = random.Random(seed)
         self._report = report
+        self._has_shown = has_shown
         self._model = Model()
         self._servers = self._make_servers(folder)
         self._run = f"r{seed}"
@@ -116,6 +125,7 @@ class Simulation:
         self._living = living = [asyncio.create_task(work) for work in (*cast.lives(), self._race(world, cast.writers))]
         try:
             await self._break_and_mend()
+            await self._until_shown()
             world.is_over.set()
             waiting = partial(_waiting, cast.writers)
             await self._until_none(waiting, DRAIN_SECONDS, "drafts without an answer")
@@ -130,7 +140,7 @@ class Simulation:
                 if isinstance(ended, Exception):
                     raise ended
         self._model.judge(log)
-        self._count(log)
+        self._tally().events = len(log.entries)
 
     async def _break_and_mend(self) -> None:
         """The faults, spread over the time of the run."""
@@ -144,6 +154,14 @@ class Simulation:
             self._verdict.deaths += 1
             self._report(self._verdict.deaths)
         await asyncio.sleep(pause)
+
+    async def _until_shown(self) -> None:
+        """On a slow machine it takes longer until a run has shown what it is there to show."""
+        deadline = time.monotonic() + SHOWN_SECONDS
+        while not self._has_shown(self._tally()):
+            if time.monotonic() > deadline:
+                return
+            await asyncio.sleep(0.05)
 
     def _one_fault(self, fault: str, server: RunningServer) -> None:
         if fault == "stop":
@@ -214,11 +232,12 @@ class Simulation:
         for mark in ("Traceback", '"level":"error"'):
             self._model.require(mark not in output, server.url, f"{mark} in {server.output_tail()}")
 
-    def _count(self, log: Log) -> None:
+    def _tally(self) -> Verdict:
+        """What there is so far."""
         model, verdict = self._model, self._verdict
-        verdict.events, verdict.answers = len(log.entries), len(model.answers)
-        verdict.retries, verdict.conflicts = model.retries, model.conflicts
+        verdict.answers, verdict.retries, verdict.conflicts = len(model.answers), model.retries, model.conflicts
         verdict.pages, verdict.broadcasts = len(model.pages), sum(len(feed.ids) for feed in model.feeds)
+        return verdict
 
 
 def _waiting(writers: Sequence[Writer]) -> list[str]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache, partial
 from pathlib import Path
 
 import httpx
@@ -18,17 +20,17 @@ from websockets.exceptions import ConnectionClosed
 from tests.events.handmade import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, HandMade
 from tests.events.wire import Events, Message, Peer, fresh, item, serving
 from tests.running import RunningServer
-from tests.together import eventually
+from tests.together import eventually, in_time, unless_held_up, unless_late
 
-IDLE_MS = 800
-PING_MS = 150
+IDLE_SECONDS = 0.8
+
+Tired = Callable[[float], Events]
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Events]:
-    """A server that is soon tired of silence."""
-    data = tmp_path_factory.mktemp("connection") / "data"
-    with serving(data, store="memory", EVENTS_IDLE_MS=str(IDLE_MS), EVENTS_PING_MS=str(PING_MS)) as events:
+    """A server that is patient."""
+    with serving(tmp_path_factory.mktemp("connection") / "data", store="memory") as events:
         yield events
 
 
@@ -36,6 +38,21 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Events]:
 def events(served: Events) -> Iterator[Events]:
     yield served
     served.close_peers()
+
+
+@pytest.fixture(scope="module")
+def tired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tired]:
+    """Servers that are tired of so many seconds of silence, each started when it is first asked for."""
+    with ExitStack() as stack:
+
+        @cache
+        def start(seconds: float) -> Events:
+            data = tmp_path_factory.mktemp("tired") / "data"
+            idle_ms = round(seconds * 1_000)
+            served = serving(data, store="memory", EVENTS_IDLE_MS=str(idle_ms), EVENTS_PING_MS=str(idle_ms // 5))
+            return stack.enter_context(served)
+
+        yield start
 
 
 def text(kind: str, **payload: object) -> bytes:
@@ -47,34 +64,54 @@ def text(kind: str, **payload: object) -> bytes:
 # -- Silence ----------------------------------------------------------------------------------------------------------
 
 
-def test_case_17_silence_ends_a_connection_and_any_message_does_not(events: Events) -> None:
+def test_case_17_silence_ends_a_connection_and_any_message_does_not(tired: Tired) -> None:
     """D14: heartbeats, refused messages and requests all count; a subscriber that only listens is silent."""
-    project = fresh("project")
-    silent, idle, subscribed = events.raw(), events.peer(), events.peer()
-    subscribed.subscribe(project)
-    beating, babbling, working = events.peer(), events.peer(), events.peer()
-    camels = [events.camel_2(project), events.camel_1()]
-    for _ in range(2 * IDLE_MS // 100):
-        beating.heartbeat()
-        babbling.send_raw("what?")
-        assert babbling.answer()["payload"]["code"] == "bad_request"
-        babbling.heartbeat()
-        working.commit(item([project]))
-        time.sleep(0.1)
-    for peer in (silent, idle, subscribed):
-        ending = peer.ending()
-        assert [message for message in ending.messages if message["type"] != "event_broadcast"] == []
-        assert ending.code == 1001
-    for peer in (beating, babbling, working):
-        peer.heartbeat()
-    for camel in camels:
-        camel.sync([project])
+    in_time(lambda seconds: be_silent_or_not(tired(seconds), seconds), IDLE_SECONDS)
 
 
-def test_camel_clients_are_asked_with_pings(events: Events) -> None:
+def be_silent_or_not(events: Events, seconds: float) -> None:
+    project, spoke_at = fresh("project"), time.monotonic()
+    # Pings are sent and answered behind the test's back, so it counts whether both processes ran at all.
+    with unless_held_up(seconds / 2, partial(events.http.get, "/livez")), unless_late(lambda: spoke_at, seconds):
+        silent, idle, subscribed = events.raw(), events.peer(), events.peer()
+        subscribed.subscribe(project)
+        beating, babbling, working = events.peer(), events.peer(), events.peer()
+        camels = [events.camel_2(project), events.camel_1()]
+        until = time.monotonic() + 2 * seconds
+        while time.monotonic() < until:
+            now = time.monotonic()
+            beating.heartbeat()
+            babbling.send_raw("what?")
+            assert babbling.answer()["payload"]["code"] == "bad_request"
+            babbling.heartbeat()
+            working.commit(item([project]))
+            spoke_at = now
+            time.sleep(seconds / 8)
+        for peer in (silent, idle, subscribed):
+            ending = peer.ending()
+            assert [message for message in ending.messages if message["type"] != "event_broadcast"] == []
+            assert ending.code == 1001
+        for peer in (beating, babbling, working):
+            peer.heartbeat()
+        for camel in camels:
+            camel.sync([project])
+    events.close_peers()
+
+
+def camel(events: Events) -> HandMade:
+    """A client that answers pings when it is told to."""
     message = {"type": "connect", "protocolVersion": "1.0", "payload": {"token": "t", "clientId": fresh("c")}}
-    with HandMade(events.ports[0]) as socket:
-        socket.send(json.dumps(message).encode())
+    socket = HandMade(events.ports[0])
+    socket.send(json.dumps(message).encode())
+    return socket
+
+
+def test_camel_clients_are_asked_with_pings(tired: Tired) -> None:
+    in_time(lambda seconds: answer_pings(tired(seconds), seconds), IDLE_SECONDS)
+
+
+def answer_pings(events: Events, seconds: float) -> None:
+    with unless_held_up(seconds / 2, partial(events.http.get, "/livez")), camel(events) as socket:
         connected = socket.frame()
         assert connected is not None
         assert json.loads(connected.payload)["type"] == "connected"
@@ -85,10 +122,8 @@ def test_camel_clients_are_asked_with_pings(events: Events) -> None:
             socket.send(ping.payload, PONG)
 
 
-def test_a_camel_client_that_answers_no_ping_is_cut_off(events: Events) -> None:
-    message = {"type": "connect", "protocolVersion": "1.0", "payload": {"token": "t", "clientId": fresh("c")}}
-    with HandMade(events.ports[0]) as socket:
-        socket.send(json.dumps(message).encode())
+def test_a_camel_client_that_answers_no_ping_is_cut_off(tired: Tired) -> None:
+    with camel(tired(IDLE_SECONDS)) as socket:
         socket.close_frame()
 
 

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -24,7 +24,7 @@ from tests.jobs.wire import PATH, PATIENCE_SECONDS, Jobs, Message, fresh, servin
 from tests.nodes import Nodes
 from tests.postgres.cluster import Cluster
 from tests.running import RunningServer
-from tests.together import at_once, eventually
+from tests.together import at_once, eventually, in_time, unless_late
 
 WORKERS = 4
 LEASE_SECONDS = 2
@@ -38,10 +38,14 @@ class Crew:
     def __init__(self, jobs: Jobs, lease_seconds: float) -> None:
         for _ in range(WORKERS):
             jobs.submit("k", {}, lease_sec=lease_seconds)
+        begun = time.monotonic()
         self.leases = jobs.claim(max=WORKERS)["jobs"]
         self.held: Counter[str] = Counter()
         """How many heartbeats were answered well, for each job."""
         self.lost: set[str] = set()
+        self._asked_at = {job["job_id"]: begun for job in self.leases}
+        """When the last one of those was sent; outages do not count."""
+        self._lease_seconds = lease_seconds
         self.stop, self._is_back = threading.Event(), threading.Event()
         self._is_back.set()
         self._jobs = jobs
@@ -51,14 +55,19 @@ class Crew:
         name, body = job["job_id"], {"lease_token": job["lease_token"]}
         while not self.stop.wait(self._rest_seconds) and name not in self.lost:
             self._is_back.wait(PATIENCE_SECONDS)
+            asked_at = time.monotonic()
             try:
                 status = self._jobs.http.post(f"{PATH}/{name}/heartbeat", json=body, timeout=ANSWER_SECONDS).status_code
             except httpx.TransportError:
                 continue  # nobody is there, or it takes too long
             assert status in (200, 409, 503), status
-            self.held[name] += status == 200
+            if status == 200:
+                self._asked_at[name] = asked_at
+                self.held[name] += 1
             if status == 409:
                 self.lost.add(name)
+                with unless_late(lambda: self._asked_at[name], self._lease_seconds):
+                    raise AssertionError(f"{name} was taken from its worker")
 
     def poll(self) -> None:
         """Somebody else looks for work, waiting for it or not."""
@@ -71,11 +80,13 @@ class Crew:
                     continue
                 assert status in (200, 503), status
 
-    @contextmanager
-    def waiting_for_the_end(self) -> Iterator[None]:
+    def outlast(self, seconds: float, begin: Callable[[], None], end: Callable[[], None]) -> None:
         """An outage: the workers have noticed, and try again a while after its end."""
         self._is_back.clear()
-        yield
+        begin()
+        time.sleep(seconds)
+        end()
+        self._asked_at = {name: asked_at + seconds for name, asked_at in self._asked_at.items()}
         time.sleep(self._rest_seconds / 2)
         self._is_back.set()
         self.wait_for_answers()
@@ -92,8 +103,10 @@ class Crew:
     def check(self) -> None:
         """None has lost its job, and all complete."""
         assert self.lost == set()
+        with unless_late(lambda: min(self._asked_at.values()), self._lease_seconds):
+            for job in self.leases:
+                self._jobs.complete(job, "alive")
         for job in self.leases:
-            self._jobs.complete(job, "alive")
             seen = self._jobs.get(job["job_id"])
             assert (seen["attempt"], seen["epoch"], seen["state"]) == (1, 1, "completed")
         assert self._jobs.audit("LEASE_REAP") == []
@@ -118,31 +131,26 @@ def crew(jobs: Jobs, lease_seconds: float) -> Iterator[Crew]:
 
 def test_an_outage_that_is_longer_than_a_lease_takes_no_job(tmp_path: Path) -> None:
     """A process that stands still, and a database that hangs and then dies, side by side: most of it is waiting."""
-    at_once([partial(stand_still, tmp_path / "still"), partial(lose_the_database, tmp_path / "node")])
+    bodies = [partial(stand_still, tmp_path), partial(lose_the_database, tmp_path)]
+    at_once([partial(in_time, body, LEASE_SECONDS) for body in bodies])
 
 
-def stand_still(data: Path) -> None:
-    with serving(data, store="sqlite") as jobs, crew(jobs, LEASE_SECONDS) as workers:
+def stand_still(folder: Path, lease_seconds: float) -> None:
+    data = folder / f"still-{lease_seconds}"
+    with serving(data, store="sqlite") as jobs, crew(jobs, lease_seconds) as workers:
         assert isinstance(jobs.server, RunningServer)
-        with workers.waiting_for_the_end():
-            os.kill(jobs.server.pid, signal.SIGSTOP)
-            time.sleep(2.5 * LEASE_SECONDS)
-            os.kill(jobs.server.pid, signal.SIGCONT)
+        signal_it = partial(os.kill, jobs.server.pid)
+        workers.outlast(2.5 * lease_seconds, partial(signal_it, signal.SIGSTOP), partial(signal_it, signal.SIGCONT))
 
 
-def lose_the_database(data: Path) -> None:
+def lose_the_database(folder: Path, lease_seconds: float) -> None:
     with ExitStack() as stack:
         cluster = stack.enter_context(Cluster())
-        nodes = stack.enter_context(Nodes(data, 2, env={"SEMEL_STORE": f"{cluster.url}?schema=jobs"}))
-        workers = stack.enter_context(crew(stack.enter_context(Jobs(nodes)), LEASE_SECONDS))
-        with workers.waiting_for_the_end():
-            cluster.pause()
-            time.sleep(1.25 * LEASE_SECONDS)
-            cluster.resume()
-        with workers.waiting_for_the_end():
-            cluster.kill()
-            time.sleep(1.25 * LEASE_SECONDS)
-            cluster.start()
+        env = {"SEMEL_STORE": f"{cluster.url}?schema=jobs"}
+        nodes = stack.enter_context(Nodes(folder / f"node-{lease_seconds}", 2, env=env))
+        workers = stack.enter_context(crew(stack.enter_context(Jobs(nodes)), lease_seconds))
+        workers.outlast(1.25 * lease_seconds, cluster.pause, cluster.resume)
+        workers.outlast(1.25 * lease_seconds, cluster.kill, cluster.start)
 
 
 def test_a_reap_that_was_held_up_is_void() -> None:

@@ -167,8 +167,8 @@ def test_one_token_ends_its_run_in_one_way(jobs: Jobs, queue: str) -> None:
 
 
 def test_a_zombie_and_the_next_holder(jobs: Jobs, queue: str) -> None:
-    jobs.submit(queue=queue, lease_sec=1)
-    zombie = jobs.claim_one(queue)
+    jobs.submit(queue=queue)
+    zombie = jobs.claim_one(queue, lease_sec=1)
     holder = jobs.claim_one(queue, worker_id="second")
     assert (holder["job_id"], holder["attempt"], holder["epoch"]) == (zombie["job_id"], 2, 2)
     late = [partial(jobs.complete, zombie, "late", expect=None)] * 6

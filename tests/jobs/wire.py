@@ -31,7 +31,7 @@ PATH = "/v1/jobs"
 SUBMIT = "/mesh/submit_request"
 CLAIM = "/mesh/pull_requests"
 RESULT = "/mesh/results/submit"
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS = 60.0
 """How long any one answer may take before the test gives up on it."""
 JOB_ID = re.compile(r"job_[A-Za-z0-9]{1,60}")
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")

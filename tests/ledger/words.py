@@ -16,7 +16,7 @@ import pytest
 
 STORES = ("memory", "sqlite", "postgres")
 WIRES = ("http", "grpc")
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 """How long any one answer may take before the test gives up on it."""
 ZERO_HASH = bytes(32)
 EMPTY_STATE = bytes.fromhex("0e89e7ed74c9a5944c886585d634e3c68f4dccd0a31968fe52d6df0873ccdec6")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from semel.server.ledger.grpc.turns import Turns
 from semel.server.threads import APART_BYTES
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 LARGE = APART_BYTES + 1
 
 

@@ -77,7 +77,7 @@ class Cluster:
         with self.log.open("ab") as log:
             self._process = _spawn([_program("postgres"), "-D", str(self.data), *options], log)
         deadline = time.monotonic() + START_SECONDS
-        while not self._answers():
+        while not self.answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"PostgreSQL did not start: {self.log.read_text(errors='replace')[-2_000:]}")
             time.sleep(0.05)
@@ -164,7 +164,8 @@ class Cluster:
         self._process.wait(START_SECONDS)
         self._process = None
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """Whether it takes a question now."""
         try:
             self.execute("SELECT 1")
         except psycopg.OperationalError:

@@ -11,7 +11,9 @@ from typing import Self
 from tests.running import HOST
 
 _DONE = b"Z\x00\x00\x00\x05"
-"""How the server ends an answer: it is ready for the next question."""
+"""How the server ends an answer: it is ready for the next question. One more byte follows."""
+_NO_TLS = b"N"
+"""The whole answer to the first question of a connection, which is for encryption."""
 
 
 class Proxy:
@@ -74,34 +76,51 @@ class Proxy:
             threading.Thread(target=self._pass_on, args=(node, server), daemon=True).start()
 
     def _pass_on(self, node: socket.socket, server: socket.socket) -> None:
-        answers = threading.Thread(target=self._pump, args=(server, node, False), daemon=True)
+        asked_last = threading.Event()
+        answers = threading.Thread(target=self._pump_answers, args=(server, node, asked_last), daemon=True)
         answers.start()
-        self._pump(node, server, True)
+        self._pump_questions(node, server, asked_last)
         answers.join()
         with self._guard:
             self._open -= {node, server}
         node.close()
         server.close()
 
-    def _pump(self, source: socket.socket, target: socket.socket, is_from_node: bool) -> None:
-        is_swallowing = False
+    def _pump_questions(self, node: socket.socket, server: socket.socket, asked_last: threading.Event) -> None:
+        """`asked_last` is set before a question whose answer nobody gets: a fault befalls one connection."""
         with contextlib.suppress(OSError):
-            while data := source.recv(65_536):
-                if is_from_node and self._fault == "before":
-                    self._cut()
+            while data := node.recv(65_536):
+                fault = self._take_fault()
+                if fault == "before":
+                    self.cuts += 1
                     break
-                is_swallowing = is_swallowing or (not is_from_node and self._fault == "after")
-                if not is_swallowing:
-                    target.sendall(data)
-                elif data[:-1].endswith(_DONE):
-                    self._cut()
-                    break
-        _shut(source)
-        _shut(target)
+                if fault == "after":
+                    asked_last.set()
+                server.sendall(data)
+        _shut(node)
+        _shut(server)
 
-    def _cut(self) -> None:
-        self._fault = ""
-        self.cuts += 1
+    def _pump_answers(self, server: socket.socket, node: socket.socket, asked_last: threading.Event) -> None:
+        end = b""
+        with contextlib.suppress(OSError):
+            while data := server.recv(65_536):
+                if not asked_last.is_set():
+                    node.sendall(data)
+                    continue
+                end = (end + data)[-len(_DONE) - 1 :]
+                if end == _NO_TLS or end[:-1] == _DONE:
+                    self.cuts += 1
+                    break
+        _shut(server)
+        _shut(node)
+
+    def _take_fault(self) -> str:
+        """What befalls the bytes that have just come from a node; an order is carried out once."""
+        with self._guard:
+            fault = self._fault
+            if fault in ("before", "after"):
+                self._fault = ""
+            return fault
 
 
 def _shut(one: socket.socket) -> None:

@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
 
 from semel.store.open import open_store
+from semel.store.postgres import line
 from semel.store.postgres.address import parse
 from semel.store.postgres.line import Line, Trust
 from semel.store.postgres.locks import slots_of, space
@@ -36,7 +38,7 @@ from tests.postgres.proxy import Proxy
 from tests.postgres.shared import fresh_url, shared_cluster
 from tests.store.conformance import LOCKS, MIGRATIONS, TABLES, THING, Clock, changes, find, thing, write
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 def opened(url: str) -> Store:
@@ -54,8 +56,11 @@ def store(proxy: Proxy) -> Iterator[Store]:
     """A store behind the proxy, with one desk, which has been used."""
     url = fresh_url(lanes="1", patience_ms="8000").replace(f":{shared_cluster().port}/", f":{proxy.port}/")
     made = opened(url)
-    write(made, [(THING, thing(number=1))])
-    time.sleep(0.1)  # the hint has been sent: what the proxy sees next is what a test does
+    with psycopg.connect(shared_cluster().url, autocommit=True) as ear:
+        ear.execute(f"LISTEN semel_{schema_of(made)}")
+        write(made, [(THING, thing(number=1))])
+        # When the hint has come, what the proxy sees next is what a test does.
+        assert list(ear.notifies(timeout=PATIENCE_SECONDS, stop_after=1))
     yield made
     proxy.come_back()
     made.close()
@@ -71,6 +76,16 @@ def adding(store: Store, number: int) -> Tx:
 
 def is_there(store: Store, number: int) -> bool:
     return find(store, THING, (b"a", number, 1)) is not None
+
+
+def answers(store: Store) -> bool:
+    """Whether the database is found again; it is looked for once a second."""
+    try:
+        is_there(store, 0)
+        store.begin(LOCKS).rollback()
+    except (StoreAwayError, TryAgainError):
+        return False
+    return True
 
 
 def until(check: Callable[[], bool]) -> None:
@@ -141,6 +156,7 @@ def test_a_database_that_stays_away_leaves_the_outcome_unknown_and_the_store_ali
     with pytest.raises(StoreAwayError):
         store.begin(LOCKS)
     proxy.come_back()
+    until(partial(answers, store))
     assert not is_there(store, 2)
     write(store, [(THING, thing(number=2))])
     store.close()
@@ -226,6 +242,7 @@ def test_a_standby_that_stays_away_leaves_the_outcome_unknown(primary: Cluster) 
     tx.rollback()
     release(primary)
     until(lambda: waiters(primary) == 0)
+    until(partial(answers, store))
     assert is_there(store, 2)
     store.close()
 
@@ -254,6 +271,7 @@ def test_a_server_that_hangs_is_given_up_and_found_again(primary: Cluster) -> No
         tx.rollback()
     finally:
         primary.resume()
+    until(partial(answers, store))
     # The server takes up what stood in its queue, the commit among it.
     write(store, [(THING, thing(number=3))])
     assert is_there(store, 3)
@@ -364,9 +382,11 @@ def test_a_soft_change_waits_for_nobody(store: Store) -> None:
     assert [find(store, THING, (b"a", number, 1)).seen_at for number in (1, 2)] == [9, 9]  # type: ignore[union-attr]
 
 
-def test_a_lock_that_is_held_for_too_long_is_told(proxy: Proxy) -> None:
-    store = opened(fresh_url(lanes="2", patience_ms="700"))
-    holder = store.begin(LOCKS)
+def test_a_lock_that_is_held_for_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "BUSY_SHARE", PATIENCE_SECONDS)  # the answer may take its time to get here
+    url = fresh_url()
+    holding, store = opened(url), opened(f"{url}&patience_ms=700")
+    holder = holding.begin(LOCKS)
     assert holder.now_ms > 0
     waiter = store.begin(LOCKS)
     with pytest.raises(StoreHeldError):
@@ -375,3 +395,4 @@ def test_a_lock_that_is_held_for_too_long_is_told(proxy: Proxy) -> None:
     holder.rollback()
     write(store, [(THING, thing())])
     store.close()
+    holding.close()

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -23,11 +23,13 @@ from semel.engine.generations import Generations, Turn
 from semel.kernel.retention import Window
 from semel.server.world import SystemWorld
 from semel.store.open import open_store
+from semel.store.postgres import line
 from semel.store.postgres.store import PostgresStore
 from semel.store.protocol import Changes, Lock, Range, StoreError, StoreHeldError
-from tests.engine.bench import on_loop
+from tests.engine.bench import PATIENCE_SECONDS, on_loop
 from tests.postgres.cluster import Cluster
 from tests.postgres.shared import fresh_url, shared_cluster
+from tests.together import eventually, in_time, unless_held_up
 
 STREAMS = Streams(Window(60_000))
 TURNS = Generations({RECEIPT: 60_000})
@@ -89,13 +91,13 @@ class Stop:
         if point == self._point and self._armed.is_set():
             self._armed.clear()
             self._reached.set()
-            assert self._go.wait(5)
+            assert self._go.wait(PATIENCE_SECONDS)
 
     def arm(self) -> None:
         self._armed.set()
 
     async def reached(self) -> None:
-        assert await asyncio.to_thread(self._reached.wait, 5)
+        assert await asyncio.to_thread(self._reached.wait, PATIENCE_SECONDS)
 
     def go(self) -> None:
         self._go.set()
@@ -169,9 +171,10 @@ def deadlocks() -> int:
 
 
 @on_loop
-async def test_a_stream_that_somebody_holds_keeps_nobody_else_waiting_for_good() -> None:
-    url = fresh_url(patience_ms="1500")
-    holding, serving = Node(url), Node(url)
+async def test_a_stream_that_somebody_holds_keeps_nobody_else_waiting_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "BUSY_SHARE", PATIENCE_SECONDS)  # the answers may take their time to get here
+    url = fresh_url()
+    holding, serving = Node(url), Node(f"{url}&patience_ms=1500")
     async with nodes(holding, serving):
         await serving.send(create(b"held"))
         await serving.send(create(b"free"))
@@ -198,7 +201,7 @@ async def test_a_lost_hint_is_made_up_for_by_the_next() -> None:
         await speaking.send(create(b"quiet"))
         await speaking.send(create(b"busy"))
         await asyncio.sleep(2.5)
-        waiting = asyncio.create_task(woken(listening, b"quiet", 4))
+        waiting = asyncio.create_task(woken(listening, b"quiet", PATIENCE_SECONDS / 2))
         await asyncio.sleep(0.05)
         wire = speaking.store._speaker._line._wire
         assert wire is not None
@@ -231,8 +234,21 @@ async def test_a_turn_that_would_have_to_wait_comes_another_time() -> None:
 
 
 def test_locks_that_are_held_one_after_the_other_are_not_taken_for_a_server_that_is_gone() -> None:
-    url = fresh_url(lanes="2", patience_ms="2000")
-    standing, waiting = (open_store(url, TABLES, MIGRATIONS, SystemWorld().wall_ms) for _ in range(2))
+    in_time(wait_for_two_locks, 2.0)
+
+
+def wait_for_two_locks(patience_seconds: float) -> None:
+    with unless_held_up(patience_seconds * (line.BUSY_SHARE - line.LOCK_SHARE) / 2, shared_answers):
+        check_two_locks(fresh_url(lanes="2"), patience_seconds)
+
+
+def shared_answers() -> None:
+    shared_cluster().execute("SELECT 1")
+
+
+def check_two_locks(url: str, patience_seconds: float) -> None:
+    urls = (url, f"{url}&patience_ms={round(patience_seconds * 1_000)}")
+    standing, waiting = (open_store(one, TABLES, MIGRATIONS, SystemWorld().wall_ms) for one in urls)
     assert isinstance(waiting, PostgresStore)
     holder = standing.begin((Lock(b"b"),))
     assert holder.now_ms
@@ -270,13 +286,27 @@ def wait_for(primary: Cluster, name: str) -> None:
         time.sleep(0.02)
 
 
+def with_patience(check: Callable[[Cluster, str], None], primary: Cluster, seconds: float) -> None:
+    """Have a check done by a node that waits for so long, on a new schema; again if the machine was too slow for it."""
+
+    def try_it(seconds: float) -> None:
+        url = f"{primary.url}?schema=patient_{time.monotonic_ns()}&patience_ms={round(seconds * 1_000)}"
+        try:
+            with unless_held_up(seconds / 10, primary.answers):
+                check(primary, url)
+        finally:
+            wait_for(primary, "")
+
+    in_time(try_it, seconds)
+
+
 @on_loop
-async def unknown_then_woken(primary: Cluster) -> None:
-    node = Node(f"{primary.url}?schema=unknown_commit&patience_ms=500")
+async def unknown_then_woken(primary: Cluster, url: str) -> None:
+    node = Node(url)
     async with nodes(node):
         await node.send(create(b"s"))
         await asyncio.sleep(0.2)
-        waiting = asyncio.create_task(woken(node, b"s", 4))
+        waiting = asyncio.create_task(woken(node, b"s", PATIENCE_SECONDS / 2))
         await asyncio.to_thread(wait_for, primary, "nobody")
         with pytest.raises(OutcomeUnknownError):
             await node.send(append(b"s", b"1"))
@@ -286,7 +316,7 @@ async def unknown_then_woken(primary: Cluster) -> None:
 
 
 def test_readers_of_the_same_node_look_after_a_commit_that_nobody_knew_of(primary: Cluster) -> None:
-    unknown_then_woken(primary)
+    with_patience(unknown_then_woken, primary, 0.5)
 
 
 def sessions(primary: Cluster) -> int:
@@ -302,17 +332,17 @@ def test_a_standby_that_is_away_costs_no_sessions(primary: Cluster) -> None:
             with pytest.raises(Exception, match="PostgreSQL"):
                 store.begin((Lock(b"x"),))
             time.sleep(0.1)
-        deadline = time.monotonic() + 10
-        while sessions(primary) > 2:
-            assert time.monotonic() < deadline, f"{sessions(primary)} sessions are left"
-            time.sleep(0.05)
+        eventually(lambda: sessions(primary) <= 2, "no sessions are left")
     finally:
         wait_for(primary, "")
         store.close()
 
 
 def test_after_a_crash_nobody_is_shown_what_the_standby_may_not_have(primary: Cluster) -> None:
-    url = f"{primary.url}?schema=shown&patience_ms=600"
+    with_patience(crash_unconfirmed, primary, 0.6)
+
+
+def crash_unconfirmed(primary: Cluster, url: str) -> None:
     store = open_store(url, TABLES, MIGRATIONS, SystemWorld().wall_ms)
     tx = store.begin((Lock(b"x"),))
     receipt = ReceiptRow(b"s", b"k", life(b"s"), b"f", 2**62, 204, 1, 0, None, None)
@@ -326,15 +356,21 @@ def test_after_a_crash_nobody_is_shown_what_the_standby_may_not_have(primary: Cl
     with pytest.raises(Exception, match="PostgreSQL"), store.read():
         pass
     wait_for(primary, "")
-    time.sleep(1.1)
-    with store.read() as snapshot:
-        assert snapshot.get(RECEIPT, (b"s", b"k")) == receipt
+    found: list[Any] = []
+
+    def is_shown() -> bool:
+        with suppress(StoreError), store.read() as snapshot:
+            found.append(snapshot.get(RECEIPT, (b"s", b"k")))
+        return bool(found)
+
+    eventually(is_shown, "the store reads again")
+    assert found == [receipt]
     store.close()
 
 
 @on_loop
-async def read_while_writes_wait(primary: Cluster) -> None:
-    node = Node(f"{primary.url}?schema=reads&patience_ms=600&readers=1")
+async def read_while_writes_wait(primary: Cluster, url: str) -> None:
+    node = Node(f"{url}&readers=1")
     async with nodes(node):
         await node.send(create(b"s"))
         assert await node.content(b"s") == []
@@ -354,7 +390,7 @@ async def read_while_writes_wait(primary: Cluster) -> None:
 
 
 def test_connections_that_are_there_read_on_while_the_standby_is_away(primary: Cluster) -> None:
-    read_while_writes_wait(primary)
+    with_patience(read_while_writes_wait, primary, 0.6)
 
 
 def test_a_warning_of_another_kind_is_no_doubt(primary: Cluster) -> None:
@@ -378,8 +414,10 @@ def test_a_warning_of_another_kind_is_no_doubt(primary: Cluster) -> None:
 async def many_callers(cluster: Cluster, tries: list[float]) -> None:
     node = Node(f"{cluster.url}?patience_ms=700")
     async with nodes(node):
-        await node.send(create(b"s"))
-        await node.content(b"s")
+        with suppress(NotStoredError, OutcomeUnknownError):  # a slow machine, and so little patience
+            await node.send(create(b"s"))
+        with suppress(UnavailableError):
+            await node.content(b"s")
         await asyncio.to_thread(cluster.kill)
         tries.clear()
         told = await asyncio.gather(*(node.content(b"s") for _ in range(400)), return_exceptions=True)

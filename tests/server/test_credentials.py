@@ -182,7 +182,7 @@ def test_a_key_that_is_added_is_taken_without_a_restart(tmp_path: Path) -> None:
 def test_the_example_of_the_page_works(tmp_path: Path) -> None:
     page = (Path(__file__).parent.parent.parent / "docs/operating/credentials.md").read_text("utf-8")
     (example,) = re.findall(r"^```python$(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    subprocess.run([sys.executable, "-c", example], cwd=tmp_path, check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", example], cwd=tmp_path, check=True, timeout=90)
     env = {
         "SEMEL_JWT_KEYS": str(tmp_path / "keys.json"),
         "SEMEL_JWT_ISSUER": "https://login.example",
@@ -238,7 +238,7 @@ def test_a_broken_key_file_is_one_line_and_no_start(tmp_path: Path, text: str | 
     data = tmp_path / "data"
     command = [sys.executable, "-m", "semel", "serve", "--port", "0", "--data", str(data), "--jwt-keys", str(file)]
     env = {name: value for name, value in os.environ.items() if not name.startswith("SEMEL_")}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=90, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("Error: ")
     assert done.stderr.count("\n") == 1

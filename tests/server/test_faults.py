@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.running import HOST, RunningServer, free_port
+from tests.running import HOST, READY_SECONDS, STOP_SECONDS, RunningServer, free_port
 
 JSON = {"Content-Type": "application/json"}
 
@@ -29,7 +29,7 @@ class FaultyServer:
         command += ["--store", f"sqlite:{folder / 'data'}?vfs=faulty"]
         with (folder / "stderr").open("wb") as output:
             self.process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + READY_SECONDS
         while not self._is_ready():
             assert time.monotonic() < deadline, (folder / "stderr").read_text()
             time.sleep(0.05)
@@ -56,7 +56,7 @@ def test_a_commit_that_fails_is_unknown_and_a_fresh_start_knows(tmp_path: Path, 
     broken = httpx.post(server.url + stream, json="during", headers=JSON | {"Idempotency-Key": "2"})
     assert (broken.status_code, broken.json()["code"]) == (503, "OUTCOME_UNKNOWN")
     assert broken.json()["retry"] == "same_key"
-    assert server.process.wait(15) == 1
+    assert server.process.wait(STOP_SECONDS) == 1
 
     with RunningServer(tmp_path / "data") as fresh:
         again = httpx.post(fresh.url + stream, json="during", headers=JSON | {"Idempotency-Key": "2"})

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.running import RunningServer
+from tests.running import READY_SECONDS, STOP_SECONDS, RunningServer
 
 JSON = {"Content-Type": "application/json"}
 
@@ -150,7 +150,7 @@ def test_elsewhere_there_is_nothing(server: RunningServer, path: str) -> None:
 
 def test_a_second_server_on_the_same_data_is_refused(server: RunningServer) -> None:
     command = [sys.executable, "-m", "semel", "serve", "--port", "0", "--data", str(server.data)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=READY_SECONDS, check=False)
     assert done.returncode != 0
     assert "Another server" in done.stderr
     assert "Traceback" not in done.stderr
@@ -158,7 +158,7 @@ def test_a_second_server_on_the_same_data_is_refused(server: RunningServer) -> N
 
 def test_a_port_in_use_is_told_in_a_sentence(server: RunningServer, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "semel", "serve", "--port", str(server.port), "--data", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=READY_SECONDS, check=False)
     assert done.returncode != 0
     assert str(server.port) in done.stderr
     assert "Traceback" not in done.stderr
@@ -181,11 +181,11 @@ def test_an_orderly_stop_ends_live_readers_and_exits_with_zero(tmp_path: Path, n
     opened = threading.Event()
     reader = threading.Thread(target=follow)
     reader.start()
-    assert opened.wait(10)
+    assert opened.wait(STOP_SECONDS)
     process = server._running()
     process.send_signal(number)
-    assert process.wait(15) == 0
-    assert ended.wait(5)
+    assert process.wait(STOP_SECONDS) == 0
+    assert ended.wait(STOP_SECONDS)
     reader.join()
 
 

@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -40,8 +41,9 @@ from tests.streams.wire import (
     refused,
     request,
     serving,
+    window,
 )
-from tests.together import at_once, eventually
+from tests.together import LateError, at_once, eventually, in_time, unless_late
 
 BODY_LIMIT = 65_536
 PAGE_BYTES = 1_000
@@ -1056,22 +1058,23 @@ def test_an_idle_reader_gets_control_events_and_is_let_go_in_the_end(
 
 @pytest.mark.parametrize("end", ["deleted", "expired"])
 def test_the_end_of_a_stream_ends_its_live_reads(patient: Streams, end: str) -> None:
-    path = patient.new(JSON, b"1", {"Stream-TTL": "1"} if end == "expired" else {})
-    tail = patient.tail(path)
+    in_time(partial(read_until_the_end, patient, end), 1)
 
-    def read_to_the_end() -> list[Event]:
-        with patient.live(path, tail) as live:
-            return live.rest()
 
-    with ThreadPoolExecutor(2) as pool:
+def read_until_the_end(patient: Streams, end: str, seconds: float) -> None:
+    made = time.monotonic()
+    path = patient.new(JSON, b"1", window(round(seconds)) if end == "expired" else {})
+    with ExitStack() as stack, ThreadPoolExecutor(1) as pool:
+        with unless_late(lambda: made, seconds):
+            tail = patient.tail(path)
+            live = stack.enter_context(patient.live(path, tail))
         polling = pool.submit(lambda: patient.get(path, live="long-poll", offset=tail))
-        reading = pool.submit(read_to_the_end)
         time.sleep(0.2)
         if end == "deleted":
             assert patient.delete(path).status_code == 204
         # Both come back before the client's patience is over; the server's would last a minute.
         assert polling.result().status_code in (204, 404)
-        assert [event.kind for event in reading.result()] in (["control"], ["control", "control"])
+        assert [event.kind for event in live.rest()] in (["control"], ["control", "control"])
     for query in ({}, {"live": "long-poll", "offset": tail}, {"live": "sse", "offset": tail}):
         refused(patient.get(path, **query), "STREAM_NOT_FOUND")
 
@@ -1262,8 +1265,10 @@ def test_what_restarts_a_ttl_window_and_what_does_not(streams: Streams) -> None:
         "with a tuple": lambda path: streams.post(path, b"1", tuple_of),
         "closed": streams.close,
     }
-    end = datetime.fromtimestamp(time.time() + 2, UTC).isoformat()
-    fixed = {"Stream-Expires-At": end}
+
+    def fixed(seconds: int) -> dict[str, str]:
+        return {"Stream-Expires-At": datetime.fromtimestamp(time.time() + seconds, UTC).isoformat()}
+
     restarting = {
         "catch-up": Touch(streams.get),
         "now": Touch(lambda path: streams.get(path, offset="now")),
@@ -1311,20 +1316,24 @@ def is_gone(streams: Streams, path: str) -> bool:
 @pytest.mark.lasting
 def test_a_ttl_window_survives_a_restart(tmp_path_factory: pytest.TempPathFactory) -> None:
     with serving(tmp_path_factory.mktemp("window") / "data") as streams:
-        for window in (2, 4, 8):  # a slow machine needs a longer one to tell anything
-            idle, used = (streams.new(headers={"Stream-TTL": str(window)}) for _ in range(2))
-            made = time.monotonic()
-            time.sleep(window * 0.6)
-            touched = time.monotonic()
-            assert streams.get(used).status_code == 200
-            streams.server.restart()
-            time.sleep(max(0.0, made + window * 1.1 - time.monotonic()))
-            alive = [streams.head(path).status_code == 200 for path in (idle, used)]
-            if time.monotonic() < touched + window * 0.95:
-                assert alive == [False, True]
-                eventually(partial(is_gone, streams, used), "the window that began before the restart ends")
-                return
-        raise AssertionError("the machine is too slow to tell one window from two")
+        in_time(partial(outlive_a_restart, streams), 2)
+
+
+def outlive_a_restart(streams: Streams, seconds: float) -> None:
+    made = time.monotonic()
+    idle, used = (streams.new(headers=window(round(seconds))) for _ in range(2))
+    ready = time.monotonic()
+    time.sleep(seconds * 0.6)
+    touched = time.monotonic()
+    with unless_late(lambda: made, seconds):
+        assert streams.get(used).status_code == 200
+    streams.server.restart()
+    time.sleep(max(0.0, ready + seconds * 1.1 - time.monotonic()))
+    alive = [streams.head(path).status_code == 200 for path in (idle, used)]
+    if time.monotonic() > touched + seconds * 0.95:
+        raise LateError
+    assert alive == [False, True]
+    eventually(partial(is_gone, streams, used), "the window that began before the restart ends")
 
 
 @pytest.mark.lasting

@@ -14,7 +14,8 @@ from typing import Any, Self
 
 from tests.events.insieme.packages import HERE, installed_node
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 25.0
+"""Less than the time after which a server looks by itself: what comes in time has come because it was told."""
 """How long the client may take for any one thing before the test gives up on it."""
 
 Told = dict[str, Any]
