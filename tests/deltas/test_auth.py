@@ -60,6 +60,11 @@ def stored(deltas: Deltas, gateway: str) -> int:
 # -- tokens ------------------------------------------------------------------------------------------------------------
 
 
+def test_the_server_says_at_its_start_that_deltas_want_tokens(guarded: Deltas) -> None:
+    """The rest of it is open to everyone on the machine, which is said too."""
+    assert "(development mode, no credentials but for deltas;" in guarded.nodes[0].output.read_text()
+
+
 def test_the_published_token(guarded: Deltas) -> None:
     made = delta("INSERT", columns(title="x"))
     assert push(guarded, "gw1", JWT, made).http == 200

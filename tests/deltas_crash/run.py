@@ -178,4 +178,5 @@ class CrashRun:
     @contextmanager
     def _reading(self) -> Iterator[Reading]:
         with read_beside(self._url, TABLES, MIGRATIONS, SystemWorld().wall_ms) as snapshot:
-            yield Reading(snapshot, SoftChanges(), Now(snapshot.now_ms, snapshot.now_ms, snapshot.now_ms))
+            now_ms = snapshot.now_ms
+            yield Reading(snapshot, SoftChanges(), Now(now_ms, now_ms, now_ms, now_ms))

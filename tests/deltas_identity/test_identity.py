@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 import pytest
 
-from semel.kernel.delta_id import column_text, columns_text, delta_id, json_text
+from semel.contracts.deltas.wire.bodies import content_id, read_delta
+from semel.kernel.canonical import parse
+from semel.kernel.delta_id import columns_text, delta_id, json_text
 from tests.deltas.vectors import Message, now_ms, stamp
 from tests.deltas.wire import Deltas, fresh, path, serving
 from tests.events.insieme.packages import INSTALL_SECONDS, installed_node
@@ -61,10 +63,9 @@ def named() -> list[Named]:
 
 def parts(delta: Message) -> tuple[str, str, int, str, str]:
     """What the kernel's function is given for a delta."""
-    texts = [column_text(column, json_text(column.get("value"))) for column in delta["columns"]]
     return (
         json_text(delta["clientId"]),
-        columns_text(texts),
+        columns_text([json_text(column) for column in delta["columns"]]),
         int(delta["hlc"]),
         json_text(delta["rowId"]),
         delta["table"],
@@ -76,6 +77,12 @@ def test_the_kernel_gives_every_delta_the_name_that_the_library_gave_it(named: l
         delta = json.loads(one.sent)
         assert delta_id(*parts(delta)).hex() == one.id, one.canonical
         assert json_text({name: delta[name] for name in HASHED}) == one.canonical
+
+
+def test_the_parser_of_pushes_gives_every_delta_the_same_name(named: list[Named]) -> None:
+    for one in named:
+        delta = read_delta(parse(one.sent.encode()), None)
+        assert (content_id(delta), delta.id) == (bytes.fromhex(one.id), bytes.fromhex(one.id)), one.canonical
 
 
 def test_the_deltas_are_of_every_kind(named: list[Named]) -> None:

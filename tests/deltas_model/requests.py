@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from semel.contracts.deltas.model import Column, Delta, Op
-from semel.kernel.delta_id import column_text, columns_text, delta_id, json_text
+from semel.kernel.delta_id import columns_text, delta_id, json_text
 from semel.kernel.hlc import join
 
 TABLES = ("todos", "notes")
@@ -24,7 +24,7 @@ def make_column(name: str, *value: object, **others: object) -> Column:
     """A column as a client would send it; without a value, one whose value was left out."""
     sent = {"column": name, **others} | ({"value": value[0]} if value else {})
     text = json_text(value[0] if value else None)  # type: ignore[arg-type]
-    return Column(name, text, column_text(sent, text), has_value=bool(value))  # type: ignore[arg-type]
+    return Column(name, text, json_text(sent), has_value=bool(value))  # type: ignore[arg-type]
 
 
 def make_delta(op: Op, table: str, row: str, client: str, hlc: int, columns: Sequence[Column] = ()) -> Delta:

@@ -17,7 +17,6 @@ from semel.engine.contract import EngineError, Write
 from semel.engine.engine import Engine
 from semel.engine.generations import GENERATION
 from semel.engine.reading import Reading
-from semel.kernel.clock import Pace, advance, start
 from semel.store.memory import MemoryStore
 from tests.engine.toy import ToyWorld
 
@@ -47,13 +46,12 @@ class Rig:
         self.world = ToyWorld(BEGIN_MS)
         self.store = MemoryStore((GENERATION, *TABLES), self.world.wall_ms)
         self._contract = Deltas(policy)
-        self._pace: Pace | None = None
         self._armed = ""
         self._is_next = False
 
     async def start(self) -> None:
         """A process."""
-        self._pace, self._armed = None, ""
+        self._armed = ""
         self._engine = Engine(self.store, self.world, reach=self._reach)
 
     async def stop(self) -> bool:
@@ -68,14 +66,11 @@ class Rig:
 
     @property
     def physical_ms(self) -> int:
-        """Time as the engine will tell it to whoever asks next: it never falls in the life of a process."""
-        wall, monotonic = self.world.wall, self.world.monotonic
-        self._pace = advance(self._pace or start(wall, monotonic), wall, monotonic)
-        return self._pace.ms
+        """What the server's clock shows, which may have been set back."""
+        return self.world.wall
 
     async def send(self, command: Command) -> Any:
         """The answer to a command, or why there is none."""
-        self.physical_ms  # noqa: B018 - the engine looks at the clock now
         try:
             return await self._engine.submit(Write(self._contract, command))
         except EngineError as error:
@@ -83,7 +78,6 @@ class Rig:
 
     async def send_at_once(self, commands: list[Command]) -> list[Any]:
         """Several, which the engine may judge in one batch; they are judged in this order."""
-        self.physical_ms  # noqa: B018
         admitted = [self._engine.admit(Write(self._contract, command)) for command in commands]
         return list(await asyncio.gather(*admitted, return_exceptions=True))
 
@@ -114,7 +108,6 @@ class Rig:
 
     async def look(self, function: Callable[[Reading], T]) -> T:
         """Read something."""
-        self.physical_ms  # noqa: B018
         return await self._engine.read(function)
 
     def _reach(self, point: str) -> None:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.kernel.canonical import JsonError, JsonKind, parse
-from semel.kernel.delta_id import column_text, columns_text, delta_id, json_text
+from semel.kernel.delta_id import columns_text, delta_id, json_text, plain_column
 
 USUAL: dict[str, Any] = {"clientId": "client-a", "hlc": "115998720000000000", "table": "todos", "rowId": "row-1"}
 LITERALS = (
@@ -159,7 +159,10 @@ VECTORS: list[tuple[str, str, dict[str, str], str]] = [
 def identity(columns: list[Any], **fields: str) -> str:
     """As the parser of a push makes it, from a parsed body."""
     given = USUAL | fields
-    texts = [column_text(one, json_text(one.get("value"))) for one in columns]
+    texts = [
+        plain_column(one["column"], json_text(one["value"])) if one.keys() == {"column", "value"} else json_text(one)
+        for one in columns
+    ]
     hlc, table = int(given["hlc"]), given["table"]
     return delta_id(json_text(given["clientId"]), columns_text(texts), hlc, json_text(given["rowId"]), table).hex()
 

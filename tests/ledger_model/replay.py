@@ -143,7 +143,7 @@ class Timed:
     def decide(self, view: View, command: tuple[int, Any], now: Now) -> Outcome:
         """At the logged time."""
         ms = command[0]
-        return self._ledger.decide(view, command[1], Now(ms, ms, ms))
+        return self._ledger.decide(view, command[1], Now(ms, ms, ms, ms))
 
     def chores(self, reading: Any) -> Sequence[Any]:
         """None."""

@@ -35,6 +35,13 @@ def test_methods_and_headers_are_those_of_the_dialect() -> None:
     assert b"X-Checkpoint-Hlc" in told[b"access-control-expose-headers"]
 
 
+def test_a_star_in_a_list_is_any_origin() -> None:
+    """As everywhere else in CORS; taken for the name of an origin it would shut out everyone without a word."""
+    listed = Cors(["https://app.example", "*"])
+    assert headers(listed, OTHER) == headers(Cors(), OTHER)
+    assert listed.admits(OTHER)
+
+
 @pytest.mark.parametrize("listed", ["https://app.example", "https://app.example/"], ids=["plain", "final slash"])
 def test_with_a_list_its_origins_are_told_back(listed: str) -> None:
     told = headers(Cors([listed, "http://localhost:3000"]), PAGE)

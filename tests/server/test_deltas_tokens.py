@@ -27,9 +27,9 @@ HEADER = {"alg": "HS256", "typ": "JWT"}
 CLAIMS: dict[str, Any] = {"sub": "client-a", "gw": "gw1", "exp": NOW_S + 60}
 NEW = Principals().besides(ClientTokens([SECRET, NEXT]))
 
-NOT_KNOWN, NOT_ACCEPTED, EXPIRED = (
+NOT_KNOWN, UNFIT_CLAIMS, EXPIRED = (
     "This token is not known here.",
-    "This token is not accepted here.",
+    "This token does not do: sub and gw must be texts and not empty, exp a number, and role, if any, a text.",
     "This token has expired.",
 )
 
@@ -128,8 +128,8 @@ UNFIT: dict[str, object] = {
 
 
 @pytest.mark.parametrize("claims", UNFIT.values(), ids=UNFIT)
-def test_a_signed_token_whose_claims_do_not_do_is_not_accepted(claims: object) -> None:
-    assert refusal(token(claims)) == NOT_ACCEPTED
+def test_a_signed_token_whose_claims_do_not_do_is_told_what_it_needs(claims: object) -> None:
+    assert refusal(token(claims)) == UNFIT_CLAIMS
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_what_the_secret_has_signed_is_not_for_another_issuer_to_judge() -> None
     both = Principals(verifier=Believing()).besides(ClientTokens([SECRET]))
     assert both.judge(token(CLAIMS, secret="foreign"), NOW_MS).principal.name == "another"
     assert refusal(token(CLAIMS | {"exp": 1}), both) == EXPIRED
-    assert refusal(token(without("gw")), both) == NOT_ACCEPTED
+    assert refusal(token(without("gw")), both) == UNFIT_CLAIMS
 
 
 def asked(principal: Principal, *, is_known: bool = True) -> Asked:

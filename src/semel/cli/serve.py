@@ -86,6 +86,8 @@ def _what_next(settings: Settings, port: int) -> str:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - only looked up
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     mode = "tokens required" if settings.needs_token else "development mode, no credentials"
+    if settings.deltas_jwt_secret and not settings.needs_token:
+        mode += " but for deltas"
     kept = shown(settings.store) if settings.store else f"data in {Path(settings.data).resolve()}"
     if settings.control_port:
         kept += f"; control on port {settings.control_port}"

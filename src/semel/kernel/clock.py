@@ -26,6 +26,8 @@ class Now(NamedTuple):
     """What is compared with stored ends of life: at most `ms`, behind it while a jump is on trial."""
     steady_ms: int
     """What leases run on."""
+    wall_ms: int
+    """What the clock says just now, which may be less than before: for what is held against other people's clocks."""
 
     def not_before(self, ms: int) -> Now:
         """This time, unless a row under the same lock was written later: time never falls along a log."""
@@ -64,4 +66,4 @@ def advance(pace: Pace, wall_ms: int, monotonic_ms: int) -> Pace:
 
 def now_of(pace: Pace, *, is_shared: bool) -> Now:
     """What a decision is told, of a store that has one process or many."""
-    return Now(pace.ms, pace.expiry_ms, pace.ms if is_shared else pace.steady_ms)
+    return Now(pace.ms, pace.expiry_ms, pace.ms if is_shared else pace.steady_ms, pace.wall_ms)

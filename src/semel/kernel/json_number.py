@@ -72,20 +72,23 @@ def print_double(value: float) -> str:
     if not math.isfinite(value):
         raise JsonError(JsonKind.NOT_A_NUMBER, "NaN and Infinity have no JSON form; send null or a string.")
     text = repr(value)
-    if "e" in text:
-        return _with_exponent(*text.split("e"))
-    return text.removesuffix(".0")
+    if "e" not in text:
+        return text.removesuffix(".0")
+    size = abs(value)
+    if size >= 1e21:
+        return text
+    if size < 1e-6:
+        return text.replace("e-0", "e-")  # Python writes exponents with two digits at least
+    return _written_out(*text.split("e"))
 
 
-def _with_exponent(mantissa: str, exponent_text: str) -> str:
+def _written_out(mantissa: str, exponent_text: str) -> str:
     exponent = int(exponent_text)
     sign = "-" if mantissa.startswith("-") else ""
     digits = mantissa.lstrip("-").replace(".", "")
-    if 0 < exponent < 21:  # repr has at most 17 digits, so no fraction is left from 1e16 on
+    if exponent > 0:  # repr has at most 17 digits, so no fraction is left from 1e16 on
         return sign + digits.ljust(exponent + 1, "0")
-    if -7 < exponent < 0:
-        return sign + "0." + "0" * (-exponent - 1) + digits
-    return f"{mantissa}e{exponent:+d}"
+    return sign + "0." + "0" * (-exponent - 1) + digits
 
 
 def _exact_digits(value: int) -> str:

@@ -66,7 +66,7 @@ def print_parsed(value: Json) -> bytes | None:
         printed = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:
         return None
-    return printed if prints_canonically(printed) else None
+    return printed if _prints_plainly(printed) or prints_canonically(printed) else None
 
 
 def prints_canonically(printed: bytes) -> bool:
@@ -85,13 +85,12 @@ def prints_canonically(printed: bytes) -> bool:
     return b"." not in outside or _WHOLE_DOUBLE.search(outside) is None
 
 
-def prints_plainly(printed: bytes) -> bool:
-    """The same whatever the order of names is, and quicker for texts in which no digit stands before a dot or an e."""
-    if printed.isascii():
-        zeros = printed.translate(_EVERY_DIGIT_TO_ZERO)
-        if b"0." not in zeros and b"0e" not in zeros and _LONG_INTEGER not in zeros:
-            return True
-    return prints_canonically(printed)
+def _prints_plainly(printed: bytes) -> bool:
+    """The same, and quicker: for texts of ASCII, inside strings too without what a number could hide behind."""
+    if not printed.isascii():
+        return False
+    zeros = printed.translate(_EVERY_DIGIT_TO_ZERO)
+    return b"0." not in zeros and b"0e" not in zeros and _LONG_INTEGER not in zeros
 
 
 def _lost_members(raw: bytes, printed: bytes) -> bool:

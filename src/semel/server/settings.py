@@ -136,7 +136,7 @@ class Settings:
     deltas_pushes_per_sec: int = setting(0, "pushes a second of one client; 0 is no limit", 0, _MANY)
     deltas_jwt_secret: str = secret("the key (HS256) that clients of deltas sign their JWTs with")
     deltas_jwt_secret_next: str = secret("the key that follows it; both hold while it is set")
-    deltas_cors_origins: str = setting("", "origins whose pages may call deltas, with commas between; empty is any")
+    deltas_cors_origins: str = setting("", "origins whose pages may call, with commas between; empty or * is any")
     deltas_live_bytes: int = setting(1024 * 1024, "what may wait unsent for one WebSocket of deltas", 1_024, _LARGE)
     deltas_max_sockets: int = setting(10_000, "WebSockets of deltas at once", 1, _MANY)
     deltas_answers_bytes: int = setting(
@@ -251,6 +251,10 @@ def _check(settings: Settings) -> None:
         raise SettingsError(f"port and control_port are both {settings.port}; the second listener needs its own.")
     if settings.jobs_result_integrity_mode == "hmac" and not settings.jobs_result_hmac_key:
         raise SettingsError("jobs_result_integrity_mode is hmac: give the key with jobs_result_hmac_key.")
+    if settings.jobs_result_hmac_key and settings.jobs_result_hmac_key in (settings.token_active, settings.token_next):
+        raise SettingsError(
+            "jobs_result_hmac_key is also a token: whoever may write could sign; give it a value of its own."
+        )
     _check_jwt(settings)
     _check_tokens(settings)
     if not settings.is_loopback and not settings.has_credentials and not settings.insecure:

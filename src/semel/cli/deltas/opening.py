@@ -29,7 +29,8 @@ def reading_beside(config: Path | None, store: str | None, data: str | None) -> 
         # This listens nowhere: what a server must know before it may listen is not asked for.
         settings = load_settings({"store": store, "data": data, "host": "127.0.0.1"}, os.environ, config)
         with read_beside(settings.store_url, DELTA_TABLES, MIGRATIONS, SystemWorld().wall_ms) as snapshot:
-            yield Reading(snapshot, SoftChanges(), Now(snapshot.now_ms, snapshot.now_ms, snapshot.now_ms))
+            now_ms = snapshot.now_ms
+            yield Reading(snapshot, SoftChanges(), Now(now_ms, now_ms, now_ms, now_ms))
     except (SettingsError, StoreError) as error:
         raise click.ClickException(str(error)) from error
 

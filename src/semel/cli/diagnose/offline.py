@@ -87,6 +87,6 @@ def _look(url: str) -> Jobs:
     try:
         with closing(open_store(url, TABLES, MIGRATIONS, SystemWorld().wall_ms)) as store, store.read() as snapshot:
             now_ms = snapshot.now_ms
-            return Jobs(Reading(snapshot, SoftChanges(), Now(now_ms, now_ms, now_ms)))
+            return Jobs(Reading(snapshot, SoftChanges(), Now(now_ms, now_ms, now_ms, now_ms)))
     except StoreBusyError as error:
         raise StoreError(f"{error} Ask it: semel diagnose --url URL.") from error

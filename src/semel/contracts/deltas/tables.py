@@ -10,10 +10,14 @@ and subject (DELTA_REPLICA), the last repair for an author (DELTA_AUTHOR), a tab
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from semel.kernel.keys import pack
 from semel.store.table import U64, Table
+
+_KEPT_KEYS = 4_096
+"""A push asks for the keys of its gateway and of each of its rows several times, and several are decided together."""
 
 
 class DeltaGatewayRow(NamedTuple):
@@ -142,11 +146,13 @@ TABLES = (
 )
 
 
+@lru_cache(_KEPT_KEYS)
 def gateway_key(gateway: str) -> bytes:
     """How a gateway is stored."""
     return pack(gateway.encode())
 
 
+@lru_cache(_KEPT_KEYS)
 def text_key(text: str) -> bytes:
     """How a client or a row is stored, by the text of its id."""
     return pack(text[1:-1].encode())

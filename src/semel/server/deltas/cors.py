@@ -17,10 +17,13 @@ _SHARED: tuple[Header, ...] = (
 
 
 class Cors:
-    """Any origin, or those of a list; a page of another one gets no headers, and its browser keeps the answer back."""
+    """Any origin, or those of a list; a page of another one gets no headers, and its browser keeps the answer back.
+
+    A list with `*` in it is any.
+    """
 
     def __init__(self, origins: Collection[str] = ()) -> None:
-        self._origins = frozenset(origin.rstrip("/").encode() for origin in origins)
+        self._origins = frozenset(origin.rstrip("/").encode() for origin in origins if "*" not in origins)
 
     def headers(self, origin: bytes | None) -> tuple[Header, ...]:
         """For an answer to a page of this origin; None is no page at all."""

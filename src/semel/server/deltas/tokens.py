@@ -22,6 +22,7 @@ CLIENT, ADMIN = "client", "admin"
 
 _HEADER = {"alg": "HS256", "typ": "JWT"}
 _ROLES = {CLIENT: frozenset({Role.READ, Role.WRITE}), ADMIN: frozenset(Role)}
+_UNFIT = "This token does not do: sub and gw must be texts and not empty, exp a number, and role, if any, a text."
 _FOREVER_S = 253_402_300_799
 """The end of the year 9999: what ends later has no end that anyone will see."""
 
@@ -47,7 +48,8 @@ class ClientTokens:
         claims = _decoded(token.split(b".")[1]) if self.can_read(token) else None
         principal = _principal(claims) if isinstance(claims, dict) else None
         if principal is None:
-            raise unauthorized("This token is not accepted here.", b"invalid_token")
+            # Who has signed it may know what is wrong with it.
+            raise unauthorized(_UNFIT, b"invalid_token")
         assert principal.expires_at_ms is not None, "every token has an end"
         if principal.expires_at_ms <= now_ms:
             raise unauthorized("This token has expired.", b"invalid_token")

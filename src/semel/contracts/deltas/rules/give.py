@@ -40,7 +40,7 @@ def give(view: View, command: Give, now: Now) -> Outcome:
     if command.is_taken:
         if gateway.high_water != cursor:
             return Outcome(Given(None))
-        cursor = tick(cursor, now.ms)
+        cursor = tick(cursor, now.wall_ms)
         gateway = gateway._replace(high_water=cursor)
     view.put(DELTA_GATEWAY, gateway)
     save_progress(view, command.replica, progress.given(command.since, cursor, command.skip, command.mute))

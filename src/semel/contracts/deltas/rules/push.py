@@ -66,7 +66,8 @@ def topic_of(gateway: str) -> bytes:
 def push_needs(command: Push, policy: Policy) -> Generator[Stage, View, None]:
     """The gateway, the memory of each id, the rows and schemas that are touched, and how far the authors were told.
 
-    Rows may be large: the first few are loaded at once, and of the others no more than a push may touch.
+    Rows may be large: those of a short push are loaded at once, and of others no more than a push may touch. A long one
+    may be of deltas that are known, whose rows nobody asks for.
     """
     gateway = gateway_key(command.replica.gateway)
     keys: dict[tuple[AnyTable, Key], None] = {
@@ -82,7 +83,8 @@ def push_needs(command: Push, policy: Policy) -> Generator[Stage, View, None]:
         if delta.client != command.replica.client:
             keys[DELTA_REPLICA, progress_key(subject_of(command, delta.client))] = None
             keys[DELTA_AUTHOR, (gateway, text_key(delta.client))] = None
-    first = [(DELTA_ROW, key) for key in row_keys(gateway, command.deltas[:FIRST_ROWS])]
+    is_short = len(command.deltas) <= FIRST_ROWS
+    first = [(DELTA_ROW, key) for key in row_keys(gateway, command.deltas)] if is_short else []
     view = yield Stage(keys=[*keys, *first])
     rows = row_keys(gateway, [delta for _, delta in _unknown(view, command, policy)])
     known = {key for _, key in first}
@@ -125,9 +127,9 @@ def push(view: View, command: Push, policy: Policy, now: Now) -> Outcome:
         return Outcome(refusal_of(flaws))
     found = gateway_of(view, name)
     high_water = 0 if found is None else found.high_water
-    flaws = _drift_flaws(fresh, now.ms)
+    flaws = _drift_flaws(fresh, now.wall_ms)
     if flaws:
-        return Outcome(refusal_of(flaws)._replace(server_hlc=tick(high_water, now.ms)))
+        return Outcome(refusal_of(flaws)._replace(server_hlc=tick(high_water, now.wall_ms)))
     if _is_too_heavy(view, gateway_key(name), fresh):
         return Outcome(Refusal("VALIDATION_ERROR", _TOO_HEAVY, 413))
     gateway = found or new_gateway(view, name, policy)
@@ -150,7 +152,7 @@ def push(view: View, command: Push, policy: Policy, now: Now) -> Outcome:
         return Outcome(refusal_of(flaws))
     rows.save()
     _remember(view, log, policy)
-    server_hlc = log.tick(now.ms)
+    server_hlc = log.tick(now.wall_ms)
     log.save(view, new_rows=rows.made)
     _advance(view, command, log, server_hlc)
     answer = Pushed(server_hlc, len(command.deltas), len(command.deltas) - len(fresh), tuple(log.entries))

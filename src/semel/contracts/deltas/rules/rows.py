@@ -65,6 +65,8 @@ class Aid(NamedTuple):
 
     def above(self, position: int) -> Aid:
         """As much of it as lies above a position; what lies below has been told."""
+        if not (self.position or self.turn or self.inserted_at):
+            return self
         turn, op = (self.turn, self.op) if self.turn > position else (0, 0)
         at, inserted_at = (one if one > position else 0 for one in (self.position, self.inserted_at))
         return Aid(self.client, at, turn, op, inserted_at)
@@ -243,7 +245,7 @@ def dump_state(state: RowState) -> bytes:
     facts: dict[str, Any] = {
         "d": place(state.deleted),
         "w": place(state.written),
-        "c": [(name, place(cell.stamp), cell.value) for name, cell in state.cells.items()],
+        "c": [(name, places.setdefault(stamp, len(places)), value) for name, (stamp, value) in state.cells.items()],
         "e": state.entries,
         "t": state.turns,
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from semel.contracts.deltas.limits import (
     MAX_CLIENT_CHARACTERS,
@@ -20,7 +20,7 @@ from semel.contracts.deltas.limits import (
 from semel.contracts.deltas.model import Column, Delta, Op
 from semel.contracts.deltas.refusals import MAX_FLAWS, Flaw, RefusedDeltas, refusal_of
 from semel.kernel.canonical import Json, JsonError, parse
-from semel.kernel.delta_id import content_id, json_text, sent_columns_text
+from semel.kernel.delta_id import columns_text, delta_id, json_text, plain_column
 from semel.kernel.hlc import read_hlc
 
 _NAME = f"[A-Za-z_][A-Za-z0-9_]{{0,{MAX_TABLE_CHARACTERS - 1}}}"
@@ -67,7 +67,6 @@ def judge_push(client: str, count: int, item_at: Callable[[int], Json], policy: 
         raise RefusedDeltas(FORBIDDEN[0], "clientId must be the one that the credential is for.")
     if count > policy.max_deltas:
         raise RefusedDeltas(INVALID[0], f"A push has at most {policy.max_deltas} deltas; this one has {count}.")
-    items: list[Json] = []
     deltas: list[Delta] = []
     flaws: list[Flaw] = []
     for index in range(count):
@@ -75,7 +74,6 @@ def judge_push(client: str, count: int, item_at: Callable[[int], Json], policy: 
         try:
             item = item_at(index)
             deltas.append(read_delta(item, author))
-            items.append(item)
         except Flawed as flawed:
             flaws.append(_flaw(index, item, flawed))
             if len(flaws) == MAX_FLAWS:  # nobody is told of more
@@ -83,7 +81,7 @@ def judge_push(client: str, count: int, item_at: Callable[[int], Json], policy: 
     if flaws:
         raise RefusedDeltas.of(refusal_of(flaws))
     if policy.checks_ids:
-        _check_ids(deltas, items)
+        _check_ids(deltas)
     return PushBody(client, tuple(deltas))
 
 
@@ -138,8 +136,14 @@ def read_delta(item: Json, author: str | None) -> Delta:
         raise Flawed(SCHEMA, f"table must match {_NAME}.")
     if author is not None and client != author:
         raise Flawed(FORBIDDEN, "This credential may not push deltas of another client.")
-    text = sent_columns_text(item["columns"])  # type: ignore[arg-type] # they have just been looked at
-    return Delta(_OPS[op], table, json_text(row), client, columns, text, time, bytes.fromhex(name))
+    # A column's name has just been looked at: it needs no escapes.
+    texts = [plain_column(column.name, column.value) if column.text is None else column.text for column in columns]
+    return Delta(_OPS[op], table, json_text(row), client, columns, columns_text(texts), time, bytes.fromhex(name))
+
+
+def content_id(delta: Delta) -> bytes:
+    """The id that a delta must have."""
+    return delta_id(delta.client, delta.columns_text, delta.hlc, delta.row, delta.table)
 
 
 def _columns(value: Json) -> tuple[Column, ...]:
@@ -147,9 +151,10 @@ def _columns(value: Json) -> tuple[Column, ...]:
         raise Flawed(INVALID, "columns must be an array.")
     check_width(len(value))
     columns = tuple(map(_column, value))
-    if len(columns) > 1 and len({column.name for column in columns}) != len(columns):
+    names = {column.name for column in columns}
+    if len(names) != len(columns):
         raise Flawed(INVALID, "columns names one column twice.")
-    if not all(is_name(column.name) for column in columns):
+    if not all(map(is_name, names)):
         raise Flawed(SCHEMA, f"A column's name must match {_NAME}.")
     return columns
 
@@ -185,10 +190,10 @@ def _bounded(item: dict[str, Json], name: str, most: int) -> str:
     return value
 
 
-def _check_ids(deltas: Sequence[Delta], items: Sequence[Any]) -> None:
+def _check_ids(deltas: Sequence[Delta]) -> None:
     flaws = []
-    for index, (delta, item) in enumerate(zip(deltas, items, strict=True)):
-        if content_id(item) != delta.id:
+    for index, delta in enumerate(deltas):
+        if content_id(delta) != delta.id:
             message = "deltaId is not the hash of the delta's content."
             flaws.append(Flaw(index, delta.id.hex(), "VALIDATION_ERROR", message, 422))
             if len(flaws) == MAX_FLAWS:
