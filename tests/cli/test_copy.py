@@ -30,6 +30,7 @@ PARTS = [
         "ledger_past",
         "ledger_value",
         "ledger_tops",
+        "ledger_roots",
         "ledger_bucket",
         "ledger_page",
     ),

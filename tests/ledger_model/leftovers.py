@@ -14,8 +14,10 @@ from semel.contracts.ledger.tables import (
     LEDGER_KEY,
     LEDGER_PAGE,
     LEDGER_PAST,
+    LEDGER_ROOTS,
     LEDGER_STREAM,
     LEDGER_VALUE,
+    ROOTS_EVERY,
 )
 from semel.store.memory import MemoryStore
 from semel.store.protocol import AnyTable, Range
@@ -89,6 +91,8 @@ def _old_trees(store: MemoryStore, scope: Scope) -> Iterator[str]:
         twice = {path: count for path, count in Counter(getattr(row, column) for row in old).items() if count > 1}
         if twice:
             yield f"{table.name}: more than one is left in {scope.place} up to {freed}: {twice}"
+    roots = {row.height for row in rows_of(store, LEDGER_ROOTS) if (row.org, row.vault) == scope.place}
+    yield from _compared("roots", roots, {n for n in range(freed + 1, len(scope.states)) if n % ROOTS_EVERY == 0})
     past = [row for row in rows_of(store, LEDGER_PAST) if (row.org, row.vault) == scope.place and row.until <= freed]
     if past:
         yield f"{scope.place} still has the past up to {freed}: {past}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
+from hashlib import sha256
 
 import pytest
 
@@ -11,8 +13,17 @@ from semel.contracts.ledger.commands import FreePlace
 from semel.contracts.ledger.limits import Policy
 from semel.contracts.ledger.model import DeleteEntity, Operation, Place, SetEntity
 from semel.contracts.ledger.refusals import RefusedLedger
-from semel.contracts.ledger.tables import INLINE_BYTES, LEDGER_BLOCK, LEDGER_PAST, LEDGER_PLACE, LEDGER_VALUE
+from semel.contracts.ledger.tables import (
+    INLINE_BYTES,
+    LEDGER_BLOCK,
+    LEDGER_PAST,
+    LEDGER_PLACE,
+    LEDGER_ROOTS,
+    LEDGER_VALUE,
+    ROOTS_EVERY,
+)
 from semel.engine.reading import Reading
+from semel.store.protocol import Changes
 from tests.ledger_model import hashing
 from tests.ledger_rules.desk import OWN, LedgerDesk
 
@@ -93,6 +104,55 @@ def test_large_values_go_with_the_last_height_that_shows_them(seed: int, retain:
     assert stored_values(desk, whole) == needed_values(desk, whole, 0)
     assert stored_values(desk, OWN) == needed_values(desk, OWN, 0)
     assert len(needed_values(desk, place, 0)) > len(stored_values(desk, place))
+
+
+def check_proofs(desk: LedgerDesk, place: Place, heights: Iterable[int], chance: random.Random) -> None:
+    """At each height one key is proved, there or not."""
+
+    def look(read: Reading) -> None:
+        for height in heights:
+            state, name = desk.states[place][height], chance.choice(NAMES)
+            proof = proving.prove_entity(read, place, name, height).proof
+            assert proof.entity == state.get(name)
+            assert hashing.proof_fault(proof, hashing.state_root(state.values())) == ""
+
+    desk.look(look)
+
+
+@pytest.mark.parametrize("retain", [0, ROOTS_EVERY + 3], ids=["all are kept", "some are kept"])
+def test_heights_between_those_whose_roots_were_written_down_are_proved(retain: int) -> None:
+    """Buckets that come, change, empty themselves and come back, and blocks that change nothing."""
+    chance = random.Random(retain)
+    desk = LedgerDesk(QUICK)
+    place = desk.make_vault(9, retain=retain)
+    for _ in range(3 * ROOTS_EVERY - 2):
+        name = chance.choice(NAMES)
+        desk.commit(place, DeleteEntity(name) if chance.random() < 0.5 else SetEntity(name, b"small"))
+    desk.pass_seconds(3)
+    desk.commit(OWN, SetEntity(b"z", b""))  # by whose time all that was written before is forgotten
+    desk.sweep()
+    height = len(desk.states[place]) - 1
+    oldest = max(0, height - retain) if retain else 0
+    check_proofs(desk, place, range(max(1, oldest), height + 1), chance)
+    written = [row.height for row in desk.rows(LEDGER_ROOTS) if row.vault == place.vault]
+    assert written == [one for one in range(oldest + 1, height + 1) if one % ROOTS_EVERY == 0]
+    for row in desk.rows(LEDGER_ROOTS):
+        assert sha256(row.roots).digest() == hashing.state_root(desk.states[place][row.height].values())
+
+
+def test_proofs_of_data_without_written_roots_are_the_same() -> None:
+    """As it was stored before there were such rows."""
+    desk = LedgerDesk()
+    for number in range(ROOTS_EVERY + 2):
+        desk.commit(OWN, SetEntity(NAMES[number % 3], b"%d" % number))
+    before = desk.look(lambda read: [proving.prove_entity(read, OWN, b"a", height) for height in range(1, ROOTS_EVERY)])
+    tx = desk.memory.begin(())
+    tx.flush(Changes({}, {}, {LEDGER_ROOTS: [LEDGER_ROOTS.key_of(row) for row in desk.rows(LEDGER_ROOTS)]}))
+    tx.commit()
+    assert not desk.rows(LEDGER_ROOTS)
+    check_proofs(desk, OWN, range(1, ROOTS_EVERY, 7), random.Random(1))
+    after = desk.look(lambda read: [proving.prove_entity(read, OWN, b"a", height) for height in range(1, ROOTS_EVERY)])
+    assert after == before
 
 
 def test_nothing_goes_before_its_commit_is_forgotten() -> None:

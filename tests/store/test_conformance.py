@@ -283,7 +283,7 @@ def test_reading_a_closed_store_does_not_wait_for_ever(place: Place) -> None:
             ended.set()
 
     Thread(target=read, daemon=True).start()
-    assert ended.wait(5)
+    assert ended.wait(60)
 
 
 def test_looking_for_a_number_that_no_column_can_hold_is_no_crash(place: Place) -> None:

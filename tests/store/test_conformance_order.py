@@ -72,6 +72,19 @@ def test_unsigned_numbers_are_ordered_as_numbers(place: Place) -> None:
     assert [row.serial for row in below] == [2**63 - 1, 2**40]
 
 
+def test_the_last_row_below_a_bound_is_found_for_many_beginnings_of_a_key_at_once(place: Place) -> None:
+    store = place.open()
+    shelves = range(300)
+    write(store, [(THING, thing(number=number, serial=serial)) for number in shelves for serial in (0, 5, 2**63)])
+    prefixes = [(b"a", number) for number in shelves]
+    with store.read() as snapshot:
+        for below, serial in ((1, 0), (5, 0), (6, 5), (2**63, 5), (2**64 - 1, 2**63)):
+            found = snapshot.latest(THING, [*prefixes, (b"a", -1), (b"b", 1)], below)
+            assert found == {(b"a", number): thing(number=number, serial=serial) for number in shelves}
+        assert snapshot.latest(THING, prefixes, 0) == {}
+        assert snapshot.latest(THING, [], 9) == {}
+
+
 def test_equal_places_of_an_index_are_ordered_by_key(place: Place) -> None:
     store = place.open()
     numbers = (5, -1, 3, 2**40, 0)

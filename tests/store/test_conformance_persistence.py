@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -13,9 +13,9 @@ from typing import NamedTuple
 import pytest
 
 from semel.contracts import schema
-from semel.store.migrations import AddColumn, CreateTable, Migration, Step, pending, shapes
+from semel.store.migrations import AddColumn, CreateTable, MakeIndex, Migration, Step, pending, shapes
 from semel.store.protocol import AnyTable, Range, Row, Store, StoreBusyError, StoreError, StoreVersionError
-from semel.store.table import U64, Column, Kind, Shape, Table
+from semel.store.table import U64, Below, Column, Kind, Shape, Table
 from tests.store.committer import COUNTER, PAYLOAD_BYTES
 from tests.store.conformance import (
     LOCKS,
@@ -287,6 +287,56 @@ def test_older_data_is_carried_step_by_step(lasting: PersistentPlace, stops: tup
     assert find(store, RICHER_THING, new[:3]) == new
     assert everything(store, CRATE) == [CrateRow(5)]
     assert find(store, RICHER_TICKET, (b"n", 1)) == RicherTicketRow(b"n", 1, 1, 4)
+
+
+class ChestRow(NamedTuple):
+    """Found by its state and place, later only while its state is below 2."""
+
+    number: int
+    state: int
+    place: int
+
+
+CHEST = Table("chest", ChestRow, key=1, indexes={"open": ("state", "place")})
+LIGHT_CHEST = Table("chest", ChestRow, key=1, indexes=CHEST.indexes, partial={"open": Below("state", 2)})
+CHEST_MIGRATIONS = (
+    Migration(1, "chests", (CreateTable(CHEST.shape),)),
+    Migration(2, "a lighter index", (MakeIndex("chest", ("number",), "open", ("state", "place"), Below("state", 2)),)),
+)
+CHEST_BOUNDS: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...] = (
+    ((), (), ()),
+    ((), (), (2,)),
+    ((), (1,), (2,)),
+    ((), (), (3,)),
+    ((), (), (1, 5)),
+    ((1,), (), ()),
+    ((1,), (3,), (9,)),
+    ((2,), (), ()),
+)
+"""Ranges inside the part of the rows that the index has, beyond it, and over both: prefix, start and stop."""
+
+
+def assert_ranges(store: Store, rows: Sequence[ChestRow]) -> None:
+    """Every range has the rows that its bounds say, whatever the index has."""
+    ordered = sorted(rows, key=lambda row: (row.state, row.place, row.number))
+    for prefix, start, stop in CHEST_BOUNDS:
+        for reverse in (False, True):
+            wanted = Range(LIGHT_CHEST, "open", prefix, 99, start, stop, reverse)
+            inside = [row for row in ordered if wanted.holds((row.state, row.place, row.number))]
+            assert scan(store, wanted) == (inside[::-1] if reverse else inside)
+
+
+def test_an_index_is_made_anew_over_some_of_the_rows(lasting: PersistentPlace) -> None:
+    rows = [ChestRow(number, number % 4, number * 7 % 10) for number in range(20)]
+    write(lasting.open((CHEST,), CHEST_MIGRATIONS[:1]), [(CHEST, row) for row in rows])
+    store = lasting.reopen((LIGHT_CHEST,), CHEST_MIGRATIONS)
+    assert shapes(CHEST_MIGRATIONS) == {"chest": LIGHT_CHEST.shape}
+    assert_ranges(store, rows)
+    moved = [row._replace(state=3 - row.state) for row in rows]  # into the index, and out of it
+    write(store, updates=[(LIGHT_CHEST, row) for row in moved])
+    assert_ranges(store, moved)
+    write(store, deletes=[(LIGHT_CHEST, (row.number,)) for row in moved[::3]])
+    assert_ranges(store, [row for row in moved if row not in moved[::3]])
 
 
 def test_data_of_a_newer_version_is_refused_and_left_alone(lasting: PersistentPlace) -> None:

@@ -209,6 +209,8 @@ def test_a_generational_table_has_no_ranges(place: Place) -> None:
             snapshot.range(Range(TICKET, "", (), 9))
         with pytest.raises(StoreError):
             snapshot.keys(Range(TICKET, "", (), 9))
+        with pytest.raises(StoreError):
+            snapshot.latest(TICKET, [(b"scope",)], 9)
     with pytest.raises(StoreError), transaction(store) as tx:
         tx.load({}, [Range(TICKET, "", (), 9)])
 

@@ -98,6 +98,26 @@ def test_a_log_that_begins_anew_syncs_its_header_before_its_first_frame(place: S
     assert log[1].what == "sync"
 
 
+def test_a_statement_of_many_rows_writes_to_the_log_and_nowhere_else(place: SqlitePlace, vfs: FaultyVfs) -> None:
+    """SQLite would copy each page that it changes, to be able to take it back alone; here that ends the transaction."""
+    store = place.open()
+    old, new = ([thing(number=number, note=bytes(512)) for number in range(start, 1024, 2)] for start in (0, 1))
+    write(store, [(THING, row) for row in old])
+    vfs.operations.clear()
+    write(store, [(THING, row) for row in new], [(THING, row._replace(note=b"n" * 512)) for row in old])
+    assert {one.file for one in vfs.operations} == {FILE_NAME + "-wal"}
+
+
+def test_a_row_that_is_there_already_ends_the_transaction_with_all_before_it(place: SqlitePlace) -> None:
+    store = place.open()
+    write(store, [(THING, thing(number=3))])
+    with pytest.raises(StoreError):
+        write(store, [(PARCEL, ParcelRow(1, b"o", b"x")), *((THING, thing(number=number)) for number in range(6))])
+    assert everything(store, PARCEL) == []
+    write(store, [(THING, thing(number=4))])
+    assert [row.number for row in everything(place.reopen(), THING)] == [3, 4]
+
+
 # Faults before the commit
 
 

@@ -31,6 +31,11 @@ class Reading:
         found = self._snapshot.find(table, keys)
         return {key: self._soft.over(table, row) for key, row in found.items()}
 
+    def latest(self, table: Table[R], prefixes: Sequence[Key], below: Any) -> Mapping[Key, R]:
+        """For each beginning of a key, the last row whose last key column is below a bound; all at once."""
+        found = self._snapshot.latest(table, prefixes, below)
+        return {prefix: self._soft.over(table, row) for prefix, row in found.items()}
+
     def range(self, wanted: Range) -> Sequence[Row]:
         """The rows of a range."""
         return [self._soft.over(wanted.table, row) for row in self._snapshot.range(wanted)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from semel.store.migrations import AddColumn, CreateTable, Migration, Step
-from semel.store.table import Column, Kind, Shape, Table
+from semel.store.migrations import AddColumn, CreateTable, MakeIndex, Migration, Step
+from semel.store.table import Below, Column, Kind, Shape, Table
 from semel.store.unsigned import pack
 
 
@@ -36,6 +36,9 @@ class Dialect(NamedTuple):
             added = f"ADD COLUMN {self._column(step.column)} DEFAULT {self._literal(step.value, step.column.kind)}"
             tables = self.names(step.table, step.table in generational)
             return [f'ALTER TABLE "{name}" {added}' for name in tables]
+        if isinstance(step, MakeIndex):
+            made = self._index(step.table, step.key, step.name, step.columns, step.below)
+            return [f'DROP INDEX IF EXISTS "{step.table}_{step.name}"', made]
         shape = step.shape
         return [sql for name in self.names(shape.name, shape.generational) for sql in self._create(name, shape)]
 
@@ -44,9 +47,13 @@ class Dialect(NamedTuple):
         keys = [column.name for column in shape.columns[: shape.key]]
         made = [f'CREATE TABLE "{name}" ({columns}, PRIMARY KEY ({quoted(keys)})) {self.options(shape)}']
         for index, named in shape.indexes.items():
-            behind = [key for key in keys if key not in named] if self.indexes_name_the_key else []
-            made.append(f'CREATE INDEX "{name}_{index}" ON "{name}" ({quoted([*named, *behind])})')
+            made.append(self._index(name, keys, index, named, shape.partial.get(index)))
         return made
+
+    def _index(self, name: str, keys: Sequence[str], index: str, columns: Sequence[str], below: Below | None) -> str:
+        behind = [key for key in keys if key not in columns] if self.indexes_name_the_key else []
+        rows = "" if below is None else f" WHERE {condition(below)}"
+        return f'CREATE INDEX "{name}_{index}" ON "{name}" ({quoted([*columns, *behind])}){rows}'
 
     def _column(self, column: Column) -> str:
         return f'"{column.name}" {self.types[column.kind]}' + ("" if column.nullable else " NOT NULL")
@@ -57,6 +64,11 @@ class Dialect(NamedTuple):
         if isinstance(value, int) and kind is Kind.I64:
             return str(value)
         return self.bytes_literal(pack(value) if isinstance(value, int) else value)
+
+
+def condition(below: Below) -> str:
+    """Which rows a partial index has, as SQL: a query must say it in these words, without values put in later."""
+    return f'"{below.column}" < {below.bound}'
 
 
 def quoted(columns: Sequence[str], before: str = "") -> str:

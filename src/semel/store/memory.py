@@ -205,6 +205,10 @@ class _MemorySnapshot:
         found = ((key, self.get(table, key)) for key in keys)
         return {key: row for key, row in found if row is not None}
 
+    def latest(self, table: Table[R], prefixes: Sequence[Key], below: Any) -> dict[Key, R]:
+        found = ((prefix, self.range(Range(table, "", prefix, 1, stop=(below,), reverse=True))) for prefix in prefixes)
+        return {prefix: rows[0] for prefix, rows in found if rows}
+
     def range(self, wanted: Range) -> list[Row]:
         table = wanted.table
         with self._store._guard:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from semel.store.protocol import StoreVersionError
-from semel.store.table import Column, Shape
+from semel.store.table import Below, Column, Shape
 
 
 class CreateTable(NamedTuple):
@@ -28,7 +28,19 @@ class AddColumn(NamedTuple):
     value: int | bytes | None
 
 
-Step = CreateTable | AddColumn
+class MakeIndex(NamedTuple):
+    """Make an index in place of the one that has its name, if there is one."""
+
+    table: str
+    key: tuple[str, ...]
+    """The columns of the table's key."""
+    name: str
+    columns: tuple[str, ...]
+    below: Below
+    """The rows that it has."""
+
+
+Step = CreateTable | AddColumn | MakeIndex
 
 
 class Migration(NamedTuple):
@@ -58,7 +70,11 @@ def shapes(migrations: Sequence[Migration]) -> dict[str, Shape]:
         for step in migration.steps:
             if isinstance(step, CreateTable):
                 made[step.shape.name] = step.shape
-            else:
-                old = made[step.table]
+                continue
+            old = made[step.table]
+            if isinstance(step, AddColumn):
                 made[step.table] = old._replace(columns=(*old.columns, step.column))
+            else:
+                indexes = {**old.indexes, step.name: step.columns}
+                made[step.table] = old._replace(indexes=indexes, partial={**old.partial, step.name: step.below})
     return made

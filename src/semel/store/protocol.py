@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from semel.store.table import Key, Table
+from semel.store.table import Below, Key, Table
 
 R = TypeVar("R", bound=tuple[Any, ...])
 AnyTable = Table[Any]
@@ -86,6 +86,18 @@ class Range(NamedTuple):
         if self.start and place[after : after + len(self.start)] < self.start:
             return False
         return not self.stop or place[after : after + len(self.stop)] < self.stop
+
+    @property
+    def part(self) -> Below | None:
+        """What a partial index has to be asked for, if the bounds say that all rows of the range are in it."""
+        below = self.table.partial.get(self.by)
+        if below is None:
+            return None
+        place, after = self.table.ordering(self.by).index(below.column), len(self.prefix)
+        if place < after:
+            return below if self.prefix[place] < below.bound else None
+        is_bounded = place == after and len(self.stop) == 1 and self.stop[0] <= below.bound
+        return below if is_bounded else None
 
 
 class Touch(NamedTuple):
@@ -178,6 +190,12 @@ class Snapshot(Protocol):
 
     def find(self, table: Table[R], keys: Sequence[Key]) -> Mapping[Key, R]:
         """Rows by their keys, all at once; absent keys are left out."""
+
+    def latest(self, table: Table[R], prefixes: Sequence[Key], below: Any) -> Mapping[Key, R]:
+        """For each beginning of a key that lacks only the last column: the last row in which that is below a bound.
+
+        All at once; those that have none are left out.
+        """
 
     def range(self, wanted: Range) -> Sequence[Row]:
         """The rows of a range."""

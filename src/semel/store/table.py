@@ -36,6 +36,13 @@ class Column(NamedTuple):
     nullable: bool = False
 
 
+class Below(NamedTuple):
+    """Which rows a partial index has: those in which a column is below a bound."""
+
+    column: str
+    bound: int
+
+
 class Shape(NamedTuple):
     """A table as a store has to make it: what migrations write down and what declarations must match."""
 
@@ -45,10 +52,16 @@ class Shape(NamedTuple):
     indexes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     generational: bool = False
     bulky: bool = False
+    partial: Mapping[str, Below] = MappingProxyType({})
+    """Indexes that have some of the rows only, by their names."""
 
 
 class Table(Generic[R]):
-    """A declared table. `generational` rows are dropped by age, a generation at once; `bulky` rows hold payloads."""
+    """A declared table. `generational` rows are dropped by age, a generation at once; `bulky` rows hold payloads.
+
+    A `partial` index has some of the rows only, so that the others cost nothing there. It is of use to a range whose
+    bounds leave the others out; any other range by it is right too, but slow.
+    """
 
     def __init__(
         self,
@@ -59,6 +72,7 @@ class Table(Generic[R]):
         *,
         generational: bool = False,
         bulky: bool = False,
+        partial: Mapping[str, Below] | None = None,
     ) -> None:
         self.name = name
         self.row = row
@@ -66,6 +80,7 @@ class Table(Generic[R]):
         self.indexes = MappingProxyType(dict(indexes or {}))
         self.generational = generational
         self.bulky = bulky
+        self.partial = MappingProxyType(dict(partial or {}))
         self.columns = tuple(_column(*hint) for hint in get_type_hints(row, include_extras=True).items())
         self.key_columns = tuple(column.name for column in self.columns[:key])
         if any(column.nullable for column in self.columns[:key]):
@@ -85,7 +100,7 @@ class Table(Generic[R]):
     @property
     def shape(self) -> Shape:
         """This declaration as a plain value."""
-        return Shape(self.name, self.columns, self.key, self.indexes, self.generational, self.bulky)
+        return Shape(self.name, self.columns, self.key, self.indexes, self.generational, self.bulky, self.partial)
 
     def key_of(self, row: R) -> Key:
         """The key of a row."""

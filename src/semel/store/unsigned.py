@@ -25,6 +25,11 @@ class Unsigned:
         """A key as the database takes it."""
         return _replace(key, self._key_places, pack) if self._key_places else key
 
+    def prefix_out(self, prefix: Key) -> Key:
+        """The beginning of a key as the database takes it."""
+        places = [place for place in self._key_places if place < len(prefix)]
+        return _replace(prefix, places, pack) if places else prefix
+
     def key_in(self, values: Any) -> Key:
         """A key as the contracts know it."""
         return _replace(values, self._key_places, unpack) if self._key_places else tuple(values)

@@ -7,14 +7,17 @@ records are judged in the commit that changes them.
 Everything stands under one lock. Look-ups: a job by its id (JOB), what waits by queue and priority or by kind (JOB
 "ready", "kind"), what is due by phase (JOB "due": a lease that runs out, a job that is to be forgotten), a principal's
 jobs (JOB "owner"), a key by principal (JOB_RECORD), dead letters by age (JOB_DEAD), schedules by their next instant
-(JOB_SCHEDULE "next").
+(JOB_SCHEDULE "next"). Jobs that do not wait are not in the indexes by which they are claimed, and keys that do not
+expire, those of all jobs that have not ended, not in that of keys by their end: a claim or an end of a job writes few
+pages.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from semel.store.table import Table
+from semel.kernel.retention import NEVER
+from semel.store.table import Below, Table
 
 WAITING, LEASED, DONE = 0, 1, 2
 """The phases. Whether a waiting job is scheduled or queued is a question of the time."""
@@ -206,9 +209,16 @@ JOB = Table(
         "owner": ("principal",),
     },
     bulky=True,
+    partial={"ready": Below("phase", LEASED), "kind": Below("phase", LEASED)},
 )
 JOB_PART = Table("job_part", JobPartRow, key=2, bulky=True)
-JOB_RECORD = Table("job_record", JobRecordRow, key=2, indexes={"expires": ("expires_at",)})
+JOB_RECORD = Table(
+    "job_record",
+    JobRecordRow,
+    key=2,
+    indexes={"expires": ("expires_at",)},
+    partial={"expires": Below("expires_at", NEVER)},
+)
 JOB_TOTALS = Table("job_totals", JobTotalsRow, key=1)
 JOB_LINE = Table("job_line", JobLineRow, key=2, indexes={"ready": ("ready_at",)})
 JOB_KIND = Table("job_kinds", JobKindRow, key=3, indexes={"ready": ("kind", "ready_at")})

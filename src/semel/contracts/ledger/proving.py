@@ -6,6 +6,7 @@ buckets. At an older height both are found by the heights that wrote them, so th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from struct import Struct
 from typing import NamedTuple
@@ -24,11 +25,11 @@ from semel.contracts.ledger.rules.state_tree import (
     read_page,
     way_up,
 )
-from semel.contracts.ledger.tables import LEDGER_BUCKET, LEDGER_PAGE, LEDGER_TOPS
+from semel.contracts.ledger.tables import LEDGER_BUCKET, LEDGER_PAGE, LEDGER_ROOTS, LEDGER_TOPS, ROOTS_EVERY
 from semel.engine.reading import Reading
-from semel.store.protocol import Range
 
 _ROOTS = Struct("32s" * BUCKETS)
+_HEIGHTS = Struct(f">{BUCKETS}Q")
 
 
 class Proved(NamedTuple):
@@ -42,8 +43,12 @@ class Proved(NamedTuple):
 class _Roots(NamedTuple):
     """The roots of the buckets at a height, and where the page of one of them stands; 0 when it is empty."""
 
-    roots: list[bytes]
+    roots: Sequence[bytes]
     page_height: int
+
+
+_NOTHING = _Roots((EMPTY_BUCKET,) * BUCKETS, 0)
+"""Of a place in which nothing was ever set."""
 
 
 def prove_entity(reading: Reading, place: Place, key: bytes, at_height: int | None) -> Proved:
@@ -65,7 +70,7 @@ def prove_entity(reading: Reading, place: Place, key: bytes, at_height: int | No
         siblings=tuple(siblings),
         bucket=bucket,
         bucket_root=found.roots[bucket],
-        other_roots=tuple(found.roots[:bucket] + found.roots[bucket + 1 :]),
+        other_roots=(*found.roots[:bucket], *found.roots[bucket + 1 :]),
         height=header.height,
         state_root=header.state_root,
         witness=witness,
@@ -83,30 +88,32 @@ def _way(reading: Reading, place: Place, key: bytes, bucket: int, height: int) -
     while True:
         row = reading.get(LEDGER_PAGE, page_key(place, path, height))
         assert row is not None, "a page of the tree is missing"
-        page = read_page(row.slots)
         branch = nibble(digest, len(path) - 1)
-        slot = page[branch]
-        spot, siblings = way_up(page, branch)
+        spot, siblings = way_up(read_page(row.slots), branch)
         above.append(siblings)
-        if not isinstance(slot, Node):
+        if not isinstance(spot, Node):
             break
-        path, height = path + bytes((branch,)), slot.height
-    assert not isinstance(spot, Node), "a path ends at a leaf or at nothing"
+        path, height = path + bytes((branch,)), spot.height
     return spot, [sibling for siblings in reversed(above) for sibling in siblings]
 
 
 def _roots_now(reading: Reading, place: Place, bucket: int) -> _Roots:
     tops = reading.get(LEDGER_TOPS, place)
     if tops is None:
-        return _Roots([EMPTY_BUCKET] * BUCKETS, 0)
-    return _Roots(list(_ROOTS.unpack(tops.roots)), bucket_height(tops, bucket))
+        return _NOTHING
+    return _Roots(_ROOTS.unpack(tops.roots), bucket_height(tops, bucket))
 
 
 def _roots_at(reading: Reading, place: Place, bucket: int, height: int) -> _Roots:
-    roots, page_height = [], 0
-    for one in range(BUCKETS):
-        rows = reading.range(Range(LEDGER_BUCKET, "", (*place, one), 1, stop=(height + 1,), reverse=True))
-        roots.append(rows[0].root if rows else EMPTY_BUCKET)
-        if one == bucket and rows and rows[0].root != EMPTY_BUCKET:
-            page_height = rows[0].height
-    return _Roots(roots, page_height)
+    """What did not change until the roots were next written down is as it was then; the rest is looked up, at once."""
+    written = reading.get(LEDGER_ROOTS, (*place, -(-height // ROOTS_EVERY) * ROOTS_EVERY))
+    tops = written or reading.get(LEDGER_TOPS, place)
+    if tops is None:
+        return _NOTHING
+    roots, heights = list(_ROOTS.unpack(tops.roots)), list(_HEIGHTS.unpack(tops.heights))
+    changed = [one for one, since in enumerate(heights) if not 0 < since <= height]
+    for one in changed:
+        roots[one], heights[one] = EMPTY_BUCKET, 0
+    for row in reading.latest(LEDGER_BUCKET, [(*place, one) for one in changed], height + 1).values():
+        roots[row.bucket], heights[row.bucket] = row.root, row.height
+    return _Roots(roots, 0 if roots[bucket] == EMPTY_BUCKET else heights[bucket])

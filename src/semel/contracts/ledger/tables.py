@@ -10,7 +10,7 @@ Look-ups: an organization or place by its slugs; a block by its height (LEDGER_B
 by its id, which begins with the height; a commit by client and sequence (LEDGER_COMMIT) or by key (LEDGER_KEY); an
 entity by its key, now (LEDGER_ENTITY) and before (LEDGER_PAST, by the height that ended it), its value, if it is large,
 by the height that set it (LEDGER_VALUE); the state's tree by bucket
-(LEDGER_TOPS now, LEDGER_BUCKET at a height) and page (LEDGER_PAGE).
+(LEDGER_TOPS now, LEDGER_ROOTS and LEDGER_BUCKET at a height) and page (LEDGER_PAGE).
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from semel.store.table import U64, Table
 
 INLINE_BYTES = 4_096
 """Values up to this size stand in the row of their entity."""
+
+ROOTS_EVERY = 64
+"""At each height that is a multiple of this the roots of all buckets are written down."""
 
 ENTRY_VAULT, ENTRY_ORG, ENTRY_STATUS = 1, 2, 3
 """Log entries that are no transactions: a vault was made, the organization was changed, a vault's status was."""
@@ -214,6 +217,16 @@ class TopsRow(NamedTuple):
     heights: bytes
 
 
+class RootsRow(NamedTuple):
+    """The same as they were at a height; what has changed between an older height and this one is looked up apart."""
+
+    org: int
+    vault: int
+    height: int
+    roots: bytes
+    heights: bytes
+
+
 class BucketRow(NamedTuple):
     """The root of a bucket from a height on."""
 
@@ -257,6 +270,7 @@ LEDGER_ENTITY = Table("ledger_entity", EntityRow, key=3, bulky=True)
 LEDGER_PAST = Table("ledger_past", PastRow, key=4, bulky=True)
 LEDGER_VALUE = Table("ledger_value", ValueRow, key=4, bulky=True)
 LEDGER_TOPS = Table("ledger_tops", TopsRow, key=2, bulky=True)
+LEDGER_ROOTS = Table("ledger_roots", RootsRow, key=3, bulky=True)
 LEDGER_BUCKET = Table("ledger_bucket", BucketRow, key=4)
 LEDGER_PAGE = Table("ledger_page", PageRow, key=4, bulky=True)
 LEDGER_MADE = Table("ledger_made", MadeRow, key=2)
@@ -279,6 +293,7 @@ TABLES = (
     LEDGER_PAST,
     LEDGER_VALUE,
     LEDGER_TOPS,
+    LEDGER_ROOTS,
     LEDGER_BUCKET,
     LEDGER_PAGE,
     LEDGER_MADE,

@@ -8,8 +8,9 @@ from semel.contracts.jobs.tables import TABLES as JOBS_TABLES
 from semel.contracts.ledger.tables import TABLES as LEDGER_TABLES
 from semel.contracts.schema.deltas import DELTAS
 from semel.contracts.schema.events import EVENTS
-from semel.contracts.schema.jobs import JOBS
+from semel.contracts.schema.jobs import JOBS, LIGHTER_JOBS
 from semel.contracts.schema.ledger import LEDGER
+from semel.contracts.schema.ledger_roots import LEDGER_ROOTS
 from semel.contracts.schema.streams import STREAMS
 from semel.contracts.streams.tables import TABLES as STREAMS_TABLES
 from semel.engine.generations import GENERATION
@@ -26,4 +27,4 @@ TABLES: tuple[AnyTable, ...] = (
     *DELTAS_TABLES,
 )
 
-MIGRATIONS = (STREAMS, EVENTS, JOBS, LEDGER, DELTAS)
+MIGRATIONS = (STREAMS, EVENTS, JOBS, LEDGER, DELTAS, LIGHTER_JOBS, LEDGER_ROOTS)

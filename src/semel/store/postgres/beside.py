@@ -14,7 +14,7 @@ from semel.store.postgres.address import Address
 from semel.store.postgres.line import Line, Trust
 from semel.store.postgres.snapshot import PostgresSnapshot
 from semel.store.postgres.statements import DIALECT, Statements
-from semel.store.protocol import AnyTable, Range, StoreError
+from semel.store.protocol import AnyTable, StoreError
 
 IDLE_MS = 600_000
 """The database ends a snapshot that nobody asks anything for so long; who reads a page at a time may be slow."""
@@ -38,11 +38,11 @@ class Beside:
         """The snapshot has ended, and with it the need for a connection."""
         line.drop()
 
-    def scannable(self, wanted: Range) -> Statements:
-        """The statements for a range; a generational table has none."""
-        if wanted.table.generational:
-            raise StoreError(f"{wanted.table.name} is found by its key alone")
-        return self.statements[wanted.table][0]
+    def scannable(self, table: AnyTable) -> Statements:
+        """The statements for ranges of a table; a generational one has none."""
+        if table.generational:
+            raise StoreError(f"{table.name} is found by its key alone")
+        return self.statements[table][0]
 
 
 @contextmanager

@@ -44,8 +44,8 @@ class Source(Protocol):
     def free_reader(self, line: Line) -> None:
         """The line's snapshot has ended."""
 
-    def scannable(self, wanted: Range) -> Statements:
-        """The statements for a range."""
+    def scannable(self, table: AnyTable) -> Statements:
+        """The statements for ranges of a table."""
 
 
 class PostgresSnapshot:
@@ -97,12 +97,19 @@ class PostgresSnapshot:
                 found.update((table.key_of(row), row) for row in map(made.unsigned.row_in, rows))
         return found
 
+    def latest(self, table: Table[R], prefixes: Sequence[Key], below: Any) -> dict[Key, R]:
+        if not prefixes:
+            return {}
+        made = self._store.scannable(table)
+        rows = self._ask(self._filled(lambda: made.latest(prefixes, below)))[0]
+        return {row[: table.key - 1]: row for row in map(made.unsigned.row_in, rows)}
+
     def range(self, wanted: Range) -> list[Row]:
-        made = self._store.scannable(wanted)
+        made = self._store.scannable(wanted.table)
         return [made.unsigned.row_in(row) for row in self._ask(self._filled(lambda: made.scan(wanted)))[0]]
 
     def keys(self, wanted: Range) -> list[Key]:
-        made = self._store.scannable(wanted)
+        made = self._store.scannable(wanted.table)
         found = self._ask(self._filled(lambda: made.scan(wanted, keys_only=True)))[0]
         return [made.unsigned.key_in(key) for key in found]
 

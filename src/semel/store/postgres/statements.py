@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from semel.store.ddl import Dialect, quoted
+from semel.store.ddl import Dialect, condition, quoted
 from semel.store.postgres.encoding import bytes_array, number, number_array
 from semel.store.postgres.wire import Filled
 from semel.store.protocol import AnyTable, Range, Row, Touch
@@ -90,6 +90,20 @@ class Statements:
         """Rows by their keys."""
         return self._find, self._keys_out(keys)
 
+    def latest(self, prefixes: Sequence[Key], below: Any) -> Filled:
+        """For each beginning of a key the last row whose last key column is below a bound."""
+        *prefix, last = self.table.key_columns
+        columns = [column.name for column in self.table.columns]
+        given = f"{_arrays(self._kinds[key] for key in prefix)} AS k ({quoted(prefix)})"
+        fits = " AND ".join([*(f't."{key}" = k."{key}"' for key in prefix), f't."{last}" < ${len(prefix) + 1}'])
+        sql = (
+            f"SELECT {quoted(columns, 'f.')} FROM {given} CROSS JOIN LATERAL "
+            f'(SELECT {quoted(columns, "t.")} FROM "{self.name}" t WHERE {fits} ORDER BY t."{last}" DESC LIMIT 1) f'
+        )
+        arrays = zip(*map(self.unsigned.prefix_out, prefixes), strict=True)
+        values = [encode(array) for encode, array in zip(self._encoders, arrays, strict=False)]
+        return sql, [*values, self._scalar(last, below)]
+
     def insert(self, rows: Sequence[Row]) -> Filled:
         """New rows; meeting an old one is an error."""
         return self._insert, self._rows_out(rows)
@@ -135,6 +149,8 @@ class Statements:
         depth = len(wanted.prefix)
         values = [self._scalar(name, value) for name, value in zip(order, wanted.prefix, strict=False)]
         terms = [f'"{column}" = ${place}' for place, column in enumerate(order[:depth], 1)]
+        if wanted.part is not None:
+            terms.append(condition(wanted.part))
         for bound, sign in ((wanted.start, ">="), (wanted.stop, "<")):
             if bound:
                 bounded = order[depth : depth + len(bound)]

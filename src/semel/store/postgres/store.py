@@ -29,7 +29,7 @@ from semel.store.postgres.schema import bring_up_to_date
 from semel.store.postgres.snapshot import PostgresSnapshot
 from semel.store.postgres.statements import DIALECT, Statements
 from semel.store.postgres.transaction import PostgresTx
-from semel.store.protocol import AnyTable, CommitUnknownError, Hear, Lock, Range, StoreError
+from semel.store.protocol import AnyTable, CommitUnknownError, Hear, Lock, StoreError
 
 _TIDY_SECONDS = 1.0
 
@@ -160,11 +160,11 @@ class PostgresStore:
             self._retired.update(self.generational)
             self.generations = numbers
 
-    def scannable(self, wanted: Range) -> Statements:
-        """The statements for a range; a generational table has none."""
-        if wanted.table.generational:
-            raise StoreError(f"{wanted.table.name} is found by its key alone")
-        return self.statements[wanted.table][0]
+    def scannable(self, table: AnyTable) -> Statements:
+        """The statements for ranges of a table; a generational one has none."""
+        if table.generational:
+            raise StoreError(f"{table.name} is found by its key alone")
+        return self.statements[table][0]
 
     def tidy(self) -> None:
         """Empty the generations that have been retired; one that a snapshot has looked into waits for its end."""

@@ -87,7 +87,7 @@ class PostgresTx:
         answers = self._ask(
             lambda: [
                 *(made.find(wanted[table]) for table, made in finds),
-                *(self._store.scannable(one).scan(one) for one in ranges),
+                *(self._store.scannable(one.table).scan(one) for one in ranges),
             ]
         )
         if any(believed.get(table.name) != self._numbers.get(table.name) for table, _ in finds):
@@ -100,7 +100,7 @@ class PostgresTx:
         return Loaded(
             rows,
             [
-                [self._store.scannable(one).unsigned.row_in(row) for row in answer]
+                [self._store.scannable(one.table).unsigned.row_in(row) for row in answer]
                 for one, answer in zip(ranges, scanned, strict=True)
             ],
         )

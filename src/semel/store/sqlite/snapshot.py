@@ -15,6 +15,10 @@ from semel.store.table import Key, Table, bytes_of
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
+CACHE_KIB = 16_384
+"""So much of the file each connection may keep: in a large one, a look-up goes through more pages than SQLite keeps by
+itself."""
+
 
 class Readers:
     """Connections that only read; each serves one snapshot at a time."""
@@ -28,6 +32,7 @@ class Readers:
     def add(self, connection: apsw.Connection) -> None:
         """One more snapshot may be open at once."""
         connection.execute("PRAGMA query_only = ON")
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         self._free.put(connection)
 
     def take(self) -> apsw.Connection:
@@ -94,6 +99,15 @@ class SqliteSnapshot:
                 found.update((table.key_of(row), row) for row in rows)
         return found
 
+    def latest(self, table: Table[R], prefixes: Sequence[Key], below: Any) -> dict[Key, R]:
+        _refuse_generational(table)
+        [made] = self._readers.statements[table]
+        found: dict[Key, R] = {}
+        for sql, values in made.latest(prefixes, below):
+            rows = map(made.unsigned.row_in, fetch(self._reader, sql, values))
+            found.update((row[: table.key - 1], row) for row in rows)
+        return found
+
     def _generations(self, table: AnyTable) -> list[Statements]:
         made = self._readers.statements[table]
         if not table.generational:
@@ -109,7 +123,7 @@ class SqliteSnapshot:
 
     def keys(self, wanted: Range) -> list[Key]:
         made = self._readers.statements[wanted.table][0]
-        _refuse_generational(wanted)
+        _refuse_generational(wanted.table)
         return [made.unsigned.key_in(row) for row in fetch(self._reader, *made.scan(wanted, keys_only=True))]
 
     def page(self, table: Table[R], age: int, behind: Key | None, limit: int, most_bytes: int) -> list[R]:
@@ -135,13 +149,13 @@ class SqliteSnapshot:
 
 def scan(connection: apsw.Connection, made: Statements, wanted: Range) -> list[Row]:
     """The rows of a range."""
-    _refuse_generational(wanted)
+    _refuse_generational(wanted.table)
     return [made.unsigned.row_in(row) for row in fetch(connection, *made.scan(wanted))]
 
 
-def _refuse_generational(wanted: Range) -> None:
-    if wanted.table.generational:
-        raise StoreError(f"{wanted.table.name} is found by its key alone")
+def _refuse_generational(table: AnyTable) -> None:
+    if table.generational:
+        raise StoreError(f"{table.name} is found by its key alone")
 
 
 def fetch(connection: apsw.Connection, sql: str, values: Sequence[Any]) -> list[Any]:

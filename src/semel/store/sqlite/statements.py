@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from semel.store.ddl import Dialect, quoted
+from semel.store.ddl import Dialect, condition, quoted
 from semel.store.protocol import AnyTable, Range, Row, Touch
 from semel.store.table import Key, Kind, Shape
 from semel.store.unsigned import Unsigned
@@ -63,6 +63,12 @@ class Statements:
         """Rows by their keys."""
         return self._in_bulk("find", self._find_text, [self.unsigned.key_out(key) for key in keys])
 
+    def latest(self, prefixes: Sequence[Key], below: Any) -> Iterator[Filled]:
+        """For each beginning of a key the last row whose last key column is below a bound."""
+        bound = self.unsigned.value_out(self.table.key_columns[-1], below)
+        tuples = [self.unsigned.prefix_out(prefix) for prefix in prefixes]
+        return ((sql, (*values, bound)) for sql, values in self._in_bulk("latest", self._latest_text, tuples))
+
     def insert(self, rows: Sequence[Row]) -> Iterator[Filled]:
         """New rows; meeting an old one is an error."""
         return self._in_bulk("insert", self._insert_text, self.unsigned.rows_out(rows))
@@ -97,8 +103,21 @@ class Statements:
         # CROSS JOIN fixes the order: for each key one look into the table's index.
         return f"WITH k({wanted}) AS (VALUES {values}) SELECT {columns} FROM k CROSS JOIN {self.name} t WHERE {match}"
 
+    def _latest_text(self, count: int) -> str:
+        *prefix, last = self.table.key_columns
+        wanted = ", ".join(f"k{place}" for place in range(len(prefix)))
+        found, other = (
+            " AND ".join(f'{alias}."{column}" = k.k{place}' for place, column in enumerate(prefix)) for alias in "tm"
+        )
+        values = ", ".join([f"({', '.join('?' for _ in prefix)})"] * count)
+        highest = f'SELECT max(m."{last}") FROM {self.name} m WHERE {other} AND m."{last}" < ?'
+        select = f"SELECT {quoted(self._columns, 't.')} FROM k CROSS JOIN {self.name} t"
+        return f'WITH k({wanted}) AS (VALUES {values}) {select} WHERE {found} AND t."{last}" = ({highest})'
+
     def _insert_text(self, count: int) -> str:
-        return f"INSERT INTO {self.name} VALUES {', '.join([self._row] * count)}"
+        # A statement that fails ends its transaction anyway. To take back that statement alone, which is what SQLite
+        # does unless told otherwise, it would first copy every page that a statement of many rows changes.
+        return f"INSERT OR ROLLBACK INTO {self.name} VALUES {', '.join([self._row] * count)}"
 
     def _update_text(self, count: int) -> str:
         return self._upsert_text(count, self._columns[self.table.key :])
@@ -132,6 +151,8 @@ class Statements:
         order = self.table.ordering(wanted.by)
         depth = len(wanted.prefix)
         terms = [f'"{column}" = ?' for column in order[:depth]]
+        if wanted.part is not None:
+            terms.append(condition(wanted.part))
         values: list[Any] = [
             self.unsigned.value_out(name, value) for name, value in zip(order, wanted.prefix, strict=False)
         ]

@@ -51,6 +51,7 @@ _WRITER_PRAGMAS = (
     "PRAGMA fullfsync = ON",
     "PRAGMA checkpoint_fullfsync = ON",
     "PRAGMA cache_size = -65536",
+    "PRAGMA temp_store = MEMORY",  # the pages of a statement, for taking it back: at most those that it changes
     "PRAGMA journal_size_limit = 67108864",
     "PRAGMA foreign_keys = OFF",
 )

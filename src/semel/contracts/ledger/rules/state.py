@@ -7,7 +7,7 @@ proved for as long as its rows are kept.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from hashlib import sha256
 from struct import Struct
 from typing import NamedTuple
@@ -33,12 +33,15 @@ from semel.contracts.ledger.tables import (
     LEDGER_ENTITY,
     LEDGER_PAGE,
     LEDGER_PAST,
+    LEDGER_ROOTS,
     LEDGER_TOPS,
     LEDGER_VALUE,
+    ROOTS_EVERY,
     BucketRow,
     EntityRow,
     PageRow,
     PastRow,
+    RootsRow,
     TopsRow,
     ValueRow,
 )
@@ -107,8 +110,19 @@ def store_state(view: View, place: Place, height: int, before: State, after: Sta
         stale += _store_entity(view, place, height, key, before[key], held)
         changes.setdefault(bucket_of(key), []).append(change(key, None if held is None else _entity(held)))
     tops = tops_of(view, place)
-    if not changes:
-        return sha256(tops.roots).digest(), b""
+    if changes:
+        tops, replaced = _store_tree(view, place, height, tops, changes)
+        stale += replaced
+    if height % ROOTS_EVERY == 0:
+        view.insert(LEDGER_ROOTS, RootsRow(*place, height, tops.roots, tops.heights))
+    return sha256(tops.roots).digest(), b"".join(stale)
+
+
+def _store_tree(
+    view: View, place: Place, height: int, tops: TopsRow, changes: Mapping[int, Sequence[Change]]
+) -> tuple[TopsRow, list[bytes]]:
+    """Write the pages and roots of the buckets that change; the new roots, and the pages that were replaced."""
+    stale: list[bytes] = []
 
     def load(path: bytes, written: int) -> Page:
         row = view.get(LEDGER_PAGE, page_key(place, path, written))
@@ -126,8 +140,9 @@ def store_state(view: View, place: Place, height: int, before: State, after: Sta
         stale += [_stale(_PAGE, path, old) for path, old in edit.replaced]
         if not edit.pages:  # once nothing older is kept, no row says the same: empty
             stale.append(_stale(_PAGE, bytes((bucket,)), height))
-    view.put(LEDGER_TOPS, TopsRow(*place, bytes(roots), bytes(heights)))
-    return sha256(roots).digest(), b"".join(stale)
+    after = TopsRow(*place, bytes(roots), bytes(heights))
+    view.put(LEDGER_TOPS, after)
+    return after, stale
 
 
 class Stale(NamedTuple):

@@ -31,8 +31,19 @@ _KINDS = Struct(">I")
 _PAGES = Struct(">32sQ")
 _NONE, _LEAF, _PAGE = 0, 1, 2
 _ALL_PAGES = 0xAAAA_AAAA
-_HASH_PLACES = range(4, 4 + _PAGES.size * BRANCHES, _PAGES.size)
+_HASHES = Struct("4x" + "32s8x" * BRANCHES)
+_LEAVES = Struct("<32sI")
+_SHIFTS = range(30, -2, -2)
 _NODE = b"\1"
+_OTHERS = tuple(
+    tuple(
+        ((branch ^ width) & -width, width, Side.LEFT if branch & width else Side.RIGHT)
+        for width in (1, 2, 4, 8)  # of sixteen branches
+    )
+    for branch in range(BRANCHES)
+)
+"""What stands beside the way from each branch to the root of its page, bottom up: where it begins, how many branches it
+has, and on which side it is."""
 
 
 class Leaf(NamedTuple):
@@ -76,10 +87,9 @@ class FullPage(Sequence[Slot]):
             raise IndexError(branch)
         return Node._make(_PAGES.unpack_from(self.stored, 4 + _PAGES.size * branch))
 
-    def hashes(self) -> list[bytes]:
+    def hashes(self) -> tuple[bytes, ...]:
         """The hashes of its branches."""
-        stored = self.stored
-        return [stored[place : place + 32] for place in _HASH_PLACES]
+        return _HASHES.unpack(self.stored)
 
     def changed(self, nodes: Mapping[int, Node]) -> FullPage:
         """The page with other pages beneath some branches."""
@@ -176,35 +186,40 @@ def way_up(page: Page, branch: int) -> tuple[Slot, list[Sibling]]:
 
     A leaf that is alone stands as high as it can. So a path that ends in an empty branch may end at the leaf beside it.
     """
-    spot, siblings = page[branch], []
+    spot: Slot = page[branch]
+    if isinstance(page, FullPage):
+        hashes = page.hashes()
+        return spot, [Sibling(_over(hashes[start : start + width]), side) for start, width, side in _OTHERS[branch]]
+    siblings = []
     is_alone = not isinstance(spot, Node)
-    width = 1
-    while width < BRANCHES:
-        start = (branch ^ width) & -width
+    for start, width, side in _OTHERS[branch]:
         other = _folded(page[start : start + width])
         if is_alone and spot is None and isinstance(other, Leaf):
             spot = other
         elif other is not None or not is_alone:
-            side = Side.LEFT if branch & width else Side.RIGHT
             siblings.append(Sibling(ZERO if other is None else other.hash, side))
             is_alone = False
-        width *= 2
     return spot, siblings
 
 
 def _folded(slots: Sequence[Slot]) -> Slot:
     """What branches make together, as few calls as possible: this is most of the work of a block."""
-    if len(slots) == 1:
-        return slots[0]
-    if isinstance(slots, FullPage) or None not in slots:
-        level = slots.hashes() if isinstance(slots, FullPage) else [slot[0] for slot in slots]  # type: ignore[index]
-        while len(level) > 1:
-            level = [sha256(_NODE + left + right).digest() for left, right in zip(level[::2], level[1::2], strict=True)]
-        return Node(level[0], 0)
-    pairs: list[Slot] = list(slots)
-    while len(pairs) > 1:
-        pairs = [_join(left, right) for left, right in zip(pairs[::2], pairs[1::2], strict=True)]
-    return pairs[0]
+    if isinstance(slots, FullPage):
+        return Node(_over(slots.hashes()), 0)
+    while len(slots) > 1:
+        if None not in slots:
+            return Node(_over([slot[0] for slot in slots]), 0)  # type: ignore[index]
+        each = iter(slots)
+        slots = [_join(left, right) for left, right in zip(each, each, strict=True)]
+    return slots[0]
+
+
+def _over(level: Sequence[bytes]) -> bytes:
+    """The root over hashes, of which there are 1, 2, 4, 8 or 16."""
+    while len(level) > 2:
+        each = iter(level)
+        level = [sha256(_NODE + left + right).digest() for left, right in zip(each, each, strict=True)]
+    return level[0] if len(level) == 1 else sha256(_NODE + level[0] + level[1]).digest()
 
 
 def write_page(page: Page) -> bytes:
@@ -236,18 +251,18 @@ def read_page(stored: bytes) -> Page:
         return FullPage(stored)
     place = 4
     slots: list[Slot] = []
-    for shift in range(30, -2, -2):
+    for shift in _SHIFTS:
         kind = kinds >> shift & 3
         if kind == _NONE:
             slots.append(None)
         elif kind == _PAGE:
-            slots.append(Node._make(_PAGES.unpack_from(stored, place)))
-            place += 40
+            slots.append(Node(*_PAGES.unpack_from(stored, place)))
+            place += _PAGES.size
         else:
-            start = place + 36
-            end = start + _LENGTH.unpack_from(stored, start - 4)[0]
-            slots.append(Leaf(stored[place : place + 32], stored[start:end]))
-            place = end
+            digest, size = _LEAVES.unpack_from(stored, place)
+            start = place + _LEAVES.size
+            place = start + size
+            slots.append(Leaf(digest, stored[start:place]))
     return tuple(slots)
 
 

@@ -26,10 +26,12 @@ from semel.contracts.ledger.tables import (
     LEDGER_PAGE,
     LEDGER_PAST,
     LEDGER_PLACE,
+    LEDGER_ROOTS,
     LEDGER_STREAM,
     LEDGER_TERM,
     LEDGER_VALUE,
     NO_TERM,
+    ROOTS_EVERY,
     BlockRow,
     BodyRow,
     OrgRow,
@@ -148,6 +150,8 @@ def _free(view: View, org: OrgRow, tip: PlaceRow, block: BlockRow, body: BodyRow
         view.forget(LEDGER_PAGE, page_key(place, stale.name, stale.height))
         if len(stale.name) == 1:
             view.forget(LEDGER_BUCKET, (*place, stale.name[0], stale.height))
+    if block.height % ROOTS_EVERY == 0:
+        view.forget(LEDGER_ROOTS, (*place, block.height))
     for changed in state_keys(decode_operations(body.operations)):
         view.forget(LEDGER_PAST, (*place, changed, block.height))
     if not is_last:
