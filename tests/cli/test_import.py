@@ -250,7 +250,7 @@ def test_errors_are_one_sentence(semel: Semel, data: str, tmp_path: Path) -> Non
     (tmp_path / "broken.json").write_text("[1,")
     for args, sentence in (
         ([file, "--store", "memory:"], "it cannot keep what is imported."),
-        ([file, "--store", f"sqlite:{tmp_path}/nowhere"], "There is no data in "),
+        ([file, "--store", f"sqlite:{tmp_path}/nowhere"], "/nowhere: `semel migrate` makes a store there."),
         ([file, "--store", "postgresql://me:secret@127.0.0.1:1/db"], "PostgreSQL: "),
         ([file, "--config", str(tmp_path / "none.toml")], "cannot be read"),
         ([str(tmp_path / "none.json"), "--store", data], "cannot be read: No such file or directory."),

@@ -357,6 +357,20 @@ def test_a_bad_wait_of_a_reader_is_named(jobs: Jobs, queue: str, wait_ms: str) -
     check_refused(jobs.call("GET", f"{PATH}/{job_id}?wait_ms={wait_ms}", expect=400), "wait_ms")
 
 
+def test_what_nobody_reads_from_a_url_is_refused(jobs: Jobs, queue: str) -> None:
+    """A key that is sent there would protect nothing, and nobody would be told."""
+    key = fresh("key")
+    body = {"kind": "k", "queue": queue}
+    for path, sent in ((PATH, body), (SUBMIT, body), (f"{PATH}/batch", {"jobs": [body]}), (CLAIM, {"worker_id": "w"})):
+        check_refused(jobs.post(f"{path}?idempotency_key={key}", sent, expect=400), "query")
+    assert jobs.listed(limit=10, queue=queue) == []
+    job_id = jobs.submit("k", key=key, queue=queue)["job_id"]
+    check_refused(jobs.post(f"{PATH}/{job_id}/cancel?force=true", {}, expect=400), "query")
+    for path in (f"{PATH}/{job_id}/result", f"{PATH}/queues", f"{PATH}/queues/{queue}", f"{PATH}/schedules"):
+        check_refused(jobs.call("GET", f"{path}?limit=1", expect=400), "query")
+    assert jobs.get(job_id)["state"] == "queued"
+
+
 def test_a_lookup_names_exactly_one_thing(jobs: Jobs) -> None:
     for body in ({}, {"idempotency_key": "k", "request_id": "r"}):
         assert jobs.post(f"{PATH}/lookup", body, expect=400)["error"] == "invalid_request"

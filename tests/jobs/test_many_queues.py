@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from semel.contracts.jobs.commands import Claimed, LimitQueue, Submit
+from semel.contracts.jobs.commands import Claimed, LimitQueue, Note, Submit
 from semel.contracts.jobs.rules.claim import MAX_ANSWER_BYTES, MAX_LINES
 from semel.contracts.jobs.rules.reach import Reach
 from semel.contracts.jobs.tables import JOB
 from semel.contracts.jobs.wire.fields import parse_members
 from semel.contracts.jobs.wire.reports import Asker, parse_claim
-from tests.jobs.rig import HOUR_MS, START, Rig, claim, done, draft
+from tests.jobs.rig import HOUR_MS, OPEN, START, Rig, claim, done, draft
 
 MANY = 20
 """More queues than a decision may ask for, one after the other."""
@@ -78,6 +78,19 @@ def test_full_queues_do_not_hide_those_behind_them() -> None:
     assert sorted(taken) == names(HUNDREDS)
     claimed: Claimed = rig.do(claim())
     assert (claimed.leases, claimed.is_saturated) == ((), True)
+
+
+def test_a_claim_that_finds_no_slot_tells_which_limit_it_met() -> None:
+    rig = Rig(OPEN._replace(max_inflight=2))
+    rig.do(LimitQueue(b"narrow", 1))
+    rig.submit([draft("narrow"), draft("narrow")])
+    assert len(rig.claim(most=2)) == 1
+    claimed: Claimed = rig.do(claim())
+    assert claimed.notes == (Note("INFLIGHT_SATURATED", {"inflight": 1, "max": 1, "queue": "narrow"}),)
+    rig.submit([draft("wide"), draft("wide")])
+    assert len(rig.claim(most=2)) == 1
+    claimed = rig.do(claim())
+    assert claimed.notes == (Note("INFLIGHT_SATURATED", {"inflight": 2, "max": 2}),)
 
 
 def test_queues_whose_jobs_are_all_delayed_by_now_do_not_hide_those_behind_them() -> None:

@@ -30,7 +30,7 @@ def _refuse_unusable(url: str, in_vain: str) -> None:
         raise StoreError(f"A memory store begins anew at every start: {in_vain}.")
     version = look_at(url, ()).version
     if version == 0:
-        raise StoreError(f"There is no data in {shown(url)}.")
+        raise StoreError(f"There is no data in {shown(url)}: `semel migrate` makes a store there.")
     if pending(MIGRATIONS, version):
         raise StoreError(f"{shown(url)} is of the older schema version {version}: run `semel migrate` on it first.")
 

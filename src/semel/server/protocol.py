@@ -13,12 +13,14 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from httptools import parse_url
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from semel.kernel.errors import Problem
 from semel.server.asgi import SECURITY
+from semel.server.cycle import Cycle
 from semel.server.problem import problem_body, problem_headers
 
 CONNECTION = "semel.connection"
@@ -116,14 +118,24 @@ class SemelProtocol(HttpToolsProtocol):
                 self.refuse(_TOO_LARGE)
 
     def on_message_begin(self) -> None:
-        """A request begins."""
-        super().on_message_begin()
+        """A request begins; its scope has what is asked for here, and nothing else."""
+        self.url = b""
+        self.expect_100_continue = False
+        self.headers = []
+        scope: Any = {
+            "type": "http",
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "headers": self.headers,
+            CONNECTION: self.connection,
+        }
+        self.scope = scope
         self._has_met_boundary = True
         self._head_bytes = 0
         self._is_head_open = True
         self._is_arriving = True
         self._began_at = self._data_at
-        self.scope[CONNECTION] = self.connection  # type: ignore[literal-required]
 
     def on_url(self, url: bytes) -> None:
         """Collect the target."""
@@ -160,13 +172,41 @@ class SemelProtocol(HttpToolsProtocol):
             # The parser ends an upgraded message at its head and throws the body away: storing it would store nothing.
             self._refusal = Problem("INVALID_REQUEST", "Send a request with a body without the Upgrade header.")
             raise _RefusedHeadError
-        super().on_headers_complete()
+        self.scope["method"] = self.parser.get_method().decode("ascii")
+        self.scope["http_version"] = self.parser.get_http_version()
         if is_upgrade and self._should_upgrade():
             return
-        self._unanswered += 1
-        self._is_head_open = False
+        target = parse_url(self.url)
+        if target.path is None:
+            raise _RefusedHeadError
+        self.scope["raw_path"] = target.path
+        self.scope["query_string"] = target.query or b""
+        before: RequestResponseCycle | None = self.cycle
+        self.cycle = self._new_cycle()
         if is_upgrade:
             self.cycle.keep_alive = False  # what came behind it on this connection was thrown away too
+        self._unanswered += 1
+        self._is_head_open = False
+        if before is None or before.response_complete:
+            self._start_asgi_task(self.cycle, self.app)
+        else:
+            self.flow.pause_reading()  # a request that did not wait for the answer to the one before it
+            self.pipeline.appendleft((self.cycle, self.app))
+
+    def _new_cycle(self) -> Cycle:
+        return Cycle(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=self.scope["http_version"] != "1.0" and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
 
     def on_message_complete(self) -> None:
         """The request has arrived."""

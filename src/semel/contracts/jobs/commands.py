@@ -286,7 +286,6 @@ class Claimed(NamedTuple):
     now_ms: int
     steady_ms: int = 0
     is_saturated: bool = False
-    inflight: int = 0
     notes: tuple[Note, ...] = ()
 
 

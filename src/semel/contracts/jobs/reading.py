@@ -272,7 +272,9 @@ def census(reading: Reading, oldest: int) -> Census:
         wanted = Range(JOB, "ready", (WAITING, line.queue, line.priority), oldest, stop=(now_ms + 1,))
         ready = sorted([*ready, *reading.range(wanted)], key=lambda job: job.ready_at)[:oldest]
     leased = reading.range(Range(JOB, "due", (LEASED,), oldest))
-    first = reading.range(Range(JOB_RECORD, "expires", (), 1))
+    first = reading.range(Range(JOB_RECORD, "expires", (), 1, stop=(NEVER,))) or reading.range(
+        Range(JOB_RECORD, "", (), 1)
+    )
     totals = reading.get(JOB_TOTALS, ALONE) or NO_TOTALS
     return Census(
         dict(states),

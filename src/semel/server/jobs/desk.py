@@ -20,11 +20,12 @@ from semel.contracts.jobs.rules.integrity import Signing
 from semel.contracts.jobs.rules.states import is_done
 from semel.contracts.jobs.wire.answers import Ending
 from semel.contracts.jobs.wire.fields import Members, parse_members
-from semel.contracts.jobs.wire.refusals import RefusedJob, refusal_body
+from semel.contracts.jobs.wire.refusals import RefusedJob, invalid, refusal_body
 from semel.engine.contract import Write
 from semel.engine.engine import Caller
 from semel.kernel.errors import REGISTRY
-from semel.server.asgi import Header
+from semel.server.admission import whence
+from semel.server.asgi import Header, Scope
 from semel.server.context import Context
 from semel.server.jobs.journal import Journal
 from semel.server.jobs.waiters import Waiters
@@ -56,13 +57,17 @@ class Request(NamedTuple):
     body: bytes
     query: bytes
     caller: Caller
-    where: Mapping[str, str]
+    scope: Scope
 
     @property
     def owner(self) -> bytes:
         """The principal as it stands in rows: the name of a token, or who a JWT is for, which must not meet."""
         principal = self.principal
         return (principal.name if principal.kind == DEVELOPER.kind else principal.actor).encode()
+
+    def where(self) -> Mapping[str, str]:
+        """What was asked for and from where, for audit lines: few of them tell it, so it is made when one does."""
+        return whence(self.scope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,7 @@ class Desk:
 
     async def members(self, request: Request) -> Members:
         """The members of a body."""
+        needs_no_query(request)
         return await self.apart(request.body, parse_members, request.body)
 
     async def apart(self, body: bytes, work: Callable[..., T], *arguments: Any) -> T:
@@ -142,6 +148,12 @@ def refuse(refusal: Refusal, status: int | None = None) -> Answer:
         wait_ms = refusal.facts.get("retry_after_ms", 1_000)
         headers.append((b"retry-after", b"%d" % max(1, -(-wait_ms // 1_000))))
     return Answer(told, headers, refusal_body(refusal))
+
+
+def needs_no_query(request: Request) -> None:
+    """Refuse what stands behind a question mark and would not be read: a key there would be lost in silence."""
+    if request.query:
+        raise invalid("query", "This call takes no query: what it is to know stands in its path and its body.")
 
 
 def needs_role(principal: Principal, role: Role, queue: bytes | None = None) -> None:

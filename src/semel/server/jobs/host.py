@@ -116,7 +116,7 @@ class JobsHost:
         body = b"" if scope["method"] in ("GET", "HEAD") else await self._bodies.read(receive)
         if body is None:
             raise _too_large()
-        request = Request(principal, fields, body, scope["query_string"], caller_of(scope), whence(scope))
+        request = Request(principal, fields, body, scope["query_string"], caller_of(scope), scope)
         return await call(request)
 
     def _route(self, method: str, raw_path: bytes) -> Call:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -58,7 +58,7 @@ class Journal:
         self._audit = audit
         self._meter = meter
 
-    async def keep(self, notes: Iterable[Note], where: Mapping[str, str] | None = None) -> None:
+    async def keep(self, notes: Iterable[Note], where: Callable[[], Mapping[str, str]] = dict) -> None:
         """Count and write; returns when what must be in the file before the answer is in it."""
         is_awaited = False
         for note in notes:
@@ -68,7 +68,7 @@ class Journal:
             entry = ENTRIES[note.event]
             if entry.counted_as:
                 self._meter.add(entry.counted_as)
-            details = _with_origin(note.details, entry, where or {})
+            details = _with_origin(note.details, entry, where)
             if entry.pace is Pace.RARELY:
                 self._audit.note_rarely(note.event, details)
             else:
@@ -82,10 +82,12 @@ class Journal:
         self._meter.add(name, number)
 
 
-def _with_origin(details: Mapping[str, Any], entry: Entry, where: Mapping[str, str]) -> Mapping[str, Any]:
-    added = {}
+def _with_origin(details: Mapping[str, Any], entry: Entry, where: Callable[[], Mapping[str, str]]) -> Mapping[str, Any]:
+    if not entry.has_address and not entry.has_path:
+        return details
+    origin, added = where(), {}
     if entry.has_address:
-        added["remote_addr"] = where.get("remote_addr", "")
+        added["remote_addr"] = origin.get("remote_addr", "")
     if entry.has_path:
-        added["path"] = where.get("path", "")
-    return {**details, **added} if added else details
+        added["path"] = origin.get("path", "")
+    return {**details, **added}

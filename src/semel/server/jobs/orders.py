@@ -29,7 +29,7 @@ from semel.contracts.jobs.wire.orders import (
 )
 from semel.contracts.jobs.wire.refusals import RefusedJob, invalid
 from semel.engine.reading import Reading
-from semel.server.jobs.desk import SURFACE, Answer, Desk, Request, answer_json, needs_role
+from semel.server.jobs.desk import SURFACE, Answer, Desk, Request, answer_json, needs_no_query, needs_role
 from semel.server.principals import Principal, Role
 
 _NO_JOB = "There is no such job here."
@@ -54,6 +54,7 @@ class Orders:
     async def result(self, job_id: bytes, request: Request) -> Answer:
         """The whole result, with its checksum."""
         _needs_sight(request.principal)
+        needs_no_query(request)
         seen = _visible(await self._desk.look(job_id, with_params=False), request)
         if not is_done(seen.job):
             raise RefusedJob("not_found", "This job has no result yet.")
@@ -122,12 +123,14 @@ class Orders:
     async def queues(self, request: Request) -> Answer:
         """Every queue."""
         _needs_admin(request.principal)
+        needs_no_query(request)
         found = await self._desk.context.engine.read(queues)
         return answer_json({"ok": True, "queues": [answers.queue(facts) for facts in found]})
 
     async def queue(self, method: str, name: str, request: Request) -> Answer:
         """One queue: look at it, bound it, or lift its bound."""
         _needs_admin(request.principal)
+        needs_no_query(request)
         queue = checked_queue(name)
         if method != "GET":
             most = parse_limit(await self._desk.members(request)) if method == "PUT" else 0
@@ -138,12 +141,14 @@ class Orders:
     async def schedules(self, request: Request) -> Answer:
         """Every schedule."""
         _needs_admin(request.principal)
+        needs_no_query(request)
         rows = await self._desk.context.engine.read(schedules)
         return answer_json({"ok": True, "schedules": [answers.schedule(row) for row in rows]})
 
     async def schedule(self, method: str, name: str, request: Request) -> Answer:
         """One schedule: look at it, set it, or end it."""
         _needs_admin(request.principal)
+        needs_no_query(request)
         if KIND_RULE.fullmatch(name) is None:
             raise invalid("name", "name must have 1 to 128 characters of A-Za-z0-9_.:-.")
         if method == "DELETE":

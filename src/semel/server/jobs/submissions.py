@@ -12,12 +12,12 @@ from semel.contracts.jobs.rules.states import is_done
 from semel.contracts.jobs.rules.submission import HITS
 from semel.contracts.jobs.tables import INLINE_BYTES
 from semel.contracts.jobs.wire.answers import collided, needs_part, submitted
-from semel.contracts.jobs.wire.drafts import header_key, parse_draft, wait_of
-from semel.contracts.jobs.wire.fields import Members
+from semel.contracts.jobs.wire.drafts import Submission, header_key, parse_draft, wait_of
+from semel.contracts.jobs.wire.fields import Members, parse_members
 from semel.contracts.jobs.wire.refusals import RefusedJob, invalid
 from semel.engine.contract import Write
 from semel.kernel.errors import REGISTRY
-from semel.server.jobs.desk import REPLAYED, Answer, Desk, Request, answer_json, needs_role
+from semel.server.jobs.desk import REPLAYED, Answer, Desk, Request, answer_json, needs_no_query, needs_role
 from semel.server.principals import Role
 
 DRAWN_AT_ONCE = 256
@@ -41,10 +41,8 @@ class Submissions:
         """One job."""
         began = time.monotonic()
         needs_role(request.principal, Role.WRITE)
-        members = await self._desk.members(request)
-        wait_ms = wait_of(members, request.fields)
-        key = header_key(request.fields)
-        draft = await self._desk.apart(request.body, self._draft, members, request, key, self._chance())
+        needs_no_query(request)
+        draft, wait_ms = await self._desk.apart(request.body, self._read, request, self._chance())
         [answer] = await self._admit(request, (draft,))
         if isinstance(answer, Collision):
             answer = collided(answer, draft)
@@ -58,23 +56,14 @@ class Submissions:
     async def submit_many(self, request: Request) -> Answer:
         """Many jobs, each judged alone; the answers stand in the order of the requests."""
         needs_role(request.principal, Role.WRITE)
-        members = await self._desk.members(request)
-        if request.fields.get(b"idempotency-key") is not None:
-            raise invalid("Idempotency-Key", "Many jobs need a key each: put it into every item.")
-        items = members.items("jobs", MAX_BATCH_JOBS)
-        said: list[dict[str, Any] | None] = []
-        drafts: list[Draft] = []
-        for item in items:
-            try:
-                if isinstance(item, RefusedJob):
-                    raise item
-                drafts.append(await self._desk.apart(request.body, self._draft, item, request, None, self._chance()))
-                said.append(None)
-            except RefusedJob as refusal:
-                said.append(self._refusal(refusal.refusal))
-        answers = iter(await self._admit(request, tuple(drafts)) if drafts else ())
-        waiting = iter(drafts)
-        told = [one if one is not None else await self._told(next(answers), next(waiting), request) for one in said]
+        needs_no_query(request)
+        items: list[Draft | Refusal] = await self._desk.apart(request.body, self._read_many, request)
+        drafts = tuple(item for item in items if isinstance(item, Draft))
+        answers = iter(await self._admit(request, drafts) if drafts else ())
+        told = [
+            self._refusal(item) if isinstance(item, Refusal) else await self._told(next(answers), item, request)
+            for item in items
+        ]
         return answer_json({"ok": True, "jobs": told})
 
     def _chance(self) -> bytes:
@@ -83,6 +72,29 @@ class Submissions:
             self._chances = self._desk.context.world.random_bytes(DRAWN_AT_ONCE * CHANCE_BYTES)
         chance, self._chances = self._chances[:CHANCE_BYTES], self._chances[CHANCE_BYTES:]
         return chance
+
+    def _read(self, request: Request, chance: bytes) -> Submission:
+        members = parse_members(request.body)
+        wait_ms = wait_of(members, request.fields)
+        return Submission(self._draft(members, request, header_key(request.fields), chance), wait_ms)
+
+    def _read_many(self, request: Request) -> list[Draft | Refusal]:
+        members = parse_members(request.body)
+        if request.fields.get(b"idempotency-key") is not None:
+            raise invalid("Idempotency-Key", "Many jobs need a key each: put it into every item.")
+        items = members.items("jobs", MAX_BATCH_JOBS)
+        drawn = self._desk.context.world.random_bytes(len(items) * CHANCE_BYTES)
+        chances = (drawn[at : at + CHANCE_BYTES] for at in range(0, len(drawn), CHANCE_BYTES))
+        return [self._read_item(item, request, chance) for item, chance in zip(items, chances, strict=True)]
+
+    def _read_item(self, item: Members | RefusedJob, request: Request, chance: bytes) -> Draft | Refusal:
+        """One of many; a flaw of its own is its own answer."""
+        if isinstance(item, RefusedJob):
+            return item.refusal
+        try:
+            return self._draft(item, request, None, chance)
+        except RefusedJob as refused:
+            return refused.refusal
 
     def _draft(self, members: Members, request: Request, key: str | None, chance: bytes) -> Draft:
         draft = parse_draft(members, key, request.owner, self._desk.policy, chance)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from semel.contracts.jobs.commands import Claimed, Note, Report, Reported
+from semel.contracts.jobs.commands import Claimed, Report, Reported
 from semel.contracts.jobs.ids import parse_job
 from semel.contracts.jobs.reading import large_params
 from semel.contracts.jobs.rules.integrity import MISSING
@@ -45,16 +45,13 @@ class Working:
         for queue in asked.claim.queues:
             needs_role(request.principal, Role.WORK, queue)
         claimed, has_waited = await self._desk.waiters.claim(asked.claim, request.caller, asked.wait_ms)
-        await self._record(claimed)
+        self._observe(claimed)
         large = [lease.job for lease in claimed.leases if lease.job.params_bytes > INLINE_BYTES]
         params = await self._desk.context.engine.read(lambda reading: large_params(reading, large)) if large else {}
         facts = answers.claimed(claimed, params, has_waited=has_waited)
         return await self._desk.apart(b"".join(params.values()), answer_json, facts)
 
-    async def _record(self, claimed: Claimed) -> None:
-        if claimed.is_saturated:
-            facts = {"inflight": claimed.inflight, "max": self._desk.policy.max_inflight}
-            await self._desk.journal.keep((Note("INFLIGHT_SATURATED", facts),))
+    def _observe(self, claimed: Claimed) -> None:
         waited = self._desk.context.metrics.jobs_seconds["wait"]
         for job, _ in claimed.leases:
             waited.observe(max(0, claimed.now_ms - job.ready_at) / 1_000)

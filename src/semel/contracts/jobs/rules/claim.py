@@ -11,11 +11,11 @@ A crash after the commit and before the answer leaves leases that run out; a cla
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from semel.contracts.jobs.commands import Claim, Claimed, Lease
+from semel.contracts.jobs.commands import Claim, Claimed, Lease, Note
 from semel.contracts.jobs.limits import LEAST_URGENT, Policy
 from semel.contracts.jobs.rules.reach import reaches
 from semel.contracts.jobs.rules.reap import reap_first
@@ -120,14 +120,9 @@ def claim(view: View, command: Claim, policy: Policy, now: Now) -> Outcome:
     if command.claim and leases:
         _remember(tally, command, leases)
     tally.store()
-    answer = Claimed(
-        leases,
-        tally.now.ms,
-        tally.now.steady_ms,
-        is_saturated=choice.is_saturated and not leases,
-        inflight=tally.totals.leased,
-        notes=tuple(notes),
-    )
+    if choice.full is not None:
+        notes.append(Note("INFLIGHT_SATURATED", choice.full))
+    answer = Claimed(leases, tally.now.ms, tally.now.steady_ms, choice.full is not None, tuple(notes))
     return Outcome(answer, signals=tuple(topics))
 
 
@@ -140,21 +135,28 @@ def epochs_of(row: JobClaimRow) -> Iterator[tuple[bytes, int]]:
 
 class _Choice(NamedTuple):
     jobs: list[JobRow]
-    is_saturated: bool
+    full: Mapping[str, Any] | None = None
+    """The limit that was met, when something waits and no slot is free for any of it."""
 
 
 def _choose(tally: Tally, command: Claim) -> _Choice:
-    """The jobs to lease. Saturated is a claim that something waits for, and no slot is free for any of it."""
+    """The jobs to lease, or the limit that left none."""
     policy, now_ms = tally.policy, tally.now.ms
     room = command.most
     if policy.max_inflight:
         room = min(room, policy.max_inflight - tally.totals.leased)
     if room <= 0:
-        return _Choice([], True)
+        return _Choice([], {"inflight": tally.totals.leased, "max": policy.max_inflight})
     pick = _Pick(tally, room)
     pick.take_all(_lines(tally.view, command, now_ms))
     demand(tally.view, [pair for job in pick.jobs for pair in counted_keys(job)])
-    return _Choice(pick.jobs, bool(pick.passed_over) and not pick.offered)
+    return _Choice(pick.jobs, None if pick.shut is None else _queue_full(tally.view, pick.shut))
+
+
+def _queue_full(view: View, queue: bytes) -> Mapping[str, Any]:
+    row = view.get(JOB_QUEUE, (queue,))
+    assert row is not None
+    return {"inflight": row.leased, "max": row.max_inflight, "queue": queue.decode()}
 
 
 class _Pick:
@@ -167,14 +169,15 @@ class _Pick:
         self._bytes = 0
         self.jobs: list[JobRow] = []
         self.is_full = False
-        self.passed_over = self.offered = 0
+        self.shut: bytes | None = None
+        """A queue at its bound, if all that waits is in such queues."""
 
     def take_all(self, lines: Sequence[Line]) -> None:
         """Go through the lines until there are jobs enough."""
         view = self._tally.view
         demand(view, [(JOB_QUEUE, (line.queue,)) for line in lines])
         free = [line for line in lines if self._free(line.queue) > 0]
-        self.passed_over, self.offered = len(lines) - len(free), len(free)
+        self.shut = lines[0].queue if lines and not free else None
         free = free[:MAX_FRONTS]
         for group in _by_priority(free):
             try:

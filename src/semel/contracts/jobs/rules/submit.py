@@ -64,7 +64,7 @@ def submit_needs(command: Submit, policy: Policy) -> Generator[Stage, View, None
             keys.append((JOB_TENANT, (draft.principal,)))
     view = yield Stage(keys=keys)
     if _is_nearly_full(view, command, policy):
-        oldest = Range(JOB_RECORD, "expires", (), FREED_AT_ONCE + len(command.drafts))
+        oldest = _expiring(FREED_AT_ONCE + len(command.drafts))
         view = yield Stage(ranges=[oldest])
         yield Stage(keys=[(JOB_TENANT, (row.principal,)) for row in view.range(oldest)])
     held: list[tuple[AnyTable, Key]] = []
@@ -83,6 +83,11 @@ def submit_needs(command: Submit, policy: Policy) -> Generator[Stage, View, None
     ]
     if revivable:
         yield Stage(keys=revivable)
+
+
+def _expiring(most: int) -> Range:
+    """The keys that end first; those of jobs that have not ended are none of them."""
+    return Range(JOB_RECORD, "expires", (), most, stop=(NEVER,))
 
 
 def _is_nearly_full(view: View, command: Submit, policy: Policy) -> bool:
@@ -260,14 +265,14 @@ def _make_room(tally: Tally, principal: bytes, notes: list[Note]) -> Refusal | N
     if _has_room(tally, principal):
         return None
     view, now_ms = tally.view, tally.now.expiry_ms
-    rows = view.range(Range(JOB_RECORD, "expires", (), FREED_AT_ONCE))
+    rows = view.range(_expiring(FREED_AT_ONCE))
     demand(view, [(JOB_TENANT, (row.principal,)) for row in rows])
     for row in rows:
         if row.expires_at <= now_ms:
             _drop(tally, row)
     if _has_room(tally, principal):
         return None
-    left = [row for row in rows if now_ms < row.expires_at < NEVER]
+    left = [row for row in rows if now_ms < row.expires_at]
     if policy.evicts and left and not _is_tenant_full(tally, principal):
         _drop(tally, left[0])
         notes.append(Note("IDEMPOTENCY_EVICT", {"job_id": job_name(left[0].job), "reason": "full"}))

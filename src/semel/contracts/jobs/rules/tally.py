@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from semel.contracts.jobs.limits import Policy
 from semel.contracts.jobs.tables import (
     ALONE,
@@ -31,20 +33,35 @@ from semel.store.protocol import AnyTable
 from semel.store.table import Key
 
 
+@dataclass(slots=True)
+class Totals:
+    """The counts over everything, while a decision changes them."""
+
+    seq: int
+    waiting: int
+    leased: int
+    records: int
+    dead: int
+
+    def row(self, updated_at: int) -> JobTotalsRow:
+        """As they are stored."""
+        return JobTotalsRow(b"", self.seq, updated_at, self.waiting, self.leased, self.records, self.dead)
+
+
 class Tally:
     """The counts under one decision; `store` writes them, once, and not at all when nothing moved."""
 
     def __init__(self, view: View, policy: Policy, now: Now) -> None:
         self.view = view
         self.policy = policy
-        self._before = view.get(JOB_TOTALS, ALONE) or NO_TOTALS
-        self.totals: JobTotalsRow = self._before
+        before = self._before = view.get(JOB_TOTALS, ALONE) or NO_TOTALS
+        self.totals = Totals(before.seq, before.waiting, before.leased, before.records, before.dead)
         # A clock that jumped ahead must not be written down before it is believed: time would stand still behind it.
-        self.now = now._replace(ms=now.expiry_ms).not_before(self._before.updated_at)
+        self.now = now._replace(ms=max(now.expiry_ms, before.updated_at))
 
     def next_number(self) -> int:
         """The number of a new job."""
-        self.totals = self.totals._replace(seq=self.totals.seq + 1)
+        self.totals.seq += 1
         return self.totals.seq
 
     def add(self, job: JobRow) -> None:
@@ -67,9 +84,9 @@ class Tally:
 
     def count_records(self, principal: bytes, change: int) -> None:
         """A key more, or less."""
-        self.totals = self.totals._replace(records=self.totals.records + change)
-        row = self.view.get(JOB_TENANT, (principal,)) or JobTenantRow(principal, 0)
-        self._keep(JOB_TENANT, row._replace(records=row.records + change), row.records + change)
+        self.totals.records += change
+        records = self.records_of(principal) + change
+        self._keep(JOB_TENANT, JobTenantRow(principal, records), records)
 
     def records_of(self, principal: bytes) -> int:
         """How many keys a principal has."""
@@ -79,13 +96,13 @@ class Tally:
     def bury(self, job: JobRow) -> None:
         """List a dead letter."""
         self.view.insert(JOB_DEAD, JobDeadRow(job.finished_at, job.id))
-        self.totals = self.totals._replace(dead=self.totals.dead + 1)
+        self.totals.dead += 1
 
     def unbury(self, key: Key) -> None:
         """Take a dead letter off the listing, if it is there."""
         if self.view.get(JOB_DEAD, key) is not None:
             self.view.delete(JOB_DEAD, key)
-            self.totals = self.totals._replace(dead=self.totals.dead - 1)
+            self.totals.dead -= 1
 
     def queue(self, name: bytes) -> JobQueueRow:
         """The leases of a queue and their bound."""
@@ -98,17 +115,16 @@ class Tally:
 
     def store(self) -> None:
         """Write the totals, with the time of this decision."""
-        if self.totals != self._before:
+        if self.totals.row(self._before.updated_at) != self._before:
             self.touch()
 
     def touch(self) -> None:
         """Write the totals whatever they say: something was decided at this time."""
-        self.view.put(JOB_TOTALS, self.totals._replace(updated_at=self.now.ms))
+        self.view.put(JOB_TOTALS, self.totals.row(self.now.ms))
 
     def _count(self, job: JobRow, change: int) -> None:
-        totals = self.totals
         if job.phase == WAITING:
-            self.totals = totals._replace(waiting=totals.waiting + change)
+            self.totals.waiting += change
             place = (job.priority, job.queue)
             line = self.view.get(JOB_LINE, place) or JobLineRow(*place, 0, NEVER)
             ready_at = min(line.ready_at, job.ready_at)
@@ -117,10 +133,10 @@ class Tally:
             ready_at = min(kind.ready_at, job.ready_at)
             self._keep(JOB_KIND, JobKindRow(job.kind, *place, kind.waiting + change, ready_at), kind.waiting + change)
         elif job.phase == LEASED:
-            self.totals = totals._replace(leased=totals.leased + change)
-            queue = self.queue(job.queue)
-            queue = queue._replace(leased=queue.leased + change)
-            self._keep(JOB_QUEUE, queue, queue.leased + queue.max_inflight)
+            self.totals.leased += change
+            _, leased, max_inflight = self.queue(job.queue)
+            leased += change
+            self._keep(JOB_QUEUE, JobQueueRow(job.queue, leased, max_inflight), leased + max_inflight)
 
     def _keep(self, table: AnyTable, row: tuple[object, ...], weight: int) -> None:
         """A count that has come to nothing needs no row."""

@@ -24,13 +24,13 @@ from semel.contracts.jobs.wire.fields import CONTROL, Members
 from semel.contracts.jobs.wire.refusals import RefusedJob, invalid
 from semel.kernel.canonical import MAX_DEPTH
 from semel.kernel.idempotency_key import unwrap
-from semel.kernel.json_text import depth_of
 from semel.kernel.keys import pack
 from semel.kernel.prefixes import key_prefix
 from semel.kernel.utc import utc_ms
 
 _MISSPELLED = re.compile(r"idempotency[-_]?key", re.IGNORECASE)
-_UNHASHED = ("client", "queue", "priority", "delay_ms", "run_at", "max_attempts", "lease_sec")
+_UNHASHED = frozenset({"client", "queue", "priority", "delay_ms", "run_at", "max_attempts", "lease_sec"})
+_READ = _UNHASHED | {"idempotency_key", "kind", "params", "on_failed", "wait_ms"}
 _WAIT = re.compile(rb"(?:^|[,;\s])wait\s*=\s*([0-9]{1,9})(?:$|[,;\s])")
 _UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|\+00:00)", re.ASCII)
 _DEFAULT_QUEUE = b"default"
@@ -67,7 +67,7 @@ def parse_draft(members: Members, header_key: str | None, principal: bytes, poli
         max_attempts=members.number("max_attempts", 1, MAX_ATTEMPTS) or policy.max_attempts,
         lease_ms=lease_sec * 1_000 if lease_sec else policy.lease_ms,
         retries_failed=_retries_failed(members),
-        given=frozenset(name for name in _UNHASHED if name in members and members.raw(name) is not None),
+        given=frozenset(name for name in members.names & _UNHASHED if members.raw(name) is not None),
         chance=chance,
     )
 
@@ -118,8 +118,8 @@ def _checked(field: str, key: str) -> str:
 
 
 def _key(members: Members, header: str | None) -> str | None:
-    for name in members.names:
-        if name != "idempotency_key" and _MISSPELLED.fullmatch(name):
+    for name in members.names - _READ:
+        if _MISSPELLED.fullmatch(name):
             raise members.refuse(name, "is not read: the key is sent as idempotency_key")
     key = checked_key(members)
     if header is not None and key is not None and header != key:
@@ -138,7 +138,7 @@ def parse_params(members: Members) -> bytes:
     params = members.canonical("params", value)
     if len(params) > MAX_PARAMS_BYTES:
         raise members.refuse("params", f"may have at most {MAX_PARAMS_BYTES} bytes")
-    if depth_of(params) > MAX_DEPTH:
+    if members.is_too_deep(params):
         raise members.refuse("params", f"may be nested at most {MAX_DEPTH} levels deep")
     return params
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import KeysView, Mapping
 from typing import Any
+
+import orjson
 
 from semel.contracts.jobs.limits import LEVELS, MAX_NAME_CHARACTERS, MAX_QUEUE_CHARACTERS
 from semel.contracts.jobs.wire.refusals import RefusedJob, invalid
 from semel.kernel.canonical import MAX_DEPTH, JsonError
 from semel.kernel.job_report import parsed_bytes
 from semel.kernel.json_marks import first_mark, parse_marked
+from semel.kernel.json_text import depth_of
 
 _LEVELS_AROUND = 4
 """A job's params may have the full depth; so deep inside a body they may stand."""
@@ -25,16 +28,18 @@ class Members:
     def __init__(self, members: Mapping[str, Any], is_plain: bool, path: str = "") -> None:
         self._members = members
         self._is_plain = is_plain
-        """Whether nothing in the text needs a second look: every value prints as its canonical form."""
+        """Whether nothing in the text needs a second look: every value prints as its canonical form, and none is too
+        deep, because the whole text is not.
+        """
         self._path = path
 
     def __contains__(self, name: str) -> bool:
         return name in self._members
 
     @property
-    def names(self) -> frozenset[str]:
+    def names(self) -> KeysView[str]:
         """The names of all members."""
-        return frozenset(self._members)
+        return self._members.keys()
 
     def path(self, name: str) -> str:
         """How a member is named in a refusal."""
@@ -54,10 +59,16 @@ class Members:
 
     def canonical(self, name: str, value: Any) -> bytes:
         """The canonical bytes of one of the values."""
+        if self._is_plain:
+            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
         try:
             return parsed_bytes(value)
         except JsonError as error:
             raise self.refuse(name, f"cannot be taken: {error}".rstrip(".")) from None
+
+    def is_too_deep(self, text: bytes) -> bool:
+        """Whether the canonical bytes of one of the values are nested deeper than allowed."""
+        return not self._is_plain and depth_of(text) > MAX_DEPTH
 
     def object(self, name: str) -> Members | None:
         """A member that is an object; None when it is absent."""
@@ -135,6 +146,7 @@ class Members:
         if value is None:
             return ()
         what = f"must be a list of 1 to {most} names of 1 to {longest} characters"
+        what += "" if rule is None else " of A-Za-z0-9_.:-"
         if not isinstance(value, list) or not 1 <= len(value) <= most:
             raise self.refuse(name, what)
         for one in value:

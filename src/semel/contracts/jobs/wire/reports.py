@@ -28,7 +28,6 @@ from semel.contracts.jobs.rules.reach import Reach
 from semel.contracts.jobs.wire.fields import KIND_RULE, Members
 from semel.contracts.jobs.wire.refusals import RefusedJob
 from semel.kernel.canonical import MAX_DEPTH
-from semel.kernel.json_text import depth_of
 from semel.kernel.keys import pack
 
 _LEASE_REQUIRED = "This call needs the lease_token that the claim gave."
@@ -165,7 +164,7 @@ def _value(members: Members, name: str, most: int) -> bytes:
     if len(value) > most:
         message = f"{name} has {len(value)} bytes; at most {most} are taken. The lease is still held."
         raise RefusedJob("too_large", message, {"field": name, "max": most})
-    if depth_of(value) > MAX_DEPTH:
+    if members.is_too_deep(value):
         raise members.refuse(name, f"may be nested at most {MAX_DEPTH} levels deep")
     return value
 
