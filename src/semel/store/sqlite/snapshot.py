@@ -15,10 +15,6 @@ from semel.store.table import Key, Table, bytes_of
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
-CACHE_KIB = 16_384
-"""So much of the file each connection may keep: in a large one, a look-up goes through more pages than SQLite keeps by
-itself."""
-
 
 class Readers:
     """Connections that only read; each serves one snapshot at a time."""
@@ -32,7 +28,6 @@ class Readers:
     def add(self, connection: apsw.Connection) -> None:
         """One more snapshot may be open at once."""
         connection.execute("PRAGMA query_only = ON")
-        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         self._free.put(connection)
 
     def take(self) -> apsw.Connection:
