@@ -80,7 +80,7 @@ async def test_what_befalls_one_half_is_told_to_that_half_alone(fault: str) -> N
             assert all(isinstance(one, NotStoredError) for one in told[2:])
 
 
-def test_rows_with_payloads_are_asked_for_in_slices() -> None:
+def test_rows_of_a_heavy_table_are_asked_for_in_slices() -> None:
     desk = Desk()
     many = [Step(client(number), 1) for number in range(2 * LOADED_AT_ONCE + 1)]
     desk.run(*many)

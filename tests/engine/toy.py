@@ -54,7 +54,7 @@ class StepRow(NamedTuple):
 COUNTER = Table("counter", CounterRow, key=1, indexes={"seen": ("seen_at",)})
 RECEIPT = Table("receipt", ReceiptRow, key=2, generational=True)
 JOB = Table("job", JobRow, key=2, indexes={"ready": ("queue", "state")})
-STEP = Table("step", StepRow, key=1, bulky=True)
+STEP = Table("step", StepRow, key=1, heavy=True)
 
 TABLES: tuple[AnyTable, ...] = (GENERATION, COUNTER, RECEIPT, JOB, STEP)
 MIGRATIONS = (Migration(1, "the toy's tables", tuple(CreateTable(table.shape) for table in TABLES)),)

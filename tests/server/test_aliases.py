@@ -131,7 +131,7 @@ def test_settings_can_be_printed() -> None:
     names = [one.name for one in fields(Settings) if is_secret(one)]
     of_deltas = ["deltas_jwt_secret", "deltas_jwt_secret_next"]
     assert names == ["token_active", "token_next", "jobs_result_hmac_key", *of_deltas]
-    environment = {PREFIX + name.upper(): SECRET for name in names}
+    environment = {PREFIX + name.upper(): f"{SECRET}-{name}" for name in names}
     assert SECRET not in repr(load_settings({}, environment, None))
 
 

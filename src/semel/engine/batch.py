@@ -38,7 +38,7 @@ MAX_TOUCHES = 1_024
 LOADED_BYTES = 32 * 1024 * 1024
 """What the payloads that one batch loads may come to; deciding over them takes several times that."""
 LOADED_AT_ONCE = 32
-"""So many rows with payloads are asked for before their bytes are counted."""
+"""So many rows of a heavy table are asked for before their bytes are counted."""
 
 
 class HeavyBatchError(Exception):
@@ -313,12 +313,12 @@ class _Batch:
 
 
 def _in_slices(keys: Mapping[AnyTable, Iterable[Key]]) -> Iterator[Mapping[AnyTable, Iterable[Key]]]:
-    """All keys at once, if those of rows with payloads are few; else the rest of those in further slices."""
-    heavy = [(table, key) for table, wanted in keys.items() if table.bulky for key in wanted]
+    """All keys at once, if those of heavy tables are few; else the rest of those in further slices."""
+    heavy = [(table, key) for table, wanted in keys.items() if table.heavy for key in wanted]
     if len(heavy) <= LOADED_AT_ONCE:
         yield keys
         return
-    some: dict[AnyTable, list[Key]] = {table: list(wanted) for table, wanted in keys.items() if not table.bulky}
+    some: dict[AnyTable, list[Key]] = {table: list(wanted) for table, wanted in keys.items() if not table.heavy}
     for start in range(0, len(heavy), LOADED_AT_ONCE):
         for table, key in heavy[start : start + LOADED_AT_ONCE]:
             some.setdefault(table, []).append(key)

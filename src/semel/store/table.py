@@ -59,6 +59,7 @@ class Shape(NamedTuple):
 class Table(Generic[R]):
     """A declared table. `generational` rows are dropped by age, a generation at once; `bulky` rows hold payloads.
 
+    Of a `heavy` table even a few rows may be too much to hold at once, so that they are asked for in small slices.
     A `partial` index has some of the rows only, so that the others cost nothing there. It is of use to a range whose
     bounds leave the others out; any other range by it is right too, but slow.
     """
@@ -72,6 +73,7 @@ class Table(Generic[R]):
         *,
         generational: bool = False,
         bulky: bool = False,
+        heavy: bool = False,
         partial: Mapping[str, Below] | None = None,
     ) -> None:
         self.name = name
@@ -79,7 +81,8 @@ class Table(Generic[R]):
         self.key = key
         self.indexes = MappingProxyType(dict(indexes or {}))
         self.generational = generational
-        self.bulky = bulky
+        self.bulky = bulky or heavy
+        self.heavy = heavy
         self.partial = MappingProxyType(dict(partial or {}))
         self.columns = tuple(_column(*hint) for hint in get_type_hints(row, include_extras=True).items())
         self.key_columns = tuple(column.name for column in self.columns[:key])
