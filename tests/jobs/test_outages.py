@@ -27,7 +27,7 @@ from tests.running import RunningServer
 from tests.together import at_once, eventually, in_time, unless_late
 
 WORKERS = 4
-LEASE_SECONDS = 2
+LEASE_SECONDS = 5
 ANSWER_SECONDS = 1.0
 """A worker does not wait longer for the answer to a heartbeat; it sends another one."""
 
