@@ -16,7 +16,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -89,23 +89,20 @@ class Cluster:
     def kill(self) -> None:
         """Every process of the server at once, without warning."""
         assert self._process is not None
-        os.kill(self._process.pid, signal.SIGSTOP)  # it starts no more of them while they are counted
-        family = self._family()
+        family = self._halt()
         _signal(family, signal.SIGKILL)
         self._process.wait()
         self._process = None
-        _wait_for_end(family)
+        _wait_until(lambda: not any(map(_is_there, family)), "PostgreSQL outlived SIGKILL")
 
     def pause(self) -> None:
         """Every process stands still: a machine that hangs."""
-        assert self._process is not None
-        os.kill(self._process.pid, signal.SIGSTOP)
-        _signal(self._family(), signal.SIGSTOP)
+        self._halt()
 
     def resume(self) -> None:
         """And goes on."""
         assert self._process is not None
-        _signal(self._family(), signal.SIGCONT)
+        _signal(_family(self._process.pid), signal.SIGCONT)
 
     def promote(self) -> None:
         """A standby becomes a primary."""
@@ -148,15 +145,17 @@ class Cluster:
     ) -> None:
         self.remove()
 
-    def _family(self) -> list[int]:
-        """The server's first process and its children, each of which leads a session of its own."""
+    def _halt(self) -> list[int]:
+        """Stop every process, the first one first, so that it starts no more of them; all of them."""
         assert self._process is not None
-        first = self._process.pid
-        try:
-            children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
-        except OSError:
-            children = []  # not on Linux: they follow the first one, if a moment later
-        return [first, *map(int, children)]
+        family = [self._process.pid]
+        halted: list[int] = []
+        while family != halted:
+            halted = family
+            _signal(family, signal.SIGSTOP)
+            _wait_until(lambda: not any(map(_is_running, halted)), "PostgreSQL went on after SIGSTOP")
+            family = _family(self._process.pid)
+        return family
 
     def _end(self, number: signal.Signals) -> None:
         assert self._process is not None
@@ -196,20 +195,40 @@ def _signal(processes: Sequence[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _wait_for_end(processes: Sequence[int]) -> None:
+def _wait_until(check: Callable[[], bool], otherwise: str) -> None:
     deadline = time.monotonic() + START_SECONDS
-    while any(_is_running(pid) for pid in processes):
+    while not check():
         if time.monotonic() > deadline:
-            raise RuntimeError("PostgreSQL outlived SIGKILL")
+            raise RuntimeError(otherwise)
         time.sleep(0.01)
 
 
+def _family(first: int) -> list[int]:
+    """A process and its children, each of which leads a session of its own.
+
+    Every process is asked for its parent: the list of children that Linux keeps may lack some while others end.
+    """
+    others = (int(folder.name) for folder in Path("/proc").glob("[0-9]*"))
+    return [first, *sorted(pid for pid in others if _state(pid)[1] == first)]
+
+
+def _is_there(pid: int) -> bool:
+    """Whether a process is more than an entry that its new parent has not collected yet."""
+    return _state(pid)[0] not in ("X", "Z")
+
+
 def _is_running(pid: int) -> bool:
-    """Whether a process is there, and more than an entry that its new parent has not collected yet."""
+    """Whether a process does something, or would."""
+    return _state(pid)[0] not in ("T", "X", "Z")
+
+
+def _state(pid: int) -> tuple[str, int]:
+    """What a process does, as Linux writes it, and its parent."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("X", "Z")
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
     except OSError:
-        return False
+        return "X", 0
+    return state, int(parent)
 
 
 def _spawn(command: list[str], output: Any) -> subprocess.Popen[bytes]:

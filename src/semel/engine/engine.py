@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Lock as Mutex
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
 
 from semel.engine.batch import BatchResult, Submission, Surroundings
@@ -57,6 +57,15 @@ class Caller:
 
 def nowhere(point: str) -> None:
     """No crash test is running."""
+
+
+class Writing(NamedTuple):
+    """How it goes with writes."""
+
+    lost: int
+    """How many the store has not taken, or may not have taken, since the start."""
+    running_ms: int
+    """How long the ones that are being carried out have taken so far."""
 
 
 class Engine:
@@ -155,6 +164,11 @@ class Engine:
     async def era(self) -> bytes:
         """Which history the rows are of; empty when every start is one."""
         return await self._loop.run_in_executor(self._readers, self._store.era)
+
+    def writing(self, locks: Iterable[Lock]) -> Writing:
+        """How it goes with writes under these locks, on this node."""
+        lane = self._lane_of(locks)
+        return Writing(lane.lost, lane.running_ms)
 
     @property
     def is_away(self) -> bool:

@@ -85,6 +85,10 @@ class Lane:
         self._deferred: list[Submission] = []
         self._current: Sequence[Submission] = ()
         """Gathered, and not told of yet."""
+        self.lost = 0
+        """Writes that the store did not take, or may not have taken."""
+        self._began_ms: int | None = None
+        """When the batch that is being run was begun."""
         self._stopping = False
         self._soft_at = time.monotonic()
         self._thread = threading.Thread(target=self._work, name="semel-lane", daemon=True)
@@ -97,6 +101,12 @@ class Lane:
         """Queue a write; bounding the queue is the engine's business."""
         self._queue.put(submission)
 
+    @property
+    def running_ms(self) -> int:
+        """For how long the present batch has been run; 0 when there is none."""
+        began_ms = self._began_ms
+        return 0 if began_ms is None else self._around.timekeeper.monotonic_ms() - began_ms
+
     def stop(self) -> None:
         """Finish what is queued, then end; waits for it."""
         self._queue.put(None)
@@ -108,7 +118,9 @@ class Lane:
                 self._current = self._gather()
                 self._around.reach("gathered")
                 if self._current:
+                    self._began_ms = self._around.timekeeper.monotonic_ms()
                     self._run(self._current)
+                    self._began_ms = None
                 self._store_soft_when_due()
                 self._around.store.tidy()
             self._store_all_soft()
@@ -152,7 +164,7 @@ class Lane:
         gone = [submission for submission in batch if self._is_gone(submission.sender)]
         if gone:
             batch = self._current = [submission for submission in batch if submission not in gone]
-            self._refuse(gone, NotStoredError("The caller went away before its turn; nothing was stored."))
+            self._tell(gone, NotStoredError("The caller went away before its turn; nothing was stored."))
         if not batch:
             self._report(BatchResult(Commit.NOTHING), 0, len(gone), time.perf_counter())
             return
@@ -272,6 +284,10 @@ class Lane:
         return run(self._around, batch, self._limits.loaded)
 
     def _refuse(self, batch: Sequence[Submission], error: NotStoredError | OutcomeUnknownError) -> None:
+        self.lost += len(batch)
+        self._tell(batch, error)
+
+    def _tell(self, batch: Sequence[Submission], error: NotStoredError | OutcomeUnknownError) -> None:
         self._deliver(BatchResult(Commit.NOTHING, failed=[(submission, error) for submission in batch]))
 
     def _report(self, result: BatchResult, writes: int, dropped: int, began: float) -> None:

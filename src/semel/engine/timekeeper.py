@@ -19,6 +19,10 @@ class Timekeeper:
         self._is_shared = is_shared
         self._pace: Pace | None = None
 
+    def monotonic_ms(self) -> int:
+        """For how long something takes."""
+        return self._world.monotonic_ms()
+
     def now(self, store_ms: int) -> Now:
         """The time of a decision, from the store's clock."""
         with self._guard:

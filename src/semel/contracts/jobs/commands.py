@@ -195,8 +195,8 @@ class Renew(NamedTuple):
     """Make up for a time in which nobody could hold on: it is added to these leases, or they begin anew."""
 
     ids: tuple[bytes, ...]
-    lost_ms: int | None
-    """How long that was; None when nobody knows, as after a start."""
+    since: int | None
+    """When it began, in steady time; None when nobody knows, as after a start."""
 
 
 class ForgetRecords(NamedTuple):

@@ -1,9 +1,9 @@
 """What jobs do without being asked: leases are renewed after an outage, overdue ones reaped, schedules fired.
 
-After a start every live lease gets a full period before anything is reaped here; and when the store was not seen for
-longer than a moment, every lease gets that time back: an outage in which nobody could send a heartbeat ends no healthy
-worker's lease. A reap that is held up itself is void when its turn comes. Nothing here decides: it looks, and sends
-commands that decide again.
+After a start every live lease gets a full period before anything is reaped here; and when the store was away for longer
+than a moment, every lease gets that time back: an outage in which nobody could send a heartbeat ends no healthy
+worker's lease. A store that can be read and takes no writes, as when its disk is full, is away too. A reap that is held
+up itself is void when its turn comes. Nothing here decides: it looks, and sends commands that decide again.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import logging
 from functools import partial
 
 from semel.contracts.jobs.commands import Done, Reap, Renew, Tick, Ticked
-from semel.contracts.jobs.contract import Jobs
+from semel.contracts.jobs.contract import JOBS, Jobs
 from semel.contracts.jobs.ids import CHANCE_BYTES
 from semel.contracts.jobs.reading import due_schedules, leased_ids
 from semel.contracts.jobs.tables import JOB, LEASED, WAITING
-from semel.engine.contract import EngineError, FaultError, Write
+from semel.engine.contract import EngineError, FaultError, UnavailableError, Write
 from semel.engine.engine import Engine
 from semel.engine.reading import Reading
 from semel.kernel.world import World
@@ -32,6 +32,8 @@ LEAD_SECONDS = 1.0
 """How often it is asked who leads, and what schedules have to do."""
 TRUST_MS = 1_000
 """A store that was not seen for longer than this was away."""
+RUNNING_MS = 500
+"""A store that takes longer than this for writes does not count as seen meanwhile."""
 REAPED_AT_ONCE = 100
 RENEWED_AT_ONCE = 500
 TICKS_AT_ONCE = 100
@@ -47,7 +49,9 @@ class Upkeep:
         self._journal = journal
         self._waiters = waiters
         self._seen_at: int | None = None
-        """When the store was last seen, in steady time."""
+        """When the store was last seen to be well, in steady time."""
+        self._lost = 0
+        """Writes that it had not taken by then."""
         self._led_at = world.monotonic_ms() - 2**31
         self._leads = False
 
@@ -55,19 +59,22 @@ class Upkeep:
         """Until cancelled."""
         while True:
             try:
-                await self._turn()
+                await self.turn()
             except EngineError as error:
                 _log.warning("upkeep of jobs waits for the store", extra={"reason": str(error)})
             except Exception:  # noqa: BLE001 - upkeep goes on; what broke is tried again in a moment
                 _log.exception("upkeep of jobs failed")
             await asyncio.sleep(REAP_SECONDS)
 
-    async def _turn(self) -> None:
-        now_ms = await self._engine.read(lambda reading: reading.now.steady_ms)
-        if self._seen_at is None or now_ms - self._seen_at > TRUST_MS:
-            await self._renew(None if self._seen_at is None else now_ms - self._seen_at)
-            now_ms = await self._engine.read(lambda reading: reading.now.steady_ms)
-        self._seen_at = now_ms
+    async def turn(self) -> None:
+        """Look once, and do what is due."""
+        writing = self._engine.writing((JOBS,))
+        now_ms = await self._engine.read(_steady_ms)
+        if writing.running_ms > RUNNING_MS:
+            return
+        if self._seen_at is None or now_ms - self._seen_at > TRUST_MS or writing.lost != self._lost:
+            now_ms = await self._renew(self._seen_at, now_ms)
+        self._seen_at, self._lost = now_ms, writing.lost
         self._waiters.reap_until = now_ms + TRUST_MS
         since_ms = self._world.monotonic_ms() - self._led_at
         if since_ms >= LEAD_SECONDS * 1_000:
@@ -78,18 +85,24 @@ class Upkeep:
         if self._leads:
             await self._reap()
 
-    async def _renew(self, lost_ms: int | None) -> None:
-        """More time for every lease that is out."""
+    async def _renew(self, since: int | None, now_ms: int) -> int:
+        """More time for every lease that is out; when that was done.
+
+        If the store goes away meanwhile, those that had their time back have lost some again, and all begins anew.
+        """
         seen: set[bytes] = set()
         behind: tuple[int, bytes] | None = None
         while True:
             page = await self._engine.read(partial(leased_ids, behind=behind, limit=RENEWED_AT_ONCE))
             ids = tuple(job_id for _, job_id in page if job_id not in seen)
             if ids:
-                await self._engine.submit(Write(self._jobs, Renew(ids, lost_ms), 0, len(ids)))
+                await self._engine.submit(Write(self._jobs, Renew(ids, since), 0, len(ids)))
                 seen.update(ids)
+            before_ms, now_ms = now_ms, await self._engine.read(_steady_ms)
+            if now_ms - before_ms > TRUST_MS:
+                raise UnavailableError("The store went away while leases were renewed.")
             if len(page) < RENEWED_AT_ONCE:
-                return
+                return now_ms
             behind = page[-1]
 
     async def _reap(self) -> None:
@@ -115,6 +128,10 @@ class Upkeep:
             self._journal.count("accepted", ticked.submitted)
             if not ticked.again:
                 return
+
+
+def _steady_ms(reading: Reading) -> int:
+    return reading.now.steady_ms
 
 
 def _is_due(reading: Reading) -> bool:

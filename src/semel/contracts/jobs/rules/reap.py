@@ -62,8 +62,8 @@ def renew(view: View, command: Renew, now: Now) -> Outcome:
         job = view.get(JOB, (job_id,))
         if job is not None and job.phase == LEASED:
             due_at = now.steady_ms + job.held_ms
-            if command.lost_ms is not None:
-                due_at = max(job.due_at, min(due_at, job.due_at + command.lost_ms))
+            if command.since is not None:
+                due_at = max(job.due_at, min(due_at, job.due_at + now.steady_ms - command.since))
             view.put(JOB, job._replace(due_at=due_at))
             count += 1
     return Outcome(Done(count))
