@@ -1,6 +1,7 @@
 """Structured logs on standard error: one JSON object a line, or plain text on a terminal.
 
-The last lines are kept in memory besides, as JSON, for a diagnosis.
+The last lines are kept in memory besides, as JSON, for a diagnosis. A store that is away must not fill the disk with
+complaints: of a warning or an error that comes again and again, some are told and the rest are counted.
 
 Nothing of a request's content, key or credential is ever logged.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 from collections import deque
 from datetime import UTC, datetime
 
@@ -17,6 +19,11 @@ import orjson
 LOG_LINES = 200
 MAX_LINE_BYTES = 8 * 1024
 """What a diagnosis takes of a log."""
+TOLD_AT_ONCE = 20
+TOLD_SECONDS = 10.0
+"""Of the same complaint, so many are told within so long."""
+MAX_COMPLAINTS = 256
+"""Different ones that are kept apart."""
 
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 
@@ -38,12 +45,42 @@ class JsonFormatter(logging.Formatter):
         return orjson.dumps(line, default=str).decode()
 
 
+class Calm(logging.Filter):
+    """Holds back what was complained of often enough; the first that is told again says how many were left out.
+
+    What has an `error_id` is always told: somebody was given that id, and will look for it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._guard = threading.Lock()
+        self._complaints: dict[tuple[str, object], tuple[float, int]] = {}
+        """When the present while began, and how many have come in it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is told."""
+        if record.levelno < logging.WARNING or hasattr(record, "error_id"):
+            return True
+        complaint = (record.name, record.msg)
+        with self._guard:
+            began, count = self._complaints.get(complaint, (record.created, 0))
+            if not 0 <= record.created - began < TOLD_SECONDS:
+                left_out, began, count = max(0, count - TOLD_AT_ONCE), record.created, 0
+                if left_out:
+                    record.left_out = left_out
+            if len(self._complaints) >= MAX_COMPLAINTS:
+                self._complaints.clear()
+            self._complaints[complaint] = began, count + 1
+        return count < TOLD_AT_ONCE
+
+
 class RecentLines(logging.Handler):
     """Keeps the last lines; a long one is cut."""
 
     def __init__(self) -> None:
         super().__init__()
         self.setFormatter(JsonFormatter())
+        self.addFilter(Calm())
         self._lines: deque[str] = deque(maxlen=LOG_LINES)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -78,6 +115,7 @@ def set_up_logs(form: str, level: str) -> None:
     as_text = form == "text" or (form == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextFormatter() if as_text else JsonFormatter())
+    handler.addFilter(Calm())
     root = logging.getLogger()
     root.handlers[:] = [handler, RECENT]
     root.setLevel(level.upper())
