@@ -156,7 +156,7 @@ def reflected(wire: GrpcWire, *, list_services: str | None = None, file_containi
     """Names of services, or descriptions of files, as the server's reflection tells them."""
     number, text = (7, list_services) if list_services is not None else (4, file_containing_symbol)
     asked = bytes([number << 3 | 2, len(text)]) + text.encode()
-    call = wire.channel().stream_stream(REFLECTION)(iter([asked]), timeout=PATIENCE_SECONDS)
+    call = wire.channel().stream_stream(REFLECTION)(iter([asked]), timeout=PATIENCE_SECONDS, wait_for_ready=True)
     [answer] = list(call)
     told = _parts(answer)
     if list_services is not None:

@@ -18,6 +18,8 @@ from tests.together import Servers, log_of
 
 CODE = "WRITE_ERROR_CODE_"
 LINEARIZABLE = "READ_CONSISTENCY_LINEARIZABLE"
+STORE_PATIENCE_MS = "60000"
+"""Nodes that stand still with a lock in their hands must not be a reason to refuse: nothing here is about that."""
 
 
 class Told:
@@ -280,7 +282,7 @@ def serving(
     """A site with SEMEL_ settings; its logs must show no fault."""
     variables = {f"SEMEL_{name}": str(value) for name, value in settings.items()} | dict(env or {})
     server: Servers
-    url = fresh_url(lanes="3") if store == "postgres" else ""
+    url = fresh_url(lanes="3", patience_ms=STORE_PATIENCE_MS) if store == "postgres" else ""
     if url:
         server = Nodes(folder, nodes, env=variables | {"SEMEL_STORE": url}, grpc=True)
     else:

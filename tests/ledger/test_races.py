@@ -16,7 +16,6 @@ THREADS = 8
 TIMES = 100
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("identity", ["key", "sequence", "both"])
 def test_2_one_identical_request_a_hundred_times(ledger: Ledger, place: Place, identity: str) -> None:
     """One block, one transaction id in all answers, and nobody is refused."""

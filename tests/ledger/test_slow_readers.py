@@ -6,8 +6,6 @@ import re
 import socket
 from functools import partial
 
-import pytest
-
 from tests.ledger.rig import Ledger, SiteOf, request
 from tests.ledger.wire import Route, place_path
 from tests.ledger.words import PATIENCE_SECONDS, Place, put
@@ -42,7 +40,6 @@ def write(ledger: Ledger, place: Place, client: str) -> None:
         ledger.http.ask("Write", request(place, client, [put("k")], sequence=number))
 
 
-@pytest.mark.timeout(180)
 def test_a_reader_that_does_not_read_is_cut_off(site_of: SiteOf) -> None:
     ledger = site_of("memory").ledger("http")
     place = ledger.new_place()

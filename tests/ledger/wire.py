@@ -41,6 +41,8 @@ STATUS_OF_ERROR = {
     "WRITE_ERROR_CODE_SEQUENCE_GAP": 409,
 }
 """Of a write that was judged."""
+IDLE_SECONDS = 30.0
+"""Less than the server waits for the next request of a connection: else it may hang up just as one is sent."""
 SCOPE_ERRORS = ("3100", "3101")
 """An organization or a vault that is not there."""
 
@@ -65,7 +67,7 @@ class HttpWire:
     def __init__(self, ports: Sequence[int], headers: Mapping[str, str] | None = None) -> None:
         self.ports = ports
         self._turns = itertools.cycle(ports)
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=None)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=IDLE_SECONDS)
         self._client = httpx.Client(timeout=PATIENCE_SECONDS, limits=limits, headers=dict(headers or {}))
 
     def ask(self, rpc: str, request: Message, metadata: Sequence[tuple[str, str]] = ()) -> Answer:

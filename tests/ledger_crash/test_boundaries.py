@@ -59,17 +59,19 @@ class Album(list[Any]):
         """Called before it is done, in the thread that does it."""
         is_sync = operation.what == "sync"
         self._since = 0 if is_sync else self._since + 1
-        if self.acknowledged >= 0 and (is_sync or self._since % EVERY == 1):
-            self.photograph()
+        # Once: whoever was answered may change it while this thread still tidies up behind the answer.
+        acknowledged = self.acknowledged
+        if acknowledged >= 0 and (is_sync or self._since % EVERY == 1):
+            self.photograph(acknowledged)
         if is_sync:
             self._synced[operation.file] = (self._folder / operation.file).read_bytes()
 
-    def photograph(self) -> None:
+    def photograph(self, acknowledged: int) -> None:
         """All files as they are; what has been removed is gone."""
         files = [path for path in self._folder.glob("semel.db*") if not path.name.endswith("-shm")]
         killed = {path.name: path.read_bytes() for path in files}
         powerless = {name: self._synced[name] for name in killed if name in self._synced}
-        self.photographs.append(Photograph(self.acknowledged, killed, powerless))
+        self.photographs.append(Photograph(acknowledged, killed, powerless))
 
 
 def operations_of(number: int) -> tuple[Operation, ...]:
@@ -107,7 +109,7 @@ async def _run(folder: Path, album: Album) -> list[Any]:
         album.acknowledged = len(answers)
         answers.append(await send(rig, number))
     album.acknowledged = len(answers)
-    album.photograph()
+    album.photograph(len(answers))
     album.acknowledged = -1
     await rig.stop()
     return answers

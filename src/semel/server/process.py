@@ -176,8 +176,8 @@ class _Server(uvicorn.Server):
         self._context.metrics.connections = lambda: len(self.server_state.connections)
         ledger = LedgerUpkeep(self._context.engine, self._context.ledger, self._context.world)
         await ledger.begin()
+        await self._start_grpc(app)  # first: whoever hears over HTTP that this is ready may call it over gRPC
         await super().startup(listeners)
-        await self._start_grpc(app)
         engine = self._context.engine
         generations = Generations({RECEIPT: self._settings.streams_idempotency_ttl_ms})
         context = self._context
