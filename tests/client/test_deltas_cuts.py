@@ -85,6 +85,7 @@ def test_a_page_that_is_lost_is_fetched_again(server: RunningServer, tmp_path: P
             cutter.cut_answer(PULL, times=2)  # the HTTP library asks again by itself when a kept connection is cut
             with pytest.raises(NoAnswerError):
                 await two.sync()
+            cutter.forget()
             assert (two.pending(), two.rows("todos")) == ([], {"2": {"n": 2}})
             one.update("todos", "1", {"n": 3})
             await one.push()

@@ -73,14 +73,14 @@ def test_a_run_that_fails_is_put_off_or_is_taken_away(server: RunningServer) -> 
         kind = fresh("kind")
         async with JobsClient(server.url) as jobs:
             job_id = (await jobs.submit(kind, max_attempts=2)).job_id
-            [lease] = (await jobs.claim("w", kinds=[kind], wait=5)).leases
+            [lease] = (await jobs.claim("w", kinds=[kind], wait=20)).leases
             assert (await jobs.defer(lease, 0.0, reason="not yet")).next_run is not None
-            [lease] = (await jobs.claim("w", kinds=[kind], wait=5)).leases
+            [lease] = (await jobs.claim("w", kinds=[kind], wait=20)).leases
             assert lease.attempt == 1
             assert (await jobs.fail(lease, {"code": "a", "message": "b"}, retry_after=0.0)).next_run is not None
             with pytest.raises(LeaseLostError):
                 await jobs.heartbeat(lease)
-            [lease] = (await jobs.claim("w", kinds=[kind], wait=5)).leases
+            [lease] = (await jobs.claim("w", kinds=[kind], wait=20)).leases
             failed = await jobs.fail(lease, {"code": "c", "message": "d", "details": {"n": 1}}, retryable=False)
             assert (failed.status, failed.next_run) == ("failed", None)
             with pytest.raises(ResultConflictError):
@@ -251,7 +251,7 @@ def test_a_full_queue_is_waited_for_and_then_told(strict: RunningServer) -> None
             await asyncio.sleep(0.1)
             leases = list[Lease]()
             while len(leases) < 4:
-                leases += (await jobs.claim("w", kinds=[kind], wait=5)).leases
+                leases += (await jobs.claim("w", kinds=[kind], wait=20)).leases
             [fourth] = await batch
             ids = {one.job_id for one in (first, second, await waiting, fourth) if isinstance(one, Submitted)}
             assert {lease.job_id for lease in leases} == ids

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from semel.client import AsyncJob, JobRequest, JobsClient, NoAnswerError, Patience, Submitted, Worker
+from semel.client import AsyncJob, JobRequest, JobsClient, NoAnswerError, Patience, Submitted, Worker, service
 from tests.client.cutter import Cutter
-from tests.client.names import fresh, until
+from tests.client.names import PATIENCE_SECONDS, fresh, until
 from tests.running import RunningServer
 
 
@@ -65,9 +65,9 @@ def test_every_call_of_a_lease_can_lose_its_answer(server: RunningServer) -> Non
             assert (await jobs.store_step(lease, "s", 7)).result == 7
             await jobs.heartbeat(lease)
             assert (await jobs.defer(lease)).dedup
-            [lease] = (await jobs.claim("w", kinds=[kind], wait=5)).leases
+            [lease] = (await jobs.claim("w", kinds=[kind], wait=20)).leases
             assert (await jobs.fail(lease, {"code": "c", "message": "m"}, retry_after=0.0)).dedup
-            [lease] = (await jobs.claim("w", kinds=[kind], wait=5)).leases
+            [lease] = (await jobs.claim("w", kinds=[kind], wait=20)).leases
             assert (await jobs.complete(lease, 1)).dedup
             assert len(cutter.cuts) == 6
             assert (await jobs.get(job.job_id)).attempt == 2
@@ -99,7 +99,11 @@ def test_a_worker_on_a_bad_line_runs_each_job_once(server: RunningServer) -> Non
     asyncio.run(main())
 
 
-def test_a_claim_under_way_when_the_worker_stops_is_handed_back(server: RunningServer) -> None:
+def test_a_claim_under_way_when_the_worker_stops_is_handed_back(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "HANDBACK_SECONDS", PATIENCE_SECONDS)
+
     async def main() -> None:
         kind = fresh("kind")
         async with Cutter(server.port) as cutter, JobsClient(server.url) as jobs:
@@ -110,9 +114,14 @@ def test_a_claim_under_way_when_the_worker_stops_is_handed_back(server: RunningS
                 raise AssertionError("it never gets here")
 
             job_id = (await jobs.submit(kind)).job_id
-            cutter.cut_answer("/claim", times=1)
+            cutter.cut_answer("/claim", times=1_000)
             serving = asyncio.create_task(worker.serve())
-            await until(lambda: bool(cutter.cuts))
+
+            async def is_claimed() -> bool:
+                return (await jobs.get(job_id)).state == "leased"
+
+            await until(is_claimed)
+            cutter.forget()
             worker.stop()
             assert (await serving)["deferred"] == 1
             job = await jobs.get(job_id)

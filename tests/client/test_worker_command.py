@@ -18,26 +18,44 @@ from semel.cli import main
 from semel.client import JobsClient
 from tests.client.names import PATIENCE_SECONDS, TOKEN, fresh, until
 from tests.running import RunningServer
+from tests.together import LateError, in_time
 
 MODULE = """
 import os
+import threading
 import time
 from pathlib import Path
 
 from semel.client import Worker
 
-worker = Worker(lease=int(os.environ.get("LEASE", "60")), grace=10.0, concurrency=1)
+lease = int(os.environ.get("LEASE", "60"))
+worker = Worker(lease=lease, grace=10.0, concurrency=1)
 not_a_worker = 7
+looked_at = time.monotonic()
+
+def look():
+    global looked_at
+    before, looked_at = looked_at, time.monotonic()
+    if looked_at - before > lease / 2:
+        Path(f"late-{os.getpid()}").touch()
+
+def look_on():
+    while True:
+        look()
+        time.sleep(0.02)
 
 @worker.job("KIND")
 def handle(job):
     once = job.once("effect", lambda: os.getpid())
+    look()
     # Only then: the tests freeze and kill the process as soon as they see the line, and the step is to be kept by then.
     with Path("runs").open("a") as runs:
         runs.write(f"{os.getpid()} {job.attempt}\\\\n")
     while not (Path("go").exists() or job.is_stopping):
         time.sleep(0.02)
     return {"pid": os.getpid(), "once": once}
+
+threading.Thread(target=look_on, daemon=True).start()
 """
 
 
@@ -76,6 +94,10 @@ class Place:
         file = self.folder / "runs"
         lines = file.read_text().splitlines() if file.exists() else []
         return [(int(pid), int(attempt)) for pid, attempt in (line.split() for line in lines)]
+
+    def late(self) -> set[int]:
+        """The processes that stood still for half a lease, by their own clocks."""
+        return {int(file.name.removeprefix("late-")) for file in self.folder.glob("late-*")}
 
     def let_go(self) -> None:
         """Let the functions return."""
@@ -156,26 +178,43 @@ def test_it_ends_in_peace_when_asked_to(place: Place, server: RunningServer) -> 
     asyncio.run(play())
 
 
-def test_the_job_of_a_killed_worker_and_of_a_frozen_one_goes_on_elsewhere(place: Place, server: RunningServer) -> None:
-    async def play() -> None:
-        async with JobsClient(server.url) as jobs:
-            job_id = (await jobs.submit(place.kind)).job_id
-            with place.running(lease=2) as frozen:
-                await until(lambda: len(place.runs()) == 1)
-                frozen.send_signal(signal.SIGSTOP)
-                with place.running(lease=2) as killed:
-                    await until(lambda: len(place.runs()) == 2)
-                    killed.kill()
-                with place.running() as alive:
-                    await until(lambda: len(place.runs()) == 3)
-                    frozen.send_signal(signal.SIGCONT)
-                    place.let_go()
-                    result = (await jobs.result(job_id, wait=20.0)).result
-                    assert result == {"pid": alive.pid, "once": frozen.pid}
-                    frozen.send_signal(signal.SIGTERM)
-                    out, err = await asyncio.to_thread(frozen.communicate, timeout=PATIENCE_SECONDS)
-                    assert out == "Runs: 0 completed, 0 failed, 0 deferred, 1 dropped\n", err
-            assert place.runs() == [(frozen.pid, 1), (killed.pid, 2), (alive.pid, 3)]
-            assert (await jobs.get(job_id)).attempt == 3
+def test_the_job_of_a_killed_worker_and_of_a_frozen_one_goes_on_elsewhere(
+    tmp_path: Path, server: RunningServer
+) -> None:
+    """Before they have got where they are frozen and killed, they must not lose the job for standing still."""
 
-    asyncio.run(play())
+    def play(lease_seconds: float) -> None:
+        folder = tmp_path / f"{lease_seconds}"
+        folder.mkdir()
+        asyncio.run(freeze_and_kill(Place(folder, server.url), server.url, round(lease_seconds)))
+
+    in_time(play, 2)
+
+
+async def freeze_and_kill(place: Place, url: str, lease: int) -> None:
+    async with JobsClient(url) as jobs:
+        job_id = (await jobs.submit(place.kind)).job_id
+
+        async def until_run(number: int) -> None:
+            await until(lambda: len(place.runs()) >= number)
+            if place.late() - {pid for pid, _ in place.runs()[: number - 1]}:
+                await jobs.cancel(job_id, force=True)
+                raise LateError("a worker stood still")
+
+        with place.running(lease) as frozen:
+            await until_run(1)
+            frozen.send_signal(signal.SIGSTOP)
+            with place.running(lease) as killed:
+                await until_run(2)
+                killed.kill()
+            with place.running() as alive:
+                await until(lambda: len(place.runs()) == 3)
+                frozen.send_signal(signal.SIGCONT)
+                place.let_go()
+                result = (await jobs.result(job_id, wait=20.0)).result
+                assert result == {"pid": alive.pid, "once": frozen.pid}
+                frozen.send_signal(signal.SIGTERM)
+                out, err = await asyncio.to_thread(frozen.communicate, timeout=PATIENCE_SECONDS)
+                assert out == "Runs: 0 completed, 0 failed, 0 deferred, 1 dropped\n", err
+        assert place.runs() == [(frozen.pid, 1), (killed.pid, 2), (alive.pid, 3)]
+        assert (await jobs.get(job_id)).attempt == 3

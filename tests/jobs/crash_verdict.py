@@ -9,6 +9,9 @@
 | held leases | a worker that kept its lease with heartbeats never lost it, however often the server died |
 | steps | a step has one result, whoever asked |
 | counts | depth, leases, keys and dead letters as the metrics tell them are those that are there |
+
+A worker that was not heard for a whole lease, with servers there to hear it, has not kept it: processes stand still at
+times. After an outage its time begins anew.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from random import Random
 
-from tests.jobs.crash_submitter import Order
+from tests.jobs.crash_submitter import LONG_LEASE_SEC, Order
 from tests.jobs.crash_worker import LONG
 from tests.jobs.line import Body, Line
 
@@ -27,6 +30,9 @@ MOST_FAULTS = 50
 READERS = 4
 DEAD_REASONS = ("exhausted", "permanent", "lease_exhausted")
 ENDED = ("completed", "failed")
+
+Outage = tuple[float, float]
+"""From when to when nobody could be heard; both are the same if another server was there, but one was started."""
 
 
 @dataclass(slots=True)
@@ -106,7 +112,7 @@ def _pages(line: Line, path: str) -> Iterator[str]:
         yield from (job["job_id"] for job in page["jobs"])
 
 
-def judge(books: Books, orders: Sequence[Order], journals: Sequence[Body]) -> Verdict:
+def judge(books: Books, orders: Sequence[Order], journals: Sequence[Body], outages: Sequence[Outage] = ()) -> Verdict:
     """Hold everything that was told against what is there."""
     verdict = Verdict(jobs=len(books.ids))
     _judge_keys(verdict, books, orders)
@@ -116,7 +122,8 @@ def judge(books: Books, orders: Sequence[Order], journals: Sequence[Body]) -> Ve
     for order in orders:
         for answer in (*order.answers, *(told.body for told in order.cancels)):
             _judge_told(verdict, books, order.key, answer)
-    _judge_leases(verdict, books, journals, {order.key for order in orders if order.cancels})
+    leases = _Leases(verdict, books, outages)
+    _judge_leases(leases, journals, {order.key for order in orders if order.cancels})
     _judge_counts(verdict, books, len(orders))
     return verdict
 
@@ -158,10 +165,11 @@ def _judge_told(verdict: Verdict, books: Books, who: str, answer: Body) -> None:
             verdict.require(answer[name] == job.get(name), f"{who} was told {answer}, and there is {job}")
 
 
-def _judge_leases(verdict: Verdict, books: Books, journals: Sequence[Body], cancelled: set[str]) -> None:
-    leases = _Leases(verdict, books)
+def _judge_leases(leases: _Leases, journals: Sequence[Body], cancelled: set[str]) -> None:
     for line in sorted(journals, key=lambda line: float(line["at"])):
-        if line["what"] == "claimed":
+        if line["what"] == "claims":
+            leases.asked(line)
+        elif line["what"] == "claimed":
             leases.given(line)
         elif line["what"] == "sends":
             leases.sent(line)
@@ -173,9 +181,10 @@ def _judge_leases(verdict: Verdict, books: Books, journals: Sequence[Body], canc
 class _Leases:
     """What workers said and heard, in the order of time."""
 
-    def __init__(self, verdict: Verdict, books: Books) -> None:
+    def __init__(self, verdict: Verdict, books: Books, outages: Sequence[Outage]) -> None:
         self._verdict = verdict
         self._books = books
+        self._outages = sorted(outages)
         self._holders: dict[tuple[str, int], tuple[str, str]] = {}
         self._latest: dict[str, int] = defaultdict(int)
         self._superseded: dict[tuple[str, str], bool] = {}
@@ -183,6 +192,13 @@ class _Leases:
         self._steps: dict[str, list[object]] = defaultdict(list)
         self._held: dict[str, int] = {}
         """Leases on long jobs that were claimed and heard of in one life of a worker, and that life."""
+        self._asked_at: dict[tuple[str, str], float] = {}
+        self._sent_at: dict[tuple[str, str], float] = {}
+        self._kept_at: dict[str, float] = {}
+        """When the last word was sent that a lease was given or renewed for."""
+
+    def asked(self, line: Body) -> None:
+        self._asked_at.setdefault((line["slot"], line["claim"]), line["at"])
 
     def given(self, line: Body) -> None:
         self._verdict.require(line["status"] == 200, f"a claim was answered {line['status']} {line['body']}")
@@ -194,11 +210,14 @@ class _Leases:
             self._verdict.require(job["attempt"] <= job["max_attempts"], f"an attempt too many: {job}")
             if job["kind"] == LONG and line["claim"].startswith(f"{line['life']}."):
                 self._held.setdefault(job["lease_token"], line["life"])
+            asked_at = self._asked_at.get((line["slot"], line["claim"]), float(line["at"]))
+            self._kept_at.setdefault(job["lease_token"], asked_at)
             self._latest[job["job_id"]] = max(self._latest[job["job_id"]], job["epoch"])
 
     def sent(self, line: Body) -> None:
         job = line["job"]
         self._superseded[job["lease_token"], line["call"]] = job["epoch"] < self._latest[job["job_id"]]
+        self._sent_at[job["lease_token"], line["call"]] = line["at"]
         if line["call"] == "complete":
             self._results[job["job_id"]].append((job["epoch"], line["sent"]["result"]))
 
@@ -213,7 +232,9 @@ class _Leases:
         self._verdict.repeated += body.get("dedup") is True and line["call"] != "steps"
         dead = self._superseded.get((job["lease_token"], line["call"]), False)
         self._verdict.require(not dead, f"a token was taken after a later one was given out: {line}")
-        if line["call"] == "complete":
+        if line["call"] == "heartbeat":
+            self._kept_at[job["lease_token"]] = self._sent_at.get((job["lease_token"], "heartbeat"), float(line["at"]))
+        elif line["call"] == "complete":
             end = (stored["state"], stored["end"].get("result"))
             self._verdict.require(end == ("completed", line["sent"]["result"]), f"{line} was taken, and is {end}")
         elif line["call"] == "fail" and body["state"] in ENDED:
@@ -230,8 +251,18 @@ class _Leases:
         conflicts = error == "result_conflict"
         self._verdict.require(not conflicts or line["call"] in ("complete", "fail"), f"what conflict? {line}")
         is_held = self._held.get(line["job"]["lease_token"]) == line["life"]
-        is_lost = is_held and error == "lease_lost" and not is_cancelled
+        is_lost = is_held and error == "lease_lost" and not is_cancelled and not self._was_silent(line)
         self._verdict.require(not is_lost, f"a lease that was held with heartbeats was lost: {line}")
+
+    def _was_silent(self, line: Body) -> bool:
+        """Whether servers were there for a whole lease without a word of its worker."""
+        since, told_at = self._kept_at[line["job"]["lease_token"]], float(line["at"])
+        for begin, end in self._outages:
+            if since < end and begin < told_at:
+                if begin - since >= LONG_LEASE_SEC:
+                    return True
+                since = end
+        return told_at - since >= LONG_LEASE_SEC
 
     def end(self) -> None:
         """Every result was sent by the holder of the last lease; every step has one result."""

@@ -20,6 +20,11 @@ class Minute(NamedTuple):
 
     jobs: Jobs
     started: datetime
+    """Before the schedule was set."""
+    is_set: datetime
+    """After that."""
+    first: datetime
+    """When it is due for the first time, as the server told it."""
     counts: dict[str, float]
     counted_at: float
 
@@ -33,5 +38,6 @@ def begin_minute(data: Path) -> Iterator[Minute]:
         jobs.complete(jobs.claim_one("counted"), 1)
         counts, counted_at = jobs.metrics(), time.monotonic()
         started = datetime.now(UTC)
-        jobs.set_schedule(SCHEDULE, cron="* * * * *", kind=KIND, params=PARAMS, queue=QUEUE)
-        yield Minute(jobs, started, counts, counted_at)
+        told = jobs.set_schedule(SCHEDULE, cron="* * * * *", kind=KIND, params=PARAMS, queue=QUEUE)
+        is_set, first = datetime.now(UTC), datetime.fromisoformat(told["next_instant"])
+        yield Minute(jobs, started, is_set, first, counts, counted_at)

@@ -6,15 +6,15 @@ what it is there to find.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.jobs.crash_run import CrashRun, Plan
-from tests.jobs.crash_submitter import Order
-from tests.jobs.crash_verdict import Books, judge
+from tests.jobs.crash_submitter import LONG_LEASE_SEC, Order
+from tests.jobs.crash_verdict import Books, Outage, judge
 from tests.jobs.crash_worker import LONG
 from tests.jobs.line import Body, Told
 
@@ -66,11 +66,11 @@ class Scene:
         job = {"job_id": "j", "epoch": epoch, "lease_token": f"t{epoch}"}
         return {"what": what, "life": 1, "job": job, "call": call, "sent": {"result": result}, **facts}
 
-    def faults(self) -> str:
-        """What the verdict finds."""
-        lines = [line | {"at": float(number)} for number, line in enumerate(self.lines)]
+    def faults(self, seconds: float = 0.1, outages: Sequence[Outage] = ()) -> str:
+        """What the verdict finds, with so much time between two lines."""
+        lines = [line | {"at": seconds * number} for number, line in enumerate(self.lines)]
         books = Books(self.ids, {"j": self.job}, frozenset(self.dead), self.metrics)
-        return "\n".join(judge(books, [self.order], lines).faults)
+        return "\n".join(judge(books, [self.order], lines, outages).faults)
 
 
 def test_a_run_that_went_well_has_no_fault() -> None:
@@ -116,7 +116,13 @@ def test_what_is_wrong_is_found_out(change: Callable[[Scene], Any], fault: str) 
 def test_a_lease_that_was_held_and_lost_is_found_out() -> None:
     scene = Scene()
     scene.lines[0] = scene.claimed("w1", 1, LONG)
-    assert "was held with heartbeats was lost" in scene.faults()
+    lost = "was held with heartbeats was lost"
+    assert lost in scene.faults()
+    assert not scene.faults(LONG_LEASE_SEC), "its worker was not heard for longer than the lease"
+    outage = (0.5 * LONG_LEASE_SEC, 2.5 * LONG_LEASE_SEC)
+    assert lost in scene.faults(LONG_LEASE_SEC, [outage]), "nobody could hear it"
+    late = (1.5 * LONG_LEASE_SEC, 2.5 * LONG_LEASE_SEC)
+    assert not scene.faults(LONG_LEASE_SEC, [late]), "somebody could, for longer than the lease"
     scene.order.cancels.append(Told(200, {}))
     assert not scene.faults(), "its owner has ended it"
 

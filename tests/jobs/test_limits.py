@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.jobs.wire import ACTIVE, Jobs, Message, Together, fresh, ms_of, serving, serving_all
-from tests.together import at_once, eventually, in_time, unless_late
+from tests.together import TRIES, at_once, eventually, in_time, unless_late
 
 DEPTH, INFLIGHT, RECORDS = 5, 2, 3
 KEY_SECONDS = 1
@@ -170,10 +170,11 @@ def fill_the_store(short: Jobs, _: str) -> None:
     eventually(lambda: short.submit("k", {}, key=fourth, expect=None).http == 200, "the fourth key is taken")
     assert short.submit("k", {}, key=fourth)["dedup"] is True
     assert [short.submit("k", {}, key=key)["dedup"] for key in keys[1:]] == [True, True]
-    sweep_out(short)
+    # By force, while their jobs pin them: a second after their ends they would be gone by themselves.
     for key in (*keys[1:], fourth):
-        short.release(key)
+        short.release(key, force=True)
     assert short.metrics()["idempotency_store_size"] == 0
+    sweep_out(short)
 
 
 def test_11_a_key_is_pinned_by_its_job_and_lives_a_second_after_its_end(short: Together) -> None:
@@ -220,14 +221,22 @@ def outlive_a_key(short: Jobs) -> None:
 
 
 def test_a_full_engine_refuses_for_now_and_stores_nothing(tmp_path: Path) -> None:
-    """Commits take a while here and two writes may wait: of many at once most are told to come back, and may."""
-    keys = [fresh("key") for _ in range(12)]
+    """Commits take a while here and two writes may wait: of many at once most are told to come back, and may.
+
+    If they came so slowly, one after the other, that there was room for each, they come again.
+    """
     with serving(tmp_path / "data", store="memory", QUEUE_WRITES=2, BATCH_WRITES=1, COMMIT_DELAY_MS=100) as slow:
-        answers = at_once([partial(slow.submit, "k", {}, key=key, expect=None) for key in keys])
-        refused = [key for key, answer in zip(keys, answers, strict=True) if answer.http == 503]
-        assert {answer["error"] for answer in answers if answer.http == 503} == {"overloaded"}
-        assert {answer["status"] for answer in answers if answer.http == 200} == {"accepted"}
-        assert len(slow.page()["jobs"]) == len(keys) - len(refused)
+        stored, refused = 0, list[str]()
+        for _ in range(TRIES):
+            keys = [fresh("key") for _ in range(12)]
+            answers = at_once([partial(slow.submit, "k", {}, key=key, expect=None) for key in keys])
+            refused = [key for key, answer in zip(keys, answers, strict=True) if answer.http == 503]
+            assert {answer["error"] for answer in answers if answer.http == 503} <= {"overloaded"}
+            assert {answer["status"] for answer in answers if answer.http == 200} == {"accepted"}
+            stored += len(keys) - len(refused)
+            assert len(slow.page()["jobs"]) == stored
+            if refused:
+                break
         assert slow.submit("k", {}, key=refused[0])["status"] == "accepted"
 
 

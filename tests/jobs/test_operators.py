@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.jobs.wire import PATH, Jobs, Message, fresh, serving
-from tests.running import RunningServer
+from tests.running import READY_SECONDS, RunningServer
 from tests.together import eventually, log_of
 
 MINUTE = [
@@ -176,7 +176,7 @@ def test_28_a_key_is_never_written_whole(watched: Jobs, queue: str) -> None:
         watched.submit("k", {}, key=key, queue=queue)
         refused = watched.submit("k", {"n": 1}, key=key, queue=queue, expect=409)
         assert refused["key_prefix"] == prefix
-        assert watched.audit("IDEMPOTENCY_KEY_COLLISION", job_id=first["job_id"])[0]["key_prefix"] == prefix
+        assert watched.audited_first("IDEMPOTENCY_KEY_COLLISION", job_id=first["job_id"])[0]["key_prefix"] == prefix
         assert watched.audited("IDEMPOTENCY_HIT", job_id=first["job_id"])["key_prefix"] == prefix
 
 
@@ -278,7 +278,7 @@ def test_30_a_value_that_does_not_parse_stops_the_start(tmp_path: Path) -> None:
     name = "SHERATAN_MAX_QUEUE_DEPTH"
     server = RunningServer(tmp_path / "data", env={name: "many", "SEMEL_STORE": "memory:"})
     server.launch({})
-    assert server.wait_for_death(20) not in (None, 0)
+    assert server.wait_for_death(READY_SECONDS) not in (None, 0)
     told = server.output_tail()
     assert "Traceback" not in told
     assert name in told

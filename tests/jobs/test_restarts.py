@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.jobs.wire import PATH, Answer, Jobs, Message, fresh, read_answer, serving
+from tests.jobs.wire import PATH, Answer, Jobs, Message, fresh, read_answer, serving, with_site
 from tests.postgres.proxy import Proxy
 from tests.postgres.shared import fresh_url, shared_cluster
 from tests.running import STOP_SECONDS, RunningServer
@@ -21,17 +21,18 @@ from tests.server.test_faults import FaultyServer
 from tests.together import TRIES, eventually, in_time, unless_late
 
 LEASE_SECONDS = 2
-SITE = Path(__file__).parent / "site"
+WAIT_MS = 30_000
 ORDER = "die"
 BEFORE, AFTER = "flushed", "committed"
 """The last point at which nothing is stored yet, and the first at which all is, with nobody told."""
+LIVE = "semel_live_readers"
 
 
 @pytest.fixture(scope="module")
 def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
     """A server that dies where a file says, as soon as the file is there."""
     folder = tmp_path_factory.mktemp("mortal")
-    env = {"PYTHONPATH": str(SITE), "CRASH_FILE": str(folder / ORDER), "SEMEL_CRASH_POINT": BEFORE}
+    env = {"PYTHONPATH": with_site(), "CRASH_FILE": str(folder / ORDER), "SEMEL_CRASH_POINT": BEFORE}
     with serving(folder / "data", store="sqlite", env=env, clean=False) as jobs:
         yield jobs
 
@@ -176,17 +177,19 @@ def outlive_an_outage(folder: Path, store: str, lease_seconds: float) -> None:
 def test_21_those_who_wait_are_answered_at_a_stop(tmp_path: Path, queue: str) -> None:
     with serving(tmp_path / "data", store="memory") as jobs, ThreadPoolExecutor(3) as pool:
         first = jobs.submit("k", {}, queue="other")
+        started, others = time.monotonic(), jobs.prometheus()[LIVE]
         waiting: list[Future[Answer]] = [
-            pool.submit(jobs.claim, queue, wait_ms=30_000),
-            pool.submit(jobs.get, first["job_id"], wait_ms=30_000),
-            pool.submit(partial(jobs.submit, "k", {}, key=fresh("key"), queue="other", wait_ms=30_000)),
+            pool.submit(jobs.claim, queue, wait_ms=WAIT_MS),
+            pool.submit(jobs.get, first["job_id"], wait_ms=WAIT_MS),
+            pool.submit(partial(jobs.submit, "k", {}, key=fresh("key"), queue="other", wait_ms=WAIT_MS)),
         ]
-        eventually(lambda: len(jobs.page(queue="other")["jobs"]) == 2, "the waiting submission is stored")
+        eventually(lambda: jobs.prometheus()[LIVE] == others + len(waiting), "all of them wait")
+        assert len(jobs.page(queue="other")["jobs"]) == 2
         assert isinstance(jobs.server, RunningServer)
-        started = time.monotonic()
         jobs.server.stop()
         poll, read, submitted = [one.result() for one in waiting]
-        assert time.monotonic() - started < 15
+        # Had it taken their time to be up, it would have taken that long.
+        assert time.monotonic() - started < WAIT_MS / 1_000
     assert poll["jobs"] == []
     assert read["state"] == "queued"
     assert (submitted["status"], submitted["dedup"]) == ("accepted", False)
@@ -196,20 +199,29 @@ def test_21_those_who_wait_are_answered_at_a_stop(tmp_path: Path, queue: str) ->
 
 
 def test_9_when_the_winners_commit_fails_a_twin_wins_and_nobody_hears_of_a_phantom(tmp_path: Path, queue: str) -> None:
-    """The connection to the database is cut between the decision and COMMIT, with twins waiting behind."""
-    key = fresh("key")
+    """The connection to the database is cut between the decision and COMMIT, with twins waiting behind.
+
+    On a slow machine the twins may be in the commit that fails: then nobody is answered, and others try.
+    """
     with Proxy(shared_cluster().port) as proxy:
-        url = fresh_url(lanes="1", patience_ms="8000").replace(f":{shared_cluster().port}/", f":{proxy.port}/")
+        url = fresh_url(lanes="1", patience_ms="20000").replace(f":{shared_cluster().port}/", f":{proxy.port}/")
         env = {"SEMEL_STORE": url, "SEMEL_COMMIT_DELAY_MS": "250"}
         with serving(tmp_path / "data", store="sqlite", env=env, clean=False) as jobs, ThreadPoolExecutor(4) as pool:
             jobs.submit("warm", {}, queue="warm")
-            submit = partial(jobs.submit, "k", {}, key=key, queue=queue, expect=None)
-            answers = [pool.submit(submit)]
-            time.sleep(0.12)
-            answers += [pool.submit(submit) for _ in range(3)]
-            proxy.cut_all(and_stay_away=False)
-            told = [answer.result() for answer in answers]
-            check_no_phantom(jobs, told, jobs.submit("k", {}, key=key, queue=queue), queue)
+            is_answered = False
+            for number in range(TRIES):
+                key, own = fresh("key"), f"{queue}-{number}"
+                submit = partial(jobs.submit, "k", {}, key=key, queue=own, expect=None)
+                answers = [pool.submit(submit)]
+                time.sleep(0.12)
+                answers += [pool.submit(submit) for _ in range(3)]
+                proxy.cut_all(and_stay_away=False)
+                told = [answer.result() for answer in answers]
+                check_no_phantom(jobs, told, jobs.submit("k", {}, key=key, queue=own), own)
+                is_answered = any(answer.http == 200 for answer in told)
+                if is_answered:
+                    break
+            assert is_answered, "nobody was answered: the run has shown nothing"
 
 
 def test_a_commit_whose_end_is_unknown_is_told_so_and_the_next_life_knows(tmp_path: Path, queue: str) -> None:
@@ -236,7 +248,6 @@ def check_no_phantom(jobs: Jobs, told: list[Answer], last: Message, queue: str) 
     answered = [answer for answer in told if answer.http == 200]
     assert {answer["job_id"] for answer in answered} <= {last["job_id"]}
     assert [answer["status"] for answer in answered].count("accepted") <= 1
-    assert answered, "nobody was answered: the run has shown nothing"
     assert [job["job_id"] for job in jobs.page(queue=queue)["jobs"]] == [last["job_id"]]
 
 
