@@ -1,4 +1,4 @@
-"""What runs where: `events` is a server with default settings that all tests share, on every store in turn.
+"""What runs where: `events` is a server with usual settings that all tests share, on every store in turn.
 
 The stores are memory, SQLite, and PostgreSQL behind two nodes, whose clients take the nodes in turn. A module with
 settings of its own asks for `store_kind` to run on every store, or names one store if the store cannot matter.

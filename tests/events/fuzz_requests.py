@@ -14,7 +14,7 @@ from tests.events.oracle import Outcome, place_row
 from tests.events.raw_frames import unframed
 from tests.events.shapes import SEED, Dialect, is_shaped
 
-SECONDS = 20.0
+SECONDS = 60.0
 STATUSES = {
     Outcome("bad_request"): {400},
     Outcome("auth_failed", 1008): {401, 403},

@@ -35,6 +35,8 @@ EARLY_CASES = 30
 PATIENCE_SECONDS = 60.0
 STALL_SECONDS = 0.2
 GROWTH_BYTES = 96_000_000
+PATIENT = {"SEMEL_EVENTS_IDLE_MS": "3600000"}
+"""Some lanes never say who they are; on a slow machine that may take longer than a server usually lets them."""
 SILENT = Outcome("")
 WILD_ENDS = {1000, 1002, 1007, 1008, 1009}
 
@@ -214,7 +216,7 @@ class Fuzz:
     def __init__(
         self, folder: Path, frames: int, seed: int, report: Callable[[FuzzVerdict], None] = lambda verdict: None
     ) -> None:
-        self._server = RunningServer(folder / "data")
+        self._server = RunningServer(folder / "data", env=PATIENT)
         self._frames = frames
         self._seed = seed
         self._chance = random.Random(seed)

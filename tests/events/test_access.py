@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,13 @@ import pytest
 
 from tests.events.tokens import Issuer, token_file, unsigned
 from tests.events.wire import ABSENT, Ending, Events, Message, fresh, item, serving
+from tests.together import in_time, unless_late
 
 SCOPED = "a token with scopes"
 READER = "a token that may read"
 WRITER = "a token that may write"
+LIFE_SECONDS = 1.0
+"""What a token that expires under a connection has at least, for all that must begin before."""
 
 
 @pytest.fixture(scope="module")
@@ -143,13 +147,20 @@ def test_a2_a_message_cannot_speak_for_another(events: Events, issuer: Issuer) -
 
 def test_case_18_an_expired_token_ends_a_live_connection(events: Events, issuer: Issuer) -> None:
     """By a timer: nobody says anything. HTTP and SSE end with the same token."""
-    room, client = fresh("room"), fresh("client")
-    token = issuer.token(client, room, exp=int(time.time()) + 2)
-    peer, steady = events.peer(client, token=token), events.peer("steady", token=issuer.token("steady", room))
-    camel = events.camel_2(room, client, token=token)
+    in_time(lambda seconds: outlive_a_token(events, issuer, seconds), LIFE_SECONDS)
+
+
+def outlive_a_token(events: Events, issuer: Issuer, seconds: float) -> None:
+    room, client, began = fresh("room"), fresh("client"), time.monotonic()
+    token = issuer.token(client, room, exp=int(time.time() + seconds) + 1)
     headers = {"Authorization": f"Bearer {token}", "Accept": "text/event-stream"}
-    with events.http.stream("GET", "/v1/events", params={"partition": room}, headers=headers) as tail:
-        assert tail.status_code == 200
+    with ExitStack() as stack:
+        with unless_late(lambda: began, seconds):
+            peer, steady = events.peer(client, token=token), events.peer("steady", token=issuer.token("steady", room))
+            camel = events.camel_2(room, client, token=token)
+            asked = events.http.stream("GET", "/v1/events", params={"partition": room}, headers=headers)
+            tail = stack.enter_context(asked)
+            assert tail.status_code == 200
         for ending in (peer.ending(), camel.ending()):
             assert (ending.error, ending.code) == ("auth_failed", 1008)
         assert [line for line in tail.iter_lines() if line.startswith("data:")] == []

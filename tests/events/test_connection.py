@@ -18,11 +18,18 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from tests.events.handmade import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, HandMade
-from tests.events.wire import Events, Message, Peer, fresh, item, serving
+from tests.events.raw_frames import Ended, Frame, RawSocket, frame
+from tests.events.wire import PATIENCE_SECONDS, Events, Message, Peer, fresh, item, serving
 from tests.running import RunningServer
 from tests.together import eventually, in_time, unless_held_up, unless_late
 
 IDLE_SECONDS = 0.8
+PING_SHARE = 5
+"""So many times are those pinged who send no heartbeats, in the time that the others may be silent."""
+HELD_UP_SHARE = 2 * PING_SHARE
+"""Who misses two pings is cut off, so half a pace of them is too long to stand still."""
+
+SUBMITS_BEFORE_THE_END = 20
 
 Tired = Callable[[float], Events]
 
@@ -49,7 +56,9 @@ def tired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tired]:
         def start(seconds: float) -> Events:
             data = tmp_path_factory.mktemp("tired") / "data"
             idle_ms = round(seconds * 1_000)
-            served = serving(data, store="memory", EVENTS_IDLE_MS=str(idle_ms), EVENTS_PING_MS=str(idle_ms // 5))
+            served = serving(
+                data, store="memory", EVENTS_IDLE_MS=str(idle_ms), EVENTS_PING_MS=str(idle_ms // PING_SHARE)
+            )
             return stack.enter_context(served)
 
         yield start
@@ -72,7 +81,8 @@ def test_case_17_silence_ends_a_connection_and_any_message_does_not(tired: Tired
 def be_silent_or_not(events: Events, seconds: float) -> None:
     project, spoke_at = fresh("project"), time.monotonic()
     # Pings are sent and answered behind the test's back, so it counts whether both processes ran at all.
-    with unless_held_up(seconds / 2, partial(events.http.get, "/livez")), unless_late(lambda: spoke_at, seconds):
+    watched = unless_held_up(seconds / HELD_UP_SHARE, partial(events.http.get, "/livez"))
+    with watched, unless_late(lambda: spoke_at, seconds):
         silent, idle, subscribed = events.raw(), events.peer(), events.peer()
         subscribed.subscribe(project)
         beating, babbling, working = events.peer(), events.peer(), events.peer()
@@ -111,7 +121,8 @@ def test_camel_clients_are_asked_with_pings(tired: Tired) -> None:
 
 
 def answer_pings(events: Events, seconds: float) -> None:
-    with unless_held_up(seconds / 2, partial(events.http.get, "/livez")), camel(events) as socket:
+    watched = unless_held_up(seconds / HELD_UP_SHARE, partial(events.http.get, "/livez"))
+    with watched, camel(events) as socket:
         connected = socket.frame()
         assert connected is not None
         assert json.loads(connected.payload)["type"] == "connected"
@@ -145,11 +156,20 @@ def test_no_extension_and_no_subprotocol_is_forced_on_a_client(events: Events) -
 
 
 def test_disconnect_closes_with_1000_at_once(events: Events) -> None:
-    peer = events.peer()
-    peer.send("disconnect", {"reason": "app closed"})
-    peer.send("heartbeat")
-    ending = peer.ending()
-    assert (ending.messages, ending.code) == ([], 1000)
+    peer = RawSocket(events.ports[0], PATIENCE_SECONDS)
+    assert peer.upgrade() == 101
+    # In one write: after the answer to the first no client could send the second.
+    said = [
+        text("connect", token="t", client_id=fresh("c")),
+        text("disconnect", reason="app closed"),
+        text("heartbeat"),
+    ]
+    peer.send(b"".join(frame(one) for one in said))
+    connected, ending = peer.receive(), peer.receive()
+    peer.close()
+    assert isinstance(connected, Frame)
+    assert json.loads(connected.payload)["type"] == "connected"
+    assert ending == Ended(1000)
 
 
 def test_a_close_frame_is_answered(events: Events) -> None:
@@ -238,7 +258,7 @@ def test_shutdown_tells_everybody(tmp_path: Path) -> None:
             assert alone(events).stop() == 0
             try:
                 rest = "".join(tail.iter_text())
-            except httpx.RemoteProtocolError:
+            except (httpx.RemoteProtocolError, httpx.ReadError):
                 rest = ""
             assert "data:" not in rest
         for peer in peers[:3]:
@@ -251,29 +271,30 @@ def test_shutdown_keeps_what_it_has_acknowledged(tmp_path: Path) -> None:
     """Submits are under way when the signal comes: each is answered and durable, or not answered; retries settle it."""
     with serving(tmp_path / "data", store="sqlite") as events:
         writer = events.peer("writer")
-        drafts = [item(["room"]) for _ in range(300)]
-        stopping = threading.Timer(0.05, alone(events).stop)
-        stopping.start()
-        answered = acknowledged(writer, drafts)
+        stopping = threading.Thread(target=alone(events).stop)
+        sent, answered = acknowledged(writer, stopping)
         stopping.join()
         events.server.start()
         peer = events.peer("writer")
         stored = {event["id"]: event["committed_id"] for event in peer.history(["room"])}
         assert answered.items() <= stored.items()
-        for draft, committed_id in zip(drafts[:100], peer.commit(*drafts[:100]), strict=True):
+        for draft, committed_id in zip(sent[-100:], peer.commit(*sent[-100:]), strict=True):
             assert stored.get(draft["id"], committed_id) == committed_id
 
 
-def acknowledged(writer: Peer, drafts: list[Message]) -> dict[str, int]:
-    """Submit one by one until the connection ends; what was answered as committed."""
+def acknowledged(writer: Peer, stopping: threading.Thread) -> tuple[list[Message], dict[str, int]]:
+    """Submit one by one until the connection ends, and soon have it ended; what was sent, and answered as committed."""
+    sent: list[Message] = []
     answered: dict[str, int] = {}
-    for draft in drafts:
+    while True:
+        sent.append(item(["room"]))
         try:
-            [committed_id] = writer.commit(draft)
+            [committed_id] = writer.commit(sent[-1])
         except (AssertionError, ConnectionClosed):
-            return answered
-        answered[draft["id"]] = committed_id
-    return answered
+            return sent, answered
+        answered[sent[-1]["id"]] = committed_id
+        if len(sent) == SUBMITS_BEFORE_THE_END:
+            stopping.start()
 
 
 def test_a_server_that_stops_takes_no_new_connection(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Coroutine, Hashable
 from typing import Any
 
-from semel.contracts.events.commands import Item, Submit
+from semel.contracts.events.commands import Item, Prune, Submit
 from semel.contracts.events.contract import Events
 from semel.contracts.events.rules.partitions import checked
 from semel.contracts.events.tables import EventRow
@@ -56,6 +56,10 @@ class Node:
         partitions = checked(names)
         items = [Item(one, one.encode(), pack(one.encode()), b"d" * 32, partitions, {}, b"{}") for one in ids]
         await self.engine.submit(Write(self._events, Submit(tuple(items), "c", b"submitter"), 10, len(ids)))
+
+    async def prune(self, committed_id: int, name: bytes = b"p") -> None:
+        """Forget an event."""
+        await self.engine.submit(Write(self._events, Prune(((committed_id, (name,)),))))
 
     def subscriber(self, sink: Sink) -> Subscriber:
         return Subscriber(self.feed, sink, 1_000_000)
@@ -169,6 +173,40 @@ def test_a_feed_that_nobody_hangs_on_listens_to_nothing() -> None:
             await until(lambda sink=sink, number=number: sink.sent == [number])
             one.close()
             await until(lambda: len(node.engine.signals) == 0)
+        await node.stop()
+
+    run(scenario())
+
+
+def test_what_was_pruned_before_the_feed_saw_it_is_not_passed_over_in_silence() -> None:
+    """Its node stood still for longer than events are kept."""
+
+    class Told(Sink):
+        words = ""
+
+        def fail(self, message: str) -> None:
+            self.words = message
+
+    async def scenario() -> None:
+        node = Node()
+        sink = Told(b"a")
+        one = node.subscriber(sink)
+        one.subscribe(0, frozenset("p"))
+        one.release()
+        await until(lambda: one.mode is Mode.LIVE)
+        node.task.cancel()
+        await node.commit("e1")
+        await node.commit("e2")
+        await node.prune(1)
+        node.task = asyncio.create_task(node.feed.run())
+        await until(lambda: sink.words != "")
+        assert sink.sent == []
+        one.close()
+        later = Sink(b"b")
+        other = node.subscriber(later)
+        other.subscribe(1, frozenset("p"))
+        other.release()
+        await until(lambda: later.sent == [2])
         await node.stop()
 
     run(scenario())

@@ -9,19 +9,23 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.events.handmade import BINARY, CONTINUATION, TEXT, HandMade
 from tests.events.wire import VERSION, Ending, Events, Message, Peer, fresh, item, serving
 from tests.running import HOST
+from tests.together import eventually, in_time, unless_held_up
 
 MESSAGE_BYTES = 4096
 BATCH_ITEMS = 3
 IN_FLIGHT_ITEMS = 5
 BAD_MESSAGES = 5
 MODEL_VERSION = 7
+SLOW_SECONDS = 0.5
 
 
 @pytest.fixture(scope="module")
@@ -222,8 +226,16 @@ def test_by_default_a_hundred_are_too_many_and_a_pace_only_slows(tmp_path: Path)
 
 
 def test_a_reader_that_takes_nothing_is_cut_off_and_can_resume(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    with serving(data, store="sqlite", EVENTS_SLOW_MS="300", EVENTS_BUFFER_BYTES="65536") as events:
+    in_time(lambda seconds: read_nothing(tmp_path / f"data-{seconds}", seconds), SLOW_SECONDS)
+
+
+def read_nothing(data: Path, seconds: float) -> None:
+    slow_ms = str(round(seconds * 1_000))
+    with (
+        serving(data, store="sqlite", EVENTS_SLOW_MS=slow_ms, EVENTS_BUFFER_BYTES="65536") as events,
+        # Whoever reads all it is sent reads nothing either while its process, or the server, stands still.
+        unless_held_up(seconds / 2, partial(events.http.get, "/livez")),
+    ):
         writer, fast = events.peer(), events.peer()
         narrow = socket.socket()
         narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -238,13 +250,19 @@ def test_a_reader_that_takes_nothing_is_cut_off_and_can_resume(tmp_path: Path) -
             writer.commit(*batch)
             sent += [one["id"] for one in batch]
             assert [event["id"] for event in fast.broadcasts(8)] == [one["id"] for one in batch]
-        fast.expect_nothing(1.0)
+        # It must not begin to read before that.
+        eventually(lambda: slow_readers(events) > 0, "the server has noticed")
+        fast.expect_nothing()
         ending = slow.ending()
         received = checked(ending, sent)
         cursor = ending.messages[received - 1]["payload"]["committed_id"] if received else 0
         again = events.peer("slow")
         rest = [event["id"] for event in again.history(["room"], cursor)]
         assert sent[:received] + rest == sent
+
+
+def slow_readers(events: Events) -> int:
+    return int(httpx.get(f"{events.server.url}/metrics").json()["semel_events_slow_readers_total"])
 
 
 def checked(ending: Ending, sent: list[str]) -> int:

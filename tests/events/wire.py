@@ -30,6 +30,8 @@ BROADCAST = "event_broadcast"
 PATIENCE_SECONDS = 25.0
 """Less than the time after which a server looks by itself: what comes in time has come because it was told."""
 """How long any one answer may take before the test gives up on it."""
+IDLE_MS = "300000"
+"""How long a peer may only listen unless a test says otherwise: on a slow machine it may have to for long."""
 QUIET_SECONDS = 0.15
 """How long nothing must come before a test believes that nothing does."""
 
@@ -441,7 +443,8 @@ def serving(
     data: Path, *, store: str = "", env: Mapping[str, str] | None = None, clean: bool = True, **settings: str
 ) -> Iterator[Events]:
     """A server with SEMEL_ settings, or two nodes; unless `clean` is off, what they log must show no fault."""
-    variables = {f"SEMEL_{name}": value for name, value in settings.items()} | dict(env or {})
+    given = {"EVENTS_IDLE_MS": IDLE_MS} | settings
+    variables = {f"SEMEL_{name}": value for name, value in given.items()} | dict(env or {})
     server = _servers(data, store or store_kind, variables)
     with server:
         events = Events(server)

@@ -17,6 +17,8 @@ from tests.events.insieme.packages import HERE, installed_node
 PATIENCE_SECONDS = 25.0
 """Less than the time after which a server looks by itself: what comes in time has come because it was told."""
 """How long the client may take for any one thing before the test gives up on it."""
+SETTLE_SECONDS = 90.0
+"""How long it may take for all that it was given during an outage."""
 
 Told = dict[str, Any]
 
@@ -101,9 +103,9 @@ class Client:
 
     def state_when(self, check: Callable[[Told], bool], what: str) -> Told:
         """The state, as soon as it fulfils a condition."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + SETTLE_SECONDS
         while not check(state := self.state()):
-            assert time.monotonic() < deadline, f"{self.name}: not in {PATIENCE_SECONDS} s: {what}; {state['status']}"
+            assert time.monotonic() < deadline, f"{self.name}: not in {SETTLE_SECONDS} s: {what}; {state['status']}"
             time.sleep(0.05)
         return state
 

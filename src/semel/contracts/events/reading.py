@@ -59,13 +59,14 @@ def history(reading: Reading, names: Iterable[str], since: int, to: int | None, 
 def tail(reading: Reading, after: int, budget: int) -> Page:
     """What was committed behind a position, in all partitions; an empty page's cursor is the watermark."""
     head = head_of(reading)
+    pruned_to = head.pruned_to if after < head.pruned_to else 0
     if after >= head.last_id:
         return Page((), after, head.last_id, False)
     keys = reading.keys(Range(EVENT, "", (), TAIL_EVENTS, start=(after + 1,)))
     ids = [key[0] for key in keys]
     rows = _within(reading, ids, budget)
     is_all = len(rows) == len(ids) < TAIL_EVENTS
-    return Page(rows, head.last_id if is_all else rows[-1].committed_id, head.last_id, not is_all)
+    return Page(rows, head.last_id if is_all else rows[-1].committed_id, head.last_id, not is_all, pruned_to)
 
 
 def last_in(reading: Reading, name: str) -> int:

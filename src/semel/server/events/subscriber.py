@@ -20,7 +20,7 @@ import orjson
 from semel.contracts.events.reading import Page, history
 from semel.contracts.events.tables import EventRow
 from semel.engine.contract import UnavailableError
-from semel.server.events.feed import Feed
+from semel.server.events.feed import PRUNED, Feed
 
 PAGE_EVENTS = 200
 REST_SECONDS = 0.5
@@ -207,7 +207,7 @@ class Subscriber:
         if turn != self._turn or self.mode is not Mode.CATCHING_UP:
             return
         if page.pruned_to:
-            self.sink.fail("Events that were still to be sent have been pruned; connect again and sync.")
+            self.sink.fail(PRUNED)
             return
         for row in page.events:
             if not self._is_own(row) and not (span is not None and span.is_sent(row)):
