@@ -78,9 +78,10 @@ class Fate:
             play.sync(client)
             other.insert(fresh("fate"), title="t")
             other.push_all()
+            heard: list[Message] = []
             # What is given to a client is noted before it is given.
-            self._server.dies(point, client.pull)
-            client.pull()
+            self._server.dies(point, lambda: heard.extend(client.pull()))
+            eventually(lambda: bool(heard or client.pull()), "somebody gives the page")
 
     @staticmethod
     def _is_told(client: Scripted) -> bool:
@@ -113,7 +114,8 @@ class Crowd:
         peers = Peers(deltas, gateway)
         self.writers = [Peer(deltas, gateway, fresh("writer"), hlcs(now_ms() + ahead)) for ahead in AHEAD_MS]
         self.reader, self.both = peers.peer(), peers.peer()
-        self._over = threading.Event()
+        self._over, self._is_quiet = threading.Event(), threading.Event()
+        """The writers have ended; and so has the one that writes and reads: it may be about to write when they end."""
 
     def run(self) -> tuple[list[Message], list[Message]]:
         """What the one who only reads has seen, and what the one who writes as well has."""
@@ -122,9 +124,12 @@ class Crowd:
             try:
                 for done in [pool.submit(self._write, writer) for writer in self.writers]:
                     done.result()
+                self._over.set()
+                done_both = doing_both.result()
             finally:
                 self._over.set()
-            return reading.result(), doing_both.result()
+                self._is_quiet.set()
+            return reading.result(), done_both
 
     def _write(self, writer: Peer) -> None:
         for number in range(PUSHES):
@@ -133,7 +138,7 @@ class Crowd:
     def _read(self) -> list[Message]:
         found: list[Message] = []
         while True:
-            is_last, before = self._over.is_set(), self.reader.cursor
+            is_last, before = self._is_quiet.is_set(), self.reader.cursor
             entries = self.reader.pull(limit=PAGE)
             assert self.reader.cursor > before or not entries
             found += entries
@@ -144,7 +149,7 @@ class Crowd:
         found: list[Message] = []
         for number in itertools.count():
             is_last = self._over.is_set()
-            if not is_last:
+            if not is_last or number == 0:
                 self.both.insert(f"both {number}")
             entries = self.both.pull(limit=PAGE)
             found += entries

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.deltas.deaths import SITE
 from tests.deltas.peers import Peer, Peers, rows_in, walk
-from tests.deltas.rig import signed
+from tests.deltas.rig import signed, wrong_clock
 from tests.deltas.vectors import now_ms, stamp, wall_of
 from tests.deltas.wire import Deltas, delta, fresh, hlcs, serving
 from tests.running import RunningServer
@@ -287,8 +286,7 @@ def test_positions_go_on_above_every_cursor_after_a_crash(peers: Peers) -> None:
 
 
 def test_a_clock_that_is_set_back_over_a_crash_hides_nothing(tmp_path: Path, gateway: str) -> None:
-    env = {"PYTHONPATH": str(SITE), "CLOCK_AHEAD_SECONDS": str(AHEAD_SECONDS)}
-    with serving(tmp_path / "data", env=env) as deltas:
+    with serving(tmp_path / "data", env=wrong_clock(tmp_path, AHEAD_SECONDS * 1_000)) as deltas:
         peers = Peers(deltas, gateway)
         writer, reader = peers.some(2)
         ahead = stamp(now_ms() + AHEAD_SECONDS * 1_000)

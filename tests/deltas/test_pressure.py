@@ -70,7 +70,7 @@ def test_overlapping_batches_of_many_clients(deltas: Deltas, gateway: str) -> No
 
 def test_a_full_engine_refuses_for_now_and_stores_nothing(tmp_path: Path) -> None:
     """Commits take a while here and two writes may wait: of many at once most are told to come back, and may."""
-    with serving(tmp_path / "data", QUEUE_WRITES=2, BATCH_WRITES=1, COMMIT_DELAY_MS=100) as slow:
+    with serving(tmp_path / "data", QUEUE_WRITES=2, BATCH_WRITES=1, COMMIT_DELAY_MS=250) as slow:
         made = [delta("INSERT", columns(n=number), row=str(number)) for number in range(16)]
         answers = at_once([partial(slow.push, "gw", [one], expect=None) for one in made])
         told = {one["deltaId"]: answer for one, answer in zip(made, answers, strict=True)}

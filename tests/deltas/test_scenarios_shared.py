@@ -26,8 +26,8 @@ def cast(anywhere: Deltas, gateway: str) -> Iterator[Cast]:
 
 @pytest.fixture
 def pair(cast: Cast) -> tuple[Scripted, Scripted]:
-    """The clock of the second is ahead: what it writes wins."""
-    return cast.client("a"), cast.client("b", ahead_ms=1_000)
+    """The clock of the first is behind, by more than a machine stands still: what the second writes wins."""
+    return cast.client("a", ahead_ms=-60_000), cast.client("b")
 
 
 def test_two_clients_make_the_same_row(cast: Cast, pair: tuple[Scripted, Scripted]) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+
 from semel.cli import main
 from semel.server.deltas import conversation, holdings
 
 PATIENCE_SECONDS = 0.6
 PING_SECONDS = 0.7
+LONGEST_SECONDS = 1.5
+TIMES = "IMPATIENT_TIMES"
+"""The variable that says how many times as long each of them is."""
 
 if __name__ == "__main__":
-    conversation.Conversation.patience_seconds = PATIENCE_SECONDS
-    conversation.PING_SECONDS = PING_SECONDS
-    holdings.Holdings.longest_seconds = 1.5
+    times = float(os.environ[TIMES])
+    conversation.Conversation.patience_seconds = times * PATIENCE_SECONDS
+    conversation.PING_SECONDS = times * PING_SECONDS
+    holdings.Holdings.longest_seconds = times * LONGEST_SECONDS
     main()

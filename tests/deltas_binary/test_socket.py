@@ -6,12 +6,13 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
 import pytest
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
@@ -104,8 +105,9 @@ def test_a_connection_ends_with_its_reason(one: Deltas, name: str) -> None:
     gateway = fresh("gw")
     with joined(one.server.port, gateway, "a") as line:
         line.send(push_frame([delta("INSERT", columns(a=0), row="before", client="a")], "a"))
-        line.send(message)
-        line.send(push_frame([delta("INSERT", columns(a=0), row="after", client="a")], "a"))
+        with suppress(ConnectionClosed):  # the server may be quicker than this client
+            line.send(message)
+            line.send(push_frame([delta("INSERT", columns(a=0), row="after", client="a")], "a"))
         assert line.answer().hlc > 0
         ended = line.ending()
     assert ended[0] == code

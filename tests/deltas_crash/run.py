@@ -29,6 +29,7 @@ from tests.deltas_crash.parties import FLEET, LOAD, Client, Party, Reader, Write
 from tests.deltas_crash.verdict import Gateway, Verdict, judge_batches, judge_gateway, judge_numbers, judge_rows
 from tests.postgres.shared import fresh_url
 from tests.running import RunningServer
+from tests.together import eventually
 
 WRITERS, CLIENTS = 4, 3
 QUIET_ROUNDS = 3
@@ -93,11 +94,14 @@ class CrashRun:
         with ThreadPoolExecutor(len(at_work)) as pool:
             loads = [pool.submit(party.work, stop) for party in at_work]
             try:
+                eventually(lambda: self._progress() > 0, "the load begins")
                 for done in range(self._plan.kills):
                     before = self._progress()
                     self._one_kill(done)
                     self._quiet += self._progress() == before
                     self._report(done + 1)
+                # A machine that stood still all the while has shown nothing so far.
+                eventually(self._has_shown_something, "a batch is taken, and another one refused")
             finally:
                 stop.set()
             for load in loads:
@@ -106,6 +110,11 @@ class CrashRun:
     def _progress(self) -> int:
         """How many pushes have been answered."""
         return sum(given.is_push for party in self._parties for given in tuple(party.given))
+
+    def _has_shown_something(self) -> bool:
+        """Whether a sound batch and a poisoned one have been answered."""
+        batches = [batch for writer in self._writers for batch in tuple(writer.batches)]
+        return {batch.is_poisoned for batch in batches if batch.answers} == {False, True}
 
     def _one_kill(self, number: int) -> None:
         """Killed from outside; every other time the next life then dies by itself, at a named point."""
