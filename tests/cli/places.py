@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 from tests.postgres.shared import shared_cluster
 
@@ -12,5 +13,5 @@ def is_nothing_there(url: str) -> bool:
     scheme, _, rest = url.partition(":")
     if scheme == "sqlite":
         return not Path(rest).exists()
-    schema = url.partition("schema=")[2]
+    [schema] = parse_qs(urlsplit(url).query)["schema"]
     return shared_cluster().execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)) == []

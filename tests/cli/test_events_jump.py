@@ -18,10 +18,11 @@ from semel.engine.contract import EngineError, NotStoredError, OutcomeUnknownErr
 from semel.server.world import SystemWorld
 from semel.store.open import look_at, open_store
 from semel.store.protocol import Changes, Store
-from tests.cli.command import Semel
+from tests.cli.command import Finished, Semel
 from tests.cli.places import is_nothing_there
 from tests.postgres.shared import fresh_url
 from tests.running import RunningServer
+from tests.together import eventually
 
 NOTE = '{"type": "note.added"}'
 NOW = SystemWorld().wall_ms()
@@ -157,12 +158,15 @@ def test_an_empty_log_has_nothing_to_go_on_from(semel: Semel, url: str, flag: st
 def test_a_store_in_use_is_refused(semel: Semel, url: str, kind: str, tmp_path: Path, flag: str) -> None:
     with serving(url, tmp_path, SEMEL_SWEEP_INTERVAL_MS="10") as server:
         submit(server, "one")
-        run = semel.here("events", "jump", "--store", url, flag)
-        for _ in range(50):
-            if run.code == 1:  # a node over PostgreSQL leads a moment after its start
-                break
-            run = semel.here("events", "jump", "--store", url, flag)
-        assert (run.code, run.raw) == (1, b"")
+        runs: list[Finished] = []
+
+        def is_refused() -> bool:
+            runs.append(semel.here("events", "jump", "--store", url, flag))
+            return runs[-1].code == 1
+
+        eventually(is_refused, "it is refused")  # a node over PostgreSQL leads a moment after its start
+        run = runs[-1]
+        assert run.raw == b""
         who = f"Another server (process {server.pid}) is using " if kind == "sqlite" else "A server is using "
         assert run.err.startswith(f"Error: {who}")
         assert "stop" in run.err

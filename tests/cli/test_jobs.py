@@ -42,7 +42,7 @@ class Worker:
         return told
 
     def claim(self, kind: str, worker: str = "w-1") -> dict[str, Any]:
-        jobs = self.post("/claim", worker_id=worker, kinds=[kind], wait_ms=10_000)["jobs"]
+        jobs = self.post("/claim", worker_id=worker, kinds=[kind], wait_ms=30_000)["jobs"]
         assert len(jobs) == 1
         job: dict[str, Any] = jobs[0]
         return job

@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 from tests.cli.command import Semel
+from tests.together import eventually
 
 LINES = "".join(f'{{"n": {number}}}\n' for number in range(1, 41))
 
@@ -50,10 +51,7 @@ def test_control_c_says_how_to_go_on(semel: Semel) -> None:
 
 
 def wait_for(semel: Semel, name: str, content: str) -> None:
-    for _ in range(50):
-        if semel("streams", "read", name).out == content:
-            return
-    raise AssertionError(f"{name} never held {content!r}")
+    eventually(lambda: semel.here("streams", "read", name).out == content, f"{name} holds {content!r}")
 
 
 def test_a_bad_line_is_named(semel: Semel) -> None:

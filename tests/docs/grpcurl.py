@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
-SECONDS = 30.0
+SECONDS = 60.0
 REFLECTION = "grpc.reflection.v1"
 
 

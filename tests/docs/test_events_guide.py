@@ -20,7 +20,7 @@ SHOWN_URL = "http://127.0.0.1:8788"
 REQUESTS = ("connect", "submit_events", "sync")
 CHANGING = {"timestamp", "server_time", "status_updated_at", "msg_id"}
 LEFT_OUT = "..."
-PATIENCE_SECONDS = 25.0
+PATIENCE_SECONDS = 60.0
 
 
 def blocks(kind: str) -> list[str]:
@@ -58,7 +58,8 @@ def test_frames_and_requests_in_their_order(tmp_path: Path) -> None:
         server = opened.enter_context(RunningServer(tmp_path / "data"))
         for message in messages:
             if message["type"] == "connect":
-                connections.append(opened.enter_context(connect(f"ws://{HOST}:{server.port}/v1/events")))
+                url = f"ws://{HOST}:{server.port}/v1/events"
+                connections.append(opened.enter_context(connect(url, open_timeout=PATIENCE_SECONDS)))
             if message["type"] in REQUESTS:
                 connections[-1].send(json.dumps(message))
                 answer = received(connections[-1])

@@ -14,6 +14,7 @@ from semel.contracts.ledger.commands import Code, Declined, OrgSettings, Replaye
 from semel.contracts.ledger.listing import orgs, vaults
 from semel.contracts.ledger.model import ExpireEntity, Place, SetEntity, Status
 from semel.contracts.ledger.reading import client_state, tip
+from semel.server import audit
 from semel.server.ledger.desk import FIRST_SLUG, SLUGS_END
 from semel.server.ledger.parts import make_desk
 from semel.server.principals import Principal, Principals, Role, Scope
@@ -23,6 +24,12 @@ from tests.ledger_wire.refusing import KEY, KEY_UUID, refused
 OTHER = (SetEntity(b"k", b"w"),)
 TILL = Principal("till", "client", frozenset({Role.READ, Role.WRITE}))
 KNOWN = Principals({b"": TILL})
+
+
+@pytest.fixture(autouse=True)
+def patient_audit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server goes on without a file that stands still for a second; here the machine may stand still."""
+    monkeypatch.setattr(audit, "WAIT_SECONDS", 60.0)
 
 
 def test_a_write_is_committed_once_and_replayed(tmp_path: Path) -> None:

