@@ -11,6 +11,8 @@ from typing import Self
 
 from tests.running import HOST
 
+PATIENCE_SECONDS = 60.0
+
 
 class Balancer:
     """Passes bytes on, in a thread of its own, while the block runs."""
@@ -30,16 +32,16 @@ class Balancer:
     def __enter__(self) -> Self:
         self._thread.start()
         listening = asyncio.start_server(self._serve, HOST, 0, limit=2**20)
-        self._server = asyncio.run_coroutine_threadsafe(listening, self._loop).result(10)
+        self._server = asyncio.run_coroutine_threadsafe(listening, self._loop).result(PATIENCE_SECONDS)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(PATIENCE_SECONDS)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_SECONDS)
         self._loop.close()
 
     async def _stop(self) -> None:

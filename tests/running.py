@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import itertools
 import os
 import secrets
 import socket
@@ -22,11 +23,13 @@ from typing import Self
 HOST = "127.0.0.1"
 READY_SECONDS = 90.0
 STOP_SECONDS = 60.0
+PROBE_SECONDS = 10.0
 TAIL_BYTES = 4_000
 PORTS = range(10_000, 32_000)
 """Below those that the system gives to outgoing connections."""
 PORT_SHARES = 8
 """Test processes that run at once have a share each."""
+_turns = itertools.count(secrets.randbelow(len(PORTS)))
 
 
 class ServerFailedError(Exception):
@@ -140,13 +143,13 @@ class RunningServer:
             code = process.poll()
             if code is not None:
                 raise ServerFailedError(self._report(f"exited with code {code} before it was ready"))
-            if self._is_ready():
+            if self._is_ready() and process.poll() is None:  # and not somebody else on its port
                 return
             time.sleep(0.02)
         raise ServerFailedError(self._report(f"not ready after {READY_SECONDS} s"))
 
     def _is_ready(self) -> bool:
-        connection = http.client.HTTPConnection(HOST, self.port, timeout=1.0)
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=PROBE_SECONDS)
         try:
             connection.request("GET", "/readyz")
             return connection.getresponse().status == http.HTTPStatus.OK
@@ -160,10 +163,14 @@ class RunningServer:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago, and that neither an outgoing connection nor another test process will take."""
+    """A port that was free a moment ago, and that neither an outgoing connection nor another test process will take.
+
+    Nor this process, which may want more ports before anybody listens on the first: they are given in turn.
+    """
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    share = PORTS[number % PORT_SHARES :: PORT_SHARES]
     for _ in range(1_000):
-        port = PORTS[number % PORT_SHARES :: PORT_SHARES][secrets.randbelow(len(PORTS) // PORT_SHARES)]
+        port = share[next(_turns) % len(share)]
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind((HOST, port))
             return port

@@ -45,7 +45,8 @@ class CrashRun:
         limits = httpx.Limits(max_connections=STREAMS * CLIENTS_A_STREAM)
         async with httpx.AsyncClient(base_url=self._server.url, timeout=10, limits=limits) as http:
             for stream in range(STREAMS):
-                answer = await http.put(f"/v1/stream/s{stream}", headers={"Content-Type": "application/json"})
+                headers = {"Content-Type": "application/json"}
+                answer = await http.put(f"/v1/stream/s{stream}", headers=headers, timeout=60)
                 answer.raise_for_status()
             clients = [
                 Client(http, f"s{number % STREAMS}", f"c{number}", keyed=number % 3 != 0, seed=number)

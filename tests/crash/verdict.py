@@ -39,7 +39,7 @@ def judge(url: str, operations: Iterable[Operation]) -> Verdict:
     by_stream: dict[str, list[Operation]] = {}
     for operation in operations:
         by_stream.setdefault(operation.stream, []).append(operation)
-    with httpx.Client(base_url=url, timeout=30) as http:
+    with httpx.Client(base_url=url, timeout=60) as http:
         for stream, done in by_stream.items():
             _judge_stream(http, stream, done, verdict)
     return verdict

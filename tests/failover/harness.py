@@ -32,7 +32,7 @@ HASTY_SECONDS = 0.3
 """Some clients give up early and repeat, perhaps on the other node, what the first one is still about to do."""
 PATIENT_SECONDS = 30.0
 """The others wait for what they are told."""
-ROUND_SECONDS = 90.0
+ROUND_SECONDS = 120.0
 
 
 @dataclass(slots=True)

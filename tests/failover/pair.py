@@ -18,7 +18,7 @@ from tests.running import HOST
 
 STANDBY = "standby"
 PATIENCE_MS = 20_000
-ATTACH_SECONDS = 30.0
+ATTACH_SECONDS = 60.0
 NOTICE_SECONDS = (0.0, 0.8)
 """Until somebody has noticed that the primary is gone."""
 HANG_SECONDS = (0.5, 1.2)

@@ -20,8 +20,8 @@ from tests.crash.clients import Operation
 from tests.crash.verdict import Verdict, read_all
 from tests.failover.clients import UnnamedOperation
 
-READ_SECONDS = 30.0
-TRIES = 20
+READ_SECONDS = 60.0
+TRIES = 200
 PAUSE_SECONDS = 0.1
 REPEATED = 20
 """How many appends a judgement repeats on each node, and as many of those that were interrupted."""

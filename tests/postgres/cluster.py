@@ -27,6 +27,7 @@ from tests.running import HOST, free_port
 
 ACCOUNT = "nobody"
 START_SECONDS = 60.0
+CONNECT_SECONDS = 60
 NEWEST = "pginstall18"
 
 SETTINGS: Mapping[str, str] = {
@@ -109,14 +110,21 @@ class Cluster:
         self.execute("SELECT pg_promote(true, 60)")
 
     def set(self, name: str, value: str) -> None:
-        """Change a setting for good; it takes effect with a reload."""
+        """Change a setting for good, and wait until every commit from here on goes by it."""
         self.execute(f"ALTER SYSTEM SET {name} = '{value}'")
         self.execute("SELECT pg_reload_conf()")
+        deadline = time.monotonic() + START_SECONDS
+        while self.execute(f"SHOW {name}") != [(value,)]:
+            assert time.monotonic() < deadline, f"{name} was not changed"
+            time.sleep(0.02)
+        # Now every process has been told, but may not have listened. Whether commits wait for standbys is up to the
+        # checkpointer, which does what it was told before before it does what is asked of it now.
+        self.execute("CHECKPOINT")
 
     def execute(self, statement: str, values: Sequence[Any] = (), database: str = "postgres") -> list[tuple[Any, ...]]:
         """One statement as the owner."""
         with psycopg.connect(
-            self.url, autocommit=True, dbname=database, client_encoding="utf8", connect_timeout=10
+            self.url, autocommit=True, dbname=database, client_encoding="utf8", connect_timeout=CONNECT_SECONDS
         ) as connection:
             cursor = connection.execute(statement, values)
             return cursor.fetchall() if cursor.description else []

@@ -8,6 +8,7 @@ import itertools
 
 from tests.postgres.cluster import Cluster
 
+PATIENT = {"patience_ms": "120000", "connect_timeout": "60"}
 _numbers = itertools.count(1)
 
 
@@ -22,6 +23,6 @@ def shared_cluster() -> Cluster:
 
 
 def fresh_url(**parameters: str) -> str:
-    """The URL of a schema that nobody has used."""
-    query = {"schema": f"test_{next(_numbers)}"} | parameters
+    """The URL of a schema that nobody has used; a server that stands still for a while is waited for."""
+    query = {"schema": f"test_{next(_numbers)}"} | PATIENT | parameters
     return f"{shared_cluster().url}?" + "&".join(f"{name}={value}" for name, value in query.items())

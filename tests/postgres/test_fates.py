@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -37,6 +37,7 @@ from tests.postgres.cluster import Cluster
 from tests.postgres.proxy import Proxy
 from tests.postgres.shared import fresh_url, shared_cluster
 from tests.store.conformance import LOCKS, MIGRATIONS, TABLES, THING, Clock, changes, find, thing, write
+from tests.together import in_time, unless_slow
 
 PATIENCE_SECONDS = 60.0
 
@@ -54,7 +55,7 @@ def proxy() -> Iterator[Proxy]:
 @pytest.fixture
 def store(proxy: Proxy) -> Iterator[Store]:
     """A store behind the proxy, with one desk, which has been used."""
-    url = fresh_url(lanes="1", patience_ms="8000").replace(f":{shared_cluster().port}/", f":{proxy.port}/")
+    url = fresh_url(lanes="1").replace(f":{shared_cluster().port}/", f":{proxy.port}/")
     made = opened(url)
     with psycopg.connect(shared_cluster().url, autocommit=True) as ear:
         ear.execute(f"LISTEN semel_{schema_of(made)}")
@@ -74,6 +75,20 @@ def adding(store: Store, number: int) -> Tx:
     return tx
 
 
+def ms(seconds: float) -> str:
+    return str(round(seconds * 1_000))
+
+
+@contextmanager
+def hasty(url: str, patience_seconds: float) -> Iterator[tuple[Store, Tx]]:
+    """A store with so little patience, and a transaction that waits only for its commit, if that could be had."""
+    with ExitStack() as made:
+        with unless_slow(patience_seconds * line.LOCK_SHARE):
+            store = made.enter_context(closing(opened(url)))
+            tx = adding(store, 2)
+        yield store, tx
+
+
 def is_there(store: Store, number: int) -> bool:
     return find(store, THING, (b"a", number, 1)) is not None
 
@@ -83,7 +98,7 @@ def answers(store: Store) -> bool:
     try:
         is_there(store, 0)
         store.begin(LOCKS).rollback()
-    except (StoreAwayError, TryAgainError):
+    except (StoreAwayError, StoreHeldError, TryAgainError):
         return False
     return True
 
@@ -146,20 +161,23 @@ def test_a_soft_change_whose_commit_is_lost_is_tried_again(store: Store, proxy: 
 
 
 def test_a_database_that_stays_away_leaves_the_outcome_unknown_and_the_store_alive(proxy: Proxy) -> None:
-    url = fresh_url(lanes="1", patience_ms="700").replace(f":{shared_cluster().port}/", f":{proxy.port}/")
-    store = opened(url)
-    tx = adding(store, 2)
-    proxy.cut_all(and_stay_away=True)
-    with pytest.raises(CommitUnknownError):
-        tx.commit()
-    tx.rollback()
-    with pytest.raises(StoreAwayError):
-        store.begin(LOCKS)
-    proxy.come_back()
-    until(partial(answers, store))
-    assert not is_there(store, 2)
-    write(store, [(THING, thing(number=2))])
-    store.close()
+    def lose_it(patience_seconds: float) -> None:
+        url = fresh_url(lanes="1", patience_ms=ms(patience_seconds))
+        proxy.come_back()
+        with hasty(url.replace(f":{shared_cluster().port}/", f":{proxy.port}/"), patience_seconds) as (store, tx):
+            proxy.cut_all(and_stay_away=True)
+            with pytest.raises(CommitUnknownError):
+                tx.commit()
+            tx.rollback()
+            with pytest.raises(StoreAwayError):
+                store.begin(LOCKS)
+            proxy.come_back()
+            until(partial(answers, store))
+            with unless_slow(patience_seconds * line.LOCK_SHARE):
+                assert not is_there(store, 2)
+                write(store, [(THING, thing(number=2))])
+
+    in_time(lose_it, 0.7)
 
 
 def test_the_servers_own_process_ends_before_the_commit(store: Store) -> None:
@@ -177,6 +195,13 @@ def end_sessions(which: str) -> None:
     assert shared_cluster().execute(asked) != []
 
 
+def sessions(cluster: Cluster, which: str) -> int:
+    """How many sessions of stores are like this."""
+    asked = f"SELECT count(*) FROM pg_stat_activity WHERE application_name = 'semel' AND {which}"
+    count: int = cluster.execute(asked)[0][0]
+    return count
+
+
 # While COMMIT waits for a standby, the transaction is committed on disk and told to nobody.
 
 
@@ -189,24 +214,25 @@ def primary() -> Iterator[Cluster]:
 @pytest.fixture
 def waiting(primary: Cluster) -> Iterator[tuple[Store, Tx, Future[object]]]:
     """A commit that waits for a standby which is not there."""
-    store = opened(f"{primary.url}?schema=waiting_{time.monotonic_ns()}&lanes=1&patience_ms=30000")
+    store = opened(f"{primary.url}?schema=waiting_{time.monotonic_ns()}&lanes=1&patience_ms=120000")
     write(store, [(THING, thing(number=1))])
     tx = adding(store, 2)
     primary.set("synchronous_standby_names", "nobody")
-    until(lambda: primary.execute("SHOW synchronous_standby_names") == [("nobody",)])
     with ThreadPoolExecutor(1) as pool:
         committing: Future[object] = pool.submit(tx.commit)
-        until(lambda: waiters(primary) == 1)
-        yield store, tx, committing
-        release(primary)
+        try:
+            until(lambda: len(waiters(primary)) == 1)
+            yield store, tx, committing
+        finally:
+            release(primary)
     tx.rollback()
     store.close()
 
 
-def waiters(primary: Cluster) -> int:
-    asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'semel' AND wait_event = 'SyncRep'"
-    count: int = primary.execute(asked)[0][0]
-    return count
+def waiters(primary: Cluster) -> list[int]:
+    """The server's processes whose commits wait."""
+    asked = "SELECT pid FROM pg_stat_activity WHERE application_name = 'semel' AND wait_event = 'SyncRep'"
+    return [pid for (pid,) in primary.execute(asked)]
 
 
 def release(primary: Cluster) -> None:
@@ -223,9 +249,10 @@ def test_a_commit_that_is_broken_off_while_it_waits_is_no_success_yet(
     primary: Cluster, waiting: tuple[Store, Tx, Future[object]], end: str
 ) -> None:
     store, _, committing = waiting
+    broken_off = waiters(primary)
     act(primary, end)
     # What it left is visible, and must not be believed before a commit behind it has been confirmed.
-    until(lambda: waiters(primary) == 1)
+    until(lambda: len(waiters(primary)) == 1 and waiters(primary) != broken_off)
     assert not committing.done()
     release(primary)
     committing.result(PATIENCE_SECONDS)
@@ -233,22 +260,28 @@ def test_a_commit_that_is_broken_off_while_it_waits_is_no_success_yet(
 
 
 def test_a_standby_that_stays_away_leaves_the_outcome_unknown(primary: Cluster) -> None:
-    store = opened(f"{primary.url}?schema=unknown&lanes=1&patience_ms=800")
-    tx = adding(store, 2)
-    primary.set("synchronous_standby_names", "nobody")
-    until(lambda: primary.execute("SHOW synchronous_standby_names") == [("nobody",)])
-    with pytest.raises(CommitUnknownError):
-        tx.commit()
-    tx.rollback()
-    release(primary)
-    until(lambda: waiters(primary) == 0)
-    until(partial(answers, store))
-    assert is_there(store, 2)
-    store.close()
+    def wait_in_vain(patience_seconds: float) -> None:
+        url = f"{primary.url}?schema=unknown_{time.monotonic_ns()}&lanes=1&patience_ms={ms(patience_seconds)}"
+        with hasty(url, patience_seconds) as (store, tx):
+            try:
+                with unless_slow(patience_seconds):  # a server may end a transaction in which nothing happens
+                    primary.set("synchronous_standby_names", "nobody")
+                    assert sessions(primary, "state = 'idle in transaction'") == 1
+                with pytest.raises(CommitUnknownError):
+                    tx.commit()
+                tx.rollback()
+            finally:
+                release(primary)
+            until(lambda: not waiters(primary))
+            until(partial(answers, store))
+            with unless_slow(patience_seconds * line.LOCK_SHARE):
+                assert is_there(store, 2)
+
+    in_time(wait_in_vain, 0.8)
 
 
 def test_a_server_that_crashes_and_recovers(primary: Cluster) -> None:
-    store = opened(f"{primary.url}?schema=crash&lanes=1&patience_ms=30000")
+    store = opened(f"{primary.url}?schema=crash&lanes=1&patience_ms=120000")
     tx = adding(store, 2)
     primary.kill()
     starting = threading.Thread(target=primary.start)
@@ -262,20 +295,23 @@ def test_a_server_that_crashes_and_recovers(primary: Cluster) -> None:
 
 
 def test_a_server_that_hangs_is_given_up_and_found_again(primary: Cluster) -> None:
-    store = opened(f"{primary.url}?schema=hang&lanes=1&patience_ms=1000")
-    tx = adding(store, 2)
-    primary.pause()
-    try:
-        with pytest.raises(CommitUnknownError):
-            tx.commit()
-        tx.rollback()
-    finally:
-        primary.resume()
-    until(partial(answers, store))
-    # The server takes up what stood in its queue, the commit among it.
-    write(store, [(THING, thing(number=3))])
-    assert is_there(store, 3)
-    store.close()
+    def hang(patience_seconds: float) -> None:
+        url = f"{primary.url}?schema=hang_{time.monotonic_ns()}&lanes=1&patience_ms={ms(patience_seconds)}"
+        with hasty(url, patience_seconds) as (store, tx):
+            primary.pause()
+            try:
+                with pytest.raises(CommitUnknownError):
+                    tx.commit()
+                tx.rollback()
+            finally:
+                primary.resume()
+            until(partial(answers, store))
+            # The server takes up what stood in its queue, the commit among it.
+            with unless_slow(patience_seconds * line.LOCK_SHARE):
+                write(store, [(THING, thing(number=3))])
+                assert is_there(store, 3)
+
+    in_time(hang, 1.0)
 
 
 def test_a_server_that_hangs_once_it_is_connected_to_is_given_up(
@@ -341,6 +377,8 @@ def test_a_deadlock_is_tried_again(store: Store) -> None:
         wanted = (space(schema_of(store), slot.kind), slot.number)
         with ThreadPoolExecutor(1) as pool:
             taking = pool.submit(other.execute, "SELECT pg_advisory_xact_lock(%s, %s)", wanted)
+            # The server looks for a circle once, a second after somebody has begun to wait: it must be closed by then.
+            until(lambda: is_waiting(other.info.backend_pid))
             with pytest.raises(TryAgainError):
                 tx.commit()
             tx.rollback()
@@ -362,8 +400,12 @@ def test_a_row_that_changes_while_it_is_deleted_is_tried_again(store: Store) -> 
 
 
 def is_someone_waiting() -> bool:
-    asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'semel' AND wait_event_type = 'Lock'"
-    return bool(shared_cluster().execute(asked)[0][0])
+    return sessions(shared_cluster(), "wait_event_type = 'Lock'") > 0
+
+
+def is_waiting(pid: int) -> bool:
+    asked = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
+    return bool(shared_cluster().execute(asked, [pid])[0][0])
 
 
 def test_a_soft_change_waits_for_nobody(store: Store) -> None:
@@ -384,15 +426,20 @@ def test_a_soft_change_waits_for_nobody(store: Store) -> None:
 
 def test_a_lock_that_is_held_for_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line, "BUSY_SHARE", PATIENCE_SECONDS)  # the answer may take its time to get here
-    url = fresh_url()
-    holding, store = opened(url), opened(f"{url}&patience_ms=700")
-    holder = holding.begin(LOCKS)
-    assert holder.now_ms > 0
-    waiter = store.begin(LOCKS)
-    with pytest.raises(StoreHeldError):
-        assert waiter.now_ms
-    waiter.rollback()
-    holder.rollback()
-    write(store, [(THING, thing())])
-    store.close()
-    holding.close()
+
+    def hold(patience_seconds: float) -> None:
+        url = fresh_url()
+        with closing(opened(url)) as holding, ExitStack() as waiting:
+            with unless_slow(patience_seconds * line.LOCK_SHARE):
+                store = waiting.enter_context(closing(opened(f"{url}&patience_ms={ms(patience_seconds)}")))
+                waiter = store.begin(LOCKS)
+            holder = holding.begin(LOCKS)
+            assert holder.now_ms > 0
+            with pytest.raises(StoreHeldError):
+                assert waiter.now_ms
+            waiter.rollback()
+            holder.rollback()
+            with unless_slow(patience_seconds * line.LOCK_SHARE):
+                write(store, [(THING, thing())])
+
+    in_time(hold, 0.7)

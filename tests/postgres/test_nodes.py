@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -22,11 +22,13 @@ from semel.contracts.schema import MIGRATIONS, TABLES
 from semel.server.world import SystemWorld
 from semel.store.open import open_store
 from semel.store.postgres.hints import decode
+from semel.store.postgres.line import LOCK_SHARE
 from semel.store.postgres.locks import Kind, space
 from semel.store.postgres.marks import NUMBERS
 from tests.postgres.cluster import Cluster
 from tests.postgres.shared import fresh_url, shared_cluster
 from tests.running import RunningServer
+from tests.together import in_time, unless_late, unless_slow
 
 PATIENCE_SECONDS = 90.0
 """How long anything may take to become true."""
@@ -217,9 +219,15 @@ def test_one_node_leads_and_when_it_is_killed_another_does_its_chores(tmp_path: 
             assert leaders(url) == [first]
         nodes[first].kill()
         eventually(lambda: leaders(url) == [other], "the other node leads")
-        create(nodes[other], Stream_TTL="1")
-        assert streams_in(url) == 1
-        eventually(lambda: streams_in(url) == 0, "the stream has been swept")
+
+        def see_it_swept(seconds: float) -> None:
+            began = time.monotonic()
+            create(nodes[other], Stream_TTL=str(round(seconds)))
+            with unless_late(lambda: began, seconds):
+                assert streams_in(url) == 1
+            eventually(lambda: streams_in(url) == 0, "the stream has been swept")
+
+        in_time(see_it_swept, 1.0)
         assert leaders(url) == [other]
 
 
@@ -229,7 +237,9 @@ def test_a_leader_whose_session_is_cut_is_followed_by_one_node(tmp_path: Path) -
         for _ in range(3):
             eventually(lambda: len(leaders(url)) == 1, "one node leads")
             unsigned = space(schema_of(url), Kind.LEADER) % 2**32
-            cut = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND classid::int8 = %s"
+            # It waits for the end of the session, so that the next look does not find the same one again.
+            ended = f"pg_terminate_backend(pid, {round(PATIENCE_SECONDS * 1_000)})"
+            cut = f"SELECT {ended} FROM pg_locks WHERE locktype = 'advisory' AND classid::int8 = %s"
             assert shared_cluster().execute(cut, [unsigned]) == [(True,)]
         eventually(lambda: len(leaders(url)) == 1, "one node leads")
         create(a)
@@ -326,6 +336,9 @@ def mute_database() -> Iterator[tuple[str, str]]:
     try:
         yield "mute", "silent"
     finally:
+        # Those who have left may still be leaving, and are waited for no longer than five seconds.
+        inside = "SELECT 1 FROM pg_stat_activity WHERE datname = 'silent'"
+        eventually(lambda: not cluster.execute(inside), "everybody has left")
         cluster.execute("DROP DATABASE silent WITH (FORCE)")
         cluster.execute("DROP ROLE mute")
 
@@ -375,6 +388,7 @@ OUTAGES: dict[str, tuple[Callable[[Cluster], None], Callable[[Cluster], None]]] 
 
 
 AWAY = (503, {"status": "not_ready", "reason": "store away"})
+READY = (200, {"status": "ready"})
 
 
 def readiness(server: RunningServer) -> tuple[int, Any]:
@@ -389,43 +403,69 @@ def problem(answer: httpx.Response) -> tuple[int, str]:
 @pytest.mark.parametrize("kind", OUTAGES)
 def test_a_node_outlives_an_outage_and_says_what_it_cannot_do_meanwhile(kind: str, tmp_path: Path) -> None:
     begin, end = OUTAGES[kind]
-    with Cluster() as cluster, node(tmp_path, "a", f"{cluster.url}?patience_ms=1000") as server:
-        pid = server.pid
-        create(server)
-        until_stored(lambda: append(server, "before", key="1"))
-        begin(cluster)
-        assert problem(append(server, "during", key="2")) == (503, "NOT_STORED")
-        assert problem(httpx.get(server.url + STREAM, timeout=PATIENCE_SECONDS)) == (503, "UNAVAILABLE")
-        assert problem(httpx.get(server.url + "/v1/streams", timeout=PATIENCE_SECONDS)) == (503, "UNAVAILABLE")
-        eventually(lambda: readiness(server) == AWAY, "the node is not ready")
-        assert httpx.get(server.url + "/livez").status_code == 200
-        end(cluster)
-        eventually(lambda: readiness(server) == (200, {"status": "ready"}), "the node is ready again")
-        assert "Idempotency-Replayed" not in append(server, "during", key="2").raise_for_status().headers
-        assert append(server, "before", key="1").headers["Idempotency-Replayed"] == "true"
-        assert messages(server) == ["before", "during"]
-        assert server.pid == pid
-        assert server.stop() == 0
+
+    def outlive(patience_seconds: float) -> None:
+        with Cluster() as cluster, hasty_node(tmp_path, cluster, patience_seconds) as server:
+            pid = server.pid
+            create(server)
+            until_stored(lambda: append(server, "before", key="1"))
+            begin(cluster)
+            check_outage(server)
+            end(cluster)
+            eventually(lambda: readiness(server) == READY, "the node is ready again")
+            with unless_slow(patience_seconds * LOCK_SHARE):
+                assert "Idempotency-Replayed" not in append(server, "during", key="2").raise_for_status().headers
+                assert append(server, "before", key="1").headers["Idempotency-Replayed"] == "true"
+                assert messages(server) == ["before", "during"]
+            assert server.pid == pid
+            assert server.stop() == 0
+
+    in_time(outlive, 1.0)
+
+
+@contextmanager
+def hasty_node(folder: Path, cluster: Cluster, patience_seconds: float, **settings: str) -> Iterator[RunningServer]:
+    """A node that waits for so long for its database, also when it starts."""
+    url = f"{cluster.url}?patience_ms={round(patience_seconds * 1_000)}"
+    server = node(folder / f"{patience_seconds}", "a", url, **settings)
+    with unless_slow(patience_seconds * LOCK_SHARE):
+        server.start()
+    with ExitStack() as running:
+        running.push(server)
+        yield server
+
+
+def check_outage(server: RunningServer) -> None:
+    assert problem(append(server, "during", key="2")) == (503, "NOT_STORED")
+    assert problem(httpx.get(server.url + STREAM, timeout=PATIENCE_SECONDS)) == (503, "UNAVAILABLE")
+    assert problem(httpx.get(server.url + "/v1/streams", timeout=PATIENCE_SECONDS)) == (503, "UNAVAILABLE")
+    eventually(lambda: readiness(server) == AWAY, "the node is not ready")
+    assert httpx.get(server.url + "/livez").status_code == 200
 
 
 def test_a_node_outlives_an_outage_that_comes_while_receipts_are_being_forgotten(tmp_path: Path) -> None:
-    with Cluster() as cluster:
-        turning = {"SWEEP_INTERVAL_MS": "50", "STREAMS_IDEMPOTENCY_TTL_MS": "200"}
-        with node(tmp_path, "a", f"{cluster.url}?patience_ms=1000", **turning) as server:
+    turning = {"SWEEP_INTERVAL_MS": "50", "STREAMS_IDEMPOTENCY_TTL_MS": "200"}
+
+    def outlive(patience_seconds: float) -> None:
+        with Cluster() as cluster, hasty_node(tmp_path, cluster, patience_seconds, **turning) as server:
             create(server)
-            append(server, "before", key="1").raise_for_status()
+            with unless_slow(patience_seconds * LOCK_SHARE):
+                append(server, "before", key="1").raise_for_status()
             eventually(lambda: len(cluster.execute("SELECT 1 FROM semel.semel_generation")) == 1, "one has turned")
             cluster.stop()
             eventually(lambda: readiness(server) == AWAY, "the node is not ready")
             cluster.start()
-            eventually(lambda: readiness(server) == (200, {"status": "ready"}), "the node is ready again")
-            append(server, "after", key="2").raise_for_status()
-            assert messages(server) == ["before", "after"]
+            eventually(lambda: readiness(server) == READY, "the node is ready again")
+            with unless_slow(patience_seconds * LOCK_SHARE):
+                append(server, "after", key="2").raise_for_status()
+                assert messages(server) == ["before", "after"]
+
+    in_time(outlive, 1.0)
 
 
 def test_a_reader_outlives_a_short_outage(tmp_path: Path) -> None:
     with Cluster() as cluster:
-        url = f"{cluster.url}?patience_ms=20000"
+        url = f"{cluster.url}?patience_ms=60000"
         with node(tmp_path, "a", url) as a, node(tmp_path, "b", url) as b:
             create(a)
             with httpx.stream("GET", f"{b.url}{STREAM}?live=sse&offset=-1", timeout=PATIENCE_SECONDS) as live:
@@ -441,11 +481,16 @@ def test_a_reader_outlives_a_short_outage(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", OUTAGES)
 def test_a_node_stops_in_order_while_the_database_is_away(kind: str, tmp_path: Path) -> None:
     begin, end = OUTAGES[kind]
-    with Cluster() as cluster, node(tmp_path, "a", f"{cluster.url}?patience_ms=1000") as server:
-        create(server, Stream_TTL="60")
-        until_stored(lambda: append(server, "before", key="1"))
-        begin(cluster)
-        assert server.stop() == 0
-        end(cluster)
-        server.start()
-        assert messages(server) == ["before"]
+
+    def stop_meanwhile(patience_seconds: float) -> None:
+        with Cluster() as cluster, hasty_node(tmp_path, cluster, patience_seconds) as server:
+            create(server, Stream_TTL="3600")
+            until_stored(lambda: append(server, "before", key="1"))
+            begin(cluster)
+            assert server.stop() == 0
+            end(cluster)
+            with unless_slow(patience_seconds * LOCK_SHARE):
+                server.start()
+                assert messages(server) == ["before"]
+
+    in_time(stop_meanwhile, 1.0)

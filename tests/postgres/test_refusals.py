@@ -34,7 +34,7 @@ SECRET = "hush-hush/4@2 all"
 """Has to be percent-encoded; whatever part of it is shown, it begins with the same word."""
 GUARDED = "guarded"
 """The one role that is asked for its password, which is the secret."""
-START_SECONDS = 60
+START_SECONDS = 90
 JSON = {"Content-Type": "application/json"}
 SERVE = ("-m", "semel")
 SERVE_WITHOUT_A_DRIVER = ("-c", "import sys; sys.modules['psycopg'] = None; from semel.cli import main; main()")
@@ -72,10 +72,11 @@ def standby(primary: Cluster) -> Iterator[Cluster]:
 def url_of(
     *clusters: Cluster, user: str = "semel", password: str = SECRET, database: str = "postgres", **parameters: str
 ) -> str:
-    """All of these servers as one URL."""
+    """All of these servers as one URL; each is given time to let somebody in."""
+    parameters = {"connect_timeout": "60"} | parameters
     hosts = ",".join(f"{HOST}:{cluster.port}" for cluster in clusters)
     query = "&".join(f"{name}={quote(value)}" for name, value in parameters.items())
-    return f"postgresql://{user}:{quote(password, safe='')}@{hosts}/{database}" + (f"?{query}" if query else "")
+    return f"postgresql://{user}:{quote(password, safe='')}@{hosts}/{database}?{query}"
 
 
 def fresh_name(kind: str) -> str:

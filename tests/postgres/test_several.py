@@ -7,7 +7,8 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -25,14 +26,15 @@ from semel.server.world import SystemWorld
 from semel.store.open import open_store
 from semel.store.postgres import line
 from semel.store.postgres.store import PostgresStore
-from semel.store.protocol import Changes, Lock, Range, StoreError, StoreHeldError
+from semel.store.protocol import Changes, Lock, Range, Store, StoreError, StoreHeldError
 from tests.engine.bench import PATIENCE_SECONDS, on_loop
 from tests.postgres.cluster import Cluster
 from tests.postgres.shared import fresh_url, shared_cluster
-from tests.together import eventually, in_time, unless_held_up
+from tests.together import eventually, in_time, unless_held_up, unless_late, unless_slow
 
 STREAMS = Streams(Window(60_000))
 TURNS = Generations({RECEIPT: 60_000})
+IDLE = "idle in transaction"
 
 
 def life(name: bytes) -> bytes:
@@ -155,7 +157,7 @@ async def test_a_turn_and_a_write_do_not_wait_in_a_circle() -> None:
         before = deadlocks()
         for _ in range(20):
             await asyncio.gather(
-                turning.send(Turn(RECEIPT, -(2**40))),
+                turn_sometime(turning),
                 turning.send(append(b"s", b"1")),
                 writing.send(append(b"s", b"2")),
                 writing.send(append(b"s", b"3")),
@@ -164,29 +166,58 @@ async def test_a_turn_and_a_write_do_not_wait_in_a_circle() -> None:
         assert len(await writing.content(b"s")) == 60
 
 
+async def turn_sometime(node: Node) -> None:
+    """A turn for which somebody does not make room soon is refused, and comes another time."""
+    while True:
+        try:
+            await node.send(Turn(RECEIPT, -(2**40)))
+            return
+        except NotStoredError:
+            await asyncio.sleep(0.02)
+
+
 def deadlocks() -> int:
     shared_cluster().execute("SELECT pg_stat_clear_snapshot()")
     count: int = shared_cluster().execute("SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'")[0][0]
     return count
 
 
-@on_loop
-async def test_a_stream_that_somebody_holds_keeps_nobody_else_waiting_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_somebody_holds_keeps_nobody_else_waiting_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line, "BUSY_SHARE", PATIENCE_SECONDS)  # the answers may take their time to get here
-    url = fresh_url()
-    holding, serving = Node(url), Node(f"{url}&patience_ms=1500")
-    async with nodes(holding, serving):
-        await serving.send(create(b"held"))
-        await serving.send(create(b"free"))
-        tx = holding.store.begin((Lock(b"stream:held"),))
-        assert tx.now_ms
-        sent = (serving.send(append(name, b"1")) for name in (b"held", b"free"))
-        held, free = list[Any](await asyncio.gather(*sent, return_exceptions=True))
-        tx.rollback()
-        assert isinstance(held, NotStoredError)
-        assert "held" in str(held)
-        assert isinstance(free, Appended)
-        assert isinstance(await serving.send(append(b"held", b"1")), Appended)
+    in_time(write_beside_a_held_stream, 1.5)
+
+
+@on_loop
+async def write_beside_a_held_stream(patience_seconds: float) -> None:
+    url, limit = fresh_url(), patience_seconds * line.LOCK_SHARE
+    holding = Node(url)
+    async with nodes(holding):
+        with unless_slow(limit):
+            serving = Node(f"{url}&patience_ms={round(patience_seconds * 1_000)}")
+        async with nodes(serving):
+            with unless_slow(limit):
+                await serving.send(create(b"held"))
+                await serving.send(create(b"free"))
+            tx = holding.store.begin((Lock(b"stream:held"),))
+            assert tx.now_ms
+            began = time.monotonic()
+            sent = (serving.send(append(name, b"1")) for name in (b"held", b"free"))
+            held, free = list[Any](await asyncio.gather(*sent, return_exceptions=True))
+            tx.rollback()
+            assert isinstance(held, NotStoredError)
+            assert "held" in str(held)
+            # Both wait together, then the held one alone; only if the free one was slow, there was a third wait.
+            with unless_late(lambda: began, 3 * limit):
+                assert isinstance(free, Appended)
+            with unless_slow(limit):
+                assert isinstance(await serving.send(append(b"held", b"1")), Appended)
+
+
+def pid_of(one: line.Line) -> int:
+    """The server's process at the other end of a line, once it is connected."""
+    eventually(lambda: one._wire is not None, "the line is connected")
+    assert one._wire is not None
+    return one._wire.connection.info.backend_pid
 
 
 async def woken(node: Node, name: bytes, seconds: float) -> bool:
@@ -201,11 +232,10 @@ async def test_a_lost_hint_is_made_up_for_by_the_next() -> None:
         await speaking.send(create(b"quiet"))
         await speaking.send(create(b"busy"))
         await asyncio.sleep(2.5)
+        pid = await asyncio.to_thread(pid_of, speaking.store._speaker._line)
         waiting = asyncio.create_task(woken(listening, b"quiet", PATIENCE_SECONDS / 2))
         await asyncio.sleep(0.05)
-        wire = speaking.store._speaker._line._wire
-        assert wire is not None
-        shared_cluster().execute("SELECT pg_terminate_backend(%s)", (wire.connection.info.backend_pid,))
+        shared_cluster().execute("SELECT pg_terminate_backend(%s)", (pid,))
         await speaking.send(append(b"quiet", b"1"))
         for _ in range(10):
             await asyncio.sleep(0.02)
@@ -230,7 +260,7 @@ async def test_a_turn_that_would_have_to_wait_comes_another_time() -> None:
         assert isinstance(turn, NotStoredError)
         assert isinstance(written, Appended)
         tx.rollback()
-        await turning.send(Turn(RECEIPT, -(2**40)))
+        await turn_sometime(turning)
 
 
 def test_locks_that_are_held_one_after_the_other_are_not_taken_for_a_server_that_is_gone() -> None:
@@ -248,12 +278,8 @@ def shared_answers() -> None:
 
 def check_two_locks(url: str, patience_seconds: float) -> None:
     urls = (url, f"{url}&patience_ms={round(patience_seconds * 1_000)}")
-    standing, waiting = (open_store(one, TABLES, MIGRATIONS, SystemWorld().wall_ms) for one in urls)
-    assert isinstance(waiting, PostgresStore)
-    holder = standing.begin((Lock(b"b"),))
-    assert holder.now_ms
 
-    def wait() -> type[BaseException]:
+    def wait(waiting: Store) -> type[BaseException]:
         tx = waiting.begin((Lock(b"a"), Lock(b"b")))
         try:
             return type(tx.now_ms)  # type: ignore[return-value]
@@ -262,13 +288,27 @@ def check_two_locks(url: str, patience_seconds: float) -> None:
         finally:
             tx.rollback()
 
-    with ThreadPoolExecutor(2) as pool:
-        told = [one.result() for one in [pool.submit(wait) for _ in range(2)]]
-    assert told == [StoreHeldError, StoreHeldError]
-    assert waiting._trust.era == 0
-    holder.rollback()
-    standing.close()
-    waiting.close()
+    with ExitStack() as made:
+        with unless_slow(patience_seconds * line.LOCK_SHARE):
+            standing, waiting = (made.enter_context(closing(opened(one))) for one in urls)
+            for tx in [waiting.begin(()) for _ in range(waiting.lanes)]:  # connects, which takes its time too
+                tx.rollback()
+        holder = standing.begin((Lock(b"b"),))
+        assert holder.now_ms
+        began = time.monotonic()
+        with ThreadPoolExecutor(2) as pool:
+            told = [one.result() for one in [pool.submit(wait, waiting) for _ in range(2)]]
+        holder.rollback()
+        # The locks are given up before an exchange is, unless it was held up on its way.
+        with unless_late(lambda: began, patience_seconds * line.BUSY_SHARE):
+            assert told == [StoreHeldError, StoreHeldError]
+            assert waiting._trust.era == 0
+
+
+def opened(url: str) -> PostgresStore:
+    store = open_store(url, TABLES, MIGRATIONS, SystemWorld().wall_ms)
+    assert isinstance(store, PostgresStore)
+    return store
 
 
 # With servers that are told to wait for a standby which is not there
@@ -282,18 +322,19 @@ def primary() -> Any:
 
 def wait_for(primary: Cluster, name: str) -> None:
     primary.set("synchronous_standby_names", name)
-    while primary.execute("SHOW synchronous_standby_names") != [(name,)]:
-        time.sleep(0.02)
 
 
-def with_patience(check: Callable[[Cluster, str], None], primary: Cluster, seconds: float) -> None:
-    """Have a check done by a node that waits for so long, on a new schema; again if the machine was too slow for it."""
+def with_patience(check: Callable[[Cluster, str, float], None], primary: Cluster, seconds: float) -> None:
+    """Have a check done by a node that waits for so long, on a new schema; again if the machine was too slow for it.
+
+    It is told after which time the node gives the first things up, so that it knows when something was too slow.
+    """
 
     def try_it(seconds: float) -> None:
         url = f"{primary.url}?schema=patient_{time.monotonic_ns()}&patience_ms={round(seconds * 1_000)}"
         try:
             with unless_held_up(seconds / 10, primary.answers):
-                check(primary, url)
+                check(primary, url, seconds * line.LOCK_SHARE)
         finally:
             wait_for(primary, "")
 
@@ -301,18 +342,32 @@ def with_patience(check: Callable[[Cluster, str], None], primary: Cluster, secon
 
 
 @on_loop
-async def unknown_then_woken(primary: Cluster, url: str) -> None:
-    node = Node(url)
+async def unknown_then_woken(primary: Cluster, url: str, limit: float) -> None:
+    with unless_slow(limit):
+        node = Node(url)
     async with nodes(node):
-        await node.send(create(b"s"))
-        await asyncio.sleep(0.2)
-        waiting = asyncio.create_task(woken(node, b"s", PATIENCE_SECONDS / 2))
+        with unless_slow(limit):
+            await node.send(create(b"s"))
+        # From here on the node writes nothing by itself, so that nobody finds out by chance what became of the commit.
+        await asyncio.to_thread(eventually, lambda: not node.store._retired, "the node has tidied up")
+        reading = asyncio.create_task(read_live(node, b"s", limit))
         await asyncio.to_thread(wait_for, primary, "nobody")
-        with pytest.raises(OutcomeUnknownError):
+        with unless_slow(limit), pytest.raises(OutcomeUnknownError):
             await node.send(append(b"s", b"1"))
         await asyncio.to_thread(wait_for, primary, "")
-        assert await waiting
-        assert (await node.content(b"s"))[0] == b"1"
+        assert await reading == [b"1"]
+
+
+async def read_live(node: Node, name: bytes, limit: float) -> list[bytes]:
+    """What a reader finds that looks when it is woken, and only then."""
+    watch = node.engine.signals.watch(life(name))
+    while True:
+        watch.arm()
+        with unless_slow(limit):
+            found = await node.content(name)
+        if found:
+            return found
+        assert await watch.wait(PATIENCE_SECONDS / 2), "nobody has woken the reader"
 
 
 def test_readers_of_the_same_node_look_after_a_commit_that_nobody_knew_of(primary: Cluster) -> None:
@@ -325,34 +380,48 @@ def sessions(primary: Cluster) -> int:
 
 
 def test_a_standby_that_is_away_costs_no_sessions(primary: Cluster) -> None:
-    store = open_store(f"{primary.url}?schema=sessions&patience_ms=500", TABLES, MIGRATIONS, SystemWorld().wall_ms)
-    wait_for(primary, "nobody")
-    try:
+    with_patience(come_again_and_again, primary, 0.5)
+
+
+def come_again_and_again(primary: Cluster, url: str, limit: float) -> None:
+    with ExitStack() as made:
+        with unless_slow(limit):
+            store = made.enter_context(closing(opened(url)))
+        wait_for(primary, "nobody")
         for _ in range(8):
             with pytest.raises(Exception, match="PostgreSQL"):
                 store.begin((Lock(b"x"),))
             time.sleep(0.1)
         eventually(lambda: sessions(primary) <= 2, "no sessions are left")
-    finally:
-        wait_for(primary, "")
-        store.close()
 
 
 def test_after_a_crash_nobody_is_shown_what_the_standby_may_not_have(primary: Cluster) -> None:
     with_patience(crash_unconfirmed, primary, 0.6)
 
 
-def crash_unconfirmed(primary: Cluster, url: str) -> None:
-    store = open_store(url, TABLES, MIGRATIONS, SystemWorld().wall_ms)
-    tx = store.begin((Lock(b"x"),))
-    receipt = ReceiptRow(b"s", b"k", life(b"s"), b"f", 2**62, 204, 1, 0, None, None)
-    tx.flush(Changes({RECEIPT: [receipt]}, {}, {}))
-    wait_for(primary, "nobody")
-    with pytest.raises(Exception, match="PostgreSQL"):
-        tx.commit()
-    tx.rollback()
-    primary.kill()
-    primary.start()
+def crash_unconfirmed(primary: Cluster, url: str, limit: float) -> None:
+    with ExitStack() as made:
+        with unless_slow(limit):
+            store = made.enter_context(closing(opened(url)))
+            tx = store.begin((Lock(b"x"),))
+            receipt = ReceiptRow(b"s", b"k", life(b"s"), b"f", 2**62, 204, 1, 0, None, None)
+            tx.flush(Changes({RECEIPT: [receipt]}, {}, {}))
+            pid = pid_of(store._lines[0])
+        with unless_slow(limit):  # the server ends a transaction in which nothing happens
+            wait_for(primary, "nobody")
+            assert primary.execute("SELECT state FROM pg_stat_activity WHERE pid = %s", (pid,)) == [(IDLE,)]
+        with pytest.raises(Exception, match="PostgreSQL"):
+            tx.commit()
+        tx.rollback()
+        with unless_slow(limit):  # as it does with one that has not got to its commit when nobody waits for it
+            waits_for = "SELECT wait_event FROM pg_stat_activity WHERE pid = %s"
+            eventually(lambda: primary.execute(waits_for, (pid,)) == [("SyncRep",)], "it is committed", 2 * limit)
+        primary.kill()
+        primary.start()
+        see_what_was_unconfirmed(primary, store, receipt)
+
+
+def see_what_was_unconfirmed(primary: Cluster, store: PostgresStore, receipt: ReceiptRow) -> None:
     with pytest.raises(Exception, match="PostgreSQL"), store.read():
         pass
     wait_for(primary, "")
@@ -365,28 +434,32 @@ def crash_unconfirmed(primary: Cluster, url: str) -> None:
 
     eventually(is_shown, "the store reads again")
     assert found == [receipt]
-    store.close()
 
 
 @on_loop
-async def read_while_writes_wait(primary: Cluster, url: str) -> None:
-    node = Node(f"{url}&readers=1")
+async def read_while_writes_wait(primary: Cluster, url: str, limit: float) -> None:
+    with unless_slow(limit):
+        node = Node(f"{url}&readers=1")
     async with nodes(node):
-        await node.send(create(b"s"))
-        assert await node.content(b"s") == []
+        with unless_slow(limit):
+            await node.send(create(b"s"))
+            assert await node.content(b"s") == []
         await asyncio.to_thread(wait_for, primary, "nobody")
         for expected in (OutcomeUnknownError, NotStoredError, NotStoredError):
-            with pytest.raises(expected):
+            with unless_slow(limit), pytest.raises(expected):
                 await node.send(append(b"s", b"1"))
-            assert await node.content(b"s") == []
+            with unless_slow(limit):
+                assert await node.content(b"s") == []
         await asyncio.to_thread(wait_for, primary, "")
         while True:
             try:
-                await node.send(append(b"s", b"2"))
+                with unless_slow(limit):
+                    await node.send(append(b"s", b"2"))
                 break
             except NotStoredError:
                 await asyncio.sleep(0.1)
-        assert await node.content(b"s") == [b"1", b"2"]
+        with unless_slow(limit):
+            assert await node.content(b"s") == [b"1", b"2"]
 
 
 def test_connections_that_are_there_read_on_while_the_standby_is_away(primary: Cluster) -> None:
@@ -411,8 +484,9 @@ def test_a_warning_of_another_kind_is_no_doubt(primary: Cluster) -> None:
 
 
 @on_loop
-async def many_callers(cluster: Cluster, tries: list[float]) -> None:
-    node = Node(f"{cluster.url}?patience_ms=700")
+async def many_callers(cluster: Cluster, tries: list[float], seconds: float) -> None:
+    with unless_slow(seconds * line.LOCK_SHARE):
+        node = Node(f"{cluster.url}?patience_ms={round(seconds * 1_000)}")
     async with nodes(node):
         with suppress(NotStoredError, OutcomeUnknownError):  # a slow machine, and so little patience
             await node.send(create(b"s"))
@@ -434,6 +508,6 @@ def test_callers_of_one_outage_wait_for_it_together(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(psycopg, "connect", count)
     with Cluster() as cluster:
-        many_callers(cluster, tries)
+        in_time(partial(many_callers, cluster, tries), 0.7)
         assert len(tries) < 200, "each caller has waited and tried by itself"
         cluster.start()

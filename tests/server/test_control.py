@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from tests.events.wire import Peer
-from tests.running import HOST, RunningServer, free_port
+from tests.running import HOST, READY_SECONDS, RunningServer, free_port
 
 ADMIN, READER = "the-admins-secret", "the-readers-secret"
 
@@ -78,7 +78,7 @@ def test_what_is_nowhere_is_nowhere(servers: tuple[RunningServer, str]) -> None:
 
 def test_no_websocket_on_control(servers: tuple[RunningServer, str]) -> None:
     address = httpx.URL(servers[1])
-    with socket.create_connection((address.host, address.port or 0), timeout=10) as line:
+    with socket.create_connection((address.host, address.port or 0), timeout=60) as line:
         line.sendall(
             b"GET /v1/events HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
             b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
@@ -89,11 +89,13 @@ def test_no_websocket_on_control(servers: tuple[RunningServer, str]) -> None:
 def on_record(server: RunningServer, event: str, wanted: set[str]) -> set[str]:
     """The paths of the lines about an event, once the wanted ones are there."""
     audit = server.data / "logs" / "audit.jsonl"
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     paths: set[str] = set()
     while not wanted <= paths and time.monotonic() < deadline:
         time.sleep(0.05)
-        lines = [json.loads(line) for line in audit.read_text().splitlines()] if audit.exists() else []
+        # A line that is just being written has no end yet.
+        whole = audit.read_text().rpartition("\n")[0] if audit.exists() else ""
+        lines = [json.loads(line) for line in whole.splitlines()]
         found = [line["details"] for line in lines if line["event"] == event]
         paths = {one["path"] for one in found if one["remote_addr"] == HOST}
     return paths
@@ -153,7 +155,7 @@ def test_a_control_port_in_use_is_told_in_a_sentence(tmp_path: Path) -> None:
         port = str(taken.getsockname()[1])
         server = RunningServer(tmp_path / "data", env={"SEMEL_STORE": "memory:", "SEMEL_CONTROL_PORT": port})
         server.launch({})
-        assert server.wait_for_death(20) == 1
+        assert server.wait_for_death(READY_SECONDS) == 1
     assert f"port {port}" in server.output_tail()
     assert "--control-port" in server.output_tail()
     assert "Traceback" not in server.output_tail()

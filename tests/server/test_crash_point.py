@@ -19,8 +19,8 @@ from semel.server.world import SystemWorld
 from semel.store.open import open_store
 from tests.running import RunningServer
 
-DEATH_SECONDS = 30.0
-READING_SECONDS = 30.0
+DEATH_SECONDS = 60.0
+READING_SECONDS = 60.0
 
 
 async def sweep(folder: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_head_is_judged_like_the_call_itself(server: RunningServer) -> None:
 
 @pytest.mark.parametrize("pieces", [1, 2, 64], ids=["just above", "twice", "far above"])
 def test_one_who_sends_all_before_it_listens_gets_its_answer(server: RunningServer, pieces: int) -> None:
-    line = http.client.HTTPConnection(HOST, server.port, timeout=30)
+    line = http.client.HTTPConnection(HOST, server.port, timeout=60)
     chunks = (b" " * LIMIT for _ in range(pieces))
     body = (piece for source in (chunks, iter([b"{}"])) for piece in source)
     line.request("POST", "/v1/sync/large/push", body, bearer() | {"Transfer-Encoding": "chunked"}, encode_chunked=True)

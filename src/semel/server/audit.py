@@ -121,7 +121,8 @@ class AuditLog:
 
     @property
     def _has_work(self) -> bool:
-        return bool(self._waiting or self._file.is_behind)
+        # A disk that was given up just as it answered is asked again, though there is nothing left to write.
+        return bool(self._waiting or self._file.is_behind or self.is_broken)
 
     def _note(self, ts_ms: int, event: str, details: Mapping[str, Any]) -> None:
         line = _line(ts_ms, event, details)

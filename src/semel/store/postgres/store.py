@@ -46,13 +46,17 @@ class Desk:
     def _greet(self, line: Line) -> None:
         """A new connection has a mark of its own, because the old one's transaction may not have ended yet.
 
-        The old one becomes a stranger's: if its last commit happened and nobody was told, our own readers will look.
+        The old one becomes a stranger's.
         """
         line.confirm(self._node.write())
         mark = Mark()
         self._own.add(mark.id)
-        self._own.discard(self.mark.id)
+        self.disown(self.mark)
         self.mark = mark
+
+    def disown(self, mark: Mark) -> None:
+        """Nobody here will tell of its last commit, so if that is there, or comes yet, our own readers will look."""
+        self._own.discard(mark.id)
 
 
 class PostgresStore:

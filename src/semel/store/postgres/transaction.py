@@ -204,6 +204,7 @@ class PostgresTx:
             raise TryAgainError(sentence(error)) from error
         is_committed = self._fate(mark, number, began + self._store.address.patience)
         if is_committed is None:
+            self._desk.disown(mark)  # at once: there may be no new connection before somebody writes again
             raise CommitUnknownError(sentence(error)) from error
         if not is_committed:
             raise TryAgainError(f"{sentence(error)} The transaction was not committed.") from error
