@@ -13,7 +13,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8788
 DATA ?= data
 PYTEST ?=
-WORKERS ?= 2
+WORKERS ?= 3
 UPGRADE ?=
 KILLS ?= 100
 STORE ?= sqlite
@@ -37,7 +37,7 @@ run: $(VENV)/.package ## start the server on http://127.0.0.1:8788, data in ./da
 	@exec $(BIN)/semel serve --host $(HOST) --port $(PORT) --data $(DATA)
 
 .PHONY: test
-test: check ## check, then run every test, two files at a time (PYTEST= adds options, WORKERS=2)
+test: check ## check, then run every test, three files at a time (PYTEST= adds options, WORKERS=3)
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(PYTEST)
 
 .PHONY: check
