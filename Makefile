@@ -14,6 +14,8 @@ PORT ?= 8788
 DATA ?= data
 PYTEST ?=
 WORKERS ?= 3
+LONGEST ?= 3
+EVERY ?= 4
 UPGRADE ?=
 KILLS ?= 100
 STORE ?= sqlite
@@ -59,6 +61,11 @@ diagrams: $(VENV)/.dev ## write the tables and diagrams of the docs that are mad
 .PHONY: official
 official: $(VENV)/.dev ## run only the official Durable Streams suite
 	@$(BIN)/python -m pytest tests/official $(PYTEST)
+
+.PHONY: stutter
+stutter: $(VENV)/.dev ## run the tests while their processes stand still now and then (PYTEST= chooses, LONGEST=3, EVERY=4 seconds)
+	@$(BIN)/python -m bench.stutter --longest $(LONGEST) --every $(EVERY) -- \
+		$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(PYTEST)
 
 .PHONY: crash
 crash: $(VENV)/.dev ## kill a server under load, again and again, and check every append (KILLS=100, STORE=sqlite)

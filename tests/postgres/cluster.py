@@ -7,7 +7,6 @@ own, and so is each of its own processes: `kill` finds them all and ends them at
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import shutil
@@ -23,6 +22,7 @@ from typing import Any, Self
 
 import psycopg
 
+from tests.processes import family_of, is_running, is_there, send_all
 from tests.running import HOST, free_port
 
 ACCOUNT = "nobody"
@@ -91,10 +91,10 @@ class Cluster:
         """Every process of the server at once, without warning."""
         assert self._process is not None
         family = self._halt()
-        _signal(family, signal.SIGKILL)
+        send_all(family, signal.SIGKILL)
         self._process.wait()
         self._process = None
-        _wait_until(partial(_none, _is_there, family), "PostgreSQL outlived SIGKILL")
+        _wait_until(partial(_none, is_there, family), "PostgreSQL outlived SIGKILL")
 
     def pause(self) -> None:
         """Every process stands still: a machine that hangs."""
@@ -103,7 +103,7 @@ class Cluster:
     def resume(self) -> None:
         """And goes on."""
         assert self._process is not None
-        _signal(_family(self._process.pid), signal.SIGCONT)
+        send_all(family_of(self._process.pid), signal.SIGCONT)
 
     def promote(self) -> None:
         """A standby becomes a primary."""
@@ -160,9 +160,9 @@ class Cluster:
         halted: list[int] = []
         while family != halted:
             halted = family
-            _signal(family, signal.SIGSTOP)
-            _wait_until(partial(_none, _is_running, halted), "PostgreSQL went on after SIGSTOP")
-            family = _family(self._process.pid)
+            send_all(family, signal.SIGSTOP)
+            _wait_until(partial(_none, is_running, halted), "PostgreSQL went on after SIGSTOP")
+            family = family_of(self._process.pid)
         return family
 
     def _end(self, number: signal.Signals) -> None:
@@ -197,12 +197,6 @@ def _finish(command: list[str], given: bytes = b"") -> bytes:
     return done.stdout
 
 
-def _signal(processes: Sequence[int], number: signal.Signals) -> None:
-    for pid in processes:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
-
-
 def _wait_until(check: Callable[[], bool], otherwise: str) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not check():
@@ -211,36 +205,8 @@ def _wait_until(check: Callable[[], bool], otherwise: str) -> None:
         time.sleep(0.01)
 
 
-def _family(first: int) -> list[int]:
-    """A process and its children, each of which leads a session of its own.
-
-    Every process is asked for its parent: the list of children that Linux keeps may lack some while others end.
-    """
-    others = (int(folder.name) for folder in Path("/proc").glob("[0-9]*"))
-    return [first, *sorted(pid for pid in others if _state(pid)[1] == first)]
-
-
 def _none(check: Callable[[int], bool], processes: Sequence[int]) -> bool:
     return not any(map(check, processes))
-
-
-def _is_there(pid: int) -> bool:
-    """Whether a process is more than an entry that its new parent has not collected yet."""
-    return _state(pid)[0] not in ("X", "Z")
-
-
-def _is_running(pid: int) -> bool:
-    """Whether a process does something, or would."""
-    return _state(pid)[0] not in ("T", "X", "Z")
-
-
-def _state(pid: int) -> tuple[str, int]:
-    """What a process does, as Linux writes it, and its parent."""
-    try:
-        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
-    except OSError:
-        return "X", 0
-    return state, int(parent)
 
 
 def _spawn(command: list[str], output: Any) -> subprocess.Popen[bytes]:
