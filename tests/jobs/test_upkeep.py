@@ -188,6 +188,20 @@ async def test_a_store_that_goes_away_again_while_leases_are_renewed(tmp_path: P
 
 
 @on_loop
+async def test_writes_that_the_store_refuses_for_what_is_in_them_prolong_nothing(tmp_path: Path) -> None:
+    """Else somebody who sends such writes all the time would keep the jobs of dead workers from everybody."""
+    async with running(tmp_path) as node:
+        lease = await node.take()
+        for _ in range(LEASE_MS // TURN_MS + 1):
+            node.store.faults["flush"] = 2  # a batch, and what is tried of it one by one
+            with pytest.raises(NotStoredError):
+                await node.do(Submit((draft(),)))
+            await node.spend(TURN_MS)
+        [other] = (await node.claim()).leases
+        assert (other.job.id, other.job.attempt) == (lease.job.id, 2)
+
+
+@on_loop
 async def test_callers_that_leave_prolong_nothing(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         lease = await node.take()

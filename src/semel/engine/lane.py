@@ -118,9 +118,7 @@ class Lane:
                 self._current = self._gather()
                 self._around.reach("gathered")
                 if self._current:
-                    self._began_ms = self._around.timekeeper.monotonic_ms()
                     self._run(self._current)
-                    self._began_ms = None
                 self._store_soft_when_due()
                 self._around.store.tidy()
             self._store_all_soft()
@@ -276,12 +274,16 @@ class Lane:
 
     def _try(self, batch: Sequence[Submission]) -> BatchResult:
         """Decisions are pure, so a batch that was broken off can be decided again."""
-        for _ in range(MAX_TRIES - 1):
-            try:
-                return run(self._around, batch, self._limits.loaded)
-            except TryAgainError as error:
-                self._around.observer.store_failure(error)
-        return run(self._around, batch, self._limits.loaded)
+        self._began_ms = self._around.timekeeper.monotonic_ms()
+        try:
+            for _ in range(MAX_TRIES - 1):
+                try:
+                    return run(self._around, batch, self._limits.loaded)
+                except TryAgainError as error:
+                    self._around.observer.store_failure(error)
+            return run(self._around, batch, self._limits.loaded)
+        finally:
+            self._began_ms = None  # before anybody is told
 
     def _refuse(self, batch: Sequence[Submission], error: NotStoredError | OutcomeUnknownError) -> None:
         self.lost += len(batch)

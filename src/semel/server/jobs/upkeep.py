@@ -72,8 +72,10 @@ class Upkeep:
         now_ms = await self._engine.read(_steady_ms)
         if writing.running_ms > RUNNING_MS:
             return
-        if self._seen_at is None or now_ms - self._seen_at > TRUST_MS or writing.lost != self._lost:
+        if self._seen_at is None or now_ms - self._seen_at > TRUST_MS:
             now_ms = await self._renew(self._seen_at, now_ms)
+        elif writing.lost != self._lost:
+            await self._probe(now_ms)
         self._seen_at, self._lost = now_ms, writing.lost
         self._waiters.reap_until = now_ms + TRUST_MS
         since_ms = self._world.monotonic_ms() - self._led_at
@@ -104,6 +106,15 @@ class Upkeep:
             if len(page) < RENEWED_AT_ONCE:
                 return now_ms
             behind = page[-1]
+
+    async def _probe(self, now_ms: int) -> None:
+        """Writes were lost, perhaps because of what was in them: see whether the store takes one that changes nothing.
+
+        If it does not, this fails, and the store has not been seen.
+        """
+        page = await self._engine.read(partial(leased_ids, behind=None, limit=1))
+        if page:
+            await self._engine.submit(Write(self._jobs, Renew((page[0][1],), now_ms)))
 
     async def _reap(self) -> None:
         while await self._engine.read(_is_due):
