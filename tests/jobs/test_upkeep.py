@@ -104,8 +104,12 @@ async def running(folder: Path) -> AsyncIterator[Node]:
         node.audit.close()
 
 
-async def check_that_it_ends(node: Node, lease: Lease) -> None:
-    """A worker that could hold on and did not has lost its lease a period later."""
+async def check_that_it_lives(node: Node, lease: Lease) -> None:
+    """Nobody takes it, before the next turn or after it; a worker that then could hold on and did not has lost it."""
+    assert (await node.claim()).leases == ()
+    await node.spend(TURN_MS)
+    assert (await node.claim()).leases == ()
+    assert await node.holds(lease)
     await node.spend(LEASE_MS - TURN_MS)
     assert (await node.claim()).leases == ()
     await node.spend(2 * TURN_MS)
@@ -121,11 +125,7 @@ async def test_a_store_that_is_away(tmp_path: Path) -> None:
         node.store.faults |= {"begin away": ALWAYS, "read": ALWAYS}
         await node.spend(AWAY_MS, UnavailableError)
         node.store.faults.clear()
-        assert (await node.claim()).leases == ()
-        await node.spend(TURN_MS)
-        assert (await node.claim()).leases == ()
-        assert await node.holds(lease)
-        await check_that_it_ends(node, lease)
+        await check_that_it_lives(node, lease)
 
 
 @on_loop
@@ -142,10 +142,8 @@ async def test_a_store_that_is_read_and_takes_no_writes(tmp_path: Path) -> None:
         node.store.faults.clear()
         assert (await node.claim()).leases == ()
         await node.spend(TURN_MS)
-        assert (await node.claim()).leases == ()
         assert await node.due_at(lease) - node.world.wall == left_ms
-        assert await node.holds(lease)
-        await check_that_it_ends(node, lease)
+        await check_that_it_lives(node, lease)
 
 
 @on_loop
@@ -166,9 +164,7 @@ async def test_a_store_that_is_read_while_a_write_hangs(tmp_path: Path) -> None:
         claims.append(asyncio.create_task(node.claim()))
         assert [claimed.leases for claimed in await asyncio.gather(*claims)] == [()] * len(claims)
         await waits
-        await node.spend(TURN_MS)
-        assert await node.holds(lease)
-        await check_that_it_ends(node, lease)
+        await check_that_it_lives(node, lease)
 
 
 @on_loop
@@ -181,10 +177,7 @@ async def test_a_store_that_goes_away_again_while_leases_are_renewed(tmp_path: P
         node.gate.open()
         with pytest.raises(UnavailableError):
             await turn
-        assert (await node.claim()).leases == ()
-        await node.spend(TURN_MS)
-        assert await node.holds(lease)
-        await check_that_it_ends(node, lease)
+        await check_that_it_lives(node, lease)
 
 
 @on_loop
