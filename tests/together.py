@@ -19,6 +19,8 @@ PATIENCE_SECONDS = 25.0
 """Less than the half minute after which some servers look by themselves for what they were not told."""
 TRIES = 4
 LOOK_SECONDS = 0.02
+STOOD_STILL = '"reason":"it does not answer"'
+"""Said of the audit file when it took a second: a line that is to be there before an answer may come after it then."""
 
 
 class LateError(Exception):
@@ -29,6 +31,18 @@ def log_of(server: Servers) -> str:
     """All that was printed."""
     outputs = server.outputs if isinstance(server, Nodes) else [server.output]
     return "".join(output.read_text(errors="replace") for output in outputs)
+
+
+def check_log(server: Servers) -> None:
+    """Nothing went wrong inside."""
+    log = log_of(server)
+    assert not faults_of(log), log
+
+
+def faults_of(log: str) -> list[str]:
+    """The lines of a log that tell of a fault; that the machine stood still is none."""
+    marks = ("Traceback", '"level":"error"')
+    return [line for line in log.splitlines() if any(mark in line for mark in marks) and STOOD_STILL not in line]
 
 
 def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:

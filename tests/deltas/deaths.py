@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -11,7 +10,7 @@ from pathlib import Path
 import httpx
 
 from tests.deltas.wire import Deltas, serving
-from tests.running import RunningServer
+from tests.running import RunningServer, path_with
 from tests.together import eventually
 
 SITE = Path(__file__).parent / "site"
@@ -64,8 +63,7 @@ def mortal(folder: Path, store: str) -> Iterator[Mortal]:
     """A server, or two nodes over PostgreSQL, whose logs must show no fault."""
     folder.mkdir(parents=True, exist_ok=True)
     order = folder / "die"
-    code = os.pathsep.join([str(SITE), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    env = {"PYTHONPATH": code, "CRASH_FILE": str(order), "SEMEL_CRASH_POINT": BEFORE}
+    env = path_with(SITE) | {"CRASH_FILE": str(order), "SEMEL_CRASH_POINT": BEFORE}
     with serving(folder / "data", store, env=env) as deltas:
         # An order must be taken by the call that it is for, and not by an errand of the server.
         eventually(lambda: commits(deltas) >= OWN_COMMITS, "the servers have stored what they store by themselves")

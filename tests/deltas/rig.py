@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.deltas.wire import PATIENCE_SECONDS, Deltas, Message, path
-from tests.running import HOST
+from tests.running import HOST, path_with
 
 HEADER = {"alg": "HS256", "typ": "JWT"}
 
@@ -72,7 +72,7 @@ def wrong_clock(folder: Path, ahead_ms: int) -> dict[str, str]:
         f"time.time = lambda: _time() + {ahead_ms} / 1000\n"
         f"time.time_ns = lambda: _time_ns() + {ahead_ms} * 1_000_000\n"
     )
-    return {"PYTHONPATH": str(folder)}
+    return path_with(folder)
 
 
 def digest_of(deltas: Deltas, gateway: str) -> str:

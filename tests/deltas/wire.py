@@ -22,7 +22,7 @@ from tests.deltas.vectors import CLIENT, LARGEST, Message, columns, delta, delta
 from tests.nodes import Nodes
 from tests.postgres.shared import fresh_url
 from tests.running import HOST, RunningServer
-from tests.together import Servers, log_of
+from tests.together import Servers, check_log
 
 __all__ = [
     "CLIENT",
@@ -363,10 +363,3 @@ def servers(folder: Path, store: str, env: Mapping[str, str] | None = None, node
     if store == "postgres":
         return Nodes(folder, nodes, env=variables | {"SEMEL_STORE": fresh_url(lanes="3")})
     return RunningServer(folder, env=variables | ({"SEMEL_STORE": "memory:"} if store == "memory" else {}))
-
-
-def check_log(server: Servers) -> None:
-    """Nothing went wrong inside."""
-    log = log_of(server)
-    assert "Traceback" not in log, log
-    assert '"level":"error"' not in log, log

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.deltas.vectors import columns, delta
-from tests.deltas.wire import Deltas, check_log, fresh, hlcs, serving
+from tests.deltas.wire import Deltas, fresh, hlcs, serving
 from tests.deltas_binary.readers import Reader, held_bytes, slow_reader
 from tests.postgres.shared import fresh_url
 from tests.running import HOST, RunningServer
-from tests.together import eventually, log_of
+from tests.together import check_log, eventually, log_of
 
 MAX_AT_ONCE, MAX_EACH = 16, 4
 ROW_BYTES = 900_000

@@ -13,11 +13,11 @@ import pytest
 from websockets.frames import Frame, Opcode
 
 from tests.deltas.vectors import columns, delta
-from tests.deltas.wire import Deltas, check_log, fresh, hlcs
+from tests.deltas.wire import Deltas, fresh, hlcs
 from tests.deltas_binary.caller import Line, pull_frame, push_frame
 from tests.deltas_binary.readers import Reader, dial, held_bytes
 from tests.running import HOST, RunningServer
-from tests.together import eventually
+from tests.together import check_log, eventually
 
 MIB = 1024 * 1024
 ANSWERS, UPLOADS = 32 * MIB, 4 * MIB

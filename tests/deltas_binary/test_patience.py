@@ -15,12 +15,12 @@ import pytest
 from websockets.frames import Frame, Opcode
 
 from tests.deltas.vectors import columns, delta
-from tests.deltas.wire import Deltas, check_log, fresh, hlcs
+from tests.deltas.wire import Deltas, fresh, hlcs
 from tests.deltas_binary.caller import Line, joined, pull_frame
 from tests.deltas_binary.impatient_main import PATIENCE_SECONDS, PING_SECONDS, TIMES
 from tests.deltas_binary.readers import dial
 from tests.running import HOST, RunningServer
-from tests.together import eventually, in_time, unless_held_up, unless_late
+from tests.together import check_log, eventually, in_time, unless_held_up, unless_late
 
 Impatient = Callable[[float], Deltas]
 

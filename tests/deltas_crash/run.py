@@ -29,7 +29,7 @@ from tests.deltas_crash.parties import FLEET, LOAD, Client, Party, Reader, Write
 from tests.deltas_crash.verdict import Gateway, Verdict, judge_batches, judge_gateway, judge_numbers, judge_rows
 from tests.postgres.shared import fresh_url
 from tests.running import RunningServer
-from tests.together import eventually
+from tests.together import eventually, faults_of, log_of
 
 WRITERS, CLIENTS = 4, 3
 QUIET_ROUNDS = 3
@@ -79,9 +79,8 @@ class CrashRun:
             self._come_to_rest()
             verdict = self._judge()
         for server in self._servers:
-            output = server.output.read_text(errors="replace")
-            for mark in ("Traceback", '"level":"error"'):
-                verdict.require(mark not in output, f"{mark} in {server.output_tail()}")
+            faults = faults_of(log_of(server))
+            verdict.require(not faults, f"{faults[:3]} in {server.output_tail()}")
         return verdict
 
     @property

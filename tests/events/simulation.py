@@ -27,6 +27,7 @@ from tests.events.shapes import SEED, is_shaped
 from tests.events.visitors import address, final_log
 from tests.postgres.shared import fresh_url
 from tests.running import RunningServer
+from tests.together import faults_of, log_of
 
 DRAIN_SECONDS = 60.0
 DELIVERY_SECONDS = 25.0
@@ -235,9 +236,8 @@ class Simulation:
         self._model.require(not wrong, server.url, f"counted {wrong}")
 
     def _check_output(self, server: RunningServer) -> None:
-        output = server.output.read_text(errors="replace")
-        for mark in ("Traceback", '"level":"error"'):
-            self._model.require(mark not in output, server.url, f"{mark} in {server.output_tail()}")
+        faults = faults_of(log_of(server))
+        self._model.require(not faults, server.url, f"{faults[:3]} in {server.output_tail()}")
 
     def _tally(self) -> Verdict:
         """What there is so far."""

@@ -12,6 +12,7 @@ import pytest
 
 from tests.events.tokens import Issuer
 from tests.events.wire import Events, Message, fresh, item, serving
+from tests.running import path_with
 from tests.together import eventually, log_of
 
 VALIDATOR = '''
@@ -42,7 +43,7 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
 def served(tmp_path_factory: pytest.TempPathFactory, issuer: Issuer) -> Iterator[Events]:
     folder: Path = tmp_path_factory.mktemp("validator")
     (folder / "rules_of_a_house.py").write_text(VALIDATOR)
-    env = {"PYTHONPATH": str(folder)}
+    env = path_with(folder)
     settings = {"EVENTS_VALIDATOR": "rules_of_a_house:validate", "JWT_KEYS": str(issuer.keys)}
     with serving(folder / "data", store="sqlite", env=env, clean=False, **settings) as events:
         yield events

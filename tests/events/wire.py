@@ -22,7 +22,7 @@ from websockets.sync.client import connect
 from tests.nodes import Nodes
 from tests.postgres.shared import fresh_url
 from tests.running import HOST, RunningServer
-from tests.together import Servers, log_of
+from tests.together import Servers, check_log
 
 PATH = "/v1/events"
 VERSION = "1.0"
@@ -453,9 +453,7 @@ def serving(
         finally:
             events.close()
     if clean:
-        log = log_of(server)
-        assert "Traceback" not in log, log
-        assert '"level":"error"' not in log, log
+        check_log(server)
 
 
 def _servers(data: Path, store: str, env: dict[str, str]) -> Servers:

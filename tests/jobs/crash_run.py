@@ -22,9 +22,9 @@ from tests.jobs.crash_submitter import Submitter
 from tests.jobs.crash_verdict import Outage, Verdict, judge, read_books
 from tests.jobs.crash_worker import lines_of
 from tests.jobs.line import Line
-from tests.jobs.wire import faults_of
 from tests.postgres.shared import fresh_url
 from tests.running import RunningServer
+from tests.together import faults_of, log_of
 
 ROOT = Path(__file__).parents[2]
 SUBMITTERS, WORKERS = 5, 3
@@ -207,7 +207,7 @@ class CrashRun:
 
     def _check_outputs(self, verdict: Verdict) -> None:
         for server in self._servers:
-            faults = faults_of(server.output.read_text(errors="replace"))
+            faults = faults_of(log_of(server))
             verdict.require(not faults, f"{faults[:3]} in {server.output_tail()}")
         said = (self._folder / "workers.stderr").read_text(errors="replace")
         verdict.require(not said, f"a worker broke: {said[-2000:]}")

@@ -21,7 +21,6 @@ from tests.jobs.wire import (
     CLAIM,
     PATH,
     PATIENCE_SECONDS,
-    STOOD_STILL,
     STORES,
     Answer,
     Jobs,
@@ -31,7 +30,7 @@ from tests.jobs.wire import (
     ms_of,
 )
 from tests.running import HOST
-from tests.together import at_once, eventually, in_time, log_of, unless_late
+from tests.together import STOOD_STILL, at_once, eventually, in_time, log_of, unless_late
 
 LEASE_SECONDS = 1
 LONG_POLL_MS = 30_000

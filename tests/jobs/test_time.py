@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.wire import Answer, Jobs, Message, ms_of, serving, with_site
+from tests.jobs.wire import SITE, Answer, Jobs, Message, ms_of, serving
+from tests.running import path_with
 from tests.together import eventually
 
 HOUR = 3_600
@@ -26,7 +27,7 @@ FULL = 1_000
 
 @contextmanager
 def life(data: Path, seconds_ahead: int) -> Iterator[Jobs]:
-    env = {"PYTHONPATH": with_site(), "CLOCK_AHEAD_SECONDS": str(seconds_ahead)}
+    env = path_with(SITE) | {"CLOCK_AHEAD_SECONDS": str(seconds_ahead)}
     settings = {"SEMEL_JOBS_QUEUE_ITEM_TTL_SEC": str(HOUR), "SEMEL_JOBS_MAX_QUEUE_DEPTH": "0"}
     settings["SEMEL_SWEEP_INTERVAL_MS"] = "50"
     with serving(data, store="sqlite", env=env | settings) as jobs:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import http.client
 import itertools
 import json
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ import httpx
 from tests.nodes import Nodes
 from tests.postgres.shared import fresh_url
 from tests.running import HOST, RunningServer
-from tests.together import Servers, at_once, eventually, log_of
+from tests.together import STOOD_STILL, Servers, at_once, check_log, eventually, log_of
 
 STORES = ("memory", "sqlite", "postgres")
 PATH = "/v1/jobs"
@@ -41,8 +40,6 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 INSTANT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
 ACTIVE = ("scheduled", "queued", "leased")
 ENDED = ("completed", "failed")
-STOOD_STILL = '"reason":"it does not answer"'
-"""Said of the audit file when it took a second: a line that is to be there before an answer may come after it then."""
 
 Message = dict[str, Any]
 Together = Callable[[Callable[["Jobs", str], None]], None]
@@ -513,12 +510,8 @@ class Jobs:
         self.close()
 
 
-def with_site() -> str:
-    """A PYTHONPATH for servers with a `sitecustomize` of the tests, before whatever this run has on it."""
-    own = os.environ.get("PYTHONPATH", "")
-    return os.pathsep.join([str(Path(__file__).parent / "site"), *([own] if own else [])])
-
-
+SITE = Path(__file__).parent / "site"
+"""Has a `sitecustomize`, which Python runs first."""
 store_kind = "sqlite"
 """What stands under the servers; `conftest` sets it."""
 
@@ -544,13 +537,7 @@ def serving(
         finally:
             jobs.close()
     if clean:
-        assert not faults_of(log_of(server)), log_of(server)
-
-
-def faults_of(log: str) -> list[str]:
-    """The lines of a log that tell of a fault; that the machine stood still is none."""
-    marks = ("Traceback", '"level":"error"')
-    return [line for line in log.splitlines() if any(mark in line for mark in marks) and STOOD_STILL not in line]
+        check_log(server)
 
 
 @contextmanager

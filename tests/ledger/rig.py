@@ -14,7 +14,7 @@ from tests.ledger.words import Answer, Message, Place, data, fresh, text
 from tests.nodes import Nodes
 from tests.postgres.shared import fresh_url
 from tests.running import RunningServer
-from tests.together import Servers, log_of
+from tests.together import Servers, check_log
 
 CODE = "WRITE_ERROR_CODE_"
 LINEARIZABLE = "READ_CONSISTENCY_LINEARIZABLE"
@@ -294,9 +294,7 @@ def serving(
             yield site
         finally:
             site.close()
-    log = log_of(server)
-    assert "Traceback" not in log, log
-    assert '"level":"error"' not in log, log
+    check_log(server)
 
 
 SiteOf = Callable[[str], Site]

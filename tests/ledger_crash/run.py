@@ -22,6 +22,7 @@ from tests.ledger_crash.verdict import Verdict, judge
 from tests.ledger_crash.writer import BOTH, KEYS, SEQUENCES, Heard, LedgerLine, Order, Writer
 from tests.postgres.shared import fresh_url
 from tests.running import RunningServer
+from tests.together import faults_of, log_of
 
 RETAINED, VAULTS = 40, 2
 CLIENTS = (
@@ -73,9 +74,8 @@ class CrashRun:
                 server.start()
             verdict = self._judge()
         for server in self._servers:
-            output = server.output.read_text(errors="replace")
-            for mark in ("Traceback", '"level":"error"'):
-                verdict.require(mark not in output, f"{mark} in {server.output_tail()}")
+            faults = faults_of(log_of(server))
+            verdict.require(not faults, f"{faults[:3]} in {server.output_tail()}")
         return verdict
 
     def _prepare(self) -> None:

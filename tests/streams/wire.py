@@ -24,7 +24,7 @@ import httpx
 from tests.nodes import Nodes
 from tests.postgres.shared import fresh_url
 from tests.running import HOST, RunningServer
-from tests.together import LateError, Servers, in_time, log_of, unless_late
+from tests.together import LateError, Servers, check_log, in_time, unless_late
 
 ROOT = "/v1/stream/"
 START = "0000000000000000_0000000000000000"
@@ -155,11 +155,7 @@ def serving(data: Path, **settings: str) -> Iterator[Streams]:
         streams = Streams(server)
         with streams.client:
             yield streams
-    log = log_of(server)
-    assert "Traceback" not in log, log
-    # A file that is not written for a second is the machine's fault, and the server is right to tell of it.
-    faults = [line for line in log.splitlines() if '"level":"error"' in line and '"it does not answer"' not in line]
-    assert not faults, log
+    check_log(server)
 
 
 def _servers(data: Path, env: dict[str, str]) -> Servers:
