@@ -20,6 +20,7 @@ from semel.engine.batch import BatchResult, Submission, Surroundings
 from semel.engine.contract import EngineError, NotStoredError, Order, OverloadedError, UnavailableError, Write
 from semel.engine.lane import MAX_TRIES, BatchLimits, Lane
 from semel.engine.observer import Observer, SilentObserver
+from semel.engine.queue_share import NOBODY, QueueShare
 from semel.engine.reading import Reading
 from semel.engine.signals import Signals
 from semel.engine.soft import SoftChanges
@@ -38,16 +39,20 @@ class EngineLimits:
 
     waiting_writes: int = 4_096
     waiting_bytes: int = 256 * 1024 * 1024
+    principal_share: float = 1.0
+    """The part of both that one principal may hold."""
     batch: BatchLimits = field(default_factory=BatchLimits)
 
 
 class Caller:
     """Who waits for an answer; its host sets `gone` when nobody will hear it."""
 
-    __slots__ = ("future", "gone")
+    __slots__ = ("future", "gone", "principal")
 
-    def __init__(self) -> None:
+    def __init__(self, principal: str = NOBODY) -> None:
         self.gone = False
+        self.principal = principal
+        """Whose share of the queue its writes take; empty for nobody's."""
         self.future: asyncio.Future[Any] | None = None
 
     def leave(self) -> None:
@@ -87,6 +92,10 @@ class Engine:
         self.waiting_writes = 0
         self.waiting_bytes = 0
         self.most_waiting = 0
+        self.share_refusals = 0
+        """Writes that were refused because their principal held its share of the queue."""
+        share = self.limits.principal_share
+        self._shares = QueueShare(int(self.limits.waiting_writes * share), int(self.limits.waiting_bytes * share))
         self._store = store
         self._stopped = False
         self.observer = observer or SilentObserver()
@@ -123,10 +132,14 @@ class Engine:
         ):
             raise OverloadedError("Too many writes are waiting; nothing was stored.")
         caller = caller or Caller()
+        if caller.principal != NOBODY and not self._shares.has_room(caller.principal, write.size):
+            self.share_refusals += 1
+            raise OverloadedError("Too many writes of this caller are waiting; nothing was stored.")
         caller.future = self._loop.create_future()
         submission = Submission(write, caller)
         self.waiting_writes += 1
         self.waiting_bytes += write.size
+        self._shares.add(caller.principal, write.size)
         if self.waiting_writes > self.most_waiting:
             self.most_waiting = self.waiting_writes
         if submission.order is not None:
@@ -207,8 +220,7 @@ class Engine:
     def _resolve(self, result: BatchResult) -> None:
         topics: dict[bytes, None] = {}
         for submission, outcome in result.decided:
-            self.waiting_writes -= 1
-            self.waiting_bytes -= submission.write.size
+            self._leave_queue(submission)
             future = submission.sender.future
             if not future.done():
                 future.set_result(outcome.answer)
@@ -217,12 +229,16 @@ class Engine:
             for write in outcome.follow_ups:
                 self._follow(write)
         for submission, error in result.failed:
-            self.waiting_writes -= 1
-            self.waiting_bytes -= submission.write.size
+            self._leave_queue(submission)
             if not submission.sender.future.done():
                 submission.sender.future.set_exception(error)
         if topics:
             self.signals.send(topics)
+
+    def _leave_queue(self, submission: Submission) -> None:
+        self.waiting_writes -= 1
+        self.waiting_bytes -= submission.write.size
+        self._shares.remove(submission.sender.principal, submission.write.size)
 
     def _hear(self, topics: Sequence[bytes] | None) -> None:
         """From a thread of the store's: others have committed."""

@@ -18,6 +18,8 @@ from semel.server.audit import AuditLog
 from semel.server.meter import Meter
 from semel.server.principals import DEVELOPER, Outcome, Principal, Principals, UnauthorizedError, presented
 
+PRINCIPAL = "semel.principal"
+"""Where the scope of a request names its caller, once that is known; not in development mode."""
 MAX_SLEEP_SECONDS = 60.0
 """The end of a rotation is looked for at least so often, in case somebody sets the clock."""
 
@@ -54,7 +56,9 @@ def admit(gate: Gate, scope: Scope, fields: Fields, more: tuple[bytes, ...] = ()
     except UnauthorizedError as refused:
         _failed(gate, refused.outcome, whence(scope))
         raise
-    return admit_token(gate, token, lambda: whence(scope))
+    principal = admit_token(gate, token, lambda: whence(scope))
+    scope[PRINCIPAL] = principal.actor
+    return principal
 
 
 def admit_token(gate: Gate, token: bytes | None, where: Callable[[], Mapping[str, str]]) -> Principal:

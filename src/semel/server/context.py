@@ -12,7 +12,9 @@ from semel.contracts.jobs.contract import Jobs
 from semel.contracts.ledger.contract import Ledger
 from semel.contracts.streams.contract import Streams
 from semel.engine.engine import Caller, Engine
+from semel.engine.queue_share import NOBODY
 from semel.kernel.world import World
+from semel.server.admission import PRINCIPAL
 from semel.server.asgi import Scope
 from semel.server.audit import AuditLog
 from semel.server.body import Bodies
@@ -52,8 +54,8 @@ class Context:
 
 
 def caller_of(scope: Scope) -> Caller:
-    """The one who waits for the answer; marked as gone when the connection is lost."""
-    caller = Caller()
+    """The one who waits for the answer, by whose share it waits; marked as gone when the connection is lost."""
+    caller = Caller(scope.get(PRINCIPAL, NOBODY))
     connection: Connection | None = scope.get(CONNECTION)
     if connection is not None:
         connection.on_gone = caller.leave

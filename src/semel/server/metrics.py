@@ -197,11 +197,14 @@ def _labelled(name: str, about: str, label: str, counts: Counter[str]) -> Counte
     return family
 
 
-def _gauges(engine: Engine | None) -> Iterator[GaugeMetricFamily]:
+def _gauges(engine: Engine | None) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
     if engine is None:
         return
     yield GaugeMetricFamily("semel_engine_queue_writes", "Writes waiting for a commit", engine.waiting_writes)
     yield GaugeMetricFamily("semel_engine_queue_most_writes", "The most that ever waited", engine.most_waiting)
+    yield _counted(
+        "semel_engine_share_refusals", "Writes refused because their caller held its share", engine.share_refusals
+    )
     yield GaugeMetricFamily("semel_engine_queue_bytes", "Bytes of waiting writes", engine.waiting_bytes)
     yield GaugeMetricFamily("semel_engine_soft_changes", "Soft changes not stored yet", len(engine.soft))
     yield GaugeMetricFamily("semel_live_readers", "Live readers waiting", len(engine.signals))

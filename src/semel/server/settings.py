@@ -61,6 +61,9 @@ class Settings:
     max_uploads_bytes: int = setting(256 * 1024 * 1024, "bodies that arrive in pieces, all together", 1)
     queue_writes: int = setting(4_096, "writes that may wait for a commit; more are answered 503", 1)
     queue_bytes: int = setting(256 * 1024 * 1024, "bytes of waiting writes; more are answered 503", 1)
+    queue_principal_share: float = setting(
+        0.5, "part of the waiting writes and bytes that one caller with a credential may hold; 1 is all", 0.01, 1
+    )
     batch_writes: int = setting(512, "writes in one transaction", 1)
     sweep_interval_ms: int = setting(5_000, "rest between two sweeps", 10)
     shutdown_ms: int = setting(10_000, "time for open requests to end at shutdown", 0)

@@ -19,8 +19,9 @@ from semel.contracts.deltas.refusals import Refusal, RefusedDeltas
 from semel.contracts.deltas.wire.paths import split_path
 from semel.contracts.fields import Fields
 from semel.engine.engine import Caller
+from semel.engine.queue_share import NOBODY
 from semel.kernel.errors import Refused
-from semel.server.admission import admit, whence
+from semel.server.admission import PRINCIPAL, admit, whence
 from semel.server.asgi import SECURITY
 from semel.server.deltas.conversation import Conversation, Visitor
 from semel.server.deltas.cors import Cors
@@ -99,7 +100,7 @@ class Door:
         assert route is not None, "nobody else is sent here"
         scope = {"raw_path": path, "client": (remote, 0)}
         principal = admit(self.desk.gate, scope, fields)
-        asked = self.desk.asked(principal, Caller(), whence(scope))
+        asked = self.desk.asked(principal, Caller(str(scope.get(PRINCIPAL, NOBODY))), whence(scope))
         self.desk.enter(asked, Role.READ, route.gateway)
         if not self._cors.admits(fields.get(b"origin")):
             raise RefusedDeltas("FORBIDDEN", "Pages of this origin may not connect.")

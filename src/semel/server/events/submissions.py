@@ -14,6 +14,7 @@ from semel.contracts.events.commands import Committed, Rejection, Submit, Submit
 from semel.contracts.events.wire.session import Session
 from semel.engine.contract import FaultError, Write
 from semel.engine.engine import Caller
+from semel.engine.queue_share import NOBODY
 from semel.server.events.hub import Hub
 from semel.server.events.subscriber import Subscriber
 
@@ -45,6 +46,8 @@ class Submissions:
         self._subscriber = subscriber
         self._pending: deque[_Pending] = deque()
         self._names: dict[bytes, asyncio.Future[Submitted]] = {}
+        self.principal = NOBODY
+        """Whose share of the engine's queue they take."""
         self.items = 0
         """How many items wait for a commit."""
 
@@ -57,7 +60,7 @@ class Submissions:
 
     def hand_over(self, command: Submit, size: int, reply_to: str | None) -> None:
         """Give one to the engine; it says so at once when it has no room."""
-        caller = Caller()
+        caller = Caller(self.principal)
         context = self._hub.context
         future = context.engine.admit(Write(context.events, command, size, len(command.items)), caller)
         self._pending.append(_Pending(command, reply_to, caller, future))

@@ -238,6 +238,8 @@ class GrpcHost:
         """Who calls; refused without a credential that holds."""
         path = call.fields.get(b":path") or b""
         caller = admit_call(self._context, call.fields, path, call.connection.peer)
+        if self._context.principals.are_known:
+            call.caller.principal = caller.principal.actor
         where = whence({"raw_path": path, "client": (call.connection.peer, 0)})
         call.asker = self._desk.asked(caller.principal, call.caller, where, has_token=caller.has_token)
         return call.asker
