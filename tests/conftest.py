@@ -8,6 +8,8 @@ import os
 import httpx
 from hypothesis import HealthCheck, settings
 
+from tests.guardian import guard
+
 PATIENCE_SECONDS = 60.0
 
 
@@ -16,6 +18,7 @@ def pytest_configure() -> None:
     # One object is the default of all its calls; there is no other way to say it once.
     usual = inspect.signature(httpx.get).parameters["timeout"].default
     usual.connect = usual.read = usual.write = usual.pool = PATIENCE_SECONDS
+    guard()
     # Processes are started by threads beside gRPC, whose handlers of a fork would get in the way.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

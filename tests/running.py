@@ -17,8 +17,10 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
+
+from tests.guardian import guard
 
 HOST = "127.0.0.1"
 READY_SECONDS = 90.0
@@ -42,6 +44,7 @@ class RunningServer:
     def __init__(
         self, data: Path, *, env: Mapping[str, str] | None = None, port: int | None = None, grpc: bool = False
     ) -> None:
+        guard()
         self.data = data
         self.port = free_port() if port is None else port
         self.grpc_port = free_port() if grpc else 0
@@ -62,9 +65,9 @@ class RunningServer:
         """The id of the running process."""
         return self._running().pid
 
-    def start(self) -> None:
-        """Start the process and wait until /readyz answers 200."""
-        process = self.launch({})
+    def start(self, env: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Start the process, with these variables besides, and wait until /readyz answers 200."""
+        process = self.launch(env)
         try:
             self._wait_until_ready(process)
         except BaseException:

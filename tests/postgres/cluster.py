@@ -22,6 +22,7 @@ from typing import Any, Self
 
 import psycopg
 
+from tests.guardian import guard
 from tests.processes import family_of, is_running, is_there, send_all
 from tests.running import HOST, free_port
 
@@ -47,6 +48,7 @@ class Cluster:
     """One PostgreSQL server; its data is gone when `remove` is called."""
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        guard()
         self.port = free_port()
         self._folder = Path(tempfile.mkdtemp(prefix="semel-postgres-"))
         self._folder.chmod(0o755)
