@@ -12,7 +12,7 @@ from tests.postgres.shared import fresh_url
 
 
 def main() -> None:
-    """Run and print; exit code 1 unless all three lists are empty."""
+    """Run and print; exit code 1 unless all lists are empty."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
@@ -26,7 +26,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         verdict = CrashRun(Path(folder), asked.kills, asked.seed, report, store).run()
     print(f"\n{asked.kills} kills on {asked.store}; {verdict}")
-    for kind in ("lost", "doubled", "differing"):
+    for kind in ("lost", "doubled", "differing", "missed"):
         for name in getattr(verdict, kind)[:10]:
             print(f"  {kind}: {name}")
     sys.exit(0 if verdict.is_clean else 1)

@@ -9,8 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.failover.harness import FailoverRun
-from tests.failover.pair import Manner
+from tests.failover.harness import ORDER, FailoverRun
 
 
 def main() -> None:
@@ -27,8 +26,8 @@ def main() -> None:
         outcome = FailoverRun(Path(folder), asked.rounds, asked.seed, report).run()
     print(f"{asked.rounds} rounds; {outcome.verdict}")
     _print_pauses("all", [seconds for _, seconds in outcome.pauses])
-    for manner in Manner:
-        _print_pauses(manner.value, [seconds for one, seconds in outcome.pauses if one is manner])
+    for what in ORDER:
+        _print_pauses(str(what), [seconds for one, seconds in outcome.pauses if one == what])
     for kind in ("lost", "doubled", "differing"):
         for name in getattr(outcome.verdict, kind)[:10]:
             print(f"  {kind}: {name}")

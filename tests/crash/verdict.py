@@ -20,16 +20,19 @@ class Verdict:
     lost: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
     differing: list[str] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
+    """Points of the commit path at which a server was to die and did not: nothing was shown about them."""
 
     @property
     def is_clean(self) -> bool:
-        """Whether the promise held."""
-        return not (self.lost or self.doubled or self.differing)
+        """Whether the promise held, everywhere where it was to be tried."""
+        return not (self.lost or self.doubled or self.differing or self.missed)
 
     def __str__(self) -> str:
         return (
             f"{self.operations} appends, {self.retried} of them retried: "
-            f"{len(self.lost)} lost, {len(self.doubled)} doubled, {len(self.differing)} answers that differ"
+            f"{len(self.lost)} lost, {len(self.doubled)} doubled, {len(self.differing)} answers that differ; "
+            f"points never hit: {', '.join(self.missed) or 'none'}"
         )
 
 

@@ -19,12 +19,12 @@ from semel.contracts.deltas import reading
 from semel.contracts.deltas.model import Delta
 from semel.contracts.deltas.tables import TABLES
 from semel.contracts.schema import MIGRATIONS
-from semel.engine.crash import POINTS
 from semel.engine.reading import Reading
 from semel.engine.soft import SoftChanges
 from semel.kernel.clock import Now
 from semel.server.world import SystemWorld
 from semel.store.open import read_beside
+from tests.crash.lives import PointLives
 from tests.deltas_crash.parties import FLEET, LOAD, Client, Party, Reader, Writer
 from tests.deltas_crash.verdict import Gateway, Verdict, judge_batches, judge_gateway, judge_numbers, judge_rows
 from tests.postgres.shared import fresh_url
@@ -34,7 +34,6 @@ from tests.together import eventually, faults_of, log_of
 WRITERS, CLIENTS = 4, 3
 QUIET_ROUNDS = 3
 ALIVE_SECONDS = (0.15, 0.6)
-POINT_SECONDS = 2.5
 EVERYTHING = 10_000_000
 
 
@@ -54,6 +53,7 @@ class CrashRun:
         self._plan = plan
         self._seed = seed
         self._chance = random.Random(seed)
+        self._lives = PointLives(self._chance, (4, 12, 40), first=seed)
         self._report = report
         self._quiet = 0
         url = fresh_url(lanes="2") if plan.store == "postgres" else ""
@@ -81,6 +81,7 @@ class CrashRun:
         for server in self._servers:
             faults = faults_of(log_of(server))
             verdict.require(not faults, f"{faults[:3]} in {server.output_tail()}")
+        verdict.require(not self._lives.missed, f"no server died at {self._lives.missed}: nothing was shown about that")
         return verdict
 
     @property
@@ -121,15 +122,8 @@ class CrashRun:
         server = self._chance.choice(self._servers)
         server.kill()
         if number % 2 == 0:
-            server.launch(
-                {
-                    "SEMEL_CRASH_POINT": POINTS[(self._seed + number // 2) % len(POINTS)],
-                    "SEMEL_CRASH_ONE_IN": str(self._chance.choice((4, 12, 40))),
-                }
-            )
-            if server.wait_for_death(POINT_SECONDS) is None:
-                server.kill()
-        server.start()
+            self._lives.end_next(server)
+        self._lives.start_next(server, number)
 
     def _come_to_rest(self) -> None:
         """Whoever has a database or follows the log gets all there is; so does somebody who comes new."""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import httpx
 
-from semel.engine.crash import POINTS
+from tests.crash.lives import PointLives
 from tests.events.cast import NAMES, Cast, whole_cast
 from tests.events.drafts import Author
 from tests.events.model import Draft, Log, Model
@@ -33,7 +33,6 @@ DRAIN_SECONDS = 60.0
 DELIVERY_SECONDS = 25.0
 """Less than the time after which a server looks by itself."""
 SHOWN_SECONDS = 60.0
-POINT_SECONDS = 3.0
 SETTINGS = {"SEMEL_EVENTS_BUFFER_BYTES": "8192", "SEMEL_SHUTDOWN_MS": "30000"}
 """A follower that dawdles is refilled from the log. That clients stand still while a server stops is no fault of it."""
 
@@ -92,6 +91,7 @@ class Simulation:
     ) -> None:
         self._plan = plan
         self._chance = random.Random(seed)
+        self._lives = PointLives(self._chance, (4, 20, 60), first=seed)
         self._report = report
         self._has_shown = has_shown
         self._model = Model()
@@ -109,6 +109,8 @@ class Simulation:
             asyncio.run(self._all())
         for server in self._servers:
             self._check_output(server)
+        missed = self._lives.missed
+        self._model.require(not missed, "server", f"none died at {missed}: nothing was shown about that")
         self._verdict.faults = self._model.faults
         return self._verdict
 
@@ -171,12 +173,9 @@ class Simulation:
         else:
             server.kill()
         if fault == "crash":
-            point = POINTS[self._verdict.deaths % len(POINTS)]
-            server.launch({"SEMEL_CRASH_POINT": point, "SEMEL_CRASH_ONE_IN": str(self._chance.choice((4, 20, 60)))})
-            if server.wait_for_death(POINT_SECONDS) is None:
-                server.kill()
+            self._lives.end_next(server)
         time.sleep(self._chance.uniform(*self._plan.down_seconds))
-        server.start()
+        self._lives.start_next(server, self._verdict.deaths)
 
     async def _race(self, world: World, writers: Sequence[Writer]) -> None:
         """Give one new id to several clients at once: the same content to all, or another to one of them."""

@@ -18,14 +18,22 @@ from pathlib import Path
 import httpx
 
 from tests.failover.clients import Answered, RovingClient, UnnamedClient
-from tests.failover.pair import Manner, Pair
+from tests.failover.pair import Manner, Pair, Round
 from tests.failover.verdict import FailoverVerdict, judge
 from tests.running import RunningServer
 
 NODES = 2
 STREAMS = 4
 CLIENTS_A_STREAM = 6
-MANNERS = (Manner.KILL, Manner.HANG, Manner.KILL, Manner.WAKE)
+ORDER = (
+    Round(Manner.KILL, is_behind=True),
+    Round(Manner.HANG),
+    Round(Manner.KILL, is_long=True),
+    Round(Manner.WAKE),
+    Round(Manner.KILL),
+    Round(Manner.HANG, is_behind=True),
+)
+"""Which failovers there are, in turn."""
 BEFORE_SECONDS = (0.3, 0.9)
 AFTER_SECONDS = 0.3
 HASTY_SECONDS = 0.3
@@ -40,7 +48,7 @@ class Outcome:
     """What became of the appends, and for how long none was answered, round by round."""
 
     verdict: FailoverVerdict = field(default_factory=FailoverVerdict)
-    pauses: list[tuple[Manner, float]] = field(default_factory=list)
+    pauses: list[tuple[Round, float]] = field(default_factory=list)
 
 
 class FailoverRun:
@@ -86,9 +94,9 @@ class FailoverRun:
                 answer.raise_for_status()
             self._clients = [self._client(number, hasty, patient) for number in range(STREAMS * CLIENTS_A_STREAM)]
             for number in range(self._rounds):
-                manner = MANNERS[number % len(MANNERS)]
-                await self._round(manner)
-                self._report(number + 1, f"{manner.value}, {self._outcome.pauses[-1][1]:.1f} s without an answer")
+                what = ORDER[number % len(ORDER)]
+                await self._round(what)
+                self._report(number + 1, f"{what}, {self._outcome.pauses[-1][1]:.1f} s without an answer")
 
     def _client(
         self, number: int, hasty: Sequence[httpx.AsyncClient], patient: Sequence[httpx.AsyncClient]
@@ -103,19 +111,19 @@ class FailoverRun:
             return UnnamedClient(nodes, f"s{stream}", name, seed=number, answered=self._answered)
         return RovingClient(nodes, f"s{stream}", name, keyed=kind % 3 == 1, seed=number, answered=self._answered)
 
-    async def _round(self, manner: Manner) -> None:
+    async def _round(self, what: Round) -> None:
         try:
             async with asyncio.timeout(ROUND_SECONDS):
-                await self._under_load(manner)
+                await self._under_load(what)
         except TimeoutError as error:
             tails = "\n".join(node.output_tail() for node in self._nodes)
-            raise TimeoutError(f"A round ({manner.value}) was not over after {ROUND_SECONDS} s:\n{tails}") from error
+            raise TimeoutError(f"A round ({what}) was not over after {ROUND_SECONDS} s:\n{tails}") from error
         everything = [operation for client in self._clients for operation in client.operations]
         verdict = await asyncio.to_thread(judge, self._urls, everything, self._chance)
         verdict.add(self._outcome.verdict)
         self._outcome.verdict = verdict
 
-    async def _under_load(self, manner: Manner) -> None:
+    async def _under_load(self, what: Round) -> None:
         """All clients at work from before the failover until the next one could come."""
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as work:
@@ -123,10 +131,10 @@ class FailoverRun:
                 work.create_task(client.work(stop))
             await asyncio.sleep(self._chance.uniform(*BEFORE_SECONDS))
             began = time.monotonic()
-            await asyncio.to_thread(self._pair.fail_over, manner, self._chance)
+            await asyncio.to_thread(self._pair.fail_over, what, self._chance)
             await self._answered.wait()
             await asyncio.sleep(AFTER_SECONDS)
             await asyncio.to_thread(self._pair.attach)
             await asyncio.sleep(AFTER_SECONDS)
             stop.set()
-        self._outcome.pauses.append((manner, self._answered.longest_pause(began)))
+        self._outcome.pauses.append((what, self._answered.longest_pause(began)))

@@ -3,26 +3,36 @@
 What the primary has confirmed stands on the standby too, so a standby that takes over has it. That holds from the
 moment in which the standby is synchronous; before that moment nobody may kill the primary, and `attach` returns only
 after it. A primary that has just been promoted waits for nobody, because its standby was copied before it was told to.
+
+On one machine a standby is never behind: whatever the primary has written, the standby has too, and an acknowledgement
+that did not wait for it goes unnoticed. So in some rounds the standby's receiver is frozen before the primary goes, and
+what the primary sent meanwhile never arrives.
 """
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import time
 from enum import Enum
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from tests.postgres.cluster import Cluster
 from tests.running import HOST
 
 STANDBY = "standby"
-PATIENCE_MS = 20_000
+PATIENCE_MS = 6_000
 ATTACH_SECONDS = 60.0
 NOTICE_SECONDS = (0.0, 0.8)
 """Until somebody has noticed that the primary is gone."""
 HANG_SECONDS = (0.5, 1.2)
 AWAKE_SECONDS = 0.5
+BEHIND_SECONDS = 0.4
+"""For how long a standby receives nothing before its primary goes."""
+LONG_SECONDS = PATIENCE_MS / 1_000 + 2
+"""An outage that outlasts the patience of the nodes: they have to tell their callers something before it is over."""
 
 # What a killed server leaves behind then lies in its data folder, and goes with it.
 _SETTINGS = {"dynamic_shared_memory_type": "mmap"}
@@ -42,6 +52,20 @@ class Manner(Enum):
     """
 
 
+class Round(NamedTuple):
+    """One failover."""
+
+    manner: Manner
+    is_behind: bool = False
+    """Whether the standby lacks what the primary wrote last."""
+    is_long: bool = False
+    """Whether it takes longer than the nodes are patient."""
+
+    def __str__(self) -> str:
+        told = [self.manner.value, *["standby behind"] * self.is_behind, *["long outage"] * self.is_long]
+        return ", ".join(told)
+
+
 class Pair:
     """Two servers; a context manager that starts them and removes them."""
 
@@ -52,15 +76,21 @@ class Pair:
         self.url = f"postgresql://semel@{places}/postgres?target_session_attrs=read-write&patience_ms={PATIENCE_MS}"
         """For `semel serve --store`: finds whichever of the two takes writes."""
 
-    def fail_over(self, manner: Manner, chance: random.Random) -> None:
+    def fail_over(self, what: Round, chance: random.Random) -> None:
         """The primary goes and the standby takes its place; there is no standby until `attach`."""
-        old, new = self.primary, self.standby
+        manner, old, new = what.manner, self.primary, self.standby
+        receiver = self._freeze_receiver() if what.is_behind else None
         if manner is Manner.KILL:
             old.kill()
-            time.sleep(chance.uniform(*NOTICE_SECONDS))
         else:
             old.pause()
-            time.sleep(chance.uniform(*HANG_SECONDS))
+        if receiver is not None:
+            # It ends before it reads what still waits for it: the first thing that it looks at is the signal.
+            os.kill(receiver, signal.SIGTERM)
+            os.kill(receiver, signal.SIGCONT)
+        time.sleep(chance.uniform(*(NOTICE_SECONDS if manner is Manner.KILL else HANG_SECONDS)))
+        if what.is_long:
+            time.sleep(LONG_SECONDS)
         new.promote()
         self.primary, self.standby = new, old
         if manner is Manner.WAKE:
@@ -70,6 +100,13 @@ class Pair:
             time.sleep(chance.uniform(*HANG_SECONDS))
         if manner is not Manner.KILL:
             old.kill()
+
+    def _freeze_receiver(self) -> int:
+        """Stop the process of the standby that receives, and let the primary write on for a while."""
+        [[receiver]] = self.standby.execute("SELECT pid FROM pg_stat_wal_receiver")
+        os.kill(receiver, signal.SIGSTOP)
+        time.sleep(BEHIND_SECONDS)
+        return int(receiver)
 
     def attach(self) -> None:
         """Make the other server a fresh standby, and wait until everything confirmed stands on it."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.failover.harness import FailoverRun
 
-ROUNDS = 2  # one primary is killed, one hangs
+ROUNDS = 3  # one primary is killed with its standby behind, one hangs, one is away for longer than nodes are patient
 
 
 def test_nothing_is_lost_doubled_or_answered_otherwise(tmp_path: Path) -> None:

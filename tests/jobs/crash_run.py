@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from semel.engine.crash import POINTS
+from tests.crash.lives import PointLives
 from tests.jobs.crash_submitter import Submitter
 from tests.jobs.crash_verdict import Outage, Verdict, judge, read_books
 from tests.jobs.crash_worker import lines_of
@@ -31,7 +31,6 @@ SUBMITTERS, WORKERS = 5, 3
 ALIVE_SECONDS, LONG_ALIVE_SECONDS = (0.15, 0.6), 2.0
 """A lease lasts a second, so only in the long lives can one run out."""
 WORKER_SECONDS = (0.5, 1.5)
-POINT_SECONDS = 2.5
 DRAIN_SECONDS = 90.0
 # Every start renews the leases that killed workers left behind, so in short lives none of them runs out: with narrow
 # limits they would soon fill every slot, and nothing would happen any more.
@@ -96,6 +95,7 @@ class CrashRun:
         self._plan = plan
         self._seed = seed
         self._chance = random.Random(seed)
+        self._lives = PointLives(self._chance, (2, 8, 30))
         self._report = report
         self._quiet = 0
         self._outages: list[Outage] = []
@@ -119,6 +119,7 @@ class CrashRun:
             self._drain()
             verdict = self._judge()
         self._check_outputs(verdict)
+        verdict.require(not self._lives.missed, f"no server died at {self._lives.missed}: nothing was shown about that")
         return verdict
 
     def _under_load(self) -> None:
@@ -150,16 +151,9 @@ class CrashRun:
         server.kill()
         killed_at = time.monotonic()
         if number % 2:
-            server.launch(
-                {
-                    "SEMEL_CRASH_POINT": POINTS[(number // 2) % len(POINTS)],
-                    "SEMEL_CRASH_ONE_IN": str(self._chance.choice((2, 8, 30))),
-                }
-            )
-            if server.wait_for_death(POINT_SECONDS) is None:
-                server.kill()
+            self._lives.end_next(server)
         started_at = time.monotonic()
-        server.start()
+        self._lives.start_next(server, number)
         is_alone = len(self._servers) == 1
         self._outages.append((killed_at, time.monotonic()) if is_alone else (started_at, started_at))
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from semel.contracts.ledger.model import Place
-from semel.engine.crash import POINTS
+from tests.crash.lives import PointLives
 from tests.ledger_crash.reading import Reader
 from tests.ledger_crash.verdict import Verdict, judge
 from tests.ledger_crash.writer import BOTH, KEYS, SEQUENCES, Heard, LedgerLine, Order, Writer
@@ -31,7 +31,6 @@ CLIENTS = (
 )
 """For each organization the writers of each of its places, by client and mode; two may share a stream."""
 ALIVE_SECONDS = (0.15, 0.6)
-POINT_SECONDS = 2.5
 SETTINGS = {"SEMEL_LEDGER_GRPC_PORT": "0", "SEMEL_LEDGER_EVICTION_INTERVAL": "50"}
 
 
@@ -52,6 +51,7 @@ class CrashRun:
         self._plan = plan
         self._seed = seed
         self._chance = random.Random(seed)
+        self._lives = PointLives(self._chance, (4, 12, 40))
         self._report = report
         self._quiet = 0
         store = fresh_url(lanes="2") if plan.store == "postgres" else ""
@@ -76,6 +76,7 @@ class CrashRun:
         for server in self._servers:
             faults = faults_of(log_of(server))
             verdict.require(not faults, f"{faults[:3]} in {server.output_tail()}")
+        verdict.require(not self._lives.missed, f"no server died at {self._lives.missed}: nothing was shown about that")
         return verdict
 
     def _prepare(self) -> None:
@@ -124,15 +125,8 @@ class CrashRun:
         server = self._chance.choice(self._servers)
         server.kill()
         if number % 2:
-            server.launch(
-                {
-                    "SEMEL_CRASH_POINT": POINTS[(number // 2) % len(POINTS)],
-                    "SEMEL_CRASH_ONE_IN": str(self._chance.choice((4, 12, 40))),
-                }
-            )
-            if server.wait_for_death(POINT_SECONDS) is None:
-                server.kill()
-        server.start()
+            self._lives.end_next(server)
+        self._lives.start_next(server, number)
 
     def _judge(self) -> Verdict:
         orders = [order for writer in self._writers for order in writer.orders]

@@ -1,0 +1,25 @@
+"""A life that is to end at a point either ends there, or is counted as a miss that fails its run."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.crash import lives
+from tests.crash.lives import PointLives
+from tests.crash.verdict import Verdict
+from tests.running import RunningServer
+
+
+def test_f1_a_point_that_no_server_died_at_is_a_miss_and_fails_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing is sent to this server, so nothing is ever answered, and a life that is to die there has to be ended.
+    monkeypatch.setattr(lives, "POINTS", ("answered",))
+    monkeypatch.setattr(lives, "POINT_SECONDS", (0.5, 0.5))
+    seen = PointLives(random.Random(1), (1,))
+    seen.end_next(RunningServer(tmp_path / "data"))
+    assert seen.missed == ["answered"]
+    assert not Verdict(missed=seen.missed).is_clean
