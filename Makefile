@@ -25,6 +25,8 @@ FRAMES ?= 100000
 SEEDS ?= 20
 RUNS ?= 20
 KEEP ?=
+PART ?=
+ONLY ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -107,6 +109,10 @@ benchproofs: $(VENV)/.dev ## measure proofs and state roots as the ledger grows 
 .PHONY: benchdeltas
 benchdeltas: $(VENV)/.dev ## measure pushes, pulls and starts with 1,000 to 1,000,000 stored deltas (ROUNDS=5; KEEP= a folder to reuse)
 	@$(BIN)/python -m bench.deltas --rounds $(ROUNDS) $(if $(KEEP),--keep $(KEEP))
+
+.PHONY: mutants
+mutants: $(VENV)/.dev ## plant every bug of the table, one at a time, and see that a test notices (PART=1 to 5, ONLY= a word)
+	@$(BIN)/python -m bench.mutants $(if $(PART),--part $(PART)) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## send mutated frames to the events surface and judge every answer (FRAMES=100000)

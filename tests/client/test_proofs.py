@@ -465,6 +465,16 @@ def test_absence_cannot_be_made_up(ledger: SlowLedger) -> None:
         verify_state(parts[0], empty, nobody, "key:500")
 
 
+def test_a_value_from_after_the_block_is_refused(ledger: SlowLedger) -> None:
+    """A header says nothing about its own height but by the hash of the chain; so a version above it is a lie."""
+    answer = ledger.read(b"key:500", 3)
+    version = int(answer["stateProof"]["version"])
+    earlier = str(version - 1)
+    header = {**answer["blockHeader"], "height": earlier}
+    with pytest.raises(ProofError, match="above the height of the block"):
+        verify_state(header, answer["merkleProof"], {**answer["stateProof"], "blockHeight": earlier}, "key:500")
+
+
 def test_sides_follow_the_key(ledger: SlowLedger) -> None:
     """A neighbour's proof does not serve for another place, even where the hashes are the same."""
     answer = ledger.read(b"key:500", 3)
