@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bench.planted.bug import bug
 
-_FAILOVER = "tests/failover/test_failover.py"
 _FATES = "tests/postgres/test_fates.py"
+_FAILOVER = "tests/failover/test_failover.py"
 
 STORES = (
     bug(

@@ -24,16 +24,19 @@ from tests.running import RunningServer
 
 NODES = 2
 STREAMS = 4
-CLIENTS_A_STREAM = 6
+CLIENTS_A_STREAM = 9
 ORDER = (
     Round(Manner.KILL, is_behind=True),
+    Round(Manner.KILL, is_mute=True),
     Round(Manner.HANG),
-    Round(Manner.KILL, is_long=True),
+    Round(Manner.KILL, is_mute=True, is_long=True),
     Round(Manner.WAKE),
     Round(Manner.KILL),
+    Round(Manner.KILL, is_behind=True, is_long=True),
     Round(Manner.HANG, is_behind=True),
 )
 """Which failovers there are, in turn."""
+NAMED_CLIENTS = 6
 BEFORE_SECONDS = (0.3, 0.9)
 AFTER_SECONDS = 0.3
 HASTY_SECONDS = 0.3
@@ -101,13 +104,16 @@ class FailoverRun:
     def _client(
         self, number: int, hasty: Sequence[httpx.AsyncClient], patient: Sequence[httpx.AsyncClient]
     ) -> RovingClient | UnnamedClient:
-        """Each stream has two of each sort, one hasty and one patient, at home on different nodes."""
+        """Each stream has two of each sort, one hasty and one patient, at home on different nodes.
+
+        Besides it has three patient ones whose appends have no name: what they are told cannot be mended by a retry.
+        """
         kind, stream = divmod(number, STREAMS)
-        nodes = (hasty, patient)[(kind + stream) % 2]
+        nodes = patient if kind >= NAMED_CLIENTS else (hasty, patient)[(kind + stream) % 2]
         home = (kind // 3 + stream // 2) % NODES
         nodes = [*nodes[home:], *nodes[:home]]
         name = f"c{number}"
-        if kind % 3 == 0:
+        if kind % 3 == 0 or kind >= NAMED_CLIENTS:
             return UnnamedClient(nodes, f"s{stream}", name, seed=number, answered=self._answered)
         return RovingClient(nodes, f"s{stream}", name, keyed=kind % 3 == 1, seed=number, answered=self._answered)
 

@@ -6,7 +6,8 @@ after it. A primary that has just been promoted waits for nobody, because its st
 
 On one machine a standby is never behind: whatever the primary has written, the standby has too, and an acknowledgement
 that did not wait for it goes unnoticed. So in some rounds the standby's receiver is frozen before the primary goes, and
-what the primary sent meanwhile never arrives.
+what the primary sent meanwhile never arrives. In others the answers of the primary are lost before it goes, so that
+commits stand on the standby of which no node has heard.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from tests.postgres.cluster import Cluster
+from tests.postgres.proxy import Proxy
 from tests.running import HOST
 
 STANDBY = "standby"
@@ -30,7 +32,7 @@ NOTICE_SECONDS = (0.0, 0.8)
 HANG_SECONDS = (0.5, 1.2)
 AWAKE_SECONDS = 0.5
 BEHIND_SECONDS = 0.4
-"""For how long a standby receives nothing before its primary goes."""
+"""For how long a standby receives nothing before its primary goes, or nodes hear nothing of it."""
 LONG_SECONDS = PATIENCE_MS / 1_000 + 2
 """An outage that outlasts the patience of the nodes: they have to tell their callers something before it is over."""
 
@@ -58,12 +60,14 @@ class Round(NamedTuple):
     manner: Manner
     is_behind: bool = False
     """Whether the standby lacks what the primary wrote last."""
+    is_mute: bool = False
+    """Whether the last answers of the primary are lost."""
     is_long: bool = False
     """Whether it takes longer than the nodes are patient."""
 
     def __str__(self) -> str:
-        told = [self.manner.value, *["standby behind"] * self.is_behind, *["long outage"] * self.is_long]
-        return ", ".join(told)
+        told = [self.manner.value, *["standby behind"] * self.is_behind, *["answers lost"] * self.is_mute]
+        return ", ".join([*told, *["long outage"] * self.is_long])
 
 
 class Pair:
@@ -72,7 +76,8 @@ class Pair:
     def __init__(self) -> None:
         self.primary = Cluster(_SETTINGS)
         self.standby = Cluster(_SETTINGS)
-        places = ",".join(f"{HOST}:{cluster.port}" for cluster in (self.primary, self.standby))
+        self._ways = {cluster: Proxy(cluster.port) for cluster in (self.primary, self.standby)}
+        places = ",".join(f"{HOST}:{way.port}" for way in self._ways.values())
         self.url = f"postgresql://semel@{places}/postgres?target_session_attrs=read-write&patience_ms={PATIENCE_MS}"
         """For `semel serve --store`: finds whichever of the two takes writes."""
 
@@ -80,10 +85,14 @@ class Pair:
         """The primary goes and the standby takes its place; there is no standby until `attach`."""
         manner, old, new = what.manner, self.primary, self.standby
         receiver = self._freeze_receiver() if what.is_behind else None
+        self._ways[old].mute(what.is_mute)
+        if what.is_behind or what.is_mute:
+            time.sleep(BEHIND_SECONDS)
         if manner is Manner.KILL:
             old.kill()
         else:
             old.pause()
+        self._ways[old].mute(False)
         if receiver is not None:
             # It ends before it reads what still waits for it: the first thing that it looks at is the signal.
             os.kill(receiver, signal.SIGTERM)
@@ -102,10 +111,9 @@ class Pair:
             old.kill()
 
     def _freeze_receiver(self) -> int:
-        """Stop the process of the standby that receives, and let the primary write on for a while."""
+        """Stop the process of the standby that receives, while the primary writes on."""
         [[receiver]] = self.standby.execute("SELECT pid FROM pg_stat_wal_receiver")
         os.kill(receiver, signal.SIGSTOP)
-        time.sleep(BEHIND_SECONDS)
         return int(receiver)
 
     def attach(self) -> None:
@@ -141,5 +149,6 @@ class Pair:
             time.sleep(0.02)
 
     def _remove(self) -> None:
-        self.primary.remove()
-        self.standby.remove()
+        for cluster, way in self._ways.items():
+            cluster.remove()
+            way.__exit__(None, None, None)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.failover.harness import FailoverRun
 
-ROUNDS = 3  # one primary is killed with its standby behind, one hangs, one is away for longer than nodes are patient
+ROUNDS = 4  # with the standby behind, with answers lost, one that hangs, and one that outlasts the nodes' patience
 
 
 def test_nothing_is_lost_doubled_or_answered_otherwise(tmp_path: Path) -> None:

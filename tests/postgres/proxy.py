@@ -12,6 +12,8 @@ from tests.running import HOST
 
 _DONE = b"Z\x00\x00\x00\x05"
 """How the server ends an answer: it is ready for the next question. One more byte follows."""
+_COMMITTED = b"COMMIT\x00"
+"""Part of the answer to a COMMIT."""
 _NO_TLS = b"N"
 """The whole answer to the first question of a connection, which is for encryption."""
 
@@ -26,6 +28,7 @@ class Proxy:
         self._listener = socket.create_server((HOST, 0))
         self._open: set[socket.socket] = set()
         self._stopped = False
+        self._is_mute = False
         self.port: int = self._listener.getsockname()[1]
         self.cuts = 0
         """How many connections were cut on demand."""
@@ -38,6 +41,14 @@ class Proxy:
     def cut_after(self) -> None:
         """The next bytes from a node reach the server; its answer reaches nobody, and the connection ends."""
         self._fault = "after"
+
+    def leave_after(self) -> None:
+        """The next bytes from a node reach the server, and the node's side ends; the server does not notice."""
+        self._fault = "leave"
+
+    def mute(self, is_mute: bool = True) -> None:
+        """What nodes ask reaches the server, and no answer to a COMMIT reaches a node; from now on, or no longer."""
+        self._is_mute = is_mute
 
     def cut_all(self, *, and_stay_away: bool) -> None:
         """End every connection; stay away: let nobody in until `come_back`."""
@@ -70,7 +81,11 @@ class Proxy:
             if self._fault == "away":
                 node.close()
                 continue
-            server = socket.create_connection((HOST, self._target))
+            try:
+                server = socket.create_connection((HOST, self._target))
+            except OSError:
+                node.close()  # nobody is there, and so nobody is here
+                continue
             with self._guard:
                 self._open |= {node, server}
             threading.Thread(target=self._pass_on, args=(node, server), daemon=True).start()
@@ -94,16 +109,22 @@ class Proxy:
                 if fault == "before":
                     self.cuts += 1
                     break
-                if fault == "after":
+                if fault in ("after", "leave"):
                     asked_last.set()
                 server.sendall(data)
+                if fault == "leave":
+                    _shut(node)
+                    return
         _shut(node)
         _shut(server)
 
     def _pump_answers(self, server: socket.socket, node: socket.socket, asked_last: threading.Event) -> None:
-        end = b""
+        end, is_deaf = b"", False
         with contextlib.suppress(OSError):
             while data := server.recv(65_536):
+                is_deaf = is_deaf or (self._is_mute and _COMMITTED in data)
+                if is_deaf:
+                    continue
                 if not asked_last.is_set():
                     node.sendall(data)
                     continue
@@ -118,7 +139,7 @@ class Proxy:
         """What befalls the bytes that have just come from a node; an order is carried out once."""
         with self._guard:
             fault = self._fault
-            if fault in ("before", "after"):
+            if fault in ("before", "after", "leave"):
                 self._fault = ""
             return fault
 

@@ -189,6 +189,22 @@ def test_the_servers_own_process_ends_before_the_commit(store: Store) -> None:
     assert not is_there(store, 2)
 
 
+def test_a_transaction_that_the_server_still_carries_out_is_waited_for(store: Store, proxy: Proxy) -> None:
+    """All of it has reached the server, which has not come to its mark yet: "not stored" would be a lie soon."""
+    tx = adding(store, 2)
+    with psycopg.connect(shared_cluster().url) as holder, ThreadPoolExecutor(1) as pool:
+        holder.execute(f"LOCK TABLE {schema_of(store)}.thing IN EXCLUSIVE MODE")
+        proxy.leave_after()
+        committing: Future[object] = pool.submit(tx.commit)
+        until(lambda: sessions(shared_cluster(), "wait_event_type = 'Lock' AND wait_event = 'relation'") == 1)
+        until(lambda: committing.done() or sessions(shared_cluster(), "wait_event = 'advisory'") == 1)
+        assert not committing.done()
+        holder.rollback()
+        committing.result(PATIENCE_SECONDS)
+    tx.rollback()
+    assert is_there(store, 2)
+
+
 def end_sessions(which: str) -> None:
     """End the server's processes of the store's sessions."""
     asked = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'semel' AND {which}"
