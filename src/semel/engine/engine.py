@@ -39,9 +39,9 @@ class EngineLimits:
 
     waiting_writes: int = 4_096
     waiting_bytes: int = 256 * 1024 * 1024
-    principal_share: float = 1.0
-    """The part of both that one principal may hold."""
     batch: BatchLimits = field(default_factory=BatchLimits)
+    principal_share: float = 1.0
+    """The part of the waiting writes, and of their bytes, that one principal may hold."""
 
 
 class Caller:

@@ -253,7 +253,7 @@ def _build(settings: Settings, is_started: Callable[[], bool]) -> Context:
     principals = read_principals(settings)  # before the store is opened: a mistake in a file touches nothing
     store = open_store(settings.store_url, TABLES, MIGRATIONS, world.wall_ms)
     batch = BatchLimits(writes=settings.batch_writes)
-    limits = EngineLimits(settings.queue_writes, settings.queue_bytes, settings.queue_principal_share, batch)
+    limits = EngineLimits(settings.queue_writes, settings.queue_bytes, batch, settings.queue_principal_share)
     engine = Engine(store, world, limits, metrics, _test_hook(settings, is_started))
     metrics.engine = engine
     meter = metrics.meter = Meter(world.monotonic_ms)
