@@ -85,6 +85,7 @@ CONSTANTS = {
     "levels of JSON": MAX_DEPTH,
     "target and headers": protocol.MAX_HEAD_BYTES,
     "number of headers": protocol.MAX_HEADERS,
+    "chunk extensions and trailers of a body, beyond `20` bytes a chunk": protocol.MAX_EXCESS_BYTES,
     "silence while a request arrives": protocol.SILENCE_SECONDS,
     "time for target and headers to arrive": protocol.HEAD_SECONDS,
     "time for a body to arrive": protocol.BODY_SECONDS,

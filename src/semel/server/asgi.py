@@ -17,6 +17,9 @@ SECURITY: tuple[Header, ...] = (
 )
 """On every answer of this server, whatever it is."""
 
+ANNOUNCED = "semel.announced_bytes"
+"""In the scope of a request that waits for `100 Continue`: the length of the body that it would send."""
+
 
 async def respond(send: Send, status: int, headers: Sequence[Header], body: bytes | None) -> None:
     """Send one whole answer; None for the answer to a HEAD, which has no length of its own."""

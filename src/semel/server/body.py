@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Hashable
 
 from semel.kernel.errors import Refused
-from semel.server.asgi import Header, Receive
+from semel.server.asgi import ANNOUNCED, Header, Receive, Scope
 from semel.server.budget import Budget, Share
 
 CLOSE: Header = (b"connection", b"close")
@@ -28,8 +28,13 @@ class Bodies:
         self._skips = skips
         self._together = together if isinstance(together, Budget) else Budget(together, together)
 
-    async def read(self, receive: Receive, sender: Hashable = None) -> bytes | None:
-        """The whole body, None when it is larger than the limit. `sender` counts where each of them has a limit."""
+    async def read(self, receive: Receive, scope: Scope, sender: Hashable = None) -> bytes | None:
+        """The whole body, None when it is larger than the limit. `sender` counts where each of them has a limit.
+
+        A client that waits for `100 Continue` is not told to send what it announces as too large.
+        """
+        if scope.get(ANNOUNCED, 0) > self.max_bytes:
+            return None
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientGoneError

@@ -40,6 +40,8 @@ class Cycle(RequestResponseCycle):
 
     def _begin(self, status: int, own_headers: Sequence[Header]) -> None:
         self.response_started = True
+        if self.waiting_for_100_continue and self.more_body:
+            self.keep_alive = False  # its body may follow or not: what comes next could not be told from a request
         self.waiting_for_100_continue = False
         headers = [*self.default_headers, *own_headers]
         if HEADER_RE.search(b"".join([name for name, _ in headers])):

@@ -19,8 +19,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from semel.kernel.errors import Problem
-from semel.server.asgi import SECURITY
+from semel.server.asgi import ANNOUNCED, SECURITY
 from semel.server.cycle import Cycle
+from semel.server.host_field import head_flaw
 from semel.server.problem import problem_body, problem_headers
 
 CONNECTION = "semel.connection"
@@ -34,10 +35,19 @@ STALL_SECONDS = 60.0
 STALL_BYTES = 64 * 1024
 """Who reads so much in that time is slow, and not stalled."""
 MAX_CONNECTIONS = 20_000
+MAX_EXCESS_BYTES = 16 * 1024
+"""Extensions of chunks and trailers of one request; those within one read of the socket may be more."""
+CHUNK_BYTES = 20
+"""What a chunk may take besides its content and is no excess: its size and two ends of lines."""
 
 
 _TOO_LARGE = Problem(
     "HEADERS_TOO_LARGE", f"Target and headers may have {MAX_HEAD_BYTES} bytes and {MAX_HEADERS} fields."
+)
+
+
+_TOO_MUCH_EXCESS = Problem(
+    "INVALID_REQUEST", f"Chunk extensions and trailers may have {MAX_EXCESS_BYTES} bytes in a request."
 )
 
 
@@ -83,6 +93,8 @@ class SemelProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._head_waiting = 0
         self._has_met_boundary = False
+        self._content = 0
+        self._excess = 0
         self._unanswered = 0
         self._stalled_at: float | None = None
         self._unsent = 0
@@ -109,6 +121,7 @@ class SemelProtocol(HttpToolsProtocol):
         """Feed the parser; a line that never ends is known to it alone, so what it holds back is counted here."""
         self._data_at = self.loop.time()
         self._has_met_boundary = False
+        self._content = 0
         super().data_received(data)
         if self._has_met_boundary:
             self._head_waiting = 0  # what this read holds of a new head is bounded by the read itself
@@ -116,6 +129,10 @@ class SemelProtocol(HttpToolsProtocol):
             self._head_waiting += len(data)
             if self._head_waiting > 2 * MAX_HEAD_BYTES:
                 self.refuse(_TOO_LARGE)
+        elif self._is_arriving:
+            self._excess = max(self._excess + len(data) - self._content, 0)
+            if self._excess > MAX_EXCESS_BYTES:
+                self.refuse(_TOO_MUCH_EXCESS)
 
     def on_message_begin(self) -> None:
         """A request begins; its scope has what is asked for here, and nothing else."""
@@ -133,6 +150,7 @@ class SemelProtocol(HttpToolsProtocol):
         self.scope = scope
         self._has_met_boundary = True
         self._head_bytes = 0
+        self._excess = 0
         self._is_head_open = True
         self._is_arriving = True
         self._began_at = self._data_at
@@ -143,9 +161,19 @@ class SemelProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Collect a header."""
-        self._count(len(name) + len(value))
-        super().on_header(name, value)
+        """Collect a header; a trailer is none, and is not looked at."""
+        if self._is_head_open:
+            self._count(len(name) + len(value))
+            super().on_header(name, value)
+
+    def on_chunk_header(self) -> None:
+        """A chunk begins."""
+        self._content += CHUNK_BYTES
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        self._content += len(body)
+        super().on_body(body)
 
     def _should_upgrade(self) -> bool:
         """WebSocket is spoken at some paths of one listener, when nothing on the connection waits for its answer."""
@@ -167,13 +195,19 @@ class SemelProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The head is whole, and its request has a handler."""
+        self._has_met_boundary = True
+        version = self.parser.get_http_version()
+        flaw = head_flaw(version, self.headers)
+        if flaw is not None:
+            self._refusal = Problem("INVALID_REQUEST", flaw)
+            raise _RefusedHeadError
         is_upgrade = self.parser.should_upgrade()
         if is_upgrade and self._has_body():
             # The parser ends an upgraded message at its head and throws the body away: storing it would store nothing.
             self._refusal = Problem("INVALID_REQUEST", "Send a request with a body without the Upgrade header.")
             raise _RefusedHeadError
         self.scope["method"] = self.parser.get_method().decode("ascii")
-        self.scope["http_version"] = self.parser.get_http_version()
+        self.scope["http_version"] = version
         if is_upgrade and self._should_upgrade():
             return
         target = parse_url(self.url)
@@ -181,6 +215,9 @@ class SemelProtocol(HttpToolsProtocol):
             raise _RefusedHeadError
         self.scope["raw_path"] = target.path
         self.scope["query_string"] = target.query or b""
+        self.expect_100_continue = self.expect_100_continue and version == "1.1"
+        if self.expect_100_continue:
+            self.scope[ANNOUNCED] = self._announced()  # type: ignore[literal-required]
         before: RequestResponseCycle | None = self.cycle
         self.cycle = self._new_cycle()
         if is_upgrade:
@@ -284,6 +321,10 @@ class SemelProtocol(HttpToolsProtocol):
             name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0 \t"))
             for name, value in self.headers
         )
+
+    def _announced(self) -> int:
+        """The length that the head says its body has; 0 when it does not say."""
+        return max((int(value) for name, value in self.headers if name == b"content-length"), default=0)
 
     def _give_up_body(self) -> None:
         """The body of the latest request is broken: its handler is told that the client has gone."""

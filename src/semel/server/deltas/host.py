@@ -120,13 +120,13 @@ class DeltasHost:
             self.desk.enter(asked, action.role, route.gateway or None)
         if action.is_paced:
             self.desk.pace(asked, route.gateway)
-        body = b"" if method == "GET" else await self._body(receive, asked)
+        body = b"" if method == "GET" else await self._body(receive, scope, asked)
         is_head = scope["method"] == "HEAD"
         return await action.call(Request(asked, route.gateway, scope["query_string"], body, is_head))
 
-    async def _body(self, receive: Receive, asked: Asked) -> bytes:
+    async def _body(self, receive: Receive, scope: Scope, asked: Asked) -> bytes:
         """What has arrived counts, whatever was announced."""
-        body = await self._bodies.read(receive, asked.counted_as)
+        body = await self._bodies.read(receive, scope, asked.counted_as)
         if body is None:
             raise _TooLargeError(self._bodies.max_bytes)
         return body

@@ -99,7 +99,7 @@ class EventsHost:
         return await self._read(principal, query, fields, scope, send)
 
     async def _submit(self, principal: Principal, query: Query, scope: Scope, receive: Receive) -> Answer:
-        body = await self._bodies.read(receive)
+        body = await self._bodies.read(receive, scope)
         if body is None:
             most = self._bodies.max_bytes
             answer = refusal("bad_request", f"a body may have at most {most} bytes", {"max_message_bytes": most}, 413)

@@ -113,7 +113,7 @@ class JobsHost:
         call = self._route(scope["method"], scope["raw_path"])
         _check_head(scope["method"], fields)
         principal = admit(self._context, scope, fields)
-        body = b"" if scope["method"] in ("GET", "HEAD") else await self._bodies.read(receive)
+        body = b"" if scope["method"] in ("GET", "HEAD") else await self._bodies.read(receive, scope)
         if body is None:
             raise _too_large()
         request = Request(principal, fields, body, scope["query_string"], caller_of(scope), scope)

@@ -116,7 +116,7 @@ class LedgerHost:
         principal = admit(self._context, scope, fields, (API_KEY,))
         has_token = self._context.principals.are_known and presented(fields, (API_KEY,)) is not None
         asked = self.desk.asked(principal, caller_of(scope), whence(scope), has_token=has_token)
-        body = b"" if method in ("GET", "HEAD", "DELETE") else await self._context.bodies.read(receive)
+        body = b"" if method in ("GET", "HEAD", "DELETE") else await self._context.bodies.read(receive, scope)
         if body is None:
             raise self._too_large()
         assert route is not None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from semel.contracts.fields import Fields
 from semel.contracts.streams.commands import Appended, Created, Delete
 from semel.contracts.streams.wire.names import stored_name
@@ -15,8 +13,7 @@ from semel.kernel.keys import time_ordered_id
 from semel.server.asgi import Receive, Scope
 from semel.server.body import CLOSE
 from semel.server.context import Context, caller_of
-
-_HOST = re.compile(rb"[A-Za-z0-9.\-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
+from semel.server.host_field import is_own
 
 
 class Writes:
@@ -31,7 +28,7 @@ class Writes:
 
     async def append(self, name: bytes, fields: Fields, scope: Scope, receive: Receive) -> Response:
         """POST."""
-        body = await self._bodies.read(receive)
+        body = await self._bodies.read(receive, scope)
         command = parse_append(name, fields, body)
         write = Write(self._streams, command, len(command.content.data))
         answer = await self._engine.submit(write, caller_of(scope))
@@ -43,7 +40,7 @@ class Writes:
 
     async def create(self, name: bytes, fields: Fields, scope: Scope, receive: Receive) -> Response:
         """PUT."""
-        body = await self._bodies.read(receive)
+        body = await self._bodies.read(receive, scope)
         if body is None:
             raise _refused(TOO_LARGE, is_unread=True)
         world = self._context.world
@@ -67,9 +64,16 @@ def _refused(problem: Problem, *, is_unread: bool = False) -> Refused:
 
 
 def _location(scope: Scope, fields: Fields) -> bytes:
-    host = fields.get(b"host") or b""
-    if _HOST.fullmatch(host) is None:
-        address = scope.get("server") or ("127.0.0.1", 0)
-        host = f"{address[0]}:{address[1]}".encode()
+    """The stream's URL, absolute where the Host names this machine.
+
+    Another Host is the client's own claim, or a proxy's name behind a scheme that is not known here: the path alone
+    is right for whatever URL the request was sent to.
+    """
     path: bytes = scope["raw_path"]
+    address, port = scope.get("server") or ("127.0.0.1", 0)
+    host = (fields.get(b"host") or b"").strip()
+    if not host:
+        host = f"[{address}]:{port}".encode() if ":" in address else f"{address}:{port}".encode()
+    elif not is_own(host, address):
+        return path
     return b"%s://%s%s" % (scope["scheme"].encode(), host, path)

@@ -1,0 +1,38 @@
+"""The Host field of a request: what HTTP allows in it, and which of its names are this machine's own.
+
+RFC 9112 asks for 400 when an HTTP/1.1 request has no Host, and when any request has two or one that is malformed: two
+parties that each believe another one of them can be played off against each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from semel.server.asgi import Header
+
+VERSIONS = ("1.1", "1.0")
+
+_FIELD = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
+_LOOPBACK = re.compile(rb"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]{1,5})?")
+
+
+def head_flaw(version: str, headers: Sequence[Header]) -> str | None:
+    """What is wrong with version and Host, as a sentence; None when both are in order."""
+    if version not in VERSIONS:
+        return "This server speaks HTTP/1.1 and HTTP/1.0."
+    hosts = [value for name, value in headers if name == b"host"]
+    if len(hosts) > 1:
+        return "Send one Host header, not several."
+    if not hosts:
+        return None if version == "1.0" else "Send a Host header: HTTP/1.1 needs one."
+    return None if _FIELD.fullmatch(hosts[0].strip()) else "The Host header is not a host with an optional port."
+
+
+def is_own(host: bytes, address: str) -> bool:
+    """Whether a Host names this machine: a loopback name, or the address that the connection came in at."""
+    name = host.lower()
+    if _LOOPBACK.fullmatch(name):
+        return True
+    own = f"[{address}]" if ":" in address else address
+    return re.fullmatch(re.escape(own.lower().encode()) + rb"(?::[0-9]{1,5})?", name) is not None
