@@ -96,6 +96,7 @@ class SemelProtocol(HttpToolsProtocol):
         self._content = 0
         self._excess = 0
         self._unanswered = 0
+        self._running: RequestResponseCycle | None = None
         self._stalled_at: float | None = None
         self._unsent = 0
         self._is_head_open = True
@@ -111,8 +112,12 @@ class SemelProtocol(HttpToolsProtocol):
             self.refuse(Problem("OVERLOADED", "Too many connections are open; try again in a moment."))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever waits on behalf of this client."""
+        """Tell everything that works or waits on behalf of this client, not only the latest request."""
         super().connection_lost(exc)
+        self.pipeline.clear()
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
         self.connection.gone = True
         if self.connection.on_gone is not None:
             self.connection.on_gone()
@@ -229,6 +234,11 @@ class SemelProtocol(HttpToolsProtocol):
         else:
             self.flow.pause_reading()  # a request that did not wait for the answer to the one before it
             self.pipeline.appendleft((self.cycle, self.app))
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Requests of one connection run one after the other."""
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def _new_cycle(self) -> Cycle:
         return Cycle(
