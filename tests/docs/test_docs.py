@@ -43,7 +43,19 @@ from semel.kernel.errors import REGISTRY
 from semel.kernel.hlc import MAX_DRIFT_MS
 from semel.kernel.json_text import MAX_DEPTH
 from semel.kernel.producers import MAX_NUMBER
-from semel.server import audit, bundle, jwt_claims, jwt_keys, jwt_tokens, line_file, logs, protocol, threads, websocket
+from semel.server import (
+    audit,
+    bundle,
+    connection_limit,
+    jwt_claims,
+    jwt_keys,
+    jwt_tokens,
+    line_file,
+    logs,
+    protocol,
+    threads,
+    websocket,
+)
 from semel.server.aliases import ALIASES
 from semel.server.deltas import conversation as deltas_conversation
 from semel.server.deltas import spools
@@ -56,7 +68,6 @@ from semel.server.ledger.grpc import call as grpc_call
 from semel.server.ledger.grpc import connection as grpc_connection
 from semel.server.ledger.grpc import heads, inbound, intake, statuses
 from semel.server.ledger.grpc import host as grpc_host
-from semel.server.process import host_config
 from semel.server.setting_values import is_secret
 from semel.server.settings import PREFIX, Settings
 from semel.server.streams.listing import MAX_LISTED
@@ -83,17 +94,9 @@ CONSTANTS = {
     "`Producer-Epoch` and `Producer-Seq`": MAX_NUMBER,
     "digits of a `Stream-TTL`": expiry.MAX_TTL_DIGITS,
     "levels of JSON": MAX_DEPTH,
-    "target and headers": protocol.MAX_HEAD_BYTES,
-    "number of headers": protocol.MAX_HEADERS,
     "chunk extensions and trailers of a body, beyond `20` bytes a chunk": protocol.MAX_EXCESS_BYTES,
-    "silence while a request arrives": protocol.SILENCE_SECONDS,
-    "time for target and headers to arrive": protocol.HEAD_SECONDS,
-    "time for a body to arrive": protocol.BODY_SECONDS,
-    "time that a client may leave its answer unread": protocol.STALL_SECONDS,
     "bytes that it reads in this time if it is only slow": protocol.STALL_BYTES,
-    "time before the first request of a connection": protocol.IDLE_SECONDS,
-    "connections": protocol.MAX_CONNECTIONS,
-    "idle time of a kept connection": host_config(Settings()).timeout_keep_alive,
+    "file descriptors kept back for the store and the log": connection_limit.RESERVED_FILES,
     "bytes in a batch": EngineLimits().batch.bytes,
     "rows that a batch may touch, roughly": EngineLimits().batch.cost,
     "stored payloads that a batch has to look at": EngineLimits().batch.loaded,
@@ -234,7 +237,6 @@ CONSTANTS = {
     "checkpoints that are made or sent at once": spools.MAX_AT_ONCE,
     "the same of one caller": spools.MAX_EACH,
     "room that they leave on the disk": spools.FREE_BYTES,
-    "time for a frame to arrive": protocol.BODY_SECONDS,
     "frames of a WebSocket of deltas that wait to be answered": deltas_conversation.MAX_MESSAGES,
     "wait of such a push for room in the queue of writes": deltas_conversation.ROOM_SECONDS,
     "silence after which such a client is asked for a sign of life": deltas_conversation.PING_SECONDS,

@@ -42,7 +42,7 @@ def counted(server: RunningServer) -> dict[str, float]:
 
 
 def faults_counted(server: RunningServer) -> dict[str, float]:
-    return {name: value for name, value in counted(server).items() if "status=5" in name}
+    return {name: value for name, value in counted(server).items() if "status=500" in name}
 
 
 @pytest.mark.parametrize("how", ["close", "reset"])

@@ -9,17 +9,12 @@ from typing import cast
 import pytest
 from uvicorn.server import ServerState
 
+from semel.server.connection_limit import http_limits_of
 from semel.server.process import host_config
-from semel.server.protocol import (
-    BODY_SECONDS,
-    HEAD_SECONDS,
-    IDLE_SECONDS,
-    SILENCE_SECONDS,
-    STALL_BYTES,
-    STALL_SECONDS,
-    SemelProtocol,
-)
+from semel.server.protocol import STALL_BYTES, SemelProtocol
 from semel.server.settings import Settings
+
+LIMITS = http_limits_of(Settings())
 
 HEAD = b"POST /v1/stream/s HTTP/1.1\r\nhost: h\r\ncontent-length: 1000000\r\n\r\n"
 
@@ -102,37 +97,37 @@ def connected() -> Iterator[Connected]:
 
 
 def test_one_that_never_asks(connected: Connected) -> None:
-    assert not connected.after(IDLE_SECONDS - 1)
+    assert not connected.after(LIMITS.idle_seconds - 1)
     assert connected.after(1)
 
 
 def test_one_that_falls_silent_in_the_head(connected: Connected) -> None:
     assert not connected.after(0, b"POST /v1/stream/s HTTP/1.1\r\n")
-    assert not connected.after(SILENCE_SECONDS - 1)
+    assert not connected.after(LIMITS.silence_seconds - 1)
     assert connected.after(1)
 
 
 def test_a_head_that_trickles_in(connected: Connected) -> None:
     connected.after(0, b"POST /v1/stream/s HTTP/1.1\r\nx: ")
-    overdue = [connected.after(10, b"x") for _ in range(int(HEAD_SECONDS / 10))]
+    overdue = [connected.after(10, b"x") for _ in range(int(LIMITS.head_seconds / 10))]
     assert overdue == [False, False, True]
 
 
 def test_a_body_has_longer_but_not_for_ever(connected: Connected) -> None:
     connected.after(0, HEAD)
-    overdue = [connected.after(20, b"x") for _ in range(int(BODY_SECONDS / 20))]
+    overdue = [connected.after(20, b"x") for _ in range(int(LIMITS.body_seconds / 20))]
     assert overdue == [False] * 29 + [True]
 
 
 def test_silence_is_not_counted_while_we_do_not_listen(connected: Connected) -> None:
     connected.after(0, HEAD)
     connected.protocol.flow.pause_reading()
-    assert not connected.after(SILENCE_SECONDS)
+    assert not connected.after(LIMITS.silence_seconds)
 
 
 def test_one_that_does_not_read_its_answer(connected: Connected) -> None:
     connected.protocol.pause_writing()
-    connected.after(STALL_SECONDS)
+    connected.after(LIMITS.stall_seconds)
     assert connected.protocol.is_stalled(connected.clock.seconds)
     connected.protocol.resume_writing()
     assert not connected.protocol.is_stalled(connected.clock.seconds)
@@ -142,7 +137,7 @@ def stalls(connected: Connected, unsent: Iterable[int]) -> list[bool]:
     """Whether it counts as stalled, every few seconds, while so much is left to be read."""
     found = []
     for connected.pipe.unsent in unsent:
-        connected.after(STALL_SECONDS / 4)
+        connected.after(LIMITS.stall_seconds / 4)
         found.append(connected.protocol.is_stalled(connected.clock.seconds))
     return found
 

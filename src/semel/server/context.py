@@ -18,10 +18,11 @@ from semel.server.admission import PRINCIPAL
 from semel.server.asgi import Scope
 from semel.server.audit import AuditLog
 from semel.server.body import Bodies
+from semel.server.connection import CONNECTION, Connection
+from semel.server.connection_limit import ConnectionLimit
 from semel.server.meter import Meter
 from semel.server.metrics import Metrics
 from semel.server.principals import Principals
-from semel.server.protocol import CONNECTION, Connection
 from semel.server.settings import Settings
 
 
@@ -42,6 +43,8 @@ class Context:
     jobs: Jobs
     ledger: Ledger
     deltas: Deltas
+    connection_limit: ConnectionLimit = field(default_factory=lambda: ConnectionLimit(most=1_000_000, per_address=0))
+    """Shared by all listeners."""
     is_stopping: bool = False
     _prefix: bytes = b""
     _numbers: Any = field(default_factory=count)

@@ -21,6 +21,7 @@ from semel.engine.engine import Engine
 from semel.engine.observer import BatchReport
 from semel.server.audit import AuditLog
 from semel.server.budget import Budget
+from semel.server.connection_limit import ConnectionLimit
 from semel.server.jobs_metrics import SECOND_BUCKETS, SECONDS, families, named
 from semel.server.meter import Meter
 from semel.store.protocol import StoreAwayError, StoreHeldError, TryAgainError
@@ -77,6 +78,7 @@ class Metrics:
         self.gauges: Mapping[str, float] | None = {}
         """The state of the queue when somebody last looked; None when the store could not be asked."""
         self.connections: Callable[[], int] = int
+        self.connection_limit: ConnectionLimit | None = None
         self.registry.register(_Live(self))
 
     async def look(self) -> None:
@@ -147,6 +149,9 @@ class _Live(Collector):
         for name in ("writes", "faults", "reruns", "deferred", "dropped", "store_failures", "clock_jumps"):
             yield _counted(f"semel_engine_{name}", f"Engine {name.replace('_', ' ')}", metrics.events[name])
         yield GaugeMetricFamily("semel_http_connections", "Open connections", metrics.connections())
+        if metrics.connection_limit is not None:
+            refused = metrics.connection_limit.refused
+            yield _labelled("semel_connections_refused", "Connections refused by reason", "reason", refused)
         yield from _gauges(metrics.engine)
         yield from _audit(metrics.audit)
         if metrics.meter is not None:

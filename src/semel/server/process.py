@@ -40,6 +40,7 @@ from semel.server.admission import watch_rotation
 from semel.server.app import App
 from semel.server.audit import AuditLog
 from semel.server.body import Bodies
+from semel.server.connection_limit import connection_limit_of, http_limits_of
 from semel.server.context import Context
 from semel.server.credentials import read_principals
 from semel.server.deltas.parts import policy_of as deltas_policy_of
@@ -51,7 +52,7 @@ from semel.server.ledger.upkeep import Upkeep as LedgerUpkeep
 from semel.server.logs import set_up_logs
 from semel.server.meter import Meter
 from semel.server.metrics import Metrics
-from semel.server.protocol import SemelProtocol, close_overdue
+from semel.server.protocol import HostConfig, SemelProtocol, close_overdue
 from semel.server.settings import Settings
 from semel.server.websocket import WebSocket
 from semel.server.world import SystemWorld
@@ -119,9 +120,11 @@ def listen_all(settings: Settings) -> list[socket.socket]:
     return listeners
 
 
-def host_config(settings: Settings) -> uvicorn.Config:
+def host_config(settings: Settings) -> HostConfig:
     """How uvicorn is set up; the application is put in when the loop runs."""
-    return uvicorn.Config(
+    return HostConfig(
+        http_limits_of(settings),
+        connection_limit_of(settings, _files()),
         app=_not_yet,
         host=settings.host,
         port=settings.port,
@@ -132,7 +135,6 @@ def host_config(settings: Settings) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=75,
         timeout_graceful_shutdown=math.ceil(settings.shutdown_ms / 1_000),
         backlog=4_096,
     )
@@ -143,7 +145,9 @@ async def _not_yet(scope: object, receive: object, send: object) -> None:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, settings: Settings, announce: Callable[[int], None]) -> None:
+    config: HostConfig
+
+    def __init__(self, config: HostConfig, settings: Settings, announce: Callable[[int], None]) -> None:
         super().__init__(config)
         self._settings = settings
         self._announce = announce
@@ -166,6 +170,7 @@ class _Server(uvicorn.Server):
         listeners = listen_all(self._settings)
         try:
             self._context = _build(self._settings, lambda: self.started)
+            self._context.connection_limit = self._context.metrics.connection_limit = self.config.connection_limit
         except BaseException:
             for listener in listeners:
                 listener.close()
@@ -188,7 +193,7 @@ class _Server(uvicorn.Server):
             app.hub.feed.run(),
             app.jobs.upkeep.run(),
             ledger.run(),
-            close_overdue(self.server_state),
+            close_overdue(self.server_state, self.config),
             self._context.audit.run(),
             watch_rotation(self._context),
             self._watch(engine),
@@ -280,6 +285,14 @@ def _allow_many_connections() -> None:
     if sys.platform != "win32":
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _files() -> int:
+    """File descriptors that this process may have; 0 where there is no limit."""
+    if sys.platform == "win32":
+        return 0
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 0 if soft == resource.RLIM_INFINITY else soft
 
 
 def collect_rarely() -> None:

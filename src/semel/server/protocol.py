@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
-from collections.abc import Callable
 from typing import Any
 
 from httptools import parse_url
@@ -20,57 +18,32 @@ from uvicorn.server import ServerState
 
 from semel.kernel.errors import Problem
 from semel.server.asgi import ANNOUNCED, SECURITY
+from semel.server.connection import CONNECTION, Connection
+from semel.server.connection_limit import ConnectionLimit, HttpLimits
 from semel.server.cycle import Cycle
 from semel.server.host_field import head_flaw
 from semel.server.problem import problem_body, problem_headers
+from semel.server.websocket import WebSocket
 
-CONNECTION = "semel.connection"
-MAX_HEAD_BYTES = 64 * 1024
-MAX_HEADERS = 128
-SILENCE_SECONDS = 30.0
-HEAD_SECONDS = 30.0
-BODY_SECONDS = 600.0
-IDLE_SECONDS = 75.0
-STALL_SECONDS = 60.0
 STALL_BYTES = 64 * 1024
-"""Who reads so much in that time is slow, and not stalled."""
-MAX_CONNECTIONS = 20_000
+"""A client that reads as many in the time of a stall is slow, and not stalled."""
 MAX_EXCESS_BYTES = 16 * 1024
 """Extensions of chunks and trailers of one request; those within one read of the socket may be more."""
 CHUNK_BYTES = 20
 """What a chunk may take besides its content and is no excess: its size and two ends of lines."""
-
-
-_TOO_LARGE = Problem(
-    "HEADERS_TOO_LARGE", f"Target and headers may have {MAX_HEAD_BYTES} bytes and {MAX_HEADERS} fields."
-)
-
 
 _TOO_MUCH_EXCESS = Problem(
     "INVALID_REQUEST", f"Chunk extensions and trailers may have {MAX_EXCESS_BYTES} bytes in a request."
 )
 
 
-class Connection:
-    """What the application may know of the connection under a request."""
+class HostConfig(Config):
+    """How the host is set up, with the limits of its connections."""
 
-    __slots__ = ("gone", "on_gone", "transport")
-
-    def __init__(self) -> None:
-        self.gone = False
-        self.on_gone: Callable[[], None] | None = None
-        self.transport: asyncio.Transport | None = None
-
-    def bound_unsent(self, size: int) -> None:
-        """Let about so many bytes wait in the system's buffer: of a reader that falls behind, one then knows here."""
-        own = None if self.transport is None else self.transport.get_extra_info("socket")
-        if own is not None and hasattr(socket, "TCP_NOTSENT_LOWAT"):
-            own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, size)
-
-    def abort(self) -> None:
-        """End it at once, whatever is still to be sent."""
-        if self.transport is not None:
-            self.transport.abort()
+    def __init__(self, http_limits: HttpLimits, connection_limit: ConnectionLimit, **options: Any) -> None:
+        super().__init__(**options)
+        self.http_limits = http_limits
+        self.connection_limit = connection_limit
 
 
 class _RefusedHeadError(Exception):
@@ -82,13 +55,17 @@ class SemelProtocol(HttpToolsProtocol):
 
     def __init__(
         self,
-        config: Config,
+        config: HostConfig,
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.connection = Connection()
+        self.limits = config.http_limits
+        self.timeout_keep_alive = self.limits.idle_seconds  # type: ignore[assignment]
+        self._connection_limit = config.connection_limit
+        self._is_counted = False
         self._opened_at = self._began_at = self._data_at = self.loop.time()
         self._head_bytes = 0
         self._head_waiting = 0
@@ -108,12 +85,18 @@ class SemelProtocol(HttpToolsProtocol):
         """Take it, or say that there are too many."""
         super().connection_made(transport)
         self.connection.transport = transport
-        if len(self.connections) > MAX_CONNECTIONS:
-            self.refuse(Problem("OVERLOADED", "Too many connections are open; try again in a moment."))
+        own = transport.get_extra_info("socket")
+        descriptor = 0 if own is None else own.fileno()
+        now = self.loop.time()
+        problem = self._connection_limit.refusal(self._address(), len(self.connections), descriptor, now)
+        self._is_counted = problem is None
+        if problem is not None:
+            self.refuse(problem)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell everything that works or waits on behalf of this client, not only the latest request."""
         super().connection_lost(exc)
+        self._leave()
         self.pipeline.clear()
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True
@@ -132,8 +115,8 @@ class SemelProtocol(HttpToolsProtocol):
             self._head_waiting = 0  # what this read holds of a new head is bounded by the read itself
         elif self._is_arriving and self._is_head_open:
             self._head_waiting += len(data)
-            if self._head_waiting > 2 * MAX_HEAD_BYTES:
-                self.refuse(_TOO_LARGE)
+            if self._head_waiting > 2 * self.limits.head_bytes:
+                self.refuse(self._too_large())
         elif self._is_arriving:
             self._excess = max(self._excess + len(data) - self._content, 0)
             if self._excess > MAX_EXCESS_BYTES:
@@ -189,6 +172,18 @@ class SemelProtocol(HttpToolsProtocol):
         """Hand the connection to the surface whose path it is."""
         self.ws_protocol_class = self._socket_kind()
         super().handle_websocket_upgrade()
+        upgraded = self.transport.get_protocol()
+        assert isinstance(upgraded, WebSocket)
+        upgraded.on_lost = self._leave  # the transport has another protocol now, which hears of the end
+
+    def _leave(self) -> None:
+        """The connection is open no more."""
+        if self._is_counted:
+            self._is_counted = False
+            self._connection_limit.leave(self._address())
+
+    def _address(self) -> str:
+        return self.client[0] if self.client else ""
 
     def _socket_kind(self) -> Any:
         find = getattr(self.app, "socket_at", None)
@@ -277,11 +272,11 @@ class SemelProtocol(HttpToolsProtocol):
         """Whether a request does not get on: silent, a head or body that takes too long, or no request at all."""
         if not self._is_arriving:
             never_asked: bool = self.cycle is None
-            return never_asked and now - self._opened_at >= IDLE_SECONDS
+            return never_asked and now - self._opened_at >= self.limits.idle_seconds
         if self.flow.read_paused:
             return False  # it is we who do not listen
-        longest = HEAD_SECONDS if self._is_head_open else BODY_SECONDS
-        return now - self._data_at >= SILENCE_SECONDS or now - self._began_at >= longest
+        longest = self.limits.head_seconds if self._is_head_open else self.limits.body_seconds
+        return now - self._data_at >= self.limits.silence_seconds or now - self._began_at >= longest
 
     def is_stalled(self, now: float) -> bool:
         """Whether the client has read next to nothing of its answer for too long; to be asked now and then."""
@@ -291,7 +286,7 @@ class SemelProtocol(HttpToolsProtocol):
         if unsent <= self._unsent - STALL_BYTES:
             self._stalled_at, self._unsent = now, unsent
         self._unsent = max(self._unsent, unsent)  # more may have been written
-        return now - self._stalled_at >= STALL_SECONDS
+        return now - self._stalled_at >= self.limits.stall_seconds
 
     def pause_writing(self) -> None:
         """The client does not keep up."""
@@ -322,9 +317,13 @@ class SemelProtocol(HttpToolsProtocol):
 
     def _count(self, size: int) -> None:
         self._head_bytes += size
-        if self._head_bytes > MAX_HEAD_BYTES or len(self.headers) >= MAX_HEADERS:
-            self._refusal = _TOO_LARGE
+        if self._head_bytes > self.limits.head_bytes or len(self.headers) >= self.limits.head_fields:
+            self._refusal = self._too_large()
             raise _RefusedHeadError
+
+    def _too_large(self) -> Problem:
+        most, fields = self.limits.head_bytes, self.limits.head_fields
+        return Problem("HEADERS_TOO_LARGE", f"Target and headers may have {most} bytes and {fields} fields.")
 
     def _has_body(self) -> bool:
         return any(
@@ -364,11 +363,12 @@ class SemelProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
-async def close_overdue(state: ServerState) -> None:
+async def close_overdue(state: ServerState, config: HostConfig) -> None:
     """Every few seconds, close connections whose request does not arrive or whose answer is not read."""
     while True:
-        await asyncio.sleep(SILENCE_SECONDS / 6)
+        await asyncio.sleep(config.http_limits.check_seconds)
         now = asyncio.get_running_loop().time()
+        config.connection_limit.check(now)
         for connection in list(state.connections):
             if not isinstance(connection, SemelProtocol):
                 continue

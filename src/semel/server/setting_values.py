@@ -36,9 +36,9 @@ def choice(default: str, about: str, *others: str) -> Any:
     return field(default=default, metadata={"about": about, "choices": (default, *others)})
 
 
-def checked(check: Callable[[str], object], about: str) -> Any:
+def checked(check: Callable[[str], object], about: str, default: str = "") -> Any:
     """Declare a text that is empty or passes a check, which raises `ValueError`."""
-    return field(default="", metadata={"about": about, "check": check})
+    return field(default=default, metadata={"about": about, "check": check})
 
 
 def secret(about: str) -> Any:

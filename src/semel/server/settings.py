@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from semel.kernel.utc import utc_ms
+from semel.server.addresses import networks_of
 from semel.server.aliases import ALIASES, set_for
 from semel.server.setting_values import Given, SettingsError, checked, choice, convert, secret, setting
 
@@ -59,6 +60,22 @@ class Settings:
     log_level: str = choice("info", "debug, info, warning or error", "debug", "warning", "error")
     max_body_bytes: int = setting(16 * 1024 * 1024, "largest request body", 1)
     max_uploads_bytes: int = setting(256 * 1024 * 1024, "bodies that arrive in pieces, all together", 1)
+    http_max_connections: int = setting(20_000, "connections at once; more are answered 503", 1, _MANY)
+    http_max_connections_per_address: int = setting(
+        2_000, "connections at once of one remote address, HTTP and gRPC; 0 is no limit", 0, _MANY
+    )
+    http_uncounted_addresses: str = checked(
+        networks_of,
+        "addresses or networks of reverse proxies, with commas between, which have no limit of their own",
+        "127.0.0.1,::1",
+    )
+    http_max_head_bytes: int = setting(65_536, "target and headers of a request; more are answered 431", 1_024, _LARGE)
+    http_max_head_fields: int = setting(128, "headers of a request; more are answered 431", 8, 10_000)
+    http_silence_ms: int = setting(30_000, "longest silence while a request arrives", 100, _DAY_MS)
+    http_head_ms: int = setting(30_000, "time for target and headers to arrive", 100, _DAY_MS)
+    http_body_ms: int = setting(600_000, "time for a body to arrive", 100, _DAY_MS)
+    http_idle_ms: int = setting(75_000, "time that a connection may stay open without a request", 100, _DAY_MS)
+    http_stall_ms: int = setting(60_000, "time that a client may leave its answer unread", 100, _DAY_MS)
     queue_writes: int = setting(4_096, "writes that may wait for a commit; more are answered 503", 1)
     queue_bytes: int = setting(256 * 1024 * 1024, "bytes of waiting writes; more are answered 503", 1)
     queue_principal_share: float = setting(

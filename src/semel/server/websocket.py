@@ -13,6 +13,7 @@ What is said over a connection is the surface's own: a class derived from this o
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from uvicorn.server import ServerState
@@ -81,6 +82,8 @@ class WebSocket(asyncio.Protocol):
         self._linger: asyncio.TimerHandle | None = None
         self.is_reading = True
         self.is_full = False
+        self.on_lost: Callable[[], None] | None = None
+        """Called once when the connection is gone."""
 
     # What a surface brings.
 
@@ -113,6 +116,8 @@ class WebSocket(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
         self._state.connections.discard(self)
+        if self.on_lost is not None:
+            self.on_lost()
         for timer in (self._linger, self._rest):
             if timer is not None:
                 timer.cancel()

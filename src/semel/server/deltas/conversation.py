@@ -38,7 +38,6 @@ from semel.server.deltas.live import Live
 from semel.server.deltas.proto.sync_pb2 import SyncPull, SyncPush
 from semel.server.deltas.pushes import FORBIDDEN, parse_for
 from semel.server.principals import Role
-from semel.server.protocol import STALL_SECONDS
 from semel.server.threads import apart
 
 if TYPE_CHECKING:
@@ -78,9 +77,6 @@ class Visitor(NamedTuple):
 class Conversation:
     """The life of a connection after its handshake."""
 
-    patience_seconds = STALL_SECONDS
-    """How long a client may take nothing of what it is sent."""
-
     def __init__(self, door: Door, visitor: Visitor, socket: DeltaSocket) -> None:
         self._door = door
         self._desk = door.desk
@@ -88,6 +84,8 @@ class Conversation:
         self._socket = socket
         settings = door.desk.context.settings
         self._most_bytes = settings.deltas_max_body_bytes
+        self.patience_seconds = settings.http_stall_ms / 1_000
+        """How long a client may take nothing of what it is sent."""
         self._live = Live(door.desk, self._asked, settings.deltas_live_bytes)
         self._holdings = Holdings(door.desk, self._asked, socket.unsent)
         self._inbox: deque[bytes | Word] = deque()

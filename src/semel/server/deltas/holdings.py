@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from semel.server.deltas.access import Asked
 from semel.server.deltas.desk import Desk
-from semel.server.protocol import BODY_SECONDS
 
 SETTLE_SECONDS = 1.0
 """How often it is looked at how much of an answer the client has taken."""
@@ -15,9 +14,6 @@ SETTLE_SECONDS = 1.0
 
 class Holdings:
     """Used on the event loop only."""
-
-    longest_seconds = BODY_SECONDS
-    """How long a frame may take to arrive, however slow its client is."""
 
     def __init__(self, desk: Desk, asked: Asked, unsent: Callable[[], int]) -> None:
         """`unsent` tells how many bytes wait for the client to read."""
@@ -29,6 +25,8 @@ class Holdings:
         self._arriving = 0
         self._begun_at: float | None = None
         self._unsent = unsent
+        self.longest_seconds = desk.context.settings.http_body_ms / 1_000
+        """How long a frame may take to arrive, however slow its client is."""
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 

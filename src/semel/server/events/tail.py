@@ -13,10 +13,10 @@ from semel.contracts.events.reading import head_of
 from semel.contracts.events.tables import EventRow
 from semel.contracts.events.wire.http import COMMENT, Tail, event_frame
 from semel.server.asgi import Scope, Send
+from semel.server.connection import CONNECTION, Connection
 from semel.server.context import Context
 from semel.server.events.feed import Feed
 from semel.server.events.subscriber import Subscriber
-from semel.server.protocol import CONNECTION, Connection
 
 PULSE_SECONDS = 15.0
 

@@ -12,8 +12,8 @@ from semel.contracts.ledger.commands import Refusal
 from semel.contracts.ledger.model import Place
 from semel.contracts.ledger.wire.problems import kind_of, problem_body
 from semel.server.asgi import Header, Send
+from semel.server.connection import Connection
 from semel.server.ledger.desk import Asked
-from semel.server.protocol import Connection
 
 JSON: Header = (b"content-type", b"application/json")
 PROBLEM: Header = (b"content-type", b"application/problem+json")

@@ -22,6 +22,7 @@ from semel.kernel.errors import Refused
 from semel.server.admission import admit, whence
 from semel.server.asgi import SECURITY, Header, Receive, Scope, Send, respond
 from semel.server.body import CLOSE, ClientGoneError
+from semel.server.connection import CONNECTION, Connection
 from semel.server.context import Context, caller_of
 from semel.server.ledger.access import API_KEY, SURFACE
 from semel.server.ledger.admin import Admin
@@ -34,7 +35,6 @@ from semel.server.ledger.reads import Reads
 from semel.server.ledger.versions import API_VERSION, VERSION, check_version
 from semel.server.ledger.writes import Writes
 from semel.server.principals import presented
-from semel.server.protocol import CONNECTION, Connection
 
 _log = logging.getLogger("semel.ledger")
 

@@ -16,10 +16,10 @@ from semel.contracts.ledger.wire.query import parse_watch
 from semel.engine.contract import EngineError
 from semel.server.asgi import Send
 from semel.server.body import ClientGoneError
+from semel.server.connection import Connection
 from semel.server.ledger.desk import Desk
 from semel.server.ledger.exchange import Flow, Request
 from semel.server.ledger.watching import BlockWatch
-from semel.server.protocol import Connection
 
 _log = logging.getLogger("semel.ledger")
 

@@ -13,8 +13,8 @@ from types import TracebackType
 from semel.contracts.streams.reading import Page
 from semel.kernel.retention import NEVER
 from semel.server.asgi import Scope
+from semel.server.connection import CONNECTION, Connection
 from semel.server.context import Context
-from semel.server.protocol import CONNECTION, Connection
 from semel.server.streams.shared_looks import SharedLooks
 
 

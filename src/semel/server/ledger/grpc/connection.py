@@ -95,6 +95,7 @@ class Connection(asyncio.Protocol):
         self.calls: dict[int, Call] = {}
         self.turns = Turns(loop)
         self.peer = ""
+        self.descriptor = 0
         self.now = self._opened_at = loop.time()
         self._data_at = self._busy_at = self.now
         self._stalled_at: float | None = None
@@ -127,6 +128,8 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         address = transport.get_extra_info("peername")
         self.peer = str(address[0]) if address else ""
+        own = transport.get_extra_info("socket")
+        self.descriptor = 0 if own is None else own.fileno()
         if not self.reception.arrive(self):
             transport.abort()
             return

@@ -148,12 +148,17 @@ class GrpcHost:
         """A connection is there; False when there is no room for it."""
         if len(self._connections) >= MAX_CONNECTIONS:
             return False
+        now, limit = asyncio.get_running_loop().time(), self._context.connection_limit
+        if limit.refusal(connection.peer, 0, connection.descriptor, now) is not None:
+            return False
         self._connections.add(connection)
         return True
 
     def depart(self, connection: Connection) -> None:
         """And gone."""
-        self._connections.discard(connection)
+        if connection in self._connections:
+            self._connections.discard(connection)
+            self._context.connection_limit.leave(connection.peer)
         self._change.set()
 
     def hold(self, size: int) -> bool:

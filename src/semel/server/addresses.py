@@ -1,0 +1,28 @@
+"""Remote addresses: which network a setting names, and as what an address is counted."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+
+REMEMBERED_ADDRESSES = 4_096
+
+Network = IPv4Network | IPv6Network
+
+
+def networks_of(text: str) -> tuple[Network, ...]:
+    """Addresses and networks with commas between; `ValueError` for what is neither."""
+    return tuple(ip_network(one.strip()) for one in text.split(",") if one.strip())
+
+
+@lru_cache(REMEMBERED_ADDRESSES)
+def counted_as(address: str, uncounted: tuple[Network, ...]) -> str:
+    """The name that connections of an address share: itself, or the /64 of IPv6; empty for one that is not counted."""
+    try:
+        one = ip_address(address.partition("%")[0])
+    except ValueError:
+        return ""  # a transport that has no addresses
+    one = (one.ipv4_mapped or one) if one.version == 6 else one
+    if any(one in network for network in uncounted):
+        return ""
+    return str(one) if one.version == 4 else str(ip_network((one, 64), strict=False))
