@@ -29,6 +29,7 @@ from semel.store.postgres import requirements
 from semel.store.postgres.requirements import Facts, UnfitServerError, refusal
 from tests.postgres.cluster import Cluster
 from tests.running import HOST, RunningServer, free_port
+from tests.together import eventually
 
 SECRET = "hush-hush/4@2 all"
 """Has to be percent-encoded; whatever part of it is shown, it begins with the same word."""
@@ -298,6 +299,28 @@ def test_a_server_that_does_not_sync(tmp_path: Path) -> None:
         assert tables_in(careless) == before
 
 
+def test_b9_a_commit_that_does_not_wait_for_the_named_standby(tmp_path: Path) -> None:
+    """Set for the role, for the database and for the session: what counts is what our own connection has."""
+    local = "synchronous_commit = local"
+    with Cluster() as pair:
+        role, database = fresh_role(pair, local), fresh_database(pair)
+        pair.execute(f"ALTER DATABASE {database} SET {local}")
+        urls = {
+            "role": url_of(pair, user=role),
+            "database": url_of(pair, database=database),
+            "session": url_of(pair, options="-c synchronous_commit=local"),
+        }
+        alone = url_of(pair, user=role, schema=fresh_name("schema"))
+        open_store(alone, TABLES, MIGRATIONS, SystemWorld().wall_ms).close()  # without a standby nothing is lost
+        pair.execute("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+        pair.execute("SELECT pg_reload_conf()")
+        eventually(lambda: pair.execute("SHOW synchronous_standby_names") == [("standby",)], "the standby is named")
+        before = tables_in(pair), tables_in(pair, database)
+        for whose, url in urls.items():
+            assert "synchronous_commit = local" in refused(url, tmp_path), whose
+        assert (tables_in(pair), tables_in(pair, database)) == before
+
+
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
 def test_a_database_of_another_encoding(primary: Cluster, tmp_path: Path, encoding: str) -> None:
     database = fresh_database(primary, f"TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'")
@@ -364,6 +387,9 @@ FIT = Facts(
         FIT._replace(synchronous_commit="local"),
         FIT._replace(synchronous_commit="remote_write"),
         FIT._replace(synchronous_commit="remote_apply"),
+        FIT._replace(standbys="standby"),
+        FIT._replace(standbys="standby", synchronous_commit="remote_write"),
+        FIT._replace(standbys="standby", synchronous_commit="remote_apply"),
     ],
 )
 def test_a_server_that_is_fit(facts: Facts) -> None:
@@ -379,6 +405,8 @@ def test_a_server_that_is_fit(facts: Facts) -> None:
         (FIT._replace(is_read_only=True), "default_transaction_read_only is on"),
         (FIT._replace(fsync="off"), "fsync = off"),
         (FIT._replace(synchronous_commit="off"), "synchronous_commit = off"),
+        (FIT._replace(standbys="*", synchronous_commit="off"), "synchronous_commit = off"),
+        (FIT._replace(standbys="*", synchronous_commit="local"), "synchronous_commit = local"),
         (FIT._replace(encoding="SQL_ASCII"), "the encoding SQL_ASCII"),
         (FIT._replace(version=14_00_00, fsync="off", encoding="LATIN1"), "is too old"),
     ],

@@ -12,7 +12,7 @@ ASK = """
 SELECT current_setting('server_version_num')::int4, pg_is_in_recovery(),
     current_setting('transaction_read_only') = 'on',
     current_setting('fsync'), current_setting('synchronous_commit'), current_setting('server_encoding'),
-    pg_postmaster_start_time()::text
+    pg_postmaster_start_time()::text, current_setting('synchronous_standby_names')
 """
 
 
@@ -31,6 +31,8 @@ class Facts(NamedTuple):
     encoding: str
     started: str = ""
     """When it was started, to the microsecond: tells one server from another behind the same address."""
+    standbys: str = ""
+    """Those that a commit may wait for; empty when there is none."""
 
 
 def check(facts: Facts) -> None:
@@ -55,6 +57,11 @@ def refusal(facts: Facts) -> str | None:
         return "PostgreSQL runs with fsync = off and would lose what it has confirmed: set it to on."
     if facts.synchronous_commit == "off":
         return "PostgreSQL runs with synchronous_commit = off and confirms what is not on disk: set it to on."
+    if facts.synchronous_commit == "local" and facts.standbys.strip():
+        return (
+            "PostgreSQL runs with synchronous_commit = local and named standbys, "
+            "and confirms what a failover loses: set it to on."
+        )
     if facts.encoding != "UTF8":
         return f"The database has the encoding {facts.encoding}: make one with ENCODING 'UTF8'."
     return None
