@@ -206,7 +206,7 @@ def test_with_a_secret_nobody_comes_without_a_token() -> None:
 def test_the_other_credentials_of_the_server_go_on() -> None:
     service = Principal("service", "client", frozenset({Role.READ}))
     both = Principals({sha256(b"opaque").digest(): service}).besides(ClientTokens([SECRET]))
-    assert both.judge(b"opaque", NOW_MS).principal is service
+    assert both.judge(b"opaque", NOW_MS).principal == service
     assert both.judge(VECTOR, NOW_MS).principal.name == "client-a"
     assert refusal(b"other", both) == NOT_KNOWN
 

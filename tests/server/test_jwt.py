@@ -537,7 +537,7 @@ def test_hashed_tokens_and_jwts_live_side_by_side(tmp_path: Path) -> None:
     keys = KeyFile(write_keys(tmp_path / "keys.json"), ALGORITHMS)
     known = Principals({sha256(b"secret").digest(): service}, JwtVerifier(keys))
     assert known.are_known
-    assert sent_with(known, b"Bearer secret", NOW_MS) is service
+    assert sent_with(known, b"Bearer secret", NOW_MS) == service
     assert sent_with(known, b"bearer  " + sent, NOW_MS).name == "ada"
     assert refusal(known, b"other") == NOT_KNOWN
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from semel.contracts.fields import Fields
 from semel.kernel.world import World
-from semel.server.asgi import Scope
+from semel.server.asgi import REVOCATION, Scope
 from semel.server.audit import AuditLog
 from semel.server.meter import Meter
 from semel.server.principals import DEVELOPER, Outcome, Principal, Principals, UnauthorizedError, presented
@@ -58,6 +58,7 @@ def admit(gate: Gate, scope: Scope, fields: Fields, more: tuple[bytes, ...] = ()
         raise
     principal = admit_token(gate, token, lambda: whence(scope))
     scope[PRINCIPAL] = principal.actor
+    scope[REVOCATION] = principal.revocation
     return principal
 
 

@@ -17,6 +17,9 @@ SECURITY: tuple[Header, ...] = (
 )
 """On every answer of this server, whatever it is."""
 
+REVOCATION = "semel.revocation"
+"""In the scope of a request whose credential was judged: its `Revocation`, or None if it cannot be revoked."""
+
 ANNOUNCED = "semel.announced_bytes"
 """In the scope of a request that waits for `100 Continue`: the length of the body that it would send."""
 

@@ -1,26 +1,62 @@
-"""The credentials that the settings name: the configured token and those in files, put together."""
+"""The credentials that the settings name: the configured token and those in files, read at the start and again."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from pathlib import Path
 
-from semel.server.jwt_keys import KeyFile
+from semel.server.jwt_keys import KeyFile, KeyFileError
 from semel.server.jwt_tokens import JwtVerifier
-from semel.server.principals import Principals
-from semel.server.rotation import Standing, rotation_of
+from semel.server.principals import Principal, Principals
+from semel.server.rotation import Rotation, Standing, rotation_of
 from semel.server.settings import Settings
 from semel.server.token_file import TokenFileError, read_token_file
+
+_log = logging.getLogger("semel.server")
 
 
 def read_principals(settings: Settings) -> Principals:
     """Everyone the server can know; `TokenFileError` or `KeyFileError` when a file cannot be used."""
-    tokens = read_token_file(Path(settings.tokens)) if settings.tokens else {}
     rotation = rotation_of(settings.token_active, settings.token_next, settings.token_rotation_until)
-    for digest, principal in tokens.items():
-        if rotation is not None and rotation.standing(digest, 0) is not Standing.UNKNOWN:
-            raise TokenFileError(f"{settings.tokens}: {principal.name} has the token of token_active or token_next.")
+    tokens = _read_tokens(settings, rotation) if settings.tokens else {}
     verifier = None
     if settings.jwt_keys:
         keys = KeyFile(Path(settings.jwt_keys), settings.jwt_algorithm_names)
         verifier = JwtVerifier(keys, settings.jwt_issuer, settings.jwt_audience)
     return Principals(tokens, verifier, rotation, settings.needs_token)
+
+
+def _read_tokens(settings: Settings, rotation: Rotation | None) -> dict[bytes, Principal]:
+    tokens = read_token_file(Path(settings.tokens))
+    for digest, principal in tokens.items():
+        if rotation is not None and rotation.standing(digest, 0) is not Standing.UNKNOWN:
+            told = f"{settings.tokens}: {principal.name} has the token of token_active or token_next."
+            raise TokenFileError(told, "a token is that of token_active or token_next")
+    return tokens
+
+
+async def reload_credentials(settings: Settings, principals: Principals) -> None:
+    """Read the files again and say in the log what came of it; one that cannot be used changes nothing."""
+    if settings.tokens:
+        try:
+            tokens = await asyncio.to_thread(_read_tokens, settings, principals.rotation)
+        except TokenFileError as error:
+            _log.error(
+                "SIGHUP: the token file cannot be used; the tokens of before stay in force",
+                extra={"path": settings.tokens, "why": error.flaw},
+            )
+        else:
+            change = principals.replace_tokens(tokens)
+            _log.info("SIGHUP: the token file was read again", extra={"path": settings.tokens, **change._asdict()})
+    if settings.jwt_keys:
+        try:
+            principals.reload_keys()
+        except KeyFileError as error:
+            _log.error(
+                "SIGHUP: the key file cannot be used; the keys of before stay in force", extra={"why": str(error)}
+            )
+        else:
+            _log.info("SIGHUP: the key file was read again", extra={"path": settings.jwt_keys})
+    if not settings.tokens and not settings.jwt_keys:
+        _log.info("SIGHUP: there is no token file and no key file to read again")

@@ -93,6 +93,11 @@ class KeyFile:
         self._looked_at_ms: int | None = None
         self.keys = read_key_file(path, algorithms)
 
+    def reload(self) -> None:
+        """Read the file again, changed or not; `KeyFileError` leaves the keys of before."""
+        self._mark = _mark(self._path)
+        self.keys = read_key_file(self._path, self._algorithms)
+
     def look(self, now_ms: int) -> bool:
         """Read the file again if it has changed; True when the keys are others now. A broken file changes nothing."""
         if self._looked_at_ms is not None and abs(now_ms - self._looked_at_ms) < LOOK_MS:

@@ -44,6 +44,11 @@ class JwtVerifier:
         self._audience = audience
         self._verified = RecentTokens()
 
+    def reload(self) -> None:
+        """Read the keys again; `KeyFileError` leaves those of before in use."""
+        self._keys.reload()
+        self._verified.clear()
+
     def can_read(self, token: bytes) -> bool:
         """Three parts in base64url."""
         return _SHAPE.fullmatch(token) is not None

@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol
 from semel.contracts.fields import Fields
 from semel.kernel.errors import Refused
 from semel.server.asgi import Header
+from semel.server.revocation import Revocation, TokenChange, judge_change
 from semel.server.rotation import Rotation, Standing
 
 
@@ -62,6 +63,8 @@ class Principal:
     """From this time on its credential is void; None for one without an end."""
     claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     """What else its credential says of it, for rules that ask; a claim has one value or several."""
+    revocation: Revocation | None = field(default=None, repr=False, compare=False)
+    """Of its token, if that can end before its time."""
     _by_surface: Mapping[str, _Reach] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -76,6 +79,11 @@ class Principal:
     def actor(self) -> str:
         """How the caller is named in what it leaves behind."""
         return f"{self.kind}:{self.name}"
+
+    def has_ended(self, now_ms: int) -> bool:
+        """Whether its credential holds no more: its time is up, or it was revoked."""
+        is_revoked = self.revocation is not None and self.revocation.has_come
+        return is_revoked or (self.expires_at_ms is not None and now_ms >= self.expires_at_ms)
 
     def may(self, role: Role, surface: str, name: bytes) -> bool:
         """Whether it may do that to a thing of this name."""
@@ -195,6 +203,26 @@ class _Several:
         return next(one for one in self._verifiers if one.can_read(token)).verify(token, now_ms)
 
 
+class TokenTable(dict[bytes, Principal]):
+    """Principals by the hashes of their tokens, which may be replaced all at once."""
+
+    names: frozenset[str] = frozenset()
+
+    def replace(self, tokens: Mapping[bytes, Principal]) -> TokenChange:
+        """Hold these from now on. A principal that is the same stays; one that is gone or another is revoked."""
+        change = judge_change(self, tokens)
+        ended = [known for digest, known in self.items() if tokens.get(digest) != known]
+        new = {digest: replace(known, revocation=Revocation()) for digest, known in tokens.items()}
+        new.update((digest, known) for digest, known in self.items() if tokens.get(digest) == known)
+        self.clear()
+        self.update(new)
+        self.names = frozenset(known.name for known in new.values())
+        for known in ended:
+            assert known.revocation is not None, "every token can be revoked"
+            known.revocation.come()
+        return change
+
+
 class Principals:
     """Judges the credential of a caller. With no way to know anyone, everyone is the developer."""
 
@@ -207,10 +235,10 @@ class Principals:
     ) -> None:
         """With `is_needed` off a caller without a credential is the developer; one with a wrong one is refused."""
         self.rotation = rotation
-        self._tokens = dict(tokens or {})
-        configured = () if rotation is None else (DEVELOPER.name,)
-        self._names = frozenset((*configured, *(known.name for known in self._tokens.values())))
+        self.tokens = TokenTable()
+        """Shared with the `Principals` of surfaces that know more."""
         self._verifier = verifier
+        self.replace_tokens(tokens or {})
         self._is_needed = is_needed
         # The holder of the active token is the same principal as the next one's, with an end: what stays open for
         # long, a WebSocket or an event stream, ends with its token.
@@ -219,14 +247,14 @@ class Principals:
     @property
     def are_known(self) -> bool:
         """Whether there are credentials."""
-        return bool(self._tokens) or self._verifier is not None or self.rotation is not None
+        return bool(self.tokens) or self._verifier is not None or self.rotation is not None
 
     def owner_of(self, name: str) -> str | None:
         """The token that a name belongs to: the one that is called so or, with what follows a slash left out, is.
 
         Of several the longest: `a/b` and all below it belong to the token `a/b`, and only the rest to the token `a`.
         """
-        while name not in self._names:
+        while name not in self.tokens.names and (self.rotation is None or name != DEVELOPER.name):
             name, slash, _ = name.rpartition("/")
             if not slash:
                 return None
@@ -235,7 +263,21 @@ class Principals:
     def besides(self, verifier: Verifier) -> Principals:
         """The same for a surface that takes JWTs of its own as well: there everyone needs a credential."""
         verifiers = [verifier] if self._verifier is None else [verifier, self._verifier]
-        return Principals(self._tokens, _Several(verifiers), self.rotation)
+        both = Principals(None, _Several(verifiers), self.rotation)
+        both.tokens = self.tokens
+        return both
+
+    def replace_tokens(self, tokens: Mapping[bytes, Principal]) -> TokenChange:
+        """Know these tokens from now on; one that is gone or means something else is revoked."""
+        return self.tokens.replace(tokens)
+
+    def reload_keys(self) -> bool:
+        """Read the keys of JWTs again; False without a file of them."""
+        reload = getattr(self._verifier, "reload", None)
+        if reload is None:
+            return False
+        reload()
+        return True
 
     def judge(self, token: bytes | None, now_ms: int) -> Known:
         """The caller behind a token and how it was known; `UnauthorizedError` says how it was not."""
@@ -248,7 +290,7 @@ class Principals:
         if rotating is not None:
             return rotating
         # Looking up a hash leaks nothing about the token by its timing.
-        known = self._tokens.get(digest)
+        known = self.tokens.get(digest)
         if known is not None:
             return Known(known, Outcome.ACTIVE)
         if self._verifier is not None and self._verifier.can_read(token):

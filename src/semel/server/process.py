@@ -42,7 +42,7 @@ from semel.server.audit import AuditLog
 from semel.server.body import Bodies
 from semel.server.connection_limit import connection_limit_of, http_limits_of
 from semel.server.context import Context
-from semel.server.credentials import read_principals
+from semel.server.credentials import read_principals, reload_credentials
 from semel.server.deltas.parts import policy_of as deltas_policy_of
 from semel.server.events.validators import load_validator
 from semel.server.jobs.parts import policy_of
@@ -72,6 +72,8 @@ GRPC_PORT = 50_051
 
 def run_server(settings: Settings, announce: Callable[[int], None], warnings: Iterable[str] = ()) -> int:
     """Run until told to stop; the exit code. The warnings about how it was configured go into the log first."""
+    if sys.platform != "win32":
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to read again
     set_up_logs(settings.log_format, settings.log_level)
     for warning in warnings:
         _log.warning("%s", warning)
@@ -153,20 +155,40 @@ class _Server(uvicorn.Server):
         self._announce = announce
         self._tasks: list[asyncio.Task[None]] = []
         self._grpc: GrpcHost | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._hung_up = asyncio.Event()
         self.has_failed = False
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """A signal asks for an orderly stop, and that is all: uvicorn would raise it again at the end."""
+        """A signal asks for an orderly stop, and that is all: uvicorn would raise it again at the end.
+
+        SIGHUP asks for the credentials to be read again.
+        """
         handlers = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        if sys.platform != "win32":
+            handlers[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._hang_up)
         try:
             yield
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
 
+    def _hang_up(self, number: int, frame: object) -> None:
+        if self._loop is None:
+            self._hung_up.set()
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._hung_up.set)
+
+    async def _reload(self) -> None:
+        while True:
+            await self._hung_up.wait()
+            self._hung_up.clear()
+            await reload_credentials(self._settings, self._context.principals)
+
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         """Open the store, then listen."""
+        self._loop = asyncio.get_running_loop()
         listeners = listen_all(self._settings)
         try:
             self._context = _build(self._settings, lambda: self.started)
@@ -197,6 +219,7 @@ class _Server(uvicorn.Server):
             self._context.audit.run(),
             watch_rotation(self._context),
             self._watch(engine),
+            self._reload(),
         ):
             self._tasks.append(asyncio.create_task(work))
         self._announce(listeners[0].getsockname()[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,60 +14,84 @@ from semel.server.principals import EVERY_SURFACE, Principal, Role, Scope
 RESERVED = ("client:", "user:", "system:")
 """How callers are named by their kind: a token with such a name could be taken for somebody else."""
 
+_PLACE = re.compile(r"\(at (line [0-9]+, column [0-9]+)\)")
+
 SURFACES = ("streams", "events", "jobs", "ledger", "deltas")
 
 
 class TokenFileError(ValueError):
-    """The token file cannot be used; the message says what to mend."""
+    """The token file cannot be used; the message says what to mend.
+
+    `flaw` says the same without a word of what stands in the file, for a log that others read.
+    """
+
+    def __init__(self, message: str, flaw: str) -> None:
+        super().__init__(message)
+        self.flaw = flaw
 
 
 def read_token_file(path: Path) -> dict[bytes, Principal]:
     """Principals by the hash of their token, from a TOML file with a `[[token]]` table each."""
     try:
         entries = tomllib.loads(path.read_text("utf-8")).get("token", [])
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise TokenFileError(f"The token file {path} cannot be read: {error}") from error
+    except OSError as error:
+        told = f"The token file {path} cannot be read: {error}"
+        raise TokenFileError(told, error.strerror or "it cannot be read") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        where = _PLACE.search(str(error))
+        flaw = f"it is not TOML{'' if where is None else f' at {where[1]}'}"
+        raise TokenFileError(f"The token file {path} cannot be read: {error}", flaw) from error
     tokens: dict[bytes, Principal] = {}
-    for entry in entries:
-        digest, principal = _entry(path, entry)
+    for number, entry in enumerate(entries, start=1):
+        digest, principal = _entry(path, number, entry)
         if digest in tokens:
-            raise TokenFileError(f"{path}: {principal.name} has the token of {tokens[digest].name}.")
+            told = f"{path}: {principal.name} has the token of {tokens[digest].name}."
+            raise TokenFileError(told, f"token {number} is there twice")
         tokens[digest] = principal
     if not tokens:
-        raise TokenFileError(f"{path} names no [[token]]: add one, or start without a token file.")
+        told = f"{path} names no [[token]]: add one, or start without a token file."
+        raise TokenFileError(told, "it names no token")
     return tokens
 
 
-def _entry(path: Path, entry: Mapping[str, Any]) -> tuple[bytes, Principal]:
+def _entry(path: Path, number: int, entry: Mapping[str, Any]) -> tuple[bytes, Principal]:
+    """One `[[token]]`; its number is what a log may say of it."""
+
+    def refused(what: str, part: str) -> TokenFileError:
+        return TokenFileError(f"{path}: {what}", f"token {number} has an unusable {part}")
+
     name = entry.get("name")
     if not isinstance(name, str) or not name:
-        raise TokenFileError(f"{path}: every [[token]] needs a name.")
+        raise refused("every [[token]] needs a name.", "name")
     if name.startswith(RESERVED):
-        raise TokenFileError(f"{path}: the name {name!r} of a token may not begin with {', '.join(RESERVED)}.")
+        raise refused(f"the name {name!r} of a token may not begin with {', '.join(RESERVED)}.", "name")
     unknown = sorted(set(entry) - {"name", "sha256", "roles", "scopes"})
     if unknown:
-        raise TokenFileError(f"{path}: the token {name!r} has the unknown field {unknown[0]!r}.")
+        raise refused(f"the token {name!r} has the unknown field {unknown[0]!r}.", "field")
     if not all(isinstance(entry.get(field, ["-"]), list) and entry.get(field, ["-"]) for field in ("roles", "scopes")):
-        raise TokenFileError(
-            f"{path}: roles and scopes of {name!r} are lists with something in them; leave out scopes for all."
-        )
+        what = f"roles and scopes of {name!r} are lists with something in them; leave out scopes for all."
+        raise refused(what, "list of roles or scopes")
     try:
         digest = bytes.fromhex(entry["sha256"])
         roles = frozenset(Role(role) for role in entry.get("roles", ["read", "write"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise TokenFileError(f"{path}: the token {name!r} needs sha256 (64 hex digits) and known roles.") from error
+        what = f"the token {name!r} needs sha256 (64 hex digits) and known roles."
+        raise refused(what, "sha256 or role") from error
     if len(digest) != 32:
-        raise TokenFileError(f"{path}: the sha256 of {name!r} has {len(digest)} bytes instead of 32.")
-    scopes = [scope for text in entry.get("scopes", ()) for scope in _scopes(path, name, text)]
+        raise refused(f"the sha256 of {name!r} has {len(digest)} bytes instead of 32.", "sha256")
+    try:
+        scopes = [scope for text in entry.get("scopes", ()) for scope in _scopes(name, text)]
+    except ValueError as error:
+        raise refused(str(error), "scope") from error
     return digest, Principal(name, "client", roles, tuple(scopes) if scopes else None)
 
 
-def _scopes(path: Path, name: str, text: object) -> Iterator[Scope]:
+def _scopes(name: str, text: object) -> Iterator[Scope]:
     surface, colon, pattern = text.partition(":") if isinstance(text, str) else ("", "", "")
     if not colon or surface not in (*SURFACES, EVERY_SURFACE):
         known = ", ".join(SURFACES)
-        raise TokenFileError(
-            f"{path}: the scope {text!r} of {name!r} is not SURFACE:NAME or SURFACE:PREFIX*, "
+        raise ValueError(
+            f"the scope {text!r} of {name!r} is not SURFACE:NAME or SURFACE:PREFIX*, "
             f"with a surface of {known}, or * for all."
         )
     stem, is_prefix = pattern.removesuffix("*"), pattern.endswith("*")

@@ -102,6 +102,8 @@ class Conversation:
         door.opened(self, self._gateway)
         self._task = self._loop.create_task(self._run())
         self._expire(self._asked.principal.expires_at_ms)
+        if self._asked.principal.revocation is not None:
+            self._asked.principal.revocation.watch(self._revoked)
 
     @property
     def is_stranger(self) -> bool:
@@ -346,6 +348,9 @@ class Conversation:
         else:
             self._expiry = self._loop.call_later(min(left, LONGEST_SECONDS), self._expire, at_ms)
 
+    def _revoked(self) -> None:
+        self._refuse(Refusal("AUTH_ERROR", "The credential was revoked."))
+
     # Ends.
 
     def _refuse(self, refusal: Refusal) -> None:
@@ -365,6 +370,8 @@ class Conversation:
         if self._is_over:
             return
         self._is_over = True
+        if self._asked.principal.revocation is not None:
+            self._asked.principal.revocation.unwatch(self._revoked)
         for timer in (self._heartbeat, self._stall, self._expiry):
             if timer is not None:
                 timer.cancel()

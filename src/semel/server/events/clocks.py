@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from semel.server.revocation import Revocation
 from semel.server.settings import Settings
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Clocks:
         self._connect: asyncio.TimerHandle | None = self._loop.call_later(self._idle, conversation.never_connected)
         self._stall: asyncio.TimerHandle | None = None
         self._end: asyncio.TimerHandle | None = None
+        self._revocation: Revocation | None = None
         self.room_since: float | None = None
         """Since when a submission waits for room in the engine."""
 
@@ -62,6 +64,14 @@ class Clocks:
             self._stall.cancel()
             self._stall = None
 
+    def end_with(self, revocation: Revocation | None) -> None:
+        """End the conversation when its token is revoked; a later one takes the place of the one before."""
+        if self._revocation is not None:
+            self._revocation.unwatch(self._conversation.expired)
+        self._revocation = revocation
+        if revocation is not None:
+            revocation.watch(self._conversation.expired)
+
     def expire(self, at_ms: int | None, now: Callable[[], int]) -> None:
         """End the conversation at this time, by the wall clock."""
         if at_ms is None:
@@ -74,6 +84,7 @@ class Clocks:
 
     def stop(self) -> None:
         """No more of it."""
+        self.end_with(None)
         for timer in (self._silence, self._connect, self._stall, self._end):
             if timer is not None:
                 timer.cancel()

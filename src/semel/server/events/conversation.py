@@ -346,6 +346,7 @@ class Conversation:
         """The credential was good: it counts until its end, and it may be the client's newest connection."""
         self._clocks.admitted()
         self._clocks.expire(principal.expires_at_ms, self._now)
+        self._clocks.end_with(principal.revocation)
         if self._context.principals.are_known:
             self._pending.principal = principal.actor
         who, dialect = self._session.who, self._session.dialect

@@ -139,7 +139,7 @@ class EventsHost:
         self._context.metrics.requests[SURFACE, "GET", 200] += 1
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         try:
-            await self._tails.follow(asked, principal.expires_at_ms, scope, send)
+            await self._tails.follow(asked, principal, scope, send)
         except Exception:  # noqa: BLE001 - the answer has begun: the stream ends, and the client comes again
             self._hub.fault("fault in an event stream")
 

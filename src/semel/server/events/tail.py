@@ -17,6 +17,7 @@ from semel.server.connection import CONNECTION, Connection
 from semel.server.context import Context
 from semel.server.events.feed import Feed
 from semel.server.events.subscriber import Subscriber
+from semel.server.principals import Principal
 
 PULSE_SECONDS = 15.0
 
@@ -82,25 +83,29 @@ class Tails:
         head = await self._context.engine.read(head_of)
         return asked._replace(since=max(min(asked.since, head.last_id), head.pruned_to))
 
-    async def follow(self, asked: Tail, expires_at_ms: int | None, scope: Scope, send: Send) -> None:
+    async def follow(self, asked: Tail, principal: Principal, scope: Scope, send: Send) -> None:
         """Event after event until the client has gone, its credential has ended, or the server stops."""
         sink = TailSink(self._buffer_bytes)
         subscriber = Subscriber(self._feed, sink, self._buffer_bytes)
         connection: Connection | None = scope.get(CONNECTION)
         if connection is not None:
             connection.on_gone = sink.filled.set
+        if principal.revocation is not None:
+            principal.revocation.watch(sink.filled.set)
         self._open.add(sink)
         subscriber.subscribe(asked.since, frozenset(asked.names))
         subscriber.release()
         try:
-            while not (sink.has_failed or self._is_over(connection, expires_at_ms)):
-                await self._wait(sink, expires_at_ms)
+            while not (sink.has_failed or self._is_over(connection, principal)):
+                await self._wait(sink, principal.expires_at_ms)
                 body = sink.taken()
                 subscriber.drained()
                 await send({"type": "http.response.body", "body": body or COMMENT, "more_body": True})
         finally:
             self._open.discard(sink)
             subscriber.close()
+            if principal.revocation is not None:
+                principal.revocation.unwatch(sink.filled.set)
         await send({"type": "http.response.body", "body": b""})
 
     def stop(self) -> None:
@@ -117,6 +122,6 @@ class Tails:
         except TimeoutError:
             return
 
-    def _is_over(self, connection: Connection | None, expires_at_ms: int | None) -> bool:
-        has_ended = expires_at_ms is not None and self._context.world.wall_ms() >= expires_at_ms
+    def _is_over(self, connection: Connection | None, principal: Principal) -> bool:
+        has_ended = principal.has_ended(self._context.world.wall_ms())
         return has_ended or self._context.is_stopping or (connection is not None and connection.gone)

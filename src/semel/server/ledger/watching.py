@@ -47,7 +47,7 @@ class BlockWatch:
         self._journal = journal
         self._place = place
         self._above = self._taken = start - 1
-        self._expires_at_ms = principal.expires_at_ms
+        self._principal = principal
         self._caller = caller
         self._ear: Watch | None = None
         self._was_up_to_date = False
@@ -56,6 +56,8 @@ class BlockWatch:
     def __enter__(self) -> BlockWatch:
         self._journal.watchers += 1
         self._ear = self._context.engine.signals.watch(topic_of(self._place))
+        if self._principal.revocation is not None:
+            self._principal.revocation.watch(self._ear.wake)
         return self
 
     def __exit__(
@@ -64,6 +66,8 @@ class BlockWatch:
         self._journal.watchers -= 1
         if self._ear is not None:
             self._ear.close()
+            if self._principal.revocation is not None:
+                self._principal.revocation.unwatch(self._ear.wake)
 
     @property
     def is_over(self) -> bool:
@@ -118,7 +122,7 @@ class BlockWatch:
     def _refuse_end(self) -> None:
         if self._context.is_stopping:
             raise RefusedLedger("unavailable", f"The server is stopping; go on at height {self._above + 1}.")
-        if self._expires_at_ms is not None and self._context.world.wall_ms() >= self._expires_at_ms:
+        if self._principal.has_ended(self._context.world.wall_ms()):
             raise RefusedLedger("unauthenticated", "The credential that this began with has expired.")
 
     def _refuse_slow(self, height: int) -> None:

@@ -12,9 +12,10 @@ from types import TracebackType
 
 from semel.contracts.streams.reading import Page
 from semel.kernel.retention import NEVER
-from semel.server.asgi import Scope
+from semel.server.asgi import REVOCATION, Scope
 from semel.server.connection import CONNECTION, Connection
 from semel.server.context import Context
+from semel.server.revocation import Revocation
 from semel.server.streams.shared_looks import SharedLooks
 
 
@@ -33,21 +34,27 @@ class LiveReader:
         self._position = given.end
         self._connection: Connection | None = scope.get(CONNECTION)
         self._watch = context.engine.signals.watch(self._life)
+        self._revocation: Revocation | None = scope.get(REVOCATION)
 
     def __enter__(self) -> LiveReader:
         if self._connection is not None:
             self._connection.on_gone = self._watch.wake
+        if self._revocation is not None:
+            self._revocation.watch(self._watch.wake)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._watch.close()
+        if self._revocation is not None:
+            self._revocation.unwatch(self._watch.wake)
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody is there to read, or the server is stopping."""
-        return self._context.is_stopping or (self._connection is not None and self._connection.gone)
+        """Whether nobody is there to read, its token was revoked, or the server is stopping."""
+        is_revoked = self._revocation is not None and self._revocation.has_come
+        return self._context.is_stopping or is_revoked or (self._connection is not None and self._connection.gone)
 
     async def next(self, seconds: float) -> Page:
         """The next page with content or closure; an empty one when the time is up or it is over."""

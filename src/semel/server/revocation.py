@@ -1,0 +1,57 @@
+"""The end of a token before its time: it was taken out of the file, or means something else there now.
+
+A request is judged by the tokens of the moment. What stays open for long, a WebSocket or an event stream, was judged
+when it began: it watches the revocation of its token and ends with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from semel.server.principals import Principal
+
+
+class Revocation:
+    """Of one token; used on the event loop only."""
+
+    __slots__ = ("_watchers", "has_come")
+
+    def __init__(self) -> None:
+        self.has_come = False
+        self._watchers: set[Callable[[], object]] = set()
+
+    def watch(self, watcher: Callable[[], object]) -> None:
+        """Have this called when the token is revoked; at once if it was."""
+        if self.has_come:
+            watcher()
+        else:
+            self._watchers.add(watcher)
+
+    def unwatch(self, watcher: Callable[[], object]) -> None:
+        """No more of that."""
+        self._watchers.discard(watcher)
+
+    def come(self) -> None:
+        """The token is revoked."""
+        self.has_come = True
+        watchers, self._watchers = self._watchers, set()
+        for watcher in watchers:
+            watcher()
+
+
+class TokenChange(NamedTuple):
+    """How two states of a token file differ, in numbers of tokens."""
+
+    tokens: int
+    added: int
+    changed: int
+    revoked: int
+
+
+def judge_change(old: Mapping[bytes, Principal], new: Mapping[bytes, Principal]) -> TokenChange:
+    """What becomes of the tokens when one state takes the place of another."""
+    both = old.keys() & new.keys()
+    changed = sum(old[digest] != new[digest] for digest in both)
+    return TokenChange(len(new), len(new) - len(both), changed, len(old) - len(both))
