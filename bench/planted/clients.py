@@ -26,8 +26,8 @@ CLIENTS = (
         "an acknowledged change stays until the server has told it back",
         "client/deltas/replica.py",
         "            self.outbox.acknowledge(batch, through)\n",
-        "            self.outbox.acknowledge(batch, 0)\n",
-        "tests/client/test_deltas_local.py",
+        "            self.outbox.acknowledge(batch, through)\n            self.outbox.passed(through)\n",
+        "tests/client/test_deltas_client.py",
     ),
     bug(
         "verifier-takes-any-bucket",

@@ -57,6 +57,26 @@ def test_what_one_writes_the_others_read(server: RunningServer, tmp_path: Path) 
     asyncio.run(main())
 
 
+def test_g7_what_is_acknowledged_and_not_told_back_yet_is_still_read(server: RunningServer, tmp_path: Path) -> None:
+    """Between a push and the next pull nobody but the replica itself remembers what it has written."""
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            room = Room(server, tmp_path, stack)
+            one = await room.replica("one")
+            one.insert("todos", "1", {"a": 1, "b": 1})
+            assert (await one.push()).accepted == 1
+            assert one.get("todos", "1") == {"a": 1, "b": 1}
+            one.update("todos", "1", {"b": 2})
+            assert one.get("todos", "1") == {"a": 1, "b": 2}
+            one.insert("todos", "2", {"c": 1})
+            assert one.rows("todos") == {"1": {"a": 1, "b": 2}, "2": {"c": 1}}
+            await one.sync()
+            assert one.rows("todos") == await room.fresh_rows() == {"1": {"a": 1, "b": 2}, "2": {"c": 1}}
+
+    asyncio.run(main())
+
+
 def test_names_that_a_url_must_escape(server: RunningServer, tmp_path: Path) -> None:
     async def main() -> None:
         gateway, client = fresh("a/b ?#%41é+"), "me & you=é+%"
