@@ -17,8 +17,7 @@ from pathlib import Path
 
 from semel.contracts.deltas import reading
 from semel.contracts.deltas.model import Delta
-from semel.contracts.deltas.tables import TABLES
-from semel.contracts.schema import MIGRATIONS
+from semel.contracts.schema import MIGRATIONS, TABLES
 from semel.engine.reading import Reading
 from semel.engine.soft import SoftChanges
 from semel.kernel.clock import Now

@@ -12,10 +12,9 @@ from semel.contracts.deltas.commands import Command, Give, Given, Push
 from semel.contracts.deltas.contract import Deltas
 from semel.contracts.deltas.limits import PAGE_BYTES, Policy
 from semel.contracts.deltas.model import Delta, Entry, Replica
-from semel.contracts.deltas.tables import TABLES
+from semel.contracts.schema import TABLES
 from semel.engine.contract import EngineError, Write
 from semel.engine.engine import Engine
-from semel.engine.generations import GENERATION
 from semel.engine.reading import Reading
 from semel.store.memory import MemoryStore
 from tests.engine.toy import ToyWorld
@@ -44,7 +43,7 @@ class Rig:
 
     def __init__(self, policy: Policy | None = None) -> None:
         self.world = ToyWorld(BEGIN_MS)
-        self.store = MemoryStore((GENERATION, *TABLES), self.world.wall_ms)
+        self.store = MemoryStore(TABLES, self.world.wall_ms)
         self._contract = Deltas(policy)
         self._armed = ""
         self._is_next = False

@@ -24,15 +24,14 @@ from semel.contracts.deltas.tables import (
     DELTA_LOG,
     DELTA_REPLICA,
     DELTA_ROW,
-    TABLES,
     DeltaGatewayRow,
     DeltaLogRow,
     gateway_key,
     text_key,
 )
+from semel.contracts.schema import TABLES
 from semel.engine.contract import Write
 from semel.engine.engine import Engine
-from semel.engine.generations import GENERATION
 from semel.engine.reading import Reading
 from semel.kernel.delta_id import json_text
 from semel.kernel.hlc import join
@@ -81,7 +80,7 @@ class Rig:
     def __init__(self, policy: Policy | None = None) -> None:
         self.world = ToyWorld(BEGIN_MS)
         self._contract = Deltas(policy)
-        self._engine = Engine(MemoryStore((GENERATION, *TABLES), self.world.wall_ms), self.world)
+        self._engine = Engine(MemoryStore(TABLES, self.world.wall_ms), self.world)
 
     async def __aenter__(self) -> Self:
         return self

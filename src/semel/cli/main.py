@@ -20,6 +20,7 @@ _HOMES = {
     "deltas": "semel.cli.deltas",
     "diagnose": "semel.cli.diagnose",
     "doctor": "semel.cli.doctor",
+    "epoch": "semel.cli.epoch",
     "events": "semel.cli.events",
     "import": "semel.cli.importing",
     "jobs": "semel.cli.jobs",

@@ -104,6 +104,7 @@ _TABLE: tuple[tuple[str, int, str, Grpc, Retry, int], ...] = (
     ("rate_limited", 429, "Too Many Events", Grpc.RESOURCE_EXHAUSTED, Retry.LATER, 1013),
     ("server_error", 500, "Server Error", Grpc.INTERNAL, Retry.SAME_KEY, 1011),
     ("protocol_version_unsupported", 400, "Protocol Version Unsupported", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
+    ("reset", 410, "Cursor Of A Lost Epoch", Grpc.OUT_OF_RANGE, Retry.NEVER, 1008),
     ("profile_unsupported", 400, "Profile Unsupported", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
     # The codes of jobs; on the wire they stand without the name of their surface.
     ("jobs:invalid_request", 400, "Invalid Request", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),

@@ -141,6 +141,8 @@ class _Live(Collector):
         yield _counted(
             "semel_events_slow_readers", "Clients cut off for not reading", metrics.event_counts["slow_readers"]
         )
+        yield _counted("semel_events_resets", "Cursors of a lost epoch", metrics.event_counts["resets"])
+        yield _counted("semel_events_cursors_ahead", "Cursors above every event", metrics.event_counts["cursors_ahead"])
         yield GaugeMetricFamily("semel_events_connections", "Open WebSocket connections", metrics.event_connections())
         yield GaugeMetricFamily("semel_events_live", "Connections that keep up with the log", metrics.event_live())
         yield from _ledger(metrics)

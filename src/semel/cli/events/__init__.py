@@ -1,10 +1,9 @@
-"""`semel events`: submit, read and follow events from a terminal or a script, and mend a log that was restored."""
+"""`semel events`: submit, read and follow events from a terminal or a script."""
 
 from __future__ import annotations
 
 import click
 
-from semel.cli.events.jump import jump
 from semel.cli.events.read import read
 from semel.cli.events.submit import submit
 from semel.cli.events.tail import tail
@@ -17,5 +16,5 @@ def events() -> None:
     """Events in partitions, committed once and in one order."""
 
 
-for _command in (jump, read, submit, tail):
+for _command in (read, submit, tail):
     events.add_command(_command)

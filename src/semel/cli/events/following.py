@@ -53,6 +53,14 @@ def _one_connection(connection: Connection, path: str, headers: dict[str, bytes]
         try:
             for event in parse_events(iter(response.readline, b"")):
                 text = event.data.strip().decode()
+                if event.kind == "reset":
+                    raise _reset(int(members(text)["agreed_committed_id"]))
                 yield Followed(text, int(members(text)["committed_id"]))
         except (ValueError, KeyError) as error:
             raise not_semel(connection.address, SURFACE) from error
+
+
+def _reset(agreed_id: int) -> click.ClickException:
+    """What was printed since is of no history that the server has, so going on is for a person to decide."""
+    lost = "Events were lost when a backup was restored; some that were printed may be among them."
+    return click.ClickException(f"{lost} Both histories agree up to {agreed_id}: go on with --since {agreed_id}.")

@@ -12,8 +12,9 @@ from typing import NamedTuple
 from semel.contracts.deltas.model import Entry, Op, Replica
 from semel.contracts.deltas.reading import Claims, MergedRow, merged_rows
 from semel.contracts.deltas.rules.buckets import Rules, rules_of, sees
+from semel.contracts.deltas.rules.epochs import present_gateway
 from semel.contracts.deltas.rules.replicas import progress_key
-from semel.contracts.deltas.tables import DELTA_GATEWAY, DELTA_REPLICA, gateway_key
+from semel.contracts.deltas.tables import DELTA_REPLICA
 from semel.engine.reading import Reading
 from semel.kernel.delta_id import columns_text, plain_column
 from semel.store.table import Key
@@ -35,7 +36,7 @@ def checkpoint(reading: Reading, gateway: str, claims: Claims, replica: Replica 
     Its rows are INSERTs, and a client that has pushed or pulled has some of them: it would fail on the first, and go on
     behind all of them. One that is not named may be such a client.
     """
-    row = reading.get(DELTA_GATEWAY, (gateway_key(gateway),))
+    row = present_gateway(reading, gateway)
     if row is None or not row.rows:
         return None
     if replica is None or reading.get(DELTA_REPLICA, progress_key(replica)) is not None:

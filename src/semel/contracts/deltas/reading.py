@@ -12,6 +12,7 @@ from typing import NamedTuple
 from semel.contracts.deltas.limits import SCANNED_ROWS
 from semel.contracts.deltas.model import Cursor, Entry, Op, Replica
 from semel.contracts.deltas.rules.cursors import Progress
+from semel.contracts.deltas.rules.epochs import present_gateway, refuse_lost
 from semel.contracts.deltas.rules.gateways import COUNT_KEY
 from semel.contracts.deltas.rules.replicas import load_progress, progress_key
 from semel.contracts.deltas.rules.rows import load_state
@@ -53,6 +54,8 @@ class Page(NamedTuple):
     """Whether the cursor already stands for something else and a fresh number is needed."""
     mark: tuple[int, int] = (0, 0)
     """The replica's progress as it was read."""
+    epoch: int = 0
+    """The epoch of the store."""
 
 
 class News(NamedTuple):
@@ -122,8 +125,10 @@ def pull(
     """The next page behind a cursor; or a part of it, when so much was passed over that another look is due.
 
     A guest asks under the id of a client that it is not: its cursors mean themselves, and nothing is kept of it.
+    A cursor of changes that a restore has lost is refused.
     """
-    gateway = reading.get(DELTA_GATEWAY, (gateway_key(replica.gateway),))
+    gateway = present_gateway(reading, replica.gateway)
+    refuse_lost(reading, gateway, since)
     if gateway is None:
         return Page((), 0, False)
     progress = load_progress(reading.get(DELTA_REPLICA, progress_key(replica)))
@@ -133,7 +138,8 @@ def pull(
         # From the beginning there is nothing to repair: the rows themselves are on the way.
         start = _meaning(reading, gateway, progress, since) if since else Cursor(0, mute=gateway.high_water)
         begun = Begun(start, (), budget, progress.mark)
-    return _page(reading, gateway, progress, begun, Watcher(reading, gateway, claims, replica.client), limit)
+    page = _page(reading, gateway, progress, begun, Watcher(reading, gateway, claims, replica.client), limit)
+    return page if isinstance(page, Begun) else page._replace(epoch=gateway.epoch)
 
 
 def _meaning(reading: Reading, gateway: DeltaGatewayRow, progress: Progress, since: int) -> Cursor:
@@ -157,7 +163,7 @@ def news(
 
     A guest is told what everyone is.
     """
-    gateway = reading.get(DELTA_GATEWAY, (gateway_key(replica.gateway),))
+    gateway = present_gateway(reading, replica.gateway)
     if gateway is None:
         return News(Page((), 0, False), 0)
     progress = load_progress(reading.get(DELTA_REPLICA, progress_key(replica)))
@@ -235,7 +241,7 @@ def gauges(reading: Reading, gateway: str) -> Gauges:
 
 def high_water(reading: Reading, gateway: str) -> int:
     """The end of a gateway's log: the cursor of whoever has been told everything."""
-    row = reading.get(DELTA_GATEWAY, (gateway_key(gateway),))
+    row = present_gateway(reading, gateway)
     return 0 if row is None else row.high_water
 
 

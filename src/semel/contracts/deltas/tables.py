@@ -42,6 +42,10 @@ class DeltaGatewayRow(NamedTuple):
     """Tables that have a schema."""
     replicas: int
     """Clients whose progress is remembered."""
+    epoch: int = 0
+    """The epoch of the store when the gateway was last changed."""
+    gaps: bytes = b""
+    """Numbers that were leapt over when an epoch began: see `rules.epochs`."""
 
 
 class DeltaIdRow(NamedTuple):

@@ -48,12 +48,6 @@ class Prune(NamedTuple):
     places: tuple[tuple[int, tuple[bytes, ...]], ...]
 
 
-class Jump(NamedTuple):
-    """Go on above every position that a lost future of this log can have given out."""
-
-    ids_a_ms: int
-
-
 class Committed(NamedTuple):
     """An item's place in the order: the first one, on a retry."""
 
@@ -78,11 +72,4 @@ class Submitted(NamedTuple):
     decided_at: int
 
 
-class Jumped(NamedTuple):
-    """The last position before and after."""
-
-    last_id: int
-    next_last_id: int
-
-
-Command = Submit | Prune | Jump
+Command = Submit | Prune

@@ -6,10 +6,10 @@ from collections.abc import Generator, Sequence
 
 import orjson
 
-from semel.contracts.events.commands import Command, Jump, Prune, Submit
+from semel.contracts.events.commands import Command, Prune, Submit
 from semel.contracts.events.reading import oldest
 from semel.contracts.events.rules.submit import submit
-from semel.contracts.events.rules.upkeep import jump, prune
+from semel.contracts.events.rules.upkeep import prune
 from semel.contracts.events.tables import EVENT_HEAD, EVENT_ID, HEAD_KEY, EventRow
 from semel.contracts.events.validation import Validator
 from semel.engine.contract import Order, Outcome, Stage, View
@@ -50,10 +50,8 @@ class Events:
         """Judge one command."""
         if isinstance(command, Submit):
             return submit(view, command, now, self._validator)
-        if isinstance(command, Prune):
-            return prune(view, command)
-        assert isinstance(command, Jump)
-        return jump(view, command, now)
+        assert isinstance(command, Prune)
+        return prune(view, command)
 
     def chores(self, reading: Reading) -> Sequence[Command]:
         """Events older than the retention, oldest first: times never fall along the log, so they are its beginning."""

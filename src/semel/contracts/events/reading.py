@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from semel.contracts.events.rules.epochs import Standing, standing
 from semel.contracts.events.tables import (
     EMPTY_LOG,
     EVENT,
@@ -36,6 +37,8 @@ class Page(NamedTuple):
     has_more: bool
     pruned_to: int = 0
     """Above the cursor: events between them may be gone."""
+    log_epoch: int = 0
+    """The epoch of the log, where the cursor is a client's."""
 
 
 def head_of(reading: Reading) -> EventHeadRow:
@@ -54,6 +57,25 @@ def history(reading: Reading, names: Iterable[str], since: int, to: int | None, 
     rows = _within(reading, ids[:limit], budget)
     next_since = rows[-1].committed_id if rows else since
     return Page(rows, next_since, sync_to, len(rows) < len(ids), pruned_to)
+
+
+class HistoryQuery(NamedTuple):
+    """The cursor of a client, and how much of what it asks for. Without `to` a cycle begins."""
+
+    names: tuple[str, ...]
+    since: int
+    log_epoch: int | None
+    to: int | None
+    limit: int
+
+
+def judged_history(reading: Reading, asked: HistoryQuery, budget: int) -> tuple[Standing, Page]:
+    """The next page for a client; an empty one when its cursor is of another history, and must not be served."""
+    stands = standing(reading, asked.since, asked.log_epoch)
+    if stands.reset is not None:
+        return stands, Page((), asked.since, asked.since, False, log_epoch=stands.log_epoch)
+    page = history(reading, asked.names, asked.since, asked.to, asked.limit, budget)
+    return stands, page._replace(log_epoch=stands.log_epoch)
 
 
 def tail(reading: Reading, after: int, budget: int) -> Page:

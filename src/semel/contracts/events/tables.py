@@ -5,7 +5,7 @@ visible in the order in which they were given. The memory of an id outlives the 
 places in partitions, never what was promised about an id.
 
 Look-ups: an event by its position (EVENT), an id by its packed form (EVENT_ID), the events of a partition by position
-(EVENT_PLACE), the end of the log (EVENT_HEAD).
+(EVENT_PLACE), the end of the log (EVENT_HEAD), the ids that a raise has skipped (EVENT_GAP).
 """
 
 from __future__ import annotations
@@ -54,12 +54,21 @@ class EventHeadRow(NamedTuple):
     pruned_to: int
 
 
+class EventGapRow(NamedTuple):
+    """Ids that were skipped when an epoch began: above `agreed_id` and below `first_id`."""
+
+    first_id: int
+    agreed_id: int
+    epoch: int
+
+
 EVENT = Table("event", EventRow, key=1, bulky=True)
 EVENT_ID = Table("event_id", EventIdRow, key=1, bulky=True)
 EVENT_PLACE = Table("event_place", EventPlaceRow, key=2)
 EVENT_HEAD = Table("event_head", EventHeadRow, key=1)
+EVENT_GAP = Table("event_gap", EventGapRow, key=1, indexes={"epoch": ("epoch",)})
 
 HEAD_KEY = (b"",)
 EMPTY_LOG = EventHeadRow(b"", 0, 0, 0)
 
-TABLES = (EVENT, EVENT_ID, EVENT_PLACE, EVENT_HEAD)
+TABLES = (EVENT, EVENT_ID, EVENT_PLACE, EVENT_HEAD, EVENT_GAP)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from semel.contracts.deltas.tables import TABLES as DELTAS_TABLES
+from semel.contracts.epoch import TABLES as EPOCH_TABLES
 from semel.contracts.events.tables import TABLES as EVENTS_TABLES
 from semel.contracts.jobs.tables import TABLES as JOBS_TABLES
 from semel.contracts.ledger.tables import TABLES as LEDGER_TABLES
 from semel.contracts.schema.deltas import DELTAS
+from semel.contracts.schema.epoch import EPOCHS
 from semel.contracts.schema.events import EVENTS
 from semel.contracts.schema.jobs import JOBS, LIGHTER_JOBS
 from semel.contracts.schema.ledger import LEDGER
@@ -25,6 +27,7 @@ TABLES: tuple[AnyTable, ...] = (
     *JOBS_TABLES,
     *LEDGER_TABLES,
     *DELTAS_TABLES,
+    *EPOCH_TABLES,
 )
 
-MIGRATIONS = (STREAMS, EVENTS, JOBS, LEDGER, DELTAS, LIGHTER_JOBS, LEDGER_ROOTS)
+MIGRATIONS = (STREAMS, EVENTS, JOBS, LEDGER, DELTAS, LIGHTER_JOBS, LEDGER_ROOTS, EPOCHS)

@@ -89,6 +89,8 @@ class Created(NamedTuple):
     content_type: bytes
     tail: int
     closed: bool
+    tail_epoch: int = 0
+    """The epoch in the offset of the tail."""
 
 
 class Appended(NamedTuple):
@@ -102,6 +104,8 @@ class Appended(NamedTuple):
     replayed: bool = False
     is_new: bool = False
     """Whether this very request took effect; no header tells it, the metrics do."""
+    tail_epoch: int = 0
+    """The epoch in the offset of the tail: the same in every replay."""
 
 
 class Deleted(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
+from semel.contracts.epoch import EPOCH, EPOCH_KEY
 from semel.contracts.streams.commands import Append, Bury, Command, Create, Delete, Expire
 from semel.contracts.streams.rules.append import append, sequence_of
 from semel.contracts.streams.rules.create import create
@@ -67,7 +68,7 @@ class Streams:
 def _keys(command: Command) -> list[tuple[AnyTable, Key]]:
     if isinstance(command, Append):
         scope = command.scope
-        keys: list[tuple[AnyTable, Key]] = [(STREAM, (scope,))]
+        keys: list[tuple[AnyTable, Key]] = [(STREAM, (scope,)), (EPOCH, EPOCH_KEY)]
         if command.key is not None:
             keys.append((RECEIPT, (scope, command.key)))
         if command.producer is not None:
@@ -75,7 +76,7 @@ def _keys(command: Command) -> list[tuple[AnyTable, Key]]:
         return keys
     if isinstance(command, Bury):
         return [(GRAVE, (command.id,)), *((PRODUCER, key) for key in command.producers)]
-    return [(STREAM, (command.scope,))]
+    return [(STREAM, (command.scope,)), *([(EPOCH, EPOCH_KEY)] if isinstance(command, Create) else [])]
 
 
 def _burial(reading: Reading, life: bytes) -> Bury:

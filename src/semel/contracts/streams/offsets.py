@@ -1,32 +1,42 @@
 """Offsets: positions in a stream as clients see them.
 
-Sixteen digits, an underscore, sixteen digits; opaque to clients, ordered bytewise, never `-1` or `now`. The second
-half is the number of content bytes before it; the first is zero.
+Sixteen digits, an underscore, sixteen digits; opaque to clients, ordered bytewise, never `-1` or `now`. The first half
+is the epoch in which the content before the position was appended, the second the number of content bytes before it. A
+position has one offset for ever, and offsets rise with positions.
 """
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 _SHAPE = re.compile(rb"[0-9]{16}_[0-9]{16}")
 _BEGINNING = b"-1"
 _NOW = b"now"
 
-PAST_EVERYTHING = 10**16
+
+class Offset(NamedTuple):
+    """An offset, taken apart."""
+
+    epoch: int
+    position: int
 
 
-def format_offset(position: int) -> bytes:
-    """The offset of a position."""
-    return b"%016d_%016d" % (0, position)
+BEGINNING = Offset(0, 0)
+"""The beginning of every stream, whatever the epoch in which it was made."""
 
 
-def parse_offset(text: bytes) -> int | None:
-    """The position behind an offset, None for `now`; `-1` is the beginning; anything else is a ValueError."""
+def format_offset(position: int, epoch: int = 0) -> bytes:
+    """The offset of a position whose content was appended in that epoch."""
+    return b"%016d_%016d" % (epoch, position)
+
+
+def parse_offset(text: bytes) -> Offset | None:
+    """An offset, None for `now`; `-1` is the beginning; anything else is a ValueError."""
     if text == _BEGINNING:
-        return 0
+        return BEGINNING
     if text == _NOW:
         return None
     if _SHAPE.fullmatch(text) is None:
         raise ValueError("not an offset")
-    # A first half that this server never hands out lies past every stream.
-    return int(text[17:]) if text[:16] == b"0" * 16 else PAST_EVERYTHING
+    return Offset(int(text[:16]), int(text[17:]))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from semel.contracts.streams.offsets import Offset
+from semel.contracts.streams.rules.epochs import position_of
 from semel.contracts.streams.rules.life import living
 from semel.contracts.streams.tables import CHUNK, STREAM, ChunkRow, StreamRow
 from semel.engine.reading import Reading
@@ -40,8 +42,19 @@ def find(reading: Reading, scope: bytes) -> StreamRow | None:
 def page(reading: Reading, scope: bytes, position: int | None, page_bytes: int) -> Page | None:
     """The page that begins at a position (None: at the tail); None when there is no such stream."""
     stream = find(reading, scope)
+    return None if stream is None else _page(reading, stream, position, page_bytes)
+
+
+def first_page(reading: Reading, scope: bytes, offset: Offset | None, page_bytes: int) -> Page | None:
+    """The page that begins at an offset of a client; `Refused` when a restore has lost what the offset is of."""
+    stream = find(reading, scope)
     if stream is None:
         return None
+    position = None if offset is None else position_of(reading, stream, offset, reading.now.wall_ms)
+    return _page(reading, stream, position, page_bytes)
+
+
+def _page(reading: Reading, stream: StreamRow, position: int | None, page_bytes: int) -> Page:
     if position is None or position >= stream.tail:
         return Page(stream, stream.tail, stream.tail, ())
     end = _page_end(reading, stream, position, page_bytes)

@@ -35,6 +35,10 @@ class StreamRow(NamedTuple):
     closer_id: bytes | None
     closer_epoch: int | None
     closer_seq: int | None
+    epoch: int = 0
+    """The epoch in which content was appended last, or in which the stream was made."""
+    past_epochs: bytes = b""
+    """The epochs before it and the tail at the end of each: see `rules.epochs`."""
 
 
 class ChunkRow(NamedTuple):

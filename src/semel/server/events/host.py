@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from semel.contracts.events.reading import history
+from semel.contracts.events.reading import HistoryQuery, judged_history
+from semel.contracts.events.rules.epochs import standing
 from semel.contracts.events.wire.fields import refuse_unreadable
 from semel.contracts.events.wire.http import Query, Tail, named_client, parse_body, submission
 from semel.contracts.events.wire.messages import Identity, WireError, bad_request
+from semel.contracts.events.wire.reset import reset_error, reset_frame
 from semel.contracts.events.wire.seed import page_payload, result_payload
 from semel.contracts.fields import Fields
 from semel.engine.contract import EngineError, FaultError, OverloadedError, Write
@@ -126,18 +128,25 @@ class EventsHost:
             await self._stream(principal, asked, scope, send)
             return None
         budget = self._hub.terms.limits.message_bytes
-        page = await self._context.engine.read(
-            lambda reading: history(reading, asked.names, asked.since, asked.to, asked.limit, budget)
-        )
+        wanted = HistoryQuery(asked.names, asked.since, asked.log_epoch, asked.to, asked.limit)
+        stands, page = await self._context.engine.read(lambda reading: judged_history(reading, wanted, budget))
+        self._hub.cursors.note(stands, asked.since)
+        if stands.reset is not None:
+            raise reset_error(stands.reset)
         return Answer(200, [_JSON, _NO_STORE], page_payload(asked.names, page, self._hub.terms))
 
     async def _stream(self, principal: Principal, asked: Tail, scope: Scope, send: Send) -> None:
         if scope.get("http_version") == "1.0":
             raise bad_request("an event stream needs HTTP/1.1")
+        stands = await self._context.engine.read(lambda reading: standing(reading, asked.since, asked.log_epoch))
+        self._hub.cursors.note(stands, asked.since)
         asked = await self._tails.begin(asked)
         headers = [*_STREAM, *_STATIC, (b"x-request-id", self._context.request_id())]
         self._context.metrics.requests[SURFACE, "GET", 200] += 1
         await send({"type": "http.response.start", "status": 200, "headers": headers})
+        if stands.reset is not None:
+            await send({"type": "http.response.body", "body": reset_frame(stands.reset)})
+            return
         try:
             await self._tails.follow(asked, principal, scope, send)
         except Exception:  # noqa: BLE001 - the answer has begun: the stream ends, and the client comes again

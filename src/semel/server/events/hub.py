@@ -15,6 +15,7 @@ from semel.engine.engine import Caller
 from semel.kernel.errors import Refused
 from semel.server.admission import admit_token
 from semel.server.context import Context
+from semel.server.events.cursors import CursorWatch
 from semel.server.events.feed import Feed
 from semel.server.principals import Principal, Role
 
@@ -42,6 +43,7 @@ class Hub:
             settings.events_model_version,
         )
         self.counts = context.metrics.event_counts
+        self.cursors = CursorWatch(self.counts, context.world.wall_ms)
         self.feed = Feed(context.engine, self._answer_under_way, self.fault, self.counts)
         self._connections: dict[bytes, Conversation] = {}
         self._posts: dict[bytes, asyncio.Future[Any]] = {}

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from semel.contracts.events.reading import Page, head_of, history, last_in
+from semel.contracts.epoch import epoch_of
+from semel.contracts.events.reading import HistoryQuery, head_of, judged_history, last_in
+from semel.contracts.events.rules.epochs import Reset
 from semel.contracts.events.wire.dialect import Welcome
 from semel.contracts.events.wire.messages import Connect, Sync, WireError
+from semel.contracts.events.wire.reset import reset_error_camel, reset_payload
 from semel.contracts.events.wire.session import Session, State
 from semel.engine.reading import Reading
 from semel.server.events.hub import Hub
@@ -41,13 +44,13 @@ class Looks:
         project = asked.project
         if project is not None and not (who.may_read(project) or who.may_write(project)):
             raise WireError("forbidden", "This credential may not use that project.", closes=True)
-        last, project_last = await self._hub.context.engine.read(lambda reading: _watermarks(reading, project))
+        last, project_last, epoch = await self._hub.context.engine.read(lambda reading: _watermarks(reading, project))
         dialect = self._session.dialect
         if self._session.state is State.CLOSED or dialect is None:
             return
         self._session.activate(who)
         if self._admit(principal):
-            welcome = Welcome(who.client_id, self._hub.context.world.wall_ms(), last, project_last)
+            welcome = Welcome(who.client_id, self._hub.context.world.wall_ms(), last, project_last, epoch)
             self._tell("connected", dialect.connected(welcome, self._hub.terms), reply_to)
 
     async def sync(self, asked: Sync, reply_to: str | None) -> None:
@@ -58,10 +61,14 @@ class Looks:
         if dialect.holds_while_paging or asked.subscription is not None:
             self._subscriber.hold()
         budget = self._hub.terms.limits.message_bytes
-        page: Page = await self._hub.context.engine.read(
-            lambda reading: history(reading, asked.names, asked.since, bound, asked.limit, budget)
-        )
+        wanted = HistoryQuery(asked.names, asked.since, asked.log_epoch, bound, asked.limit)
+        stands, page = await self._hub.context.engine.read(lambda reading: judged_history(reading, wanted, budget))
         if self._session.state is State.CLOSED:
+            return
+        self._hub.cursors.note(stands, asked.since)
+        if stands.reset is not None:
+            self._subscriber.release()
+            self._tell_reset(stands.reset, reply_to)
             return
         self._session.paged(asked, page)
         if asked.subscription is not None:
@@ -71,6 +78,15 @@ class Looks:
         if not (dialect.holds_while_paging and page.has_more):
             self._subscriber.release()
 
+    def _tell_reset(self, reset: Reset, reply_to: str | None) -> None:
+        """Nothing is subscribed or served: what the connection was sent live before goes on."""
+        dialect = self._session.dialect
+        assert dialect is not None
+        if not dialect.knows_reset:
+            raise reset_error_camel(reset)
+        self._tell("reset", reset_payload(reset), reply_to)
 
-def _watermarks(reading: Reading, project: str | None) -> tuple[int, int]:
-    return head_of(reading).last_id, 0 if project is None else last_in(reading, project)
+
+def _watermarks(reading: Reading, project: str | None) -> tuple[int, int, int]:
+    last_of_project = 0 if project is None else last_in(reading, project)
+    return head_of(reading).last_id, last_of_project, epoch_of(reading)

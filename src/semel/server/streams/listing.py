@@ -6,8 +6,8 @@ from urllib.parse import parse_qs
 
 import orjson
 
-from semel.contracts.streams.offsets import format_offset
 from semel.contracts.streams.reading import Span, listing, span_behind, span_of_prefix
+from semel.contracts.streams.rules.epochs import offset_at
 from semel.contracts.streams.tables import StreamRow
 from semel.engine.engine import Engine
 from semel.kernel.errors import Refused
@@ -44,7 +44,7 @@ def _described(row: StreamRow) -> dict[str, object]:
     return {
         "name": row.path.decode("utf-8", "replace"),
         "content_type": row.content_type.decode("latin-1"),
-        "next_offset": format_offset(row.tail).decode(),
+        "next_offset": offset_at(row, row.tail).decode(),
         "closed": bool(row.closed),
         "ttl_seconds": row.ttl_seconds,
         "expires_at": None if row.expires_text is None else row.expires_text.decode("latin-1"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from semel.contracts.fields import Fields
-from semel.contracts.streams.reading import Page, find, page
+from semel.contracts.streams.reading import Page, find, first_page
 from semel.contracts.streams.rules.append import NOT_FOUND
 from semel.contracts.streams.rules.life import use
 from semel.contracts.streams.tables import StreamRow
@@ -71,7 +71,7 @@ class Reads:
         """A read that reaches the stream restarts its window."""
 
         def look(reading: Reading) -> tuple[Page | None, Now]:
-            return page(reading, stored, wanted.position, self._page_bytes), reading.now
+            return first_page(reading, stored, wanted.position, self._page_bytes), reading.now
 
         found, now = await self._engine.read(look)
         if found is None:

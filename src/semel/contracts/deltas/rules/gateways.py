@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from semel.contracts.deltas.limits import Policy
 from semel.contracts.deltas.refusals import Refusal
+from semel.contracts.deltas.rules.epochs import leapt, present_gateway
 from semel.contracts.deltas.tables import DELTA_GATEWAY, DeltaGatewayRow, gateway_key
+from semel.contracts.epoch import epoch_of
 from semel.engine.contract import MissingLocksError, View
 from semel.store.protocol import Lock
 
@@ -21,7 +23,7 @@ def lock_of(gateway: str) -> Lock:
 
 def gateway_of(view: View, name: str) -> DeltaGatewayRow | None:
     """The gateway of a name, if it has been used."""
-    return view.get(DELTA_GATEWAY, (gateway_key(name),))
+    return present_gateway(view, name)
 
 
 def new_gateway(view: View, name: str, policy: Policy) -> DeltaGatewayRow | Refusal:
@@ -32,7 +34,7 @@ def new_gateway(view: View, name: str, policy: Policy) -> DeltaGatewayRow | Refu
     if policy.max_gateways and count is not None and count.entries >= policy.max_gateways:
         message = f"There are {policy.max_gateways} gateways already, which is as many as this server takes."
         return Refusal("RATE_LIMITED", message, retry_after=60)
-    return empty_gateway(gateway_key(name), name.encode())
+    return leapt(empty_gateway(gateway_key(name), name.encode()), epoch_of(view))
 
 
 def save_gateway(view: View, gateway: DeltaGatewayRow) -> None:

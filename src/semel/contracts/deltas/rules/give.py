@@ -8,6 +8,7 @@ from semel.contracts.deltas.commands import Give, Given, Rest, Tell
 from semel.contracts.deltas.rules.gateways import gateway_of
 from semel.contracts.deltas.rules.replicas import is_new, load_progress, progress_key, save_progress, too_many
 from semel.contracts.deltas.tables import DELTA_GATEWAY, DELTA_REPLICA, gateway_key
+from semel.contracts.epoch import EPOCH, EPOCH_KEY
 from semel.engine.contract import Outcome, Stage, View
 from semel.kernel.clock import Now
 from semel.kernel.hlc import tick
@@ -16,7 +17,8 @@ from semel.kernel.hlc import tick
 def give_needs(command: Give | Rest | Tell) -> Generator[Stage, View, None]:
     """The gateway and the replica."""
     gateway = gateway_key(command.replica.gateway)
-    yield Stage(keys=[(DELTA_GATEWAY, (gateway,)), (DELTA_REPLICA, progress_key(command.replica))])
+    replica = (DELTA_REPLICA, progress_key(command.replica))
+    yield Stage(keys=[(DELTA_GATEWAY, (gateway,)), replica, (EPOCH, EPOCH_KEY)])
 
 
 def give(view: View, command: Give, now: Now) -> Outcome:

@@ -48,6 +48,7 @@ from semel.contracts.deltas.tables import (
     gateway_key,
     text_key,
 )
+from semel.contracts.epoch import EPOCH, EPOCH_KEY
 from semel.engine.contract import Outcome, Stage, View
 from semel.kernel.clock import Now
 from semel.kernel.hlc import MAX_DRIFT_MS, drift_ms, tick
@@ -72,6 +73,7 @@ def push_needs(command: Push, policy: Policy) -> Generator[Stage, View, None]:
     gateway = gateway_key(command.replica.gateway)
     keys: dict[tuple[AnyTable, Key], None] = {
         (DELTA_GATEWAY, (gateway,)): None,
+        (EPOCH, EPOCH_KEY): None,
         (DELTA_REPLICA, progress_key(command.replica)): None,
         (DELTA_AUTHOR, (gateway, text_key(command.replica.client))): None,
     }

@@ -16,18 +16,20 @@ from semel.contracts.deltas.refusals import Refusal
 from semel.contracts.deltas.rules.buckets import rules_of
 from semel.contracts.deltas.rules.gateways import gateway_of, new_gateway, save_gateway
 from semel.contracts.deltas.tables import DELTA_GATEWAY, DELTA_SCHEMA, DeltaSchemaRow, gateway_key
+from semel.contracts.epoch import EPOCH, EPOCH_KEY
 from semel.engine.contract import Outcome, Stage, View
 
 
 def schema_needs(command: SaveSchema) -> Generator[Stage, View, None]:
     """The gateway and the table."""
     gateway = gateway_key(command.gateway)
-    yield Stage(keys=[(DELTA_GATEWAY, (gateway,)), (DELTA_SCHEMA, (gateway, command.table.encode()))])
+    schema = (DELTA_SCHEMA, (gateway, command.table.encode()))
+    yield Stage(keys=[(DELTA_GATEWAY, (gateway,)), schema, (EPOCH, EPOCH_KEY)])
 
 
 def gateway_needs(command: SaveRules | Flush) -> Generator[Stage, View, None]:
     """The gateway."""
-    yield Stage(keys=[(DELTA_GATEWAY, (gateway_key(command.gateway),))])
+    yield Stage(keys=[(DELTA_GATEWAY, (gateway_key(command.gateway),)), (EPOCH, EPOCH_KEY)])
 
 
 def save_schema(view: View, command: SaveSchema, policy: Policy) -> Outcome:

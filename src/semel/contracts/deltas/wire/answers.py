@@ -31,7 +31,8 @@ def pushed_body(pushed: Pushed) -> bytes:
 def page_body(page: Page) -> bytes:
     """The answer to a pull."""
     has_more = "true" if page.has_more else "false"
-    return f'{{"deltas":{_entries(page.entries)},"serverHlc":"{page.cursor}","hasMore":{has_more}}}'.encode()
+    epoch = f',"epoch":{page.epoch}' if page.epoch else ""
+    return f'{{"deltas":{_entries(page.entries)},"serverHlc":"{page.cursor}","hasMore":{has_more}{epoch}}}'.encode()
 
 
 def refusal_body(refusal: Refusal, request_id: str) -> bytes:

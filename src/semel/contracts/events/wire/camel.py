@@ -26,6 +26,7 @@ class Camel(Dialect):
     holds_while_paging = True
     is_watched = False
     is_exclusive = False
+    knows_reset = False
     time_key: str
     """The name of the commit's time."""
 

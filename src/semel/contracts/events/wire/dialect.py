@@ -42,6 +42,7 @@ class Welcome(NamedTuple):
     now_ms: int
     last_id: int
     project_last_id: int
+    log_epoch: int = 0
 
 
 class Dialect(ABC):
@@ -58,6 +59,8 @@ class Dialect(ABC):
     """Whether its clients send heartbeats, so that silence means that they are gone."""
     is_exclusive: ClassVar[bool]
     """Whether a client has one connection at a time."""
+    knows_reset: ClassVar[bool]
+    """Whether there is a message for a cursor of another epoch; else it is an error."""
 
     @property
     @abstractmethod

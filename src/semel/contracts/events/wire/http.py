@@ -29,6 +29,8 @@ class Tail(NamedTuple):
     since: int
     limit: int
     to: int | None
+    log_epoch: int | None = None
+    """The epoch that `since` is of, if the client says."""
 
 
 class Query:
@@ -60,7 +62,10 @@ class Query:
             raise bad_request(f"partition: {error}") from None
         since = self._position("since", last_event_id or self.one("since") or "0")
         to = self.one("to")
-        return Tail(names, since, self._limit(), None if to is None else self._position("to", to))
+        # An id of an event stream names no epoch: its URL may be older than it.
+        epoch = None if last_event_id else self.one("log_epoch")
+        log_epoch = None if epoch is None else self._position("log_epoch", epoch)
+        return Tail(names, since, self._limit(), None if to is None else self._position("to", to), log_epoch)
 
     def _position(self, name: str, text: str) -> int:
         if _DIGITS.fullmatch(text) is None:

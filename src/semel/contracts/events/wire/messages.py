@@ -65,6 +65,8 @@ class Sync(NamedTuple):
     since: int
     limit: int
     subscription: tuple[str, ...] | None
+    log_epoch: int | None = None
+    """The epoch that the cursor is of, if the client says."""
 
 
 class Heartbeat(NamedTuple):

@@ -25,6 +25,7 @@ from semel.contracts.events.wire.fields import (
 from semel.contracts.events.wire.items import FlawError, event_type, flawed, invalid, item_of, raw_items, refuse_marks
 from semel.contracts.events.wire.messages import Connect, Identity, Sync, WireError, bad_request
 from semel.contracts.events.wire.profiles import ACCEPTED, RETIRED_TYPE, capabilities, negotiate
+from semel.contracts.events.wire.reset import named_epoch
 from semel.kernel.json_print import dump
 
 
@@ -37,6 +38,7 @@ class Seed(Dialect):
     holds_while_paging = False
     is_watched = True
     is_exclusive = True
+    knows_reset = True
 
     def __init__(self, profile: str = "canonical") -> None:
         self._profile = profile
@@ -76,8 +78,9 @@ class Seed(Dialect):
         if "subscription_partitions" in payload:
             subscription = names(payload, "subscription_partitions", may_be_empty=True)
         since, limit = cursor(payload, "since_committed_id"), page_size(payload)
+        epoch = named_epoch(payload.get("log_epoch"), "payload.log_epoch")
         refuse_unreadable((*wanted, *(subscription or ())), who)
-        return Sync(wanted, since, limit, subscription)
+        return Sync(wanted, since, limit, subscription, epoch)
 
     def message(self, kind: str, payload: bytes, msg_id: str, reply_to: str | None, now_ms: int) -> bytes:
         reply = b"" if reply_to is None else b'"reply_to":%s,' % dump(reply_to)
@@ -96,6 +99,7 @@ class Seed(Dialect):
             "server_time": welcome.now_ms,
             "server_last_committed_id": welcome.last_id,
             "global_last_committed_id": welcome.last_id,
+            "log_epoch": welcome.log_epoch,
             "capabilities": capabilities(self._profile),
             "limits": {
                 "max_batch_size": limits.batch_items,
@@ -217,6 +221,7 @@ def page_payload(asked: Sequence[str], page: Page, terms: Terms, subscribed: Seq
     facts["next_since_committed_id"] = page.next_since
     facts["sync_to_committed_id"] = page.sync_to
     facts["has_more"] = page.has_more
+    facts["log_epoch"] = page.log_epoch
     if page.pruned_to:
         facts["pruned_to_committed_id"] = page.pruned_to
     if terms.model_version:

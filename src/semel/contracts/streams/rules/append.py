@@ -20,9 +20,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from semel.contracts.epoch import epoch_of
 from semel.contracts.streams.commands import Append, Appended
 from semel.contracts.streams.media_type import same_media_type
-from semel.contracts.streams.offsets import format_offset
+from semel.contracts.streams.rules.epochs import entered, epoch_at, offset_at
 from semel.contracts.streams.rules.life import living, use
 from semel.contracts.streams.tables import (
     CHUNK,
@@ -112,23 +113,24 @@ def _known_key(case: _Case) -> Appended | Problem | None:
     if verdict is Verdict.FRESH:
         return None
     kept = case.receipt
-    return Appended(kept.status, kept.tail, bool(kept.closed), kept.epoch, kept.seq, replayed=True)
+    tail_epoch = epoch_at(case.stream, kept.tail)
+    return Appended(kept.status, kept.tail, bool(kept.closed), kept.epoch, kept.seq, True, tail_epoch=tail_epoch)
 
 
 def _closed(case: _Case) -> Appended | Problem | None:
     command, stream = case.command, case.stream
     if not stream.closed:
         return None
-    claim = command.producer
+    claim, tail_epoch = command.producer, epoch_at(stream, stream.tail)
     if claim is not None and (claim.id, claim.epoch, claim.seq) == (
         stream.closer_id,
         stream.closer_epoch,
         stream.closer_seq,
     ):
-        return Appended(204, stream.tail, True, claim.epoch, claim.seq)
+        return Appended(204, stream.tail, True, claim.epoch, claim.seq, tail_epoch=tail_epoch)
     if claim is None and command.closes and not command.content.data and command.content.flaw is None:
-        return Appended(204, stream.tail, True)
-    facts = ((b"stream-closed", b"true"), (b"stream-next-offset", format_offset(stream.tail)))
+        return Appended(204, stream.tail, True, tail_epoch=tail_epoch)
+    facts = ((b"stream-closed", b"true"), (b"stream-next-offset", offset_at(stream, stream.tail)))
     return Problem("STREAM_CLOSED", "The stream is closed and takes no more content.", facts)
 
 
@@ -149,7 +151,9 @@ def _producer_state(case: _Case) -> Appended | Problem | None:
         return None
     if verdict is Verdict.REPLAY:
         assert case.producer is not None
-        return Appended(204, case.stream.tail, bool(case.stream.closed), *case.producer)
+        tail = case.stream.tail
+        tail_epoch = epoch_at(case.stream, tail)
+        return Appended(204, tail, bool(case.stream.closed), *case.producer, tail_epoch=tail_epoch)
     return _producer_refusal(verdict, case)
 
 
@@ -198,6 +202,7 @@ def _commit(view: View, case: _Case, keep: Window) -> Outcome:
     content, claim = command.content, command.producer
     tail = stream.tail + len(content.data)
     if content.data:
+        stream = entered(stream, epoch_of(view))
         view.insert(CHUNK, ChunkRow(stream.id, tail, content.data, content.messages, now.ms))
     view.put(STREAM, _after(stream, command, tail, now))
     epoch = seq = None
@@ -222,7 +227,7 @@ def _commit(view: View, case: _Case, keep: Window) -> Outcome:
                 seq,
             ),
         )
-    answer = Appended(status, tail, command.closes, epoch, seq, False, True)
+    answer = Appended(status, tail, command.closes, epoch, seq, False, True, epoch_at(stream, tail))
     return Outcome(answer, (stream.id,), use(stream, now))
 
 

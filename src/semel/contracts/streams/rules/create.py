@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from semel.contracts.epoch import epoch_of
 from semel.contracts.streams.commands import Create, Created
 from semel.contracts.streams.media_type import same_media_type
+from semel.contracts.streams.rules.epochs import epoch_at
 from semel.contracts.streams.rules.life import bury, first_deadline, living, use
 from semel.contracts.streams.tables import CHUNK, STREAM, ChunkRow, StreamRow
 from semel.engine.contract import Outcome, View
@@ -21,19 +23,20 @@ def create(view: View, command: Create, now: Now) -> Outcome:
         return Outcome(command.content.flaw)
     if known is not None:
         bury(view, known, now)
-    stream = _new_row(command, now)
+    stream = _new_row(command, now, epoch_of(view))
     view.put(STREAM, stream)
     if command.content.data:
         content = command.content
         view.insert(CHUNK, ChunkRow(stream.id, stream.tail, content.data, content.messages, now.ms))
-    return Outcome(Created(True, stream.content_type, stream.tail, command.closed))
+    return Outcome(Created(True, stream.content_type, stream.tail, command.closed, stream.epoch))
 
 
 def _confirm(existing: StreamRow, command: Create, now: Now) -> Outcome:
     difference = _difference(existing, command)
     if difference is not None:
         return Outcome(Problem("STREAM_EXISTS", f"The stream exists with another {difference}."))
-    answer = Created(False, existing.content_type, existing.tail, bool(existing.closed))
+    tail_epoch = epoch_at(existing, existing.tail)
+    answer = Created(False, existing.content_type, existing.tail, bool(existing.closed), tail_epoch)
     return Outcome(answer, touches=use(existing, now))
 
 
@@ -47,7 +50,7 @@ def _difference(existing: StreamRow, command: Create) -> str | None:
     return next((name for name, equal in checks if not equal), None)
 
 
-def _new_row(command: Create, now: Now) -> StreamRow:
+def _new_row(command: Create, now: Now, epoch: int) -> StreamRow:
     return StreamRow(
         scope=command.scope,
         path=command.path,
@@ -65,4 +68,5 @@ def _new_row(command: Create, now: Now) -> StreamRow:
         closer_id=None,
         closer_epoch=None,
         closer_seq=None,
+        epoch=epoch,
     )

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from semel.contracts.streams.offsets import parse_offset
+from semel.contracts.streams.offsets import BEGINNING, Offset, parse_offset
 from semel.kernel.errors import Refused
 
 
@@ -22,7 +22,7 @@ class Read(NamedTuple):
     """A GET. `position` is None at the tail."""
 
     mode: Mode
-    position: int | None
+    position: Offset | None
     cursor: int | None
 
 
@@ -38,7 +38,7 @@ def parse_read(query: bytes) -> Read:
     mode = _mode(live[0]) if live else Mode.CATCH_UP
     if mode is not Mode.CATCH_UP and not offsets:
         raise Refused("INVALID_OFFSET", "A live read needs an offset; use offset=-1 for the beginning.")
-    return Read(mode, _position(offsets[0]) if offsets else 0, _cursor(asked.get(b"cursor", [])))
+    return Read(mode, _position(offsets[0]) if offsets else BEGINNING, _cursor(asked.get(b"cursor", [])))
 
 
 def _parameters(query: bytes) -> dict[bytes, list[bytes]]:
@@ -56,7 +56,7 @@ def _mode(text: bytes) -> Mode:
     raise Refused("INVALID_REQUEST", "live is long-poll or sse.")
 
 
-def _position(text: bytes) -> int | None:
+def _position(text: bytes) -> Offset | None:
     try:
         return parse_offset(text)
     except ValueError:

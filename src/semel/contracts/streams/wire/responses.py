@@ -8,6 +8,7 @@ from semel.contracts.streams.commands import Appended, Created
 from semel.contracts.streams.media_type import is_json
 from semel.contracts.streams.offsets import format_offset
 from semel.contracts.streams.reading import Page
+from semel.contracts.streams.rules.epochs import epoch_at
 from semel.contracts.streams.tables import StreamRow
 
 Header = tuple[bytes, bytes]
@@ -31,7 +32,7 @@ class Response(NamedTuple):
 
 def created(answer: Created, location: bytes) -> Response:
     """201 for a new stream, 200 for one that was there."""
-    headers = [(b"content-type", answer.content_type), _next(answer.tail)]
+    headers = [(b"content-type", answer.content_type), _next(answer.tail, answer.tail_epoch)]
     if answer.is_new:
         headers.append((b"location", location))
     if answer.closed:
@@ -41,7 +42,7 @@ def created(answer: Created, location: bytes) -> Response:
 
 def appended(answer: Appended) -> Response:
     """The outcome of an append, first or replayed."""
-    headers = [_next(answer.tail)]
+    headers = [_next(answer.tail, answer.tail_epoch)]
     if answer.closed:
         headers.append(CLOSED)
     if answer.epoch is not None:
@@ -54,7 +55,7 @@ def appended(answer: Appended) -> Response:
 
 def described(stream: StreamRow) -> Response:
     """HEAD: what the stream is, and where it stands."""
-    headers = [(b"content-type", stream.content_type), _next(stream.tail), NO_STORE]
+    headers = [(b"content-type", stream.content_type), _next(stream.tail, epoch_at(stream, stream.tail)), NO_STORE]
     if stream.ttl_seconds is not None:
         headers.append((b"stream-ttl", b"%d" % stream.ttl_seconds))
     if stream.expires_text is not None:
@@ -86,8 +87,9 @@ def polled(page: Page, cursor: int) -> Response:
 
 
 def etag_of(page: Page) -> bytes:
-    """Names the life, both ends and closure, so that it changes with each of them."""
-    state = b"-c" if page.is_final else b""
+    """Names the life, both ends, the epoch of the content and closure, so that it changes with each of them."""
+    epoch = epoch_at(page.stream, page.end)
+    state = (b"-e%d" % epoch if epoch else b"") + (b"-c" if page.is_final else b"")
     return b'"%s-%d-%d%s"' % (page.stream.id.hex().encode(), page.start, page.end, state)
 
 
@@ -98,7 +100,7 @@ def matches(if_none_match: bytes, etag: bytes) -> bool:
 
 
 def _page_headers(page: Page) -> list[Header]:
-    headers = [(b"content-type", page.stream.content_type), _next(page.end)]
+    headers = [(b"content-type", page.stream.content_type), _next(page.end, epoch_at(page.stream, page.end))]
     if page.at_tail:
         headers.append(UP_TO_DATE)
     if page.is_final:
@@ -113,5 +115,5 @@ def content_of(page: Page) -> bytes:
     return b"".join(page.pieces)
 
 
-def _next(position: int) -> Header:
-    return b"stream-next-offset", format_offset(position)
+def _next(position: int, epoch: int) -> Header:
+    return b"stream-next-offset", format_offset(position, epoch)

@@ -10,8 +10,8 @@ from base64 import b64encode
 import orjson
 
 from semel.contracts.streams.media_type import is_text
-from semel.contracts.streams.offsets import format_offset
 from semel.contracts.streams.reading import Page
+from semel.contracts.streams.rules.epochs import offset_at
 from semel.contracts.streams.wire.responses import content_of
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
@@ -40,7 +40,7 @@ def data_event(page: Page) -> bytes:
 
 def control_event(page: Page, cursor: int) -> bytes:
     """Where the reader stands."""
-    facts: dict[str, str | bool] = {"streamNextOffset": format_offset(page.end).decode()}
+    facts: dict[str, str | bool] = {"streamNextOffset": offset_at(page.stream, page.end).decode()}
     if page.is_final:
         facts["streamClosed"] = True
     else:

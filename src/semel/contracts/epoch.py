@@ -1,0 +1,83 @@
+"""The epoch of a store: which of several histories its logs belong to.
+
+A backup that is put back forgets what was acknowledged behind it, and the logs go on from there another way. A position
+of the lost future then looks like one of the new history, and stands for something else. So every log has an epoch: 0
+until `semel epoch raise` is run on a restored store. Streams keep theirs in their offsets, events beside their ids,
+gateways of deltas as a leap of their clock, the ledger in its term; each surface says how.
+
+The number of an epoch is the time of its raise in milliseconds since 1970. It is not counted, because a backup that is
+put back twice would give the same number to two histories.
+
+One row for the whole store. A surface reads it in the transaction, or in the snapshot, that its answer comes from.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from struct import Struct
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from semel.store.table import Key, Table
+
+R = TypeVar("R", bound=tuple[Any, ...])
+
+_NUMBER = Struct(">Q")
+_PAIR = Struct(">QQ")
+_KEPT = 4_096
+
+
+class EpochRow(NamedTuple):
+    """The epoch of all logs of the store."""
+
+    name: bytes
+    number: int
+    past: bytes
+    """The numbers before this one, oldest first, eight bytes each; 0, the first of all, is not among them."""
+
+
+class Pair(NamedTuple):
+    """Two positions, or an epoch and a position; what they are is said where they are kept."""
+
+    first: int
+    second: int
+
+
+class Rows(Protocol):
+    """What a decision and a look have in common."""
+
+    def get(self, table: Table[R], key: Key) -> R | None:
+        """One row by its key."""
+
+
+EPOCH = Table("epoch", EpochRow, key=1)
+EPOCH_KEY = (b"",)
+FIRST_EPOCH = EpochRow(b"", 0, b"")
+TABLES = (EPOCH,)
+
+
+def epoch_of(rows: Rows) -> int:
+    """The epoch of the store; 0 before the first raise."""
+    row = rows.get(EPOCH, EPOCH_KEY)
+    return 0 if row is None else row.number
+
+
+def earlier_epochs(row: EpochRow) -> tuple[int, ...]:
+    """The numbers of the raises before the last one, oldest first."""
+    return tuple(number for (number,) in _NUMBER.iter_unpack(row.past))
+
+
+def raised(row: EpochRow, now_ms: int) -> EpochRow:
+    """The next epoch of a store."""
+    past = row.past + _NUMBER.pack(row.number) if row.number else row.past
+    return EpochRow(row.name, max(row.number + 1, now_ms), past)
+
+
+@lru_cache(_KEPT)
+def load_pairs(stored: bytes) -> tuple[Pair, ...]:
+    """Pairs from their stored form."""
+    return tuple(Pair(*pair) for pair in _PAIR.iter_unpack(stored))
+
+
+def dump_pairs(pairs: tuple[Pair, ...]) -> bytes:
+    """The stored form of pairs: sixteen bytes each."""
+    return b"".join(_PAIR.pack(*pair) for pair in pairs)
