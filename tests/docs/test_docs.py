@@ -20,6 +20,8 @@ from semel.cli.retries import RETRIES
 from semel.cli.streams.source import LARGEST_BYTES
 from semel.contracts.deltas import limits as deltas_limits
 from semel.contracts.deltas import refusals as deltas_refusals
+from semel.contracts.deltas.rules.epochs import KEPT_GAPS
+from semel.contracts.epoch_raise import MAX_RAISES
 from semel.contracts.events import limits as events_limits
 from semel.contracts.events.contract import PRUNED_AT_ONCE
 from semel.contracts.jobs import contract as jobs_contract
@@ -32,6 +34,7 @@ from semel.contracts.ledger import orders, paging
 from semel.contracts.ledger.wire import members as ledger_members
 from semel.contracts.ledger.wire import requests as ledger_requests
 from semel.contracts.streams.reading import PAGE_ROWS
+from semel.contracts.streams.rules.epochs import KEPT_EPOCHS
 from semel.contracts.streams.rules.life import SWEEP_GRACE_MS
 from semel.contracts.streams.wire import expiry, names, producer, requests
 from semel.engine.batch import MAX_TOUCHES
@@ -61,6 +64,7 @@ from semel.server.deltas import conversation as deltas_conversation
 from semel.server.deltas import spools
 from semel.server.events import conversation, feed, inbox, subscriber, tail
 from semel.server.events import socket as events_socket
+from semel.server.events.cursors import LOG_EVERY_MS
 from semel.server.jobs import upkeep, waiters
 from semel.server.jobs_metrics import COUNTS, GAUGES, HITS
 from semel.server.ledger import live, watching
@@ -253,6 +257,10 @@ CONSTANTS = {
     "soft changes waiting": MAX_WAITING,
     "soft changes in one commit": MAX_TOUCHES,
     "delay of freeing an ended stream": SWEEP_GRACE_MS,
+    "raises of the [epoch](../operating/running.md#backup)": MAX_RAISES,
+    "ended epochs that a stream remembers": KEPT_EPOCHS,
+    "gaps between epochs that a gateway remembers apart": KEPT_GAPS,
+    "pace of the log line on cursors of events beyond the log or of a lost epoch": LOG_EVERY_MS,
     "jump of the clock that is taken at once": JUMP_MS,
     "audit lines waiting for the disk": audit.MAX_WAITING_BYTES,
     "length of a text in an audit line": audit.MAX_TEXT,

@@ -168,7 +168,8 @@ def first_life(writer: Writer) -> tuple[str, list[int], int]:
 
 def lost_life(writer: Writer, kept: tuple[str, list[int], int], term: int) -> Held:
     """What the backup does not hold."""
-    offsets = [writer.append("log", "bbbb", "lost"), writer.append("log", "cccc")]
+    # As much as comes after the restore: the tags of both must differ although sizes are the same.
+    offsets = [writer.append("log", "bbbb", "lost"), writer.append("log", "cccc"), writer.append("log", "hhhh")]
     idle = writer.append("idle", "bbbbbbbb")
     writer.create("born")
     born = writer.append("born", "bbbb")
