@@ -19,7 +19,7 @@ from tests.running import RunningServer
 
 PARTS = [
     *("generation", "stream", "chunk", "producer", "receipt (older)", "receipt (younger)", "grave"),
-    *("event", "event_id", "event_place", "event_head"),
+    *("event", "event_id", "event_place", "event_head", "event_gap"),
     *("job", "job_part", "job_record", "job_totals", "job_line", "job_kinds", "job_queue", "job_tenant", "job_dead"),
     *("job_step", "job_claim", "job_seal", "job_schedule"),
     *("ledger_term", "ledger_org", "ledger_entry", "ledger_place", "ledger_stream", "ledger_commit", "ledger_key"),
@@ -37,6 +37,7 @@ PARTS = [
     "ledger_made",
     *("delta_gateway", "delta_id", "delta_legacy_id", "delta_log", "delta_row", "delta_replica", "delta_author"),
     "delta_schema",
+    "epoch",
 ]
 
 

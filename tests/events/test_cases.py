@@ -40,6 +40,7 @@ def test_case_00_handshake_and_empty_sync(tmp_path: Path, store_kind: str) -> No
             "next_since_committed_id": 0,
             "sync_to_committed_id": 0,
             "has_more": False,
+            "log_epoch": 0,
         }
         assert peer.commit(item(["a"])) == [1]
 
