@@ -12,6 +12,7 @@ import click
 from semel.cli.output import printable
 from semel.contracts.deltas.tables import DELTA_GATEWAY, gateway_key
 from semel.contracts.deltas.tables import TABLES as DELTA_TABLES
+from semel.contracts.epoch import TABLES as EPOCH_TABLES
 from semel.contracts.schema import MIGRATIONS
 from semel.engine.reading import Reading
 from semel.engine.soft import SoftChanges
@@ -28,7 +29,8 @@ def reading_beside(config: Path | None, store: str | None, data: str | None) -> 
     try:
         # This listens nowhere: what a server must know before it may listen is not asked for.
         settings = load_settings({"store": store, "data": data, "host": "127.0.0.1"}, os.environ, config)
-        with read_beside(settings.store_url, DELTA_TABLES, MIGRATIONS, SystemWorld().wall_ms) as snapshot:
+        tables = (*DELTA_TABLES, *EPOCH_TABLES)
+        with read_beside(settings.store_url, tables, MIGRATIONS, SystemWorld().wall_ms) as snapshot:
             now_ms = snapshot.now_ms
             yield Reading(snapshot, SoftChanges(), Now(now_ms, now_ms, now_ms, now_ms))
     except (SettingsError, StoreError) as error:
