@@ -79,7 +79,9 @@ def test_a5_out_of_file_descriptors_is_told_and_counted_and_passes(tmp_path: Pat
             eventually(lambda: told(server, "out of file descriptors") != [], "a line in the log")
             appended = early.post(path, headers={"Content-Type": "text/plain"}, content=b"x")
             assert appended.status_code == 204  # the last descriptors are the store's
-            assert early.get("/metrics").json()["semel_connections_refused_total{reason=descriptors}"] > 0
+            figures = early.get("/metrics").json()
+            assert figures["semel_connections_refused_total{reason=descriptors}"] > 0
+            assert figures["semel_http_requests_total{method=-,status=503,surface=none}"] > 0  # and they were told
         eventually(lambda: refused_again(server), "room for others")
         assert len(told(server, "out of file descriptors")) <= 2
         assert refused(server, "descriptors") > 0
