@@ -363,6 +363,9 @@ class Model:
             self._end(job, "", said.value)
             return Taken(False, "completed")
         job.errors = [*job.errors, said.value][-10:]
+        if job.cancelled:
+            self._end(job, "cancelled", said.value)
+            return Taken(False, "failed")
         if said.retryable and job.attempt < job.ask.max_attempts and epoch:
             delay = min(self.policy.backoff_cap_ms, self.policy.backoff_base_ms * 2 ** (job.attempt - 1))
             self._put_back(job, self._vary(job, delay) if said.after_ms is None else min(said.after_ms, DAY_MS))
@@ -377,6 +380,10 @@ class Model:
         if verdict is not None:
             return verdict
         job = self.jobs[serial]
+        if job.cancelled:
+            job.said = epoch, "defer", ""
+            self._end(job, "cancelled", "")
+            return Taken(False, "failed")
         job.said = epoch, "defer", str(delay_ms)
         job.attempt -= 1
         job.deferrals += 1
@@ -418,7 +425,7 @@ class Model:
         if epoch == 0 and job.epoch:
             return Refused("lease_required", job.status)
         said = job.said
-        if said == (epoch, call, value):
+        if said == (epoch, call, value) or (said == (epoch, "defer", "") and call == "defer"):
             return Taken(True, job.state(self.now), job.ready if job.phase == WAITING else None)
         is_own_end = job.phase == DONE and said is not None and said[0] == epoch and said[1] != "defer"
         if is_own_end and call != "defer":
@@ -475,7 +482,9 @@ class Model:
         for job in sorted(ended, key=lambda job: job.until):
             job.said = None
             self.events.append("LEASE_REAP")
-            if job.attempt < job.ask.max_attempts:
+            if job.cancelled:
+                self._end(job, "cancelled", "")
+            elif job.attempt < job.ask.max_attempts:
                 job.phase, job.ready = WAITING, self.now
             else:
                 self._end(job, "lease_exhausted", "")

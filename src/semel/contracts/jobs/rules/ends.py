@@ -30,6 +30,7 @@ from semel.store.table import Key
 MOST_EVICTED = 16
 FINISHED = "JOB_FINISHED"
 """The name of the note that every end has; it is counted, not written down."""
+CANCELLED = "The job was cancelled."
 TOPIC_READY = b"jobs"
 """Whoever waits for a job to claim listens to this."""
 

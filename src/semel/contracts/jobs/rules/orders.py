@@ -7,7 +7,7 @@ from collections.abc import Generator
 from semel.contracts.jobs.commands import Cancel, Changed, Done, LimitQueue, Note, Refusal, Release, Requeue
 from semel.contracts.jobs.ids import job_name
 from semel.contracts.jobs.limits import Policy
-from semel.contracts.jobs.rules.ends import TOPIC_READY, conclude, end_keys, failure, revive, topic_of
+from semel.contracts.jobs.rules.ends import CANCELLED, TOPIC_READY, conclude, end_keys, failure, revive, topic_of
 from semel.contracts.jobs.rules.report import NO_JOB
 from semel.contracts.jobs.rules.states import End, Event, State, state_of, transition
 from semel.contracts.jobs.rules.submit import is_full, no_slot
@@ -57,7 +57,7 @@ def cancel(view: View, command: Cancel, policy: Policy, now: Now) -> Outcome:
         flagged = tally.move(job, job._replace(cancel=1))
         return Outcome(Changed(flagged, tally.now, (note,)))
     assert row.reason is not None
-    ending = failure(job, End.CANCELLED, row.reason, "The job was cancelled.")
+    ending = failure(job, End.CANCELLED, row.reason, CANCELLED)
     done, notes = conclude(tally, job, ending)
     tally.store()
     return Outcome(Changed(done, tally.now, (note, *notes)), signals=(topic_of(job.id), TOPIC_READY))

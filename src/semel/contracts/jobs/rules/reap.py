@@ -12,8 +12,8 @@ from typing import Any
 from semel.contracts.jobs.commands import Done, Note, Reap, Renew
 from semel.contracts.jobs.ids import job_name
 from semel.contracts.jobs.limits import Policy
-from semel.contracts.jobs.rules.ends import TOPIC_READY, conclude, end_keys, failure, topic_of
-from semel.contracts.jobs.rules.states import End, Event, State, transition
+from semel.contracts.jobs.rules.ends import CANCELLED, TOPIC_READY, conclude, end_keys, failure, topic_of
+from semel.contracts.jobs.rules.states import End, Event, Reason, State, transition
 from semel.contracts.jobs.rules.tally import Tally, counted_keys
 from semel.contracts.jobs.tables import JOB, LEASED, WAITING, JobRow
 from semel.engine.contract import Outcome, Stage, View
@@ -23,6 +23,7 @@ from semel.kernel.retention import NEVER
 from semel.store.protocol import Range
 
 REAPED_BEFORE_A_CLAIM = 32
+_VANISHED = "The lease of the last attempt ran out, and nobody knows how far it came."
 
 
 def reap_stage(command: Reap) -> Stage:
@@ -94,7 +95,7 @@ def _end_lease(tally: Tally, job: JobRow, topics: dict[bytes, None]) -> list[Not
         topics[TOPIC_READY] = None
         return notes
     assert row.reason is not None
-    message = "The lease of the last attempt ran out, and nobody knows how far it came."
+    message = CANCELLED if row.reason is Reason.CANCELLED else _VANISHED
     ending = failure(job, End.REAPED, row.reason, message, outcome="unknown")
     topics[topic_of(job.id)] = None
     return [*notes, *conclude(tally, job, ending)[1]]

@@ -6,6 +6,7 @@
 | leased, or waiting again after a reap | another | `lease_lost` |
 | finished by this token | same outcome, same hash | answered again, nothing written |
 | finished by this token | another outcome or hash | `result_conflict` |
+| ended cancelled by this token's own `defer` | `defer` | answered again, nothing written |
 | waiting by this token's own `fail` or `defer` | the same call | answered again, nothing written |
 | finished otherwise | any | `lease_lost`, with the final status |
 | never claimed | none, where that is allowed | taken as an outside completion |
@@ -24,7 +25,7 @@ import orjson
 from semel.contracts.jobs.commands import Defer, Heartbeat, Held, Note, Refusal, Report, Reported
 from semel.contracts.jobs.ids import job_name
 from semel.contracts.jobs.limits import ERRORS_KEPT, Policy
-from semel.contracts.jobs.rules.ends import TOPIC_READY, Ending, conclude, end_keys, topic_of
+from semel.contracts.jobs.rules.ends import CANCELLED, TOPIC_READY, Ending, conclude, end_keys, failure, topic_of
 from semel.contracts.jobs.rules.integrity import MISSING
 from semel.contracts.jobs.rules.reach import reaches
 from semel.contracts.jobs.rules.retries import delay_ms
@@ -106,11 +107,17 @@ def defer(view: View, command: Defer, policy: Policy, now: Now) -> Outcome:
         return Outcome(NO_JOB)
     secret = secret_of(view)
     is_mine = is_current(secret, job, command.token)
-    if job.phase == WAITING and is_mine and job.ended_by == End.DEFERRED.value and job.report == command.digest:
+    if is_mine and _is_deferred(job, command):
         return Outcome(Reported(job, dedup=True))
     if job.phase != LEASED or not is_mine:
         return Outcome(fenced(secret, job, command.token))
     tally = Tally(view, policy, now)
+    row = transition(job, Event.DEFER, tally.now.ms)
+    assert row is not None
+    if row.reason is not None:
+        done, notes = conclude(tally, job, failure(job, End.DEFERRED, row.reason, CANCELLED))
+        tally.store()
+        return Outcome(_reported(tally, job, done, notes), signals=(topic_of(job.id), TOPIC_READY))
     waiting = job._replace(
         phase=WAITING,
         ready_at=tally.now.ms + command.delay_ms,
@@ -123,6 +130,13 @@ def defer(view: View, command: Defer, policy: Policy, now: Now) -> Outcome:
     tally.move(job, waiting)
     tally.store()
     return Outcome(Reported(waiting, dedup=False), signals=(TOPIC_READY,))
+
+
+def _is_deferred(job: JobRow, command: Defer) -> bool:
+    """Whether this call has put the job where it is: off, or to its end when its owner had cancelled it."""
+    if job.ended_by != End.DEFERRED.value:
+        return False
+    return job.phase == DONE or (job.phase == WAITING and job.report == command.digest)
 
 
 def fenced(secret: bytes, job: JobRow, given: bytes | None) -> Refusal:

@@ -49,6 +49,7 @@ class Guard(Enum):
     BUDGET_LEFT = "attempts left"
     BUDGET_SPENT = "no attempts left"
     PERMANENT = "not retryable"
+    CANCEL_ASKED = "cancel requested"
     NEVER_CLAIMED = "never claimed"
 
 
@@ -95,10 +96,13 @@ TRANSITIONS = (
     Transition(_S.SCHEDULED, _E.TIME, _G.ALWAYS, _S.QUEUED),
     Transition(_S.QUEUED, _E.CLAIM, _G.ALWAYS, _S.LEASED),
     Transition(_S.LEASED, _E.COMPLETE, _G.ALWAYS, _S.COMPLETED),
+    Transition(_S.LEASED, _E.FAIL, _G.CANCEL_ASKED, _S.FAILED, Reason.CANCELLED),
     Transition(_S.LEASED, _E.FAIL, _G.PERMANENT, _S.FAILED, Reason.PERMANENT),
     Transition(_S.LEASED, _E.FAIL, _G.BUDGET_LEFT, _S.SCHEDULED),
     Transition(_S.LEASED, _E.FAIL, _G.BUDGET_SPENT, _S.FAILED, Reason.EXHAUSTED),
+    Transition(_S.LEASED, _E.DEFER, _G.CANCEL_ASKED, _S.FAILED, Reason.CANCELLED),
     Transition(_S.LEASED, _E.DEFER, _G.ALWAYS, _S.SCHEDULED),
+    Transition(_S.LEASED, _E.LEASE_ENDED, _G.CANCEL_ASKED, _S.FAILED, Reason.CANCELLED),
     Transition(_S.LEASED, _E.LEASE_ENDED, _G.BUDGET_LEFT, _S.QUEUED),
     Transition(_S.LEASED, _E.LEASE_ENDED, _G.BUDGET_SPENT, _S.FAILED, Reason.LEASE_EXHAUSTED),
     Transition(_S.LEASED, _E.CANCEL, _G.ALWAYS, _S.LEASED),
@@ -132,10 +136,11 @@ def state_of(job: JobRow, now_ms: int) -> State:
 
 
 def transition(job: JobRow, event: Event, now_ms: int, *, is_permanent: bool = False) -> Transition | None:
-    """The row of the table for this job; None when this cannot happen to it."""
+    """The row of the table for this job; None when this cannot happen to it. A cancel that was asked for goes first."""
     source = state_of(job, now_ms)
     budget = Guard.BUDGET_LEFT if job.attempt < job.max_attempts else Guard.BUDGET_SPENT
-    guards = [Guard.PERMANENT] if is_permanent else [Guard.ALWAYS, budget]
+    guards = [Guard.CANCEL_ASKED] if job.cancel else []
+    guards += [Guard.PERMANENT] if is_permanent else [Guard.ALWAYS, budget]
     if job.epoch == 0:
         guards.append(Guard.NEVER_CLAIMED)
     return next((row for guard in guards if (row := _BY_CAUSE.get((source, event, guard)))), None)
