@@ -47,6 +47,8 @@ class Filter(NamedTuple):
     claim: str = ""
     reach: tuple[str, ...] | None = None
     """The queues that the worker may see; None for all."""
+    waits: bool = False
+    """Whether it is a long poll."""
 
 
 class Said(NamedTuple):
@@ -77,6 +79,8 @@ class Job:
     deferrals: int = 0
     until: int = 0
     held_ms: int = 0
+    offered: bool = False
+    """Leased to a long poll, and nothing was heard under its token yet."""
     worker: str = ""
     cancelled: bool = False
     finished: int = 0
@@ -300,9 +304,10 @@ class Model:
     def claim(self, asked: Filter) -> Given:
         """Take back what ran out, then lease what is ready."""
         self.events = []
+        silent = {job.worker for job in self.all(LEASED) if self.steady >= job.until}
         self._reap()
         repeated = self._repeated(asked)
-        if repeated:
+        if repeated or (asked.waits and asked.worker in silent):
             return Given(repeated)
         leases: list[Job] = []
         ready = sorted((job for job in self.all(WAITING) if job.ready <= self.now), key=lambda job: job.place)
@@ -344,8 +349,18 @@ class Model:
         job.epoch += 1
         job.attempt += 1
         job.held_ms = min(job.ask.lease_ms, asked.lease_ms or job.ask.lease_ms)
-        job.until = self.steady + job.held_ms
+        job.offered = asked.waits and self.policy.offer_ms > 0
+        job.until = self.steady + self._period(job)
         job.said = None
+
+    def _period(self, job: Job) -> int:
+        """How long it may be held without a word: a lease for its length, an offer for less."""
+        return min(self.policy.offer_ms, job.held_ms) if job.offered else job.held_ms
+
+    def _confirm(self, job: Job) -> None:
+        """Something was heard under its token."""
+        job.offered = False
+        job.until = max(job.until, self.steady + job.held_ms)
 
     # -- Reporting ----------------------------------------------------------------------------------------------------
 
@@ -398,7 +413,7 @@ class Model:
             return Refused("not_found")
         if not self._holds(serial, epoch):
             return self._lost(job)
-        job.until = max(job.until, self.steady + job.held_ms)
+        self._confirm(job)
         return job.until - self.steady, job.cancelled
 
     def step(self, serial: int, epoch: int, key: str, result: str | None) -> tuple[str | None, bool] | Refused:
@@ -409,6 +424,8 @@ class Model:
             return Refused("not_found")
         if not self._holds(serial, epoch):
             return self._lost(job)
+        if job.offered:
+            self._confirm(job)
         known = job.steps.get(key)
         if known is None and result is not None:
             job.steps[key] = result
@@ -481,9 +498,12 @@ class Model:
         ended = [job for job in self.all(LEASED) if self.steady >= job.until]
         for job in sorted(ended, key=lambda job: job.until):
             job.said = None
-            self.events.append("LEASE_REAP")
+            self.events.append("OFFER_LAPSED" if job.offered else "LEASE_REAP")
             if job.cancelled:
                 self._end(job, "cancelled", "")
+            elif job.offered:
+                job.phase = WAITING
+                job.attempt -= 1
             elif job.attempt < job.ask.max_attempts:
                 job.phase, job.ready = WAITING, self.now
             else:
@@ -493,7 +513,7 @@ class Model:
     def restart(self) -> None:
         """The server was away: every lease gets its full time again."""
         for job in self.all(LEASED):
-            job.until = self.steady + job.held_ms
+            job.until = self.steady + self._period(job)
 
     # -- Orders from outside -------------------------------------------------------------------------------------------
 

@@ -71,7 +71,13 @@ def draft(
 
 
 def claim(
-    *queues: str, most: int = 1, worker: str = "w", name: str = "", kinds: Iterable[str] = (), asked_at: int = START
+    *queues: str,
+    most: int = 1,
+    worker: str = "w",
+    name: str = "",
+    kinds: Iterable[str] = (),
+    asked_at: int = START,
+    waits: bool = False,
 ) -> Claim:
     """A claim that reaps first."""
     return Claim(
@@ -86,6 +92,7 @@ def claim(
         reap_until=FOR_EVER,
         asked_at=asked_at,
         secret=b"a secret of the store",
+        waits=waits,
     )
 
 

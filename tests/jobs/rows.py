@@ -34,7 +34,7 @@ ROWS = 100_000
 AUDITED = frozenset(
     {
         *("IDEMPOTENCY_HIT", "IDEMPOTENCY_KEY_COLLISION", "IDEMPOTENCY_EVICT", "IDEMPOTENCY_KEY_RELEASED"),
-        *("LEASE_FENCED", "LEASE_REAP", "RESULT_CONFLICT", "RESULT_INTEGRITY_FAIL", "RETRY_SCHEDULED"),
+        *("LEASE_FENCED", "LEASE_REAP", "OFFER_LAPSED", "RESULT_CONFLICT", "RESULT_INTEGRITY_FAIL", "RETRY_SCHEDULED"),
         *("RETRY_EXHAUSTED", "DLQ_ENQUEUE", "DLQ_EVICT", "JOB_REVIVED", "JOB_CANCELLED"),
         *("BACKPRESSURE_DROP", "IDEMPOTENCY_STORE_FULL"),
     }
@@ -145,13 +145,15 @@ def _job_facts(row: JobRow) -> tuple[object, ...]:
     is_waiting, is_done = row.phase == WAITING, row.phase == DONE
     facts = (PHASES[row.phase], row.attempt, row.epoch, row.revision, row.deferrals, bool(row.cancel))
     ready, finished = row.ready_at if is_waiting else None, row.finished_at if is_done else None
-    return (*facts, ready, finished, row.reason.decode(), row.held_ms if row.phase == LEASED else None)
+    held = (row.held_ms, bool(row.offered)) if row.phase == LEASED else None
+    return (*facts, ready, finished, row.reason.decode(), held)
 
 
 def _model_facts(job: Job) -> tuple[object, ...]:
     facts = (job.phase, job.attempt, job.epoch, job.revision, job.deferrals, job.cancelled)
     ready, finished = job.ready if job.phase == "waiting" else None, job.finished if job.phase == "done" else None
-    return (*facts, ready, finished, job.reason, job.held_ms if job.phase == "leased" else None)
+    held = (job.held_ms, job.offered) if job.phase == "leased" else None
+    return (*facts, ready, finished, job.reason, held)
 
 
 class _Books:

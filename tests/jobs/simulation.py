@@ -79,6 +79,7 @@ def random_policy(chance: random.Random) -> Policy:
         retention_ms=chance.choice((0, 2_000, 100_000)),
         max_depth=chance.choice((0, 3, 8)),
         max_inflight=chance.choice((0, 2, 5)),
+        offer_ms=chance.choice((0, 700, 2_000)),
         waiting_ttl_ms=chance.choice((0, 0, 3_000)),
         backoff_base_ms=500,
         backoff_cap_ms=2_000,
@@ -290,6 +291,7 @@ class Simulation:
         )
         if not asked.queues:
             asked = asked._replace(reach=chance.choice((None, None, ("q1", "q3"))))
+        asked = asked._replace(waits=chance.random() < 0.4)
         command = real.Claim(
             principal=WORKER_PRINCIPAL,
             worker=asked.worker.encode(),
@@ -302,6 +304,7 @@ class Simulation:
             reap_until=FOR_EVER,
             asked_at=self._world.wall,
             secret=b"a secret of the store",
+            waits=asked.waits,
         )
         return Move(command, lambda: (self._model.claim(asked), self._model.noted), bool(asked.claim))
 

@@ -290,13 +290,15 @@ class Jobs:
                 assert not queues or job["queue"] in queues, job
         return answer
 
-    def claim_one(self, *queues: str, **fields: Any) -> Message:
-        """Claim one job, which must be there or come within the time that any answer may take."""
+    def claim_one(self, *queues: str, confirms: bool = True, **fields: Any) -> Message:
+        """Claim one job, which must be there or come within the time that any answer may take, and confirm it."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             jobs: list[Message] = self.claim(*queues, **{"wait_ms": 2_000} | fields)["jobs"]
             if jobs:
                 [job] = jobs
+                if confirms and job["offer_ms"]:
+                    self.heartbeat(job)
                 return job
             assert time.monotonic() < deadline, f"no job came from {queues}"
 

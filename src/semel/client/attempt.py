@@ -82,6 +82,9 @@ class Attempt:
     async def run(self) -> Ending:
         """From the first line of the function to the server's answer to its report."""
         began = time.monotonic()
+        if self.lease.offer_ms and not await self._is_confirmed():
+            self._steps.close()
+            return Ending.DROPPED
         beating = asyncio.create_task(self._beat())
         try:
             report = await self._ended()
@@ -92,6 +95,16 @@ class Attempt:
             await asyncio.gather(beating, return_exceptions=True)
         log.info("%s %s: %s after %.3f s", self.lease.job_id, self.lease.kind, ending.value, time.monotonic() - began)
         return ending
+
+    async def _is_confirmed(self) -> bool:
+        """Make an offer a lease before the function begins; False when the job has gone to another worker meanwhile."""
+        try:
+            beat = await self._client.heartbeat(self.lease)
+        except _GONE as error:
+            log.warning("%s %s: %s", self.lease.job_id, self.lease.kind, error)
+            return False
+        self.job.is_cancelled = self.job.is_cancelled or beat.cancel_requested
+        return True
 
     async def _ended(self) -> Report | None:
         """What to report, once the function has ended or is waited for no longer; None for nothing."""

@@ -153,6 +153,7 @@ def _lease(facts: Facts) -> Lease:
         lease_ms=int(facts["lease_ms"]),
         until=_instant(facts["lease_until_utc"]),
         created=_instant(facts["created_utc"]),
+        offer_ms=int(facts.get("offer_ms", 0)),
     )
 
 

@@ -122,6 +122,8 @@ class Lease:
     lease_ms: int
     until: datetime
     created: datetime
+    offer_ms: int = 0
+    """How long the server waits for the first call with this token before it gives the job to another worker."""
 
 
 @dataclass(frozen=True, slots=True)

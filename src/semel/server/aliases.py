@@ -21,6 +21,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "jobs_max_queue_depth": ("SHERATAN_MAX_QUEUE_DEPTH",),
     "jobs_max_inflight": ("SHERATAN_MAX_INFLIGHT",),
     "jobs_lease_timeout_sec": ("SHERATAN_LEASE_TIMEOUT_SEC", "SHERATAN_LEASE_TIMEOUT"),
+    "jobs_offer_sec": ("SHERATAN_OFFER_SEC",),
     "jobs_queue_item_ttl_sec": ("SHERATAN_QUEUE_ITEM_TTL_SEC",),
     "jobs_retry_max_attempts": ("SHERATAN_RETRY_MAX_ATTEMPTS",),
     "jobs_retry_backoff_base_ms": ("SHERATAN_RETRY_BACKOFF_BASE_MS", "SHERATAN_RETRY_BASE_DELAY_MS"),

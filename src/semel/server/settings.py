@@ -114,6 +114,7 @@ class Settings:
     jobs_max_queue_depth: int = setting(1_000, "jobs that wait; more are refused; 0 is no limit", 0, _MANY)
     jobs_max_inflight: int = setting(100, "jobs that are worked on at once; 0 is no limit", 0, _MANY)
     jobs_lease_timeout_sec: int = setting(300, "how long a worker holds a job without a heartbeat", 1, 86_400)
+    jobs_offer_sec: int = setting(5, "wait for the first call of a worker whose claim waited; 0 is none", 0, 60)
     jobs_queue_item_ttl_sec: int = setting(0, "a job that nobody took for so long fails; 0 is never", 0, _CENTURY)
     jobs_retry_max_attempts: int = setting(5, "runs of a job, the first included", 1, 100)
     jobs_retry_backoff_base_ms: int = setting(500, "wait after the first failed run; doubled each time", 0, _DAY_MS)

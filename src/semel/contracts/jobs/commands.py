@@ -68,6 +68,8 @@ class Claim(NamedTuple):
     asked_at: int
     secret: bytes
     """Becomes the secret of the store's tokens, if it has none."""
+    waits: bool = False
+    """Whether the caller waits for its answer: then nobody knows whether it still listens, and leases are offers."""
 
 
 class Heartbeat(NamedTuple):
@@ -287,6 +289,8 @@ class Claimed(NamedTuple):
     steady_ms: int = 0
     is_saturated: bool = False
     notes: tuple[Note, ...] = ()
+    is_silenced: bool = False
+    """Whether it ends empty because its worker has let another lease or offer run out meanwhile."""
 
 
 class Held(NamedTuple):

@@ -51,6 +51,8 @@ class Policy(NamedTuple):
     max_depth: int = 1_000
     max_inflight: int = 100
     lease_ms: int = 300_000
+    offer_ms: int = 5_000
+    """How long a lease that was given to a waiting claim is only offered; 0 makes it a lease at once."""
     waiting_ttl_ms: int = 0
     max_attempts: int = 5
     backoff_base_ms: int = 500

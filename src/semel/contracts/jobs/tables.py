@@ -79,6 +79,8 @@ class JobRow(NamedTuple):
     errors: bytes
     """The last few errors as JSON."""
     steps: int
+    offered: int
+    """1 while the lease is only offered: given to a claim that waited, and its worker has not been heard of since."""
 
 
 class JobPartRow(NamedTuple):

@@ -11,6 +11,7 @@ from semel.contracts.schema.deltas import DELTAS
 from semel.contracts.schema.epoch import EPOCHS
 from semel.contracts.schema.events import EVENTS
 from semel.contracts.schema.jobs import JOBS, LIGHTER_JOBS
+from semel.contracts.schema.jobs_offers import JOBS_OFFERS
 from semel.contracts.schema.ledger import LEDGER
 from semel.contracts.schema.ledger_roots import LEDGER_ROOTS
 from semel.contracts.schema.streams import STREAMS
@@ -30,4 +31,4 @@ TABLES: tuple[AnyTable, ...] = (
     *EPOCH_TABLES,
 )
 
-MIGRATIONS = (STREAMS, EVENTS, JOBS, LEDGER, DELTAS, LIGHTER_JOBS, LEDGER_ROOTS, EPOCHS)
+MIGRATIONS = (STREAMS, EVENTS, JOBS, LEDGER, DELTAS, LIGHTER_JOBS, LEDGER_ROOTS, EPOCHS, JOBS_OFFERS)

@@ -25,6 +25,7 @@ def policy_of(settings: Settings) -> Policy:
         max_depth=settings.jobs_max_queue_depth,
         max_inflight=settings.jobs_max_inflight,
         lease_ms=settings.jobs_lease_timeout_sec * 1_000,
+        offer_ms=settings.jobs_offer_sec * 1_000,
         waiting_ttl_ms=settings.jobs_queue_item_ttl_sec * 1_000,
         max_attempts=settings.jobs_retry_max_attempts,
         backoff_base_ms=settings.jobs_retry_backoff_base_ms,

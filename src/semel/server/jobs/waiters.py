@@ -5,6 +5,9 @@ several nodes a signal may be lost). One look at what waits says who could have 
 whoever repeats a named claim once. Their claims go through the engine like any other, in their order; the number tried
 at once doubles while each of them finds something, so that one job does not wake fifty workers. One whose connection
 is gone is passed over; if it went while its lease was being committed, the job is given back uncharged.
+
+A worker that has let a lease or an offer run out is taken for frozen or cut off: its other claims that wait, on any
+node, end empty. Nodes tell each other by a signal; one that is lost costs an offer, which lapses.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import logging
 from semel.contracts.jobs.commands import Claim, Claimed, Defer
 from semel.contracts.jobs.contract import Jobs
 from semel.contracts.jobs.reading import Waiting, waiting_lines
-from semel.contracts.jobs.rules.ends import TOPIC_READY
+from semel.contracts.jobs.rules.ends import TOPIC_READY, topic_of_worker
 from semel.contracts.jobs.rules.reach import Reach, reaches
 from semel.engine.contract import EngineError, Write
 from semel.engine.engine import Caller, Engine
@@ -36,13 +39,17 @@ Filters = tuple[tuple[bytes, ...], tuple[bytes, ...], Reach | None]
 class Waiter:
     """One long poll."""
 
-    __slots__ = ("caller", "claim", "deadline", "future", "is_new")
+    __slots__ = ("caller", "claim", "deadline", "future", "is_new", "silence")
 
-    def __init__(self, claim: Claim, caller: Caller, deadline: float, future: asyncio.Future[Claimed]) -> None:
+    def __init__(
+        self, claim: Claim, caller: Caller, deadline: float, future: asyncio.Future[Claimed], silence: Watch
+    ) -> None:
         self.claim = claim
         self.caller = caller
         self.deadline = deadline
         self.future = future
+        self.silence = silence
+        """Hears when its worker has let something run out."""
         self.is_new = bool(claim.claim)
         """Whether it may be the repetition of a claim that was answered, which no look at what waits can tell."""
 
@@ -85,7 +92,8 @@ class Waiters:
         if not wait_ms or self._is_stopped or len(self._waiting) >= MAX_WAITERS:
             return await self._claim(claim, caller), False
         loop = asyncio.get_running_loop()
-        waiter = Waiter(claim, caller, loop.time() + wait_ms / 1_000, loop.create_future())
+        silence = self._engine.signals.watch(topic_of_worker(claim.principal, claim.worker))
+        waiter = Waiter(claim, caller, loop.time() + wait_ms / 1_000, loop.create_future(), silence)
         self._waiting[waiter] = None
         self._wake()
         if self._task is None or self._task.done():
@@ -94,6 +102,7 @@ class Waiters:
             return await waiter.future, True
         finally:
             self._waiting.pop(waiter, None)
+            silence.close()
 
     def stop(self) -> None:
         """The server stops: everyone is told that there is nothing."""
@@ -179,7 +188,7 @@ class Waiters:
                 _log.error("fault in a claim", exc_info=answer)
             self._drop(waiter, answer)
             return True
-        if answer.leases or answer.is_saturated:
+        if answer.leases or answer.is_saturated or answer.is_silenced:
             self._waiting.pop(waiter, None)
             waiter.give(answer)
             return True
@@ -205,7 +214,8 @@ class Waiters:
 
     def _end_overdue(self) -> None:
         now = asyncio.get_running_loop().time()
-        for waiter in [one for one in self._waiting if self._is_stopped or one.deadline <= now]:
+        is_over = [one for one in self._waiting if self._is_stopped or one.deadline <= now or one.silence.has_fired]
+        for waiter in is_over:
             del self._waiting[waiter]
             waiter.give(Claimed((), self._world.wall_ms()))
 

@@ -5,6 +5,9 @@ queue at one priority, or of one kind there; lines are counted, and know an inst
 ready. So a claim looks only into lines that may have something, and takes from the front of each: its cost does not
 grow with what waits behind. A queue at its bound is passed over.
 
+A claim that waits may be that of a worker which died or was cut off meanwhile. What it is given is an offer: it becomes
+a lease with the first word of the worker, and lapses soon without one.
+
 A crash after the commit and before the answer leaves leases that run out; a claim with a name is given them again.
 """
 
@@ -18,7 +21,7 @@ from typing import Any, NamedTuple
 from semel.contracts.jobs.commands import Claim, Claimed, Lease, Note
 from semel.contracts.jobs.limits import LEAST_URGENT, Policy
 from semel.contracts.jobs.rules.reach import reaches
-from semel.contracts.jobs.rules.reap import reap_first
+from semel.contracts.jobs.rules.reap import Toll, offer_ms, reap_first
 from semel.contracts.jobs.rules.tally import Tally, counted_keys
 from semel.contracts.jobs.rules.tokens import token
 from semel.contracts.jobs.tables import (
@@ -109,12 +112,15 @@ def claim(view: View, command: Claim, policy: Policy, now: Now) -> Outcome:
     """Choose, lease and count."""
     tally = Tally(view, policy, now)
     secret = _secret(view, command)
-    topics: dict[bytes, None] = {}
-    notes = reap_first(tally, topics) if tally.now.steady_ms <= command.reap_until else []
+    toll = reap_first(tally) if tally.now.steady_ms <= command.reap_until else Toll()
+    notes, topics = toll.notes, tuple(toll.topics)
+    now_ms, steady_ms = tally.now.ms, tally.now.steady_ms
     again = _repeated(tally, command, secret)
-    if again:
+    is_silenced = command.waits and (command.principal, command.worker) in toll.silent
+    if again or is_silenced:
         tally.store()
-        return Outcome(Claimed(again, tally.now.ms, tally.now.steady_ms, notes=tuple(notes)), signals=tuple(topics))
+        answer = Claimed(again, now_ms, steady_ms, notes=tuple(notes), is_silenced=is_silenced and not again)
+        return Outcome(answer, signals=topics)
     choice = _choose(tally, command)
     leases = tuple(_lease(tally, command, job, secret) for job in choice.jobs)
     if command.claim and leases:
@@ -122,8 +128,7 @@ def claim(view: View, command: Claim, policy: Policy, now: Now) -> Outcome:
     tally.store()
     if choice.full is not None:
         notes.append(Note("INFLIGHT_SATURATED", choice.full))
-    answer = Claimed(leases, tally.now.ms, tally.now.steady_ms, choice.full is not None, tuple(notes))
-    return Outcome(answer, signals=tuple(topics))
+    return Outcome(Claimed(leases, now_ms, steady_ms, choice.full is not None, tuple(notes)), signals=topics)
 
 
 def epochs_of(row: JobClaimRow) -> Iterator[tuple[bytes, int]]:
@@ -232,7 +237,6 @@ def _lease(tally: Tally, command: Claim, job: JobRow, secret: bytes) -> Lease:
     held_ms = min(job.lease_ms, command.lease_ms or job.lease_ms)
     leased = job._replace(
         phase=LEASED,
-        due_at=tally.now.steady_ms + held_ms,
         attempt=job.attempt + 1,
         epoch=job.epoch + 1,
         held_ms=held_ms,
@@ -241,7 +245,9 @@ def _lease(tally: Tally, command: Claim, job: JobRow, secret: bytes) -> Lease:
         holder=command.principal,
         ended_by=0,
         progress=b"",
+        offered=int(command.waits and tally.policy.offer_ms > 0),
     )
+    leased = leased._replace(due_at=tally.now.steady_ms + offer_ms(leased, tally.policy))
     tally.move(job, leased)
     return Lease(leased, token(secret, job.id, leased.epoch))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 from semel.contracts.jobs.commands import Note
@@ -40,6 +41,11 @@ def topic_of(job_id: bytes) -> bytes:
     return b"job:" + job_id
 
 
+def topic_of_worker(principal: bytes, worker: bytes) -> bytes:
+    """The long polls of a worker listen to this: it has let a lease or an offer run out."""
+    return b"worker:" + sha256(len(principal).to_bytes(2, "big") + principal + worker).digest()[:16]
+
+
 class Ending(NamedTuple):
     """The end of a job: its value is the canonical result, or the error."""
 
@@ -71,7 +77,7 @@ def conclude(tally: Tally, job: JobRow, ending: Ending, **changes: Any) -> tuple
         result=ending.value if is_small else b"",
         **changes,
     )
-    tally.move(job, done)
+    done = tally.move(job, done)
     if not is_small:
         tally.view.insert(JOB_PART, JobPartRow(job.id, RESULT, ending.value))
     finished = Note(FINISHED, {"status": "completed" if ending.reason is None else "failed"})

@@ -28,6 +28,7 @@ from semel.contracts.jobs.limits import ERRORS_KEPT, Policy
 from semel.contracts.jobs.rules.ends import CANCELLED, TOPIC_READY, Ending, conclude, end_keys, failure, topic_of
 from semel.contracts.jobs.rules.integrity import MISSING
 from semel.contracts.jobs.rules.reach import reaches
+from semel.contracts.jobs.rules.reap import confirmed
 from semel.contracts.jobs.rules.retries import delay_ms
 from semel.contracts.jobs.rules.states import End, Event, State, status_of, transition
 from semel.contracts.jobs.rules.tally import Tally, counted_keys
@@ -70,17 +71,16 @@ def secret_of(view: View) -> bytes:
 
 
 def heartbeat(view: View, command: Heartbeat, now: Now) -> Outcome:
-    """Hold on to a lease: a full period from now, never less than there was."""
+    """Hold on to a lease: a full period from now, never less than there was. It makes an offer a lease."""
     job = view.get(JOB, (command.id,))
     if job is None:
         return Outcome(NO_JOB)
     secret = secret_of(view)
     if job.phase != LEASED or not is_current(secret, job, command.token):
         return Outcome(fenced(secret, job, command.token))
-    due_at = max(job.due_at, now.steady_ms + job.held_ms)
-    progress = job.progress if command.progress is None else command.progress
-    view.put(JOB, job._replace(due_at=due_at, progress=progress))
-    return Outcome(Held(now.ms + due_at - now.steady_ms, bool(job.cancel)))
+    held = confirmed(job, now)
+    view.put(JOB, held._replace(progress=job.progress if command.progress is None else command.progress))
+    return Outcome(Held(now.ms + held.due_at - now.steady_ms, bool(job.cancel)))
 
 
 def report(view: View, command: Report, policy: Policy, now: Now) -> Outcome:

@@ -34,6 +34,7 @@ class Event(Enum):
     FAIL = "fail"
     DEFER = "defer"
     LEASE_ENDED = "lease ran out"
+    OFFER_ENDED = "offer lapsed"
     CANCEL = "cancel"
     FORCE = "cancel with force"
     REVIVE = "requeue"
@@ -76,6 +77,8 @@ class End(Enum):
     CONCLUDED = 7
     """By a report from outside, before any claim."""
     CONCLUDED_FAILED = 8
+    LAPSED = 9
+    """The lease was offered, and the worker was not heard of."""
 
 
 class Transition(NamedTuple):
@@ -105,6 +108,8 @@ TRANSITIONS = (
     Transition(_S.LEASED, _E.LEASE_ENDED, _G.CANCEL_ASKED, _S.FAILED, Reason.CANCELLED),
     Transition(_S.LEASED, _E.LEASE_ENDED, _G.BUDGET_LEFT, _S.QUEUED),
     Transition(_S.LEASED, _E.LEASE_ENDED, _G.BUDGET_SPENT, _S.FAILED, Reason.LEASE_EXHAUSTED),
+    Transition(_S.LEASED, _E.OFFER_ENDED, _G.CANCEL_ASKED, _S.FAILED, Reason.CANCELLED),
+    Transition(_S.LEASED, _E.OFFER_ENDED, _G.ALWAYS, _S.QUEUED),
     Transition(_S.LEASED, _E.CANCEL, _G.ALWAYS, _S.LEASED),
     Transition(_S.LEASED, _E.FORCE, _G.ALWAYS, _S.FAILED, Reason.CANCELLED),
     Transition(_S.QUEUED, _E.CANCEL, _G.ALWAYS, _S.FAILED, Reason.CANCELLED),

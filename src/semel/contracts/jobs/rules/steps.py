@@ -7,10 +7,12 @@ from collections.abc import Generator
 from semel.contracts.jobs.commands import Refusal, Step, Stepped
 from semel.contracts.jobs.ids import job_name
 from semel.contracts.jobs.limits import MAX_STEPS
+from semel.contracts.jobs.rules.reap import confirmed
 from semel.contracts.jobs.rules.report import NO_JOB, fenced, secret_of
 from semel.contracts.jobs.rules.tokens import is_current
 from semel.contracts.jobs.tables import ALONE, JOB, JOB_SEAL, JOB_STEP, LEASED, JobStepRow
 from semel.engine.contract import Outcome, Stage, View
+from semel.kernel.clock import Now
 
 
 def step_needs(command: Step) -> Generator[Stage, View, None]:
@@ -18,14 +20,17 @@ def step_needs(command: Step) -> Generator[Stage, View, None]:
     yield Stage(keys=[(JOB, (command.id,)), (JOB_SEAL, ALONE), (JOB_STEP, (command.id, command.key))])
 
 
-def step(view: View, command: Step) -> Outcome:
-    """Give the stored result, or store this one."""
+def step(view: View, command: Step, now: Now) -> Outcome:
+    """Give the stored result, or store this one. It makes an offer a lease."""
     job = view.get(JOB, (command.id,))
     if job is None:
         return Outcome(NO_JOB)
     secret = secret_of(view)
     if job.phase != LEASED or not is_current(secret, job, command.token):
         return Outcome(fenced(secret, job, command.token))
+    if job.offered:
+        job = confirmed(job, now)
+        view.put(JOB, job)
     known = view.get(JOB_STEP, (command.id, command.key))
     if known is not None:
         return Outcome(Stepped(known.result, dedup=command.result is not None))

@@ -242,6 +242,7 @@ def _new_job(tally: Tally, draft: Draft, *, has_key: bool) -> JobRow:
         progress=b"",
         errors=b"",
         steps=0,
+        offered=0,
     )
 
 

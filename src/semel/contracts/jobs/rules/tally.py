@@ -70,7 +70,9 @@ class Tally:
         self._count(job, 1)
 
     def move(self, before: JobRow, after: JobRow) -> JobRow:
-        """A job that changes; its place in the counts follows."""
+        """A job that changes; its place in the counts follows, and what belongs to a lease ends with it."""
+        if after.phase != LEASED and after.offered:
+            after = after._replace(offered=0)
         self.view.put(JOB, after)
         if before.phase != after.phase:
             self._count(before, -1)

@@ -181,4 +181,5 @@ def _imported(record: ImportedRecord, due_at: int) -> JobRow:
         progress=b"",
         errors=b"",
         steps=0,
+        offered=0,
     )

@@ -128,6 +128,7 @@ def claimed(answer: Claimed, params: Mapping[bytes, bytes], *, has_waited: bool)
                 "lease_token": token.hex(),
                 "lease_until_utc": utc_text(lease_end(job, answer.now_ms, answer.steady_ms)),
                 "lease_ms": job.held_ms,
+                "offer_ms": max(0, job.due_at - answer.steady_ms) if job.offered else 0,
                 "cancel_requested": bool(job.cancel),
                 "request_id": request_name(job.id),
                 "created_utc": utc_text(job.created_at),

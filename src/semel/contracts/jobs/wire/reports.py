@@ -57,6 +57,7 @@ def parse_claim(members: Members, asker: Asker) -> ClaimRequest:
         raise members.refuse("worker_id", f"must be a string of 1 to {MAX_NAME_CHARACTERS} characters")
     lease_sec = members.number("lease_sec", 1, MAX_LEASE_SEC)
     claim_id = members.text("claim_id", MAX_CLAIM_ID_CHARACTERS)
+    wait_ms = members.number("wait_ms", 0, MAX_WAIT_MS) or 0
     claim = Claim(
         principal=asker.principal,
         worker=(worker or node or "").encode(),
@@ -69,8 +70,9 @@ def parse_claim(members: Members, asker: Asker) -> ClaimRequest:
         reap_until=0,
         asked_at=asker.asked_at,
         secret=asker.secret,
+        waits=wait_ms > 0,
     )
-    return ClaimRequest(claim, members.number("wait_ms", 0, MAX_WAIT_MS) or 0)
+    return ClaimRequest(claim, wait_ms)
 
 
 def _named(reach: Reach | None) -> tuple[bytes, ...]:
