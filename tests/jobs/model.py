@@ -32,6 +32,7 @@ class Ask(NamedTuple):
     run_at: int | None = None
     max_attempts: int = 5
     lease_ms: int = 300_000
+    timeout_ms: int | None = None
     revives: bool = False
     given: frozenset[str] = frozenset()
 
@@ -79,6 +80,8 @@ class Job:
     deferrals: int = 0
     until: int = 0
     held_ms: int = 0
+    ends: int | None = None
+    """When this run has taken too long."""
     offered: bool = False
     """Leased to a long poll, and nothing was heard under its token yet."""
     worker: str = ""
@@ -180,6 +183,7 @@ class Model:
         self.jobs: dict[int, Job] = {}
         self.records: dict[tuple[str, str], Record] = {}
         self.limits: dict[str, int] = {}
+        self.timeouts: dict[str, int] = {}
         self.claims: dict[tuple[str, str], list[tuple[int, int]]] = {}
         self.events: list[str] = []
 
@@ -271,6 +275,7 @@ class Model:
             "run_at": (ask.delay_ms, ask.run_at) != (first.delay_ms, first.run_at),
             "max_attempts": ask.max_attempts != first.max_attempts,
             "lease_sec": ask.lease_ms != first.lease_ms,
+            "timeout_ms": ask.timeout_ms != first.timeout_ms,
         }
         return tuple(sorted(name for name, differ in differs.items() if differ and name in ask.given))
 
@@ -350,8 +355,14 @@ class Model:
         job.attempt += 1
         job.held_ms = min(job.ask.lease_ms, asked.lease_ms or job.ask.lease_ms)
         job.offered = asked.waits and self.policy.offer_ms > 0
-        job.until = self.steady + self._period(job)
+        longest = self.timeouts.get(job.ask.queue, 0) if job.ask.timeout_ms is None else job.ask.timeout_ms
+        job.ends = self.steady + longest if longest else None
+        job.until = self._in_time(job, self._period(job))
         job.said = None
+
+    def _in_time(self, job: Job, period: int) -> int:
+        """So long from now, but not beyond the time limit of the run."""
+        return min(self.steady + period, self.steady + period if job.ends is None else job.ends)
 
     def _period(self, job: Job) -> int:
         """How long it may be held without a word: a lease for its length, an offer for less."""
@@ -360,7 +371,7 @@ class Model:
     def _confirm(self, job: Job) -> None:
         """Something was heard under its token."""
         job.offered = False
-        job.until = max(job.until, self.steady + job.held_ms)
+        job.until = max(job.until, self._in_time(job, job.held_ms))
 
     # -- Reporting ----------------------------------------------------------------------------------------------------
 
@@ -382,12 +393,16 @@ class Model:
             self._end(job, "cancelled", said.value)
             return Taken(False, "failed")
         if said.retryable and job.attempt < job.ask.max_attempts and epoch:
-            delay = min(self.policy.backoff_cap_ms, self.policy.backoff_base_ms * 2 ** (job.attempt - 1))
-            self._put_back(job, self._vary(job, delay) if said.after_ms is None else min(said.after_ms, DAY_MS))
-            self.events.append("RETRY_SCHEDULED")
+            self._rest(job, said.after_ms)
             return Taken(False, job.state(self.now), job.ready)
         self._end(job, "exhausted" if said.retryable and epoch else "permanent", said.value)
         return Taken(False, "failed")
+
+    def _rest(self, job: Job, after_ms: int | None) -> None:
+        """A failed run is tried again, after a while."""
+        delay = min(self.policy.backoff_cap_ms, self.policy.backoff_base_ms * 2 ** (job.attempt - 1))
+        self._put_back(job, self._vary(job, delay) if after_ms is None else min(after_ms, DAY_MS))
+        self.events.append("RETRY_SCHEDULED")
 
     def defer(self, serial: int, epoch: int, delay_ms: int) -> Taken | Refused:
         """Given back, uncharged."""
@@ -499,19 +514,28 @@ class Model:
         for job in sorted(ended, key=lambda job: job.until):
             job.said = None
             self.events.append("OFFER_LAPSED" if job.offered else "LEASE_REAP")
+            is_late = not job.offered and job.ends is not None and self.steady >= job.ends
+            if is_late:
+                self.events.append("JOB_TIMEOUT")
+                job.errors = [*job.errors, "timeout"][-10:]
             if job.cancelled:
                 self._end(job, "cancelled", "")
             elif job.offered:
                 job.phase = WAITING
                 job.attempt -= 1
+            elif is_late and job.attempt < job.ask.max_attempts:
+                self._rest(job, None)
+            elif is_late:
+                self._end(job, "exhausted", "timeout")
             elif job.attempt < job.ask.max_attempts:
                 job.phase, job.ready = WAITING, self.now
             else:
                 self._end(job, "lease_exhausted", "")
         return len(ended)
 
-    def restart(self) -> None:
-        """The server was away: every lease gets its full time again."""
+    def restart(self, wall: int) -> None:
+        """The server was away: every lease gets its full time again, counted from where the clock stands now."""
+        self.steady = wall
         for job in self.all(LEASED):
             job.until = self.steady + self._period(job)
 
@@ -558,10 +582,13 @@ class Model:
         self.events.append("IDEMPOTENCY_KEY_RELEASED")
         return 1
 
-    def limit(self, queue: str, most: int) -> int:
-        """So many leases of a queue at once; 0 is no limit."""
-        self.limits[queue] = most
-        return most
+    def limit(self, queue: str, most: int | None, timeout_ms: int | None) -> int:
+        """So many leases of a queue at once, and so long a run; 0 is no limit."""
+        if most is not None:
+            self.limits[queue] = most
+        if timeout_ms is not None:
+            self.timeouts[queue] = timeout_ms
+        return self.limits.get(queue, 0)
 
     def sweep(self) -> None:
         """What has been kept long enough goes; nobody can tell, but for the job's own id."""

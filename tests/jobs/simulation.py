@@ -211,7 +211,7 @@ class Simulation:
         """What a server does before it listens: every lease gets its time again."""
         ids = tuple(row.id for row in self._rows() if row.phase == LEASED)
         await self._engine.submit(Write(self._contract, real.Renew(ids, None)))
-        self._model.restart()
+        self._model.restart(self._world.wall)
 
     def _rows(self) -> list[JobRow]:
         with self._store.read() as snapshot:
@@ -269,8 +269,9 @@ class Simulation:
             run_at=self._world.wall + chance.choice((-50, 900)) if start == "run_at" else None,
             max_attempts=chance.choice((1, 2, 3)),
             lease_ms=chance.choice((1_000, 3_000)),
+            timeout_ms=chance.choice((None, None, 0, 600, 2_500)),
             revives=chance.random() < 0.3,
-            given=frozenset({"queue", "priority", "max_attempts", "lease_sec", start}),
+            given=frozenset({"queue", "priority", "max_attempts", "lease_sec", "timeout_ms", start}),
         )
 
     def _submit(self) -> Move:
@@ -405,8 +406,10 @@ class Simulation:
         return Move(command, lambda: (self._model.release(principal, key, force=force), self._model.noted))
 
     def _limit(self) -> Move:
-        queue, most = self._chance.choice(QUEUES), self._chance.choice((0, 1, 2))
-        return Move(real.LimitQueue(queue.encode(), most), lambda: (self._model.limit(queue, most), ()))
+        queue, most = self._chance.choice(QUEUES), self._chance.choice((None, 0, 1, 2))
+        timeout_ms = self._chance.choice((0, 1_500, None))
+        command = real.LimitQueue(queue.encode(), most, timeout_ms)
+        return Move(command, lambda: (self._model.limit(queue, most, timeout_ms), ()))
 
     def _reap(self) -> Move:
         return Move(real.Reap(1_000, FOR_EVER), lambda: (self._model.reap(), self._model.noted))
@@ -432,6 +435,7 @@ def _draft(ask: Ask) -> real.Draft:
         retries_failed=ask.revives,
         given=ask.given,
         chance=ask.serial.to_bytes(8, "big"),
+        timeout_ms=-1 if ask.timeout_ms is None else ask.timeout_ms,
     )
 
 

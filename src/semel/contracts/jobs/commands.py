@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from semel.contracts.jobs.rules.reach import Reach
-from semel.contracts.jobs.tables import JobRow, JobScheduleRow
+from semel.contracts.jobs.tables import NO_TIMEOUT_GIVEN, JobRow, JobScheduleRow
 from semel.kernel.clock import Now
 
 
@@ -40,6 +40,7 @@ class Draft(NamedTuple):
     """The names of the fields outside the hash that the request had."""
     chance: bytes
     """Eight bytes for the id."""
+    timeout_ms: int = NO_TIMEOUT_GIVEN
 
 
 class Submit(NamedTuple):
@@ -148,10 +149,11 @@ class Release(NamedTuple):
 
 
 class LimitQueue(NamedTuple):
-    """Bound the leases of a queue; 0 lifts the bound."""
+    """Bound the leases of a queue, or the time of its runs; 0 lifts a bound, None leaves it as it is."""
 
     queue: bytes
-    max_inflight: int
+    max_inflight: int | None
+    default_timeout_ms: int | None = None
 
 
 class PutSchedule(NamedTuple):

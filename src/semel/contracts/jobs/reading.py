@@ -26,6 +26,7 @@ from semel.contracts.jobs.tables import (
     PARAMS,
     RESULT,
     WAITING,
+    JobQueueRow,
     JobRecordRow,
     JobRow,
     JobScheduleRow,
@@ -145,6 +146,7 @@ class QueueFacts(NamedTuple):
     max_inflight: int
     inflight: int
     waiting: int
+    default_timeout_ms: int
 
 
 def queues(reading: Reading) -> list[QueueFacts]:
@@ -154,19 +156,20 @@ def queues(reading: Reading) -> list[QueueFacts]:
         waiting[line.queue] += line.waiting
     rows = {row.queue: row for row in reading.range(Range(JOB_QUEUE, "", (), MAX_QUEUES))}
     names = sorted({*waiting, *rows})[:MAX_QUEUES]
-    return [
-        QueueFacts(name, rows[name].max_inflight if name in rows else 0, rows[name].leased if name in rows else 0, n)
-        for name in names
-        for n in [waiting[name]]
-    ]
+    return [_facts(name, rows.get(name), waiting[name]) for name in names]
 
 
 def queue_of(reading: Reading, name: bytes) -> QueueFacts:
     """One queue, whether anything is in it or not."""
     row = reading.get(JOB_QUEUE, (name,))
     lines = reading.find(JOB_LINE, [(priority, name) for priority in range(10)])
-    waiting = sum(line.waiting for line in lines.values())
-    return QueueFacts(name, row.max_inflight if row else 0, row.leased if row else 0, waiting)
+    return _facts(name, row, sum(line.waiting for line in lines.values()))
+
+
+def _facts(name: bytes, row: JobQueueRow | None, waiting: int) -> QueueFacts:
+    if row is None:
+        return QueueFacts(name, 0, 0, waiting, 0)
+    return QueueFacts(name, row.max_inflight, row.leased, waiting, row.default_timeout_ms)
 
 
 def schedules(reading: Reading) -> list[JobScheduleRow]:

@@ -28,6 +28,9 @@ INLINE_BYTES = 1_024
 IMPORTED = b"imported job"
 """The kind of jobs that are only known by how they ended elsewhere; no submission can give it."""
 
+NO_TIMEOUT_GIVEN = -1
+"""A job that leaves its time limit to its queue."""
+
 PARAMS, RESULT = 0, 1
 """The parts of a job that may be large."""
 
@@ -81,6 +84,10 @@ class JobRow(NamedTuple):
     steps: int
     offered: int
     """1 while the lease is only offered: given to a claim that waited, and its worker has not been heard of since."""
+    timeout_ms: int
+    """How long a run may take, 0 for ever; below 0 that is left to the queue."""
+    timeout_at: int
+    """No heartbeat extends the current lease beyond this, in steady time; 0 without a limit."""
 
 
 class JobPartRow(NamedTuple):
@@ -135,11 +142,12 @@ class JobKindRow(NamedTuple):
 
 
 class JobQueueRow(NamedTuple):
-    """How many jobs of a queue are leased, and how many may be; 0 is no limit."""
+    """How many jobs of a queue are leased, how many may be, and how long a run may take; 0 is no limit."""
 
     queue: bytes
     leased: int
     max_inflight: int
+    default_timeout_ms: int
 
 
 class JobTenantRow(NamedTuple):

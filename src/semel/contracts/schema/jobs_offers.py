@@ -12,6 +12,11 @@ _I64, _BYTES = Kind.I64, Kind.BYTES
 
 JOBS_OFFERS = Migration(
     9,
-    "offers of jobs",
-    (AddColumn("job", Column("offered", _I64), 0),),
+    "offers and time limits of jobs",
+    (
+        AddColumn("job", Column("offered", _I64), 0),
+        AddColumn("job", Column("timeout_ms", _I64), -1),
+        AddColumn("job", Column("timeout_at", _I64), 0),
+        AddColumn("job_queue", Column("default_timeout_ms", _I64), 0),
+    ),
 )

@@ -36,6 +36,7 @@ ENTRIES: Mapping[str, Entry] = {
     "RESULT_CONFLICT": Entry(Pace.FIRST, has_address=True),
     "RESULT_INTEGRITY_FAIL": Entry(Pace.FIRST, has_address=True),
     "LEASE_REAP": Entry(counted_as="reaped_leases"),
+    "JOB_TIMEOUT": Entry(counted_as="timeouts"),
     "OFFER_LAPSED": Entry(counted_as="offers_lapsed"),
     "RETRY_SCHEDULED": Entry(counted_as="retry_scheduled"),
     "RETRY_EXHAUSTED": Entry(),

@@ -133,8 +133,10 @@ class Orders:
         needs_no_query(request)
         queue = checked_queue(name)
         if method != "GET":
-            most = parse_limit(await self._desk.members(request)) if method == "PUT" else 0
-            await self._desk.carry_out(request, LimitQueue(queue, most))
+            order = LimitQueue(queue, 0, 0)
+            if method == "PUT":
+                order = parse_limit(queue, await self._desk.members(request))
+            await self._desk.carry_out(request, order)
         facts = await self._desk.context.engine.read(lambda reading: queue_of(reading, queue))
         return answer_json({"ok": True, **answers.queue(facts)})
 

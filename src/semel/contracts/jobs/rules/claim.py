@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from semel.contracts.jobs.commands import Claim, Claimed, Lease, Note
 from semel.contracts.jobs.limits import LEAST_URGENT, Policy
 from semel.contracts.jobs.rules.reach import reaches
-from semel.contracts.jobs.rules.reap import Toll, offer_ms, reap_first
+from semel.contracts.jobs.rules.reap import Toll, in_time, offer_ms, reap_first
 from semel.contracts.jobs.rules.tally import Tally, counted_keys
 from semel.contracts.jobs.rules.tokens import token
 from semel.contracts.jobs.tables import (
@@ -235,6 +235,7 @@ def _place(job: JobRow) -> tuple[int, bytes]:
 
 def _lease(tally: Tally, command: Claim, job: JobRow, secret: bytes) -> Lease:
     held_ms = min(job.lease_ms, command.lease_ms or job.lease_ms)
+    timeout_ms = job.timeout_ms if job.timeout_ms >= 0 else tally.queue(job.queue).default_timeout_ms
     leased = job._replace(
         phase=LEASED,
         attempt=job.attempt + 1,
@@ -246,8 +247,9 @@ def _lease(tally: Tally, command: Claim, job: JobRow, secret: bytes) -> Lease:
         ended_by=0,
         progress=b"",
         offered=int(command.waits and tally.policy.offer_ms > 0),
+        timeout_at=tally.now.steady_ms + timeout_ms if timeout_ms else 0,
     )
-    leased = leased._replace(due_at=tally.now.steady_ms + offer_ms(leased, tally.policy))
+    leased = leased._replace(due_at=in_time(leased, tally.now.steady_ms + offer_ms(leased, tally.policy)))
     tally.move(job, leased)
     return Lease(leased, token(secret, job.id, leased.epoch))
 

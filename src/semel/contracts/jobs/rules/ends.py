@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+import orjson
+
 from semel.contracts.jobs.commands import Note
 from semel.contracts.jobs.ids import job_name
+from semel.contracts.jobs.limits import ERRORS_KEPT
 from semel.contracts.jobs.rules.integrity import digest_of
 from semel.contracts.jobs.rules.states import DEAD_REASONS, End, Reason
 from semel.contracts.jobs.rules.tally import Tally
@@ -82,6 +85,19 @@ def conclude(tally: Tally, job: JobRow, ending: Ending, **changes: Any) -> tuple
         tally.view.insert(JOB_PART, JobPartRow(job.id, RESULT, ending.value))
     finished = Note(FINISHED, {"status": "completed" if ending.reason is None else "failed"})
     return done, [finished, *_bury(tally, done, ending.reason)]
+
+
+def with_error(tally: Tally, job: JobRow, code: str, message: str) -> bytes:
+    """The last few errors of a job, this one behind them."""
+    known = orjson.loads(job.errors) if job.errors else []
+    newest = {
+        "code": code,
+        "message": message,
+        "attempt": job.attempt,
+        "worker": job.worker.decode(),
+        "at": tally.now.ms,
+    }
+    return orjson.dumps([*known, newest][-ERRORS_KEPT:])
 
 
 def revive(tally: Tally, job: JobRow, **changes: Any) -> JobRow:

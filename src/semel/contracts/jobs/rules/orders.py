@@ -113,10 +113,15 @@ def limit_needs(command: LimitQueue) -> Generator[Stage, View, None]:
 
 
 def limit_queue(view: View, command: LimitQueue, policy: Policy, now: Now) -> Outcome:
-    """Bound the leases of a queue; leases that are out are left alone."""
+    """Bound a queue; leases that are out are left alone."""
     tally = Tally(view, policy, now)
-    tally.limit(command.queue, command.max_inflight)
-    return Outcome(Done(command.max_inflight), signals=(TOPIC_READY,))
+    row = tally.queue(command.queue)
+    if command.max_inflight is not None:
+        row = row._replace(max_inflight=command.max_inflight)
+    if command.default_timeout_ms is not None:
+        row = row._replace(default_timeout_ms=command.default_timeout_ms)
+    tally.keep_queue(row)
+    return Outcome(Done(row.max_inflight), signals=(TOPIC_READY,))
 
 
 def _by(command: Cancel, job: JobRow) -> str:

@@ -3,6 +3,8 @@
 A token dies with the reap. A job that kills its workers uses up its attempts here and ends, so nothing loops for ever.
 An offer that lapses is no attempt: its worker was not heard of, and the job stands where it stood before. Jobs that
 waited longer than allowed without ever being claimed end here too.
+
+A run that has reached its time limit fails here: its lease was not extended beyond it.
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ from semel.contracts.jobs.rules.ends import (
     failure,
     topic_of,
     topic_of_worker,
+    with_error,
 )
-from semel.contracts.jobs.rules.states import End, Event, Reason, State, transition
+from semel.contracts.jobs.rules.retries import delay_ms
+from semel.contracts.jobs.rules.states import End, Event, Reason, transition
 from semel.contracts.jobs.rules.tally import Tally, counted_keys
 from semel.contracts.jobs.tables import JOB, LEASED, WAITING, JobRow
 from semel.engine.contract import Outcome, Stage, View
@@ -33,7 +37,15 @@ from semel.kernel.retention import NEVER
 from semel.store.protocol import Range
 
 REAPED_BEFORE_A_CLAIM = 32
-_VANISHED = "The lease of the last attempt ran out, and nobody knows how far it came."
+TIMEOUT = "timeout"
+"""The code of the error of a run that took too long."""
+_TOO_LONG = "The run took longer than allowed."
+_MESSAGES = {
+    Reason.CANCELLED: CANCELLED,
+    Reason.EXHAUSTED: _TOO_LONG,
+    Reason.LEASE_EXHAUSTED: "The lease of the last attempt ran out, and nobody knows how far it came.",
+}
+_ENDS = {Event.OFFER_ENDED: End.LAPSED, Event.LEASE_ENDED: End.REAPED, Event.TIMED_OUT: End.REAPED}
 
 
 @dataclass(slots=True)
@@ -84,9 +96,14 @@ def offer_ms(job: JobRow, policy: Policy) -> int:
     return min(job.held_ms, policy.offer_ms) if job.offered and policy.offer_ms else job.held_ms
 
 
+def in_time(job: JobRow, due_at: int) -> int:
+    """The end of a lease, no later than the time limit of the run."""
+    return min(due_at, job.timeout_at) if job.timeout_at else due_at
+
+
 def confirmed(job: JobRow, now: Now) -> JobRow:
     """A lease of full length from now, never less than there was: its worker has been heard of."""
-    return job._replace(offered=0, due_at=max(job.due_at, now.steady_ms + job.held_ms))
+    return job._replace(offered=0, due_at=max(job.due_at, in_time(job, now.steady_ms + job.held_ms)))
 
 
 def renew(view: View, command: Renew, policy: Policy, now: Now) -> Outcome:
@@ -113,33 +130,50 @@ def _demand_ends(tally: Tally, jobs: Sequence[JobRow]) -> None:
 
 
 def _end_lease(tally: Tally, job: JobRow, toll: Toll) -> None:
-    event = Event.OFFER_ENDED if job.offered else Event.LEASE_ENDED
+    event = _event(tally, job)
     row = transition(job, event, tally.now.ms)
     assert row is not None
-    facts: dict[str, Any] = {"job_id": job_name(job.id), "attempt": job.attempt, "worker_id": job.worker.decode()}
     toll.topics[topic_of_worker(job.holder, job.worker)] = None
     toll.silent.add((job.holder, job.worker))
-    toll.notes.append(
-        Note("OFFER_LAPSED", {**facts, "reason": "not_confirmed"})
-        if job.offered
-        else Note("LEASE_REAP", {**facts, "reason": "lease_expired"})
-    )
-    if row.target is State.QUEUED:
-        tally.move(job, _waiting_again(tally, job))
+    toll.notes += _told(job, event)
+    if event is Event.TIMED_OUT:
+        job = job._replace(errors=with_error(tally, job, TIMEOUT, _TOO_LONG))
+    if row.reason is None:
+        tally.move(job, _waiting_again(tally, job, event, toll))
         toll.topics[TOPIC_READY] = None
         return
-    assert row.reason is not None
-    message = CANCELLED if row.reason is Reason.CANCELLED else _VANISHED
-    ending = failure(job, End.LAPSED if job.offered else End.REAPED, row.reason, message, outcome="unknown")
+    facts: dict[str, Any] = {"code": TIMEOUT} if row.reason is Reason.EXHAUSTED else {}
+    ending = failure(job, _ENDS[event], row.reason, _MESSAGES[row.reason], outcome="unknown", **facts)
     toll.topics[topic_of(job.id)] = None
     toll.notes += conclude(tally, job, ending)[1]
 
 
-def _waiting_again(tally: Tally, job: JobRow) -> JobRow:
-    """Ready at once: after a lost lease behind those that are ready, after a lapsed offer in its old place."""
+def _event(tally: Tally, job: JobRow) -> Event:
     if job.offered:
-        return job._replace(phase=WAITING, due_at=NEVER, attempt=job.attempt - 1, ended_by=End.LAPSED.value)
-    return job._replace(phase=WAITING, ready_at=tally.now.ms, due_at=NEVER, ended_by=End.REAPED.value)
+        return Event.OFFER_ENDED
+    return Event.TIMED_OUT if 0 < job.timeout_at <= tally.now.steady_ms else Event.LEASE_ENDED
+
+
+def _told(job: JobRow, event: Event) -> list[Note]:
+    facts: dict[str, Any] = {"job_id": job_name(job.id), "attempt": job.attempt, "worker_id": job.worker.decode()}
+    if event is Event.OFFER_ENDED:
+        return [Note("OFFER_LAPSED", {**facts, "reason": "not_confirmed"})]
+    if event is Event.LEASE_ENDED:
+        return [Note("LEASE_REAP", {**facts, "reason": "lease_expired"})]
+    limit = {"timeout_ms": job.timeout_at - job.claimed_at}
+    return [Note("JOB_TIMEOUT", {**facts, **limit}), Note("LEASE_REAP", {**facts, "reason": TIMEOUT})]
+
+
+def _waiting_again(tally: Tally, job: JobRow, event: Event, toll: Toll) -> JobRow:
+    """After a lapsed offer in its old place, after a lost lease ready at once, after a timeout when it has rested."""
+    again = job._replace(phase=WAITING, due_at=NEVER, ended_by=_ENDS[event].value)
+    if event is Event.OFFER_ENDED:
+        return again._replace(attempt=job.attempt - 1)
+    rest_ms = delay_ms(tally.policy, job.id, job.attempt, None) if event is Event.TIMED_OUT else 0
+    if event is Event.TIMED_OUT:
+        facts = {"job_id": job_name(job.id), "attempt": job.attempt, "reason": TIMEOUT, "delay_ms": rest_ms}
+        toll.notes.append(Note("RETRY_SCHEDULED", facts))
+    return again._replace(ready_at=tally.now.ms + rest_ms)
 
 
 def _end_wait(tally: Tally, job: JobRow, toll: Toll) -> None:

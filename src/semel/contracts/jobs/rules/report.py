@@ -20,12 +20,19 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-import orjson
-
 from semel.contracts.jobs.commands import Defer, Heartbeat, Held, Note, Refusal, Report, Reported
 from semel.contracts.jobs.ids import job_name
-from semel.contracts.jobs.limits import ERRORS_KEPT, Policy
-from semel.contracts.jobs.rules.ends import CANCELLED, TOPIC_READY, Ending, conclude, end_keys, failure, topic_of
+from semel.contracts.jobs.limits import Policy
+from semel.contracts.jobs.rules.ends import (
+    CANCELLED,
+    TOPIC_READY,
+    Ending,
+    conclude,
+    end_keys,
+    failure,
+    topic_of,
+    with_error,
+)
 from semel.contracts.jobs.rules.integrity import MISSING
 from semel.contracts.jobs.rules.reach import reaches
 from semel.contracts.jobs.rules.reap import confirmed
@@ -203,7 +210,7 @@ def _complete(tally: Tally, job: JobRow, command: Report) -> Outcome:
 
 
 def _fail(tally: Tally, job: JobRow, command: Report) -> Outcome:
-    errors = _errors(tally, job, command)
+    errors = with_error(tally, job, command.error_code, command.error_message)
     was_leased = job.phase == LEASED
     event = Event.FAIL if was_leased else Event.CONCLUDE_FAILED
     row = transition(job, event, tally.now.ms, is_permanent=was_leased and not command.retryable)
@@ -229,16 +236,3 @@ def _fail(tally: Tally, job: JobRow, command: Report) -> Outcome:
 def _reported(tally: Tally, before: JobRow, after: JobRow, notes: list[Note]) -> Reported:
     ran_ms = max(0, tally.now.steady_ms - before.claimed_at) if before.phase == LEASED else None
     return Reported(after, dedup=False, notes=tuple(notes), ran_ms=ran_ms)
-
-
-def _errors(tally: Tally, job: JobRow, command: Report) -> bytes:
-    """The last few errors, this one behind them."""
-    known = orjson.loads(job.errors) if job.errors else []
-    newest = {
-        "code": command.error_code,
-        "message": command.error_message,
-        "attempt": job.attempt,
-        "worker": job.worker.decode(),
-        "at": tally.now.ms,
-    }
-    return orjson.dumps([*known, newest][-ERRORS_KEPT:])

@@ -35,6 +35,7 @@ class Event(Enum):
     DEFER = "defer"
     LEASE_ENDED = "lease ran out"
     OFFER_ENDED = "offer lapsed"
+    TIMED_OUT = "ran for too long"
     CANCEL = "cancel"
     FORCE = "cancel with force"
     REVIVE = "requeue"
@@ -110,6 +111,9 @@ TRANSITIONS = (
     Transition(_S.LEASED, _E.LEASE_ENDED, _G.BUDGET_SPENT, _S.FAILED, Reason.LEASE_EXHAUSTED),
     Transition(_S.LEASED, _E.OFFER_ENDED, _G.CANCEL_ASKED, _S.FAILED, Reason.CANCELLED),
     Transition(_S.LEASED, _E.OFFER_ENDED, _G.ALWAYS, _S.QUEUED),
+    Transition(_S.LEASED, _E.TIMED_OUT, _G.CANCEL_ASKED, _S.FAILED, Reason.CANCELLED),
+    Transition(_S.LEASED, _E.TIMED_OUT, _G.BUDGET_LEFT, _S.SCHEDULED),
+    Transition(_S.LEASED, _E.TIMED_OUT, _G.BUDGET_SPENT, _S.FAILED, Reason.EXHAUSTED),
     Transition(_S.LEASED, _E.CANCEL, _G.ALWAYS, _S.LEASED),
     Transition(_S.LEASED, _E.FORCE, _G.ALWAYS, _S.FAILED, Reason.CANCELLED),
     Transition(_S.QUEUED, _E.CANCEL, _G.ALWAYS, _S.FAILED, Reason.CANCELLED),

@@ -176,6 +176,7 @@ def _revived(tally: Tally, draft: Draft, job: JobRow) -> JobRow:
         priority=draft.priority,
         max_attempts=draft.max_attempts,
         lease_ms=draft.lease_ms,
+        timeout_ms=draft.timeout_ms,
     )
 
 
@@ -243,6 +244,8 @@ def _new_job(tally: Tally, draft: Draft, *, has_key: bool) -> JobRow:
         errors=b"",
         steps=0,
         offered=0,
+        timeout_ms=draft.timeout_ms,
+        timeout_at=0,
     )
 
 
@@ -331,6 +334,7 @@ def _ignored(draft: Draft, job: JobRow) -> tuple[str, ...]:
         "run_at": draft.start != job.start,
         "max_attempts": draft.max_attempts != job.max_attempts,
         "lease_sec": draft.lease_ms != job.lease_ms,
+        "timeout_ms": draft.timeout_ms != job.timeout_ms,
         "client": draft.client != job.client,
     }
     return tuple(name for name, other in differs.items() if other and name in draft.given)

@@ -108,12 +108,11 @@ class Tally:
 
     def queue(self, name: bytes) -> JobQueueRow:
         """The leases of a queue and their bound."""
-        return self.view.get(JOB_QUEUE, (name,)) or JobQueueRow(name, 0, 0)
+        return self.view.get(JOB_QUEUE, (name,)) or JobQueueRow(name, 0, 0, 0)
 
-    def limit(self, name: bytes, max_inflight: int) -> None:
-        """Set the bound of a queue."""
-        row = self.queue(name)._replace(max_inflight=max_inflight)
-        self._keep(JOB_QUEUE, row, row.leased + row.max_inflight)
+    def keep_queue(self, row: JobQueueRow) -> None:
+        """Counts and bounds of a queue."""
+        self._keep(JOB_QUEUE, row, sum(row[1:]))
 
     def store(self) -> None:
         """Write the totals, with the time of this decision."""
@@ -136,9 +135,8 @@ class Tally:
             self._keep(JOB_KIND, JobKindRow(job.kind, *place, kind.waiting + change, ready_at), kind.waiting + change)
         elif job.phase == LEASED:
             self.totals.leased += change
-            _, leased, max_inflight = self.queue(job.queue)
-            leased += change
-            self._keep(JOB_QUEUE, JobQueueRow(job.queue, leased, max_inflight), leased + max_inflight)
+            queue = self.queue(job.queue)
+            self.keep_queue(queue._replace(leased=queue.leased + change))
 
     def _keep(self, table: AnyTable, row: tuple[object, ...], weight: int) -> None:
         """A count that has come to nothing needs no row."""

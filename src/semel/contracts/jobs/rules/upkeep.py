@@ -23,6 +23,7 @@ from semel.contracts.jobs.tables import (
     JOB_TENANT,
     JOB_TOTALS,
     LEASED,
+    NO_TIMEOUT_GIVEN,
     PARAMS,
     RESULT,
     JobPartRow,
@@ -182,4 +183,6 @@ def _imported(record: ImportedRecord, due_at: int) -> JobRow:
         errors=b"",
         steps=0,
         offered=0,
+        timeout_ms=NO_TIMEOUT_GIVEN,
+        timeout_at=0,
     )

@@ -129,6 +129,7 @@ def claimed(answer: Claimed, params: Mapping[bytes, bytes], *, has_waited: bool)
                 "lease_until_utc": utc_text(lease_end(job, answer.now_ms, answer.steady_ms)),
                 "lease_ms": job.held_ms,
                 "offer_ms": max(0, job.due_at - answer.steady_ms) if job.offered else 0,
+                "timeout_ms": job.timeout_at - job.claimed_at if job.timeout_at else 0,
                 "cancel_requested": bool(job.cancel),
                 "request_id": request_name(job.id),
                 "created_utc": utc_text(job.created_at),
@@ -184,6 +185,7 @@ def brief(job: JobRow, now_ms: int, steady_ms: int) -> dict[str, Any]:
         "revision": job.revision,
         "deferrals": job.deferrals,
         "lease_sec": job.lease_ms // 1_000,
+        "timeout_ms": job.timeout_ms if job.timeout_ms >= 0 else None,
         "created_utc": utc_text(job.created_at),
         "run_at_utc": utc_text(job.ready_at),
         "finished_utc": utc_text(job.finished_at) if job.phase == DONE else None,
@@ -258,6 +260,7 @@ def queue(facts: QueueFacts) -> dict[str, Any]:
     return {
         "queue": facts.name.decode(),
         "max_inflight": facts.max_inflight,
+        "default_timeout_ms": facts.default_timeout_ms,
         "inflight": facts.inflight,
         "waiting": facts.waiting,
     }

@@ -16,10 +16,12 @@ from semel.contracts.jobs.limits import (
     MAX_LEASE_SEC,
     MAX_NAME_CHARACTERS,
     MAX_PARAMS_BYTES,
+    MAX_TIMEOUT_MS,
     MAX_WAIT_MS,
     Policy,
 )
 from semel.contracts.jobs.rules.submission import payload_hash
+from semel.contracts.jobs.tables import NO_TIMEOUT_GIVEN
 from semel.contracts.jobs.wire.fields import CONTROL, Members
 from semel.contracts.jobs.wire.refusals import RefusedJob, invalid
 from semel.kernel.canonical import MAX_DEPTH
@@ -29,7 +31,7 @@ from semel.kernel.prefixes import key_prefix
 from semel.kernel.utc import utc_ms
 
 _MISSPELLED = re.compile(r"idempotency[-_]?key", re.IGNORECASE)
-_UNHASHED = frozenset({"client", "queue", "priority", "delay_ms", "run_at", "max_attempts", "lease_sec"})
+_UNHASHED = frozenset({"client", "queue", "priority", "delay_ms", "run_at", "max_attempts", "lease_sec", "timeout_ms"})
 _READ = _UNHASHED | {"idempotency_key", "kind", "params", "on_failed", "wait_ms"}
 _WAIT = re.compile(rb"(?:^|[,;\s])wait\s*=\s*([0-9]{1,9})(?:$|[,;\s])")
 _UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|\+00:00)", re.ASCII)
@@ -50,6 +52,7 @@ def parse_draft(members: Members, header_key: str | None, principal: bytes, poli
     params = parse_params(members)
     delay_ms, run_at = _start(members)
     lease_sec = members.number("lease_sec", 1, MAX_LEASE_SEC)
+    timeout_ms = members.number("timeout_ms", 0, MAX_TIMEOUT_MS)
     priority = members.priority()
     return Draft(
         principal=principal,
@@ -69,6 +72,7 @@ def parse_draft(members: Members, header_key: str | None, principal: bytes, poli
         retries_failed=_retries_failed(members),
         given=frozenset(name for name in members.names & _UNHASHED if members.raw(name) is not None),
         chance=chance,
+        timeout_ms=NO_TIMEOUT_GIVEN if timeout_ms is None else timeout_ms,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
-from semel.contracts.jobs.commands import PutSchedule, Release
+from semel.contracts.jobs.commands import LimitQueue, PutSchedule, Release
 from semel.contracts.jobs.ids import job_name, parse_job, parse_request
 from semel.contracts.jobs.limits import (
     DEFAULT_LIST_JOBS,
@@ -15,6 +15,7 @@ from semel.contracts.jobs.limits import (
     MAX_NAME_CHARACTERS,
     MAX_QUEUE_CHARACTERS,
     MAX_QUEUE_LIMIT,
+    MAX_TIMEOUT_MS,
     MAX_WAIT_MS,
 )
 from semel.contracts.jobs.reading import Filter
@@ -173,12 +174,13 @@ def checked_queue(name: str) -> bytes:
     return name.encode()
 
 
-def parse_limit(members: Members) -> int:
-    """The bound of a queue."""
-    value = members.number("max_inflight", 0, MAX_QUEUE_LIMIT)
-    if value is None:
+def parse_limit(queue: bytes, members: Members) -> LimitQueue:
+    """The bounds of a queue that are to be set."""
+    most = members.number("max_inflight", 0, MAX_QUEUE_LIMIT)
+    timeout_ms = members.number("default_timeout_ms", 0, MAX_TIMEOUT_MS)
+    if most is None and timeout_ms is None:
         raise members.refuse("max_inflight", f"must be a whole number from 0 to {MAX_QUEUE_LIMIT}")
-    return value
+    return LimitQueue(queue, most, timeout_ms)
 
 
 def parse_schedule(name: bytes, owner: bytes, members: Members) -> PutSchedule:
