@@ -45,6 +45,20 @@ def test_a_touch_only_raises(place: Place, durable: bool) -> None:
         assert getattr(find(store, THING, (b"a", 1, 1)), column) == after
 
 
+@pytest.mark.parametrize("durable", [True, False])
+def test_d5_a_column_beside_is_set_where_the_touched_one_rises(place: Place, durable: bool) -> None:
+    store = place.open()
+    write(store, [(THING, thing(number=number, seen_at=5, label=b"old")) for number in (1, 2)])
+    touches = [
+        Touch(THING, (b"a", number, 1), "seen_at", value, beside_column="label", beside=b"new %d" % number)
+        for number, value in ((1, 6), (2, 5), (3, 9))
+    ]
+    write(store, touches=touches, durable=durable)
+    first, second = everything(store, THING)
+    assert first == thing(number=1, seen_at=6, label=b"new 1")
+    assert second == thing(number=2, seen_at=5, label=b"old")
+
+
 def test_a_touch_moves_the_row_in_its_index(place: Place) -> None:
     store = place.open()
     write(store, [(THING, thing(number=number, weight=number)) for number in range(3)])

@@ -224,6 +224,7 @@ class _Batch:
                 self._view.undo(mark)
                 self._defer(submission)
             else:
+                self._view.soften(outcome.touches)
                 self.result.decided.append((submission, outcome))
                 self._settle(submission)
 

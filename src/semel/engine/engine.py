@@ -184,6 +184,11 @@ class Engine:
         return Writing(lane.lost, lane.running_ms)
 
     @property
+    def is_shared(self) -> bool:
+        """Whether other nodes may use the store too."""
+        return self._store.is_shared
+
+    @property
     def is_away(self) -> bool:
         """Whether the store cannot be reached at the moment."""
         return self._store.is_away

@@ -40,6 +40,10 @@ class Reading:
         """The rows of a range."""
         return [self._soft.over(wanted.table, row) for row in self._snapshot.range(wanted)]
 
+    def stored(self, wanted: Range) -> Sequence[Row]:
+        """The same without soft changes, which may have moved rows in their index: to go through it page by page."""
+        return self._snapshot.range(wanted)
+
     def keys(self, wanted: Range) -> Sequence[Key]:
         """The keys of the rows of a range, without their payloads."""
         return self._snapshot.keys(wanted)

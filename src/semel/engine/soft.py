@@ -25,7 +25,7 @@ class SoftChanges:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._waiting: dict[_Place, int] = {}
+        self._waiting: dict[_Place, Touch] = {}
         self._columns: dict[AnyTable, frozenset[tuple[str, str | None]]] = {}
 
     def __len__(self) -> int:
@@ -42,33 +42,33 @@ class SoftChanges:
                 # A new set each time, because readers in other threads go through the old one without the guard.
                 columns = self._columns.get(touch.table, frozenset())
                 self._columns[touch.table] = columns | {(touch.column, touch.life_column)}
-                self._waiting[place] = touch.value if known is None else max(known, touch.value)
+                if known is None or known.value < touch.value:
+                    self._waiting[place] = touch
 
     def over(self, table: AnyTable, row: Row) -> Row:
         """The row as it would be with its soft changes stored."""
         if not self._waiting or table not in self._columns:
             return row
         key = table.key_of(row)
-        newer = {}
         for column, life_column in self._columns[table]:
             life = None if life_column is None else getattr(row, life_column)
-            value = self._waiting.get((table, key, column, life_column, life))
-            if value is not None and value > getattr(row, column):
-                newer[column] = value
-        return row._replace(**newer) if newer else row
+            touch = self._waiting.get((table, key, column, life_column, life))
+            if touch is not None:
+                row = touch.raised(row)
+        return row
 
     def waiting(self, limit: int) -> Sequence[Touch]:
         """Some of the waiting ones, to be stored now."""
         with self._guard:
-            some = list(islice(self._waiting.items(), limit))
-        return [Touch(place[0], place[1], place[2], value, place[3], place[4]) for place, value in some]
+            return list(islice(self._waiting.values(), limit))
 
     def stored(self, touches: Iterable[Touch]) -> None:
         """These are on disk or in the log now; forget them unless they have grown meanwhile."""
         with self._guard:
             for touch in touches:
                 place = _place(touch)
-                if self._waiting.get(place, touch.value + 1) <= touch.value:
+                known = self._waiting.get(place)
+                if known is not None and known.value <= touch.value:
                     del self._waiting[place]
 
 

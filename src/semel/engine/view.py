@@ -76,6 +76,21 @@ class BatchView:
             self._softened_rows.add((table, key))
         return softened
 
+    def soften(self, touches: Iterable[Touch]) -> None:
+        """Let the decisions that follow see the soft changes of one that was made; they are no changes to write."""
+        for touch in touches:
+            table, key = touch.table, touch.key
+            row = self.known(table).get(key)
+            after = touch.raised(row) if row and touch.means(row) else row
+            if after is row:
+                continue
+            if row is self._base[table][key]:
+                self._base[table][key] = after
+                self._softened_rows.add((table, key))
+            self._rows[table][key] = after
+            for loaded in self._ranges.get(table, {}).values():
+                loaded.change(key, row, after)
+
     def known(self, table: AnyTable) -> Mapping[Key, Row | None]:
         """The rows of a table that the batch knows, absent ones as None."""
         return self._rows.get(table, {})
@@ -183,8 +198,8 @@ class BatchView:
             row = self.known(touch.table).get(touch.key)
             if row is None or row is self._base[touch.table][touch.key]:
                 apart.append(touch)
-            elif touch.means(row) and getattr(row, touch.column) < touch.value:
-                self._rows[touch.table][touch.key] = row._replace(**{touch.column: touch.value})
+            elif touch.means(row):
+                self._rows[touch.table][touch.key] = touch.raised(row)
         return apart
 
     def _set(self, table: AnyTable, key: Key, before: Row | None, after: Row | None) -> None:

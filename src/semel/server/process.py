@@ -297,7 +297,7 @@ def _build(settings: Settings, is_started: Callable[[], bool]) -> Context:
         bodies=Bodies(settings.max_body_bytes, settings.max_uploads_bytes),
         streams=Streams(Window(settings.streams_idempotency_ttl_ms)),
         events=events,
-        jobs=Jobs(policy_of(settings)),
+        jobs=Jobs(policy_of(settings, is_shared=store.is_shared)),
         ledger=Ledger(ledger_policy_of(settings)),
         deltas=Deltas(deltas_policy_of(settings)),
     )

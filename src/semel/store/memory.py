@@ -155,7 +155,7 @@ class _MemoryTx:
         known = None if row is None else getattr(row, touch.column)
         if row is not None and known is not None and known < touch.value:
             was_older = touch.key in heap.older
-            self._set(touch.table, touch.key, row._replace(**{touch.column: touch.value}))
+            self._set(touch.table, touch.key, touch.raised(row))
             if was_older:
                 heap.older.add(touch.key)
 

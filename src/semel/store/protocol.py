@@ -104,7 +104,8 @@ class Touch(NamedTuple):
     """A soft change: the column becomes at least this value, if the row still exists.
 
     A key may be used again for another thing; then `life_column` names the column that tells them apart, and the change
-    counts only for the row that has this `life` in it.
+    counts only for the row that has this `life` in it. Another column may go along: it becomes `beside` where, and only
+    where, the first one rises.
     """
 
     table: AnyTable
@@ -113,10 +114,19 @@ class Touch(NamedTuple):
     value: int
     life_column: str | None = None
     life: bytes | None = None
+    beside_column: str | None = None
+    beside: bytes | None = None
 
     def means(self, row: Row) -> bool:
         """Whether this is the row that was meant."""
         return self.life_column is None or getattr(row, self.life_column) == self.life
+
+    def raised(self, row: Row) -> Row:
+        """The row that was meant, after this change; itself where the column is not below the value."""
+        if not getattr(row, self.column) < self.value:
+            return row
+        beside = {} if self.beside_column is None else {self.beside_column: self.beside}
+        return row._replace(**{self.column: self.value}, **beside)
 
 
 class Changes(NamedTuple):

@@ -54,6 +54,8 @@ class Policy(NamedTuple):
     lease_ms: int = 300_000
     offer_ms: int = 5_000
     """How long a lease that was given to a waiting claim is only offered; 0 makes it a lease at once."""
+    reap_grace_ms: int = 0
+    """How much later than its end a lease is taken back: another node may have an extension that is not stored yet."""
     waiting_ttl_ms: int = 0
     max_attempts: int = 5
     backoff_base_ms: int = 500

@@ -207,7 +207,7 @@ def waiting_lines(reading: Reading) -> Waiting:
 def leased_ids(reading: Reading, behind: tuple[int, bytes] | None, limit: int) -> list[tuple[int, bytes]]:
     """The leased jobs, by the end of their leases: end and id."""
     start = () if behind is None else (behind[0], behind[1] + b"\0")
-    return [(job.due_at, job.id) for job in reading.range(Range(JOB, "due", (LEASED,), limit, start=start))]
+    return [(job.due_at, job.id) for job in reading.stored(Range(JOB, "due", (LEASED,), limit, start=start))]
 
 
 class Gauges(NamedTuple):

@@ -88,6 +88,10 @@ class JobRow(NamedTuple):
     """How long a run may take, 0 for ever; below 0 that is left to the queue."""
     timeout_at: int
     """No heartbeat extends the current lease beyond this, in steady time; 0 without a limit."""
+    lease: bytes
+    """Names the current lease, empty without one: soft changes of a lease must not reach what comes after it."""
+    beat_at: int
+    """When `progress` was set, in steady time, and later than the time before."""
 
 
 class JobPartRow(NamedTuple):

@@ -17,6 +17,8 @@ JOBS_OFFERS = Migration(
         AddColumn("job", Column("offered", _I64), 0),
         AddColumn("job", Column("timeout_ms", _I64), -1),
         AddColumn("job", Column("timeout_at", _I64), 0),
+        AddColumn("job", Column("lease", _BYTES), b""),
+        AddColumn("job", Column("beat_at", _I64), 0),
         AddColumn("job_queue", Column("default_timeout_ms", _I64), 0),
     ),
 )

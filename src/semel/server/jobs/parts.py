@@ -10,9 +10,12 @@ from semel.server.jobs.journal import Journal
 from semel.server.jobs.waiters import Waiters
 from semel.server.settings import Settings
 
+REAP_GRACE_MS = 2_000
+"""Over several nodes: longer than a heartbeat takes until every node can see it, which is about a second."""
 
-def policy_of(settings: Settings) -> Policy:
-    """What the rules need of the settings."""
+
+def policy_of(settings: Settings, *, is_shared: bool = False) -> Policy:
+    """What the rules need of the settings, and of the store."""
     return Policy(
         is_idempotent=settings.jobs_idempotency_enabled,
         key_ttl_ms=settings.jobs_idempotency_ttl_sec * 1_000,
@@ -26,6 +29,7 @@ def policy_of(settings: Settings) -> Policy:
         max_inflight=settings.jobs_max_inflight,
         lease_ms=settings.jobs_lease_timeout_sec * 1_000,
         offer_ms=settings.jobs_offer_sec * 1_000,
+        reap_grace_ms=REAP_GRACE_MS if is_shared else 0,
         waiting_ttl_ms=settings.jobs_queue_item_ttl_sec * 1_000,
         max_attempts=settings.jobs_retry_max_attempts,
         backoff_base_ms=settings.jobs_retry_backoff_base_ms,

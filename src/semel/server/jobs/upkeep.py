@@ -2,8 +2,10 @@
 
 After a start every live lease gets a full period before anything is reaped here; and when the store was away for longer
 than a moment, every lease gets that time back: an outage in which nobody could send a heartbeat ends no healthy
-worker's lease. A store that can be read and takes no writes, as when its disk is full, is away too. A reap that is held
-up itself is void when its turn comes. Nothing here decides: it looks, and sends commands that decide again.
+worker's lease. A shared store that could not be reached may have forgotten the last heartbeats, which are soft: then
+leases begin anew, as after a start. A store that can be read and takes no writes, as when its disk is full, is away
+too. A reap that is held up itself is void when its turn comes. Nothing here decides: it looks, and sends commands that
+decide again.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from semel.contracts.jobs.commands import Done, Reap, Renew, Tick, Ticked
 from semel.contracts.jobs.contract import JOBS, Jobs
 from semel.contracts.jobs.ids import CHANCE_BYTES
 from semel.contracts.jobs.reading import due_schedules, leased_ids
-from semel.contracts.jobs.tables import JOB, LEASED, WAITING
+from semel.contracts.jobs.rules.reap import has_ended, leases_until
+from semel.contracts.jobs.tables import JOB, WAITING
 from semel.engine.contract import EngineError, FaultError, UnavailableError, Write
 from semel.engine.engine import Engine
 from semel.engine.reading import Reading
@@ -52,6 +55,8 @@ class Upkeep:
         """When the store was last seen to be well, in steady time."""
         self._lost = 0
         """Writes that it had not taken by then."""
+        self._was_away = False
+        """Whether the store has refused to be read or written since then."""
         self._led_at = world.monotonic_ms() - 2**31
         self._leads = False
 
@@ -61,6 +66,7 @@ class Upkeep:
             try:
                 await self.turn()
             except EngineError as error:
+                self._was_away = True
                 _log.warning("upkeep of jobs waits for the store", extra={"reason": str(error)})
             except Exception:  # noqa: BLE001 - upkeep goes on; what broke is tried again in a moment
                 _log.exception("upkeep of jobs failed")
@@ -73,10 +79,11 @@ class Upkeep:
         if writing.running_ms > RUNNING_MS:
             return
         if self._seen_at is None or now_ms - self._seen_at > TRUST_MS:
-            now_ms = await self._renew(self._seen_at, now_ms)
+            forgets = self._was_away and self._engine.is_shared
+            now_ms = await self._renew(None if forgets else self._seen_at, now_ms)
         elif writing.lost != self._lost:
             await self._probe(now_ms)
-        self._seen_at, self._lost = now_ms, writing.lost
+        self._seen_at, self._lost, self._was_away = now_ms, writing.lost, False
         self._waiters.reap_until = now_ms + TRUST_MS
         since_ms = self._world.monotonic_ms() - self._led_at
         if since_ms >= LEAD_SECONDS * 1_000:
@@ -117,12 +124,20 @@ class Upkeep:
             await self._engine.submit(Write(self._jobs, Renew((page[0][1],), now_ms)))
 
     async def _reap(self) -> None:
-        while await self._engine.read(_is_due):
+        while await self._engine.read(self._is_due):
             command = Reap(REAPED_AT_ONCE, self._waiters.reap_until)
             done: Done = await self._engine.submit(Write(self._jobs, command, 0, REAPED_AT_ONCE))
             await self._journal.keep(done.notes)
             if done.number == 0:
                 return
+
+    def _is_due(self, reading: Reading) -> bool:
+        """Whether a lease has run out, or a job has waited too long."""
+        now = reading.now
+        leases = reading.range(leases_until(now.steady_ms, REAPED_AT_ONCE))
+        if any(has_ended(job, self._jobs.policy, now) for job in leases):
+            return True
+        return bool(reading.keys(Range(JOB, "due", (WAITING,), 1, stop=(now.expiry_ms + 1,))))
 
     async def _tick(self) -> None:
         for name in await self._engine.read(partial(due_schedules, limit=TICKS_AT_ONCE)):
@@ -143,11 +158,3 @@ class Upkeep:
 
 def _steady_ms(reading: Reading) -> int:
     return reading.now.steady_ms
-
-
-def _is_due(reading: Reading) -> bool:
-    """Whether a lease has run out, or a job has waited too long."""
-    for phase, until in ((LEASED, reading.now.steady_ms), (WAITING, reading.now.expiry_ms)):
-        if reading.keys(Range(JOB, "due", (phase,), 1, stop=(until + 1,))):
-            return True
-    return False

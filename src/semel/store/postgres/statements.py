@@ -122,25 +122,27 @@ class Statements:
         A row that somebody else is writing is passed over: nobody waits for a soft change, and so no two wait in a
         circle.
         """
-        column, life = touches[0].column, touches[0].life_column
+        column, life, beside = touches[0].column, touches[0].life_column, touches[0].beside_column
         keys = self.table.key_columns
-        given = _arrays([*(self._kinds[key] for key in keys), self._kinds[column], "bytea"])
-        aliases = f"{quoted(keys)}, value, life"
+        given = _arrays([*(self._kinds[key] for key in keys), self._kinds[column], "bytea", "bytea"])
+        aliases = f"{quoted(keys)}, value, life, beside"
+        set_beside = f', "{beside}" = free.beside' if beside else ""
         due = f't."{column}" < k.value' + (f' AND t."{life}" = k.life' if life else "")
         sql = (
             f"WITH k AS MATERIALIZED (SELECT * FROM {given} AS k ({aliases})), "
             f"due AS (SELECT f.* FROM k CROSS JOIN LATERAL "
             f'(SELECT {quoted(keys, "t.")} FROM "{self.name}" t WHERE {self._match} AND {due} LIMIT 1) f), '
-            f"free AS MATERIALIZED (SELECT f.place, k.value FROM k CROSS JOIN LATERAL "
+            f"free AS MATERIALIZED (SELECT f.place, k.value, k.beside FROM k CROSS JOIN LATERAL "
             f'(SELECT t.ctid AS place FROM "{self.name}" t WHERE {self._match} AND {due} '
             f"FOR NO KEY UPDATE SKIP LOCKED LIMIT 1) f), "
-            f'done AS (UPDATE "{self.name}" t SET "{column}" = free.value FROM free WHERE t.ctid = free.place '
-            f"RETURNING {quoted(keys, 't.')}) "
+            f'done AS (UPDATE "{self.name}" t SET "{column}" = free.value{set_beside} '
+            f"FROM free WHERE t.ctid = free.place RETURNING {quoted(keys, 't.')}) "
             f"SELECT 0::int8, {quoted(keys)} FROM due UNION ALL SELECT 1::int8, {quoted(keys)} FROM done"
         )
         values = [self.unsigned.value_out(column, touch.value) for touch in touches]
         array = _ENCODERS[self.table.columns[self.table.position(column)].kind](values)
-        return sql, [*self._keys_out([touch.key for touch in touches]), array, bytes_array([t.life for t in touches])]
+        lives, besides = bytes_array([one.life for one in touches]), bytes_array([one.beside for one in touches])
+        return sql, [*self._keys_out([touch.key for touch in touches]), array, lives, besides]
 
     def scan(self, wanted: Range, *, keys_only: bool = False) -> Filled:
         """The statement and values of a range."""

@@ -126,13 +126,15 @@ class PostgresTx:
                 yield self._younger(table).update(rows)
         for table, rows in changes.inserts.items():
             yield self._younger(table).insert(rows)
-        groups: dict[tuple[AnyTable, str, str | None], dict[tuple[Key, bytes | None], Touch]] = defaultdict(dict)
+        groups: dict[tuple[AnyTable, str, str | None, str | None], dict[tuple[Key, bytes | None], Touch]] = defaultdict(
+            dict
+        )
         for touch in changes.touches:
-            group = groups[touch.table, touch.column, touch.life_column]
+            group = groups[touch.table, touch.column, touch.life_column, touch.beside_column]
             known = group.get((touch.key, touch.life))
             if known is None or known.value < touch.value:
                 group[touch.key, touch.life] = touch
-        for (table, _, _), touches in groups.items():
+        for (table, _, _, _), touches in groups.items():
             for made in self._lookup(table, self._numbers):
                 some = [touches[place] for place in sorted(touches, key=lambda place: place[0])]
                 self._touches.append((len(self._waiting), made, some))

@@ -139,11 +139,15 @@ class Statements:
     def touch(self, touch: Touch) -> tuple[str, tuple[Any, ...]]:
         """A soft change of one row."""
         column = touch.column
-        sql = f'UPDATE {self.name} SET "{column}" = ? WHERE {self._matches} AND "{column}" < ?'
+        beside, besides = (
+            ("", ()) if touch.beside_column is None else (f', "{touch.beside_column}" = ?', (touch.beside,))
+        )
+        sql = f'UPDATE {self.name} SET "{column}" = ?{beside} WHERE {self._matches} AND "{column}" < ?'
         value = self.unsigned.value_out(column, touch.value)
+        values = (value, *besides, *self.unsigned.key_out(touch.key), value)
         if touch.life_column is None:
-            return sql, (value, *self.unsigned.key_out(touch.key), value)
-        return f'{sql} AND "{touch.life_column}" = ?', (value, *self.unsigned.key_out(touch.key), value, touch.life)
+            return sql, values
+        return f'{sql} AND "{touch.life_column}" = ?', (*values, touch.life)
 
     def scan(self, wanted: Range, *, keys_only: bool = False) -> tuple[str, list[Any]]:
         """The statement and values of a range."""

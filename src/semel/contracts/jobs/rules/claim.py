@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from semel.contracts.jobs.commands import Claim, Claimed, Lease, Note
 from semel.contracts.jobs.limits import LEAST_URGENT, Policy
 from semel.contracts.jobs.rules.reach import reaches
-from semel.contracts.jobs.rules.reap import Toll, in_time, offer_ms, reap_first
+from semel.contracts.jobs.rules.reap import Toll, in_time, leases_until, offer_ms, reap_first
 from semel.contracts.jobs.rules.tally import Tally, counted_keys
 from semel.contracts.jobs.rules.tokens import token
 from semel.contracts.jobs.tables import (
@@ -85,7 +85,7 @@ def claim_needs(command: Claim) -> Generator[Stage, View, None]:
     keys: list[tuple[AnyTable, Key]] = [(JOB_TOTALS, ALONE), (JOB_SEAL, ALONE), *_line_keys(command)]
     if command.claim:
         keys.append((JOB_CLAIM, _claim_key(command)))
-    view = yield Stage(keys=keys, ranges=[*_line_ranges(command), Range(JOB, "due", (LEASED,), 1)])
+    view = yield Stage(keys=keys, ranges=[*_line_ranges(command), leases_until(command.reap_until, 1)])
     # The clock here is the caller's: near enough to say what is worth loading, and the decision looks again.
     lines = _lines(view, command, command.asked_at)
     keys = [(JOB_QUEUE, (line.queue,)) for line in lines]
@@ -112,7 +112,7 @@ def claim(view: View, command: Claim, policy: Policy, now: Now) -> Outcome:
     """Choose, lease and count."""
     tally = Tally(view, policy, now)
     secret = _secret(view, command)
-    toll = reap_first(tally) if tally.now.steady_ms <= command.reap_until else Toll()
+    toll = reap_first(tally, command.reap_until) if tally.now.steady_ms <= command.reap_until else Toll()
     notes, topics = toll.notes, tuple(toll.topics)
     now_ms, steady_ms = tally.now.ms, tally.now.steady_ms
     again = _repeated(tally, command, secret)
@@ -248,6 +248,7 @@ def _lease(tally: Tally, command: Claim, job: JobRow, secret: bytes) -> Lease:
         progress=b"",
         offered=int(command.waits and tally.policy.offer_ms > 0),
         timeout_at=tally.now.steady_ms + timeout_ms if timeout_ms else 0,
+        lease=(job.epoch + 1).to_bytes(8, "big"),
     )
     leased = leased._replace(due_at=in_time(leased, tally.now.steady_ms + offer_ms(leased, tally.policy)))
     tally.move(job, leased)

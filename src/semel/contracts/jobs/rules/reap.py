@@ -60,7 +60,20 @@ class Toll:
 
 def reap_stage(command: Reap) -> Stage:
     """The leases and the waiting jobs that come to their end first."""
-    return Stage(ranges=[Range(JOB, "due", (phase,), command.most) for phase in (LEASED, WAITING)])
+    return Stage(ranges=[leases_until(command.until, command.most), _old(command.most)])
+
+
+def leases_until(until: int, most: int) -> Range:
+    """The leases that end first, as far as they end by then.
+
+    The bound keeps those out that a heartbeat may be moving at this moment: a row that moves within a loaded range
+    would have it loaded again.
+    """
+    return Range(JOB, "due", (LEASED,), most, stop=(until + 1,))
+
+
+def _old(most: int) -> Range:
+    return Range(JOB, "due", (WAITING,), most)
 
 
 def reap(view: View, command: Reap, policy: Policy, now: Now) -> Outcome:
@@ -68,8 +81,8 @@ def reap(view: View, command: Reap, policy: Policy, now: Now) -> Outcome:
     tally = Tally(view, policy, now)
     if now.steady_ms > command.until:
         return Outcome(Done(0))
-    leased = _due(tally, LEASED, command.most, tally.now.steady_ms)
-    old = _due(tally, WAITING, command.most, tally.now.expiry_ms)
+    leased = _ended(tally, leases_until(command.until, command.most))
+    old = [job for job in view.range(_old(command.most)) if job.due_at <= tally.now.expiry_ms]
     _demand_ends(tally, [*leased, *old])
     toll = Toll()
     for job in leased:
@@ -80,11 +93,11 @@ def reap(view: View, command: Reap, policy: Policy, now: Now) -> Outcome:
     return Outcome(Done(len(leased) + len(old), tuple(toll.notes)), signals=tuple(toll.topics))
 
 
-def reap_first(tally: Tally) -> Toll:
+def reap_first(tally: Tally, until: int) -> Toll:
     """What a claim does before it chooses; usually it only sees that nothing is due."""
     toll = Toll()
-    if _due(tally, LEASED, 1, tally.now.steady_ms):
-        due = _due(tally, LEASED, REAPED_BEFORE_A_CLAIM, tally.now.steady_ms)
+    if _ended(tally, leases_until(until, 1)):
+        due = _ended(tally, leases_until(until, REAPED_BEFORE_A_CLAIM))
         _demand_ends(tally, due)
         for job in due:
             _end_lease(tally, job, toll)
@@ -120,9 +133,14 @@ def renew(view: View, command: Renew, policy: Policy, now: Now) -> Outcome:
     return Outcome(Done(count))
 
 
-def _due(tally: Tally, phase: int, most: int, until: int) -> list[JobRow]:
-    rows: Sequence[JobRow] = tally.view.range(Range(JOB, "due", (phase,), most))
-    return [job for job in rows if job.due_at <= until]
+def _ended(tally: Tally, wanted: Range) -> list[JobRow]:
+    rows: Sequence[JobRow] = tally.view.range(wanted)
+    return [job for job in rows if has_ended(job, tally.policy, tally.now)]
+
+
+def has_ended(job: JobRow, policy: Policy, now: Now) -> bool:
+    """Whether a lease is to be taken back. An offer is not extended softly, so that nothing is waited for there."""
+    return job.due_at + (0 if job.offered else policy.reap_grace_ms) <= now.steady_ms
 
 
 def _demand_ends(tally: Tally, jobs: Sequence[JobRow]) -> None:

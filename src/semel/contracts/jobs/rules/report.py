@@ -44,6 +44,7 @@ from semel.contracts.jobs.tables import ALONE, DONE, JOB, JOB_SEAL, LEASED, WAIT
 from semel.engine.contract import Outcome, Stage, View
 from semel.kernel.clock import Now
 from semel.kernel.retention import NEVER
+from semel.store.protocol import Touch
 
 NO_JOB = Refusal("jobs:not_found", "There is no such job here.", {})
 _LOST = "This lease is no longer held: stop working on the job and drop its result."
@@ -78,7 +79,11 @@ def secret_of(view: View) -> bytes:
 
 
 def heartbeat(view: View, command: Heartbeat, now: Now) -> Outcome:
-    """Hold on to a lease: a full period from now, never less than there was. It makes an offer a lease."""
+    """Hold on to a lease: a full period from now, never less than there was.
+
+    The one that makes an offer a lease is stored as anything else: a crash that forgot it would leave an offer, and an
+    offer that lapses is no attempt, although its worker has begun to work. All others are soft.
+    """
     job = view.get(JOB, (command.id,))
     if job is None:
         return Outcome(NO_JOB)
@@ -86,8 +91,16 @@ def heartbeat(view: View, command: Heartbeat, now: Now) -> Outcome:
     if job.phase != LEASED or not is_current(secret, job, command.token):
         return Outcome(fenced(secret, job, command.token))
     held = confirmed(job, now)
-    view.put(JOB, held._replace(progress=job.progress if command.progress is None else command.progress))
-    return Outcome(Held(now.ms + held.due_at - now.steady_ms, bool(job.cancel)))
+    answer = Held(now.ms + held.due_at - now.steady_ms, bool(job.cancel))
+    if job.offered:
+        view.put(JOB, held if command.progress is None else held._replace(progress=command.progress))
+        return Outcome(answer)
+    key, life = (job.id,), ("lease", job.lease)
+    touches = [Touch(JOB, key, "due_at", held.due_at, *life)]
+    if command.progress is not None:
+        beat_at = max(now.steady_ms, job.beat_at + 1)
+        touches.append(Touch(JOB, key, "beat_at", beat_at, *life, "progress", command.progress))
+    return Outcome(answer, touches=touches)
 
 
 def report(view: View, command: Report, policy: Policy, now: Now) -> Outcome:

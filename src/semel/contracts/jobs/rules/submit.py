@@ -246,6 +246,8 @@ def _new_job(tally: Tally, draft: Draft, *, has_key: bool) -> JobRow:
         offered=0,
         timeout_ms=draft.timeout_ms,
         timeout_at=0,
+        lease=b"",
+        beat_at=0,
     )
 
 

@@ -71,8 +71,8 @@ class Tally:
 
     def move(self, before: JobRow, after: JobRow) -> JobRow:
         """A job that changes; its place in the counts follows, and what belongs to a lease ends with it."""
-        if after.phase != LEASED and after.offered:
-            after = after._replace(offered=0)
+        if after.phase != LEASED and (after.offered or after.lease):
+            after = after._replace(offered=0, lease=b"")
         self.view.put(JOB, after)
         if before.phase != after.phase:
             self._count(before, -1)

@@ -185,4 +185,6 @@ def _imported(record: ImportedRecord, due_at: int) -> JobRow:
         offered=0,
         timeout_ms=NO_TIMEOUT_GIVEN,
         timeout_at=0,
+        lease=b"",
+        beat_at=0,
     )
