@@ -65,6 +65,7 @@ from semel.server.deltas import spools
 from semel.server.events import conversation, feed, inbox, subscriber, tail
 from semel.server.events import socket as events_socket
 from semel.server.events.cursors import LOG_EVERY_MS
+from semel.server.jobs import parts as jobs_parts
 from semel.server.jobs import upkeep, waiters
 from semel.server.jobs_metrics import COUNTS, GAUGES, HITS
 from semel.server.ledger import live, watching
@@ -138,6 +139,7 @@ CONSTANTS = {
     "`delay_ms` of a deferral, `retry_after_ms`": jobs_limits.MAX_DEFER_MS,
     "`max_attempts`": jobs_limits.MAX_ATTEMPTS,
     "`lease_sec`": jobs_limits.MAX_LEASE_SEC,
+    "`timeout_ms` of a job, `default_timeout_ms` of a queue": jobs_limits.MAX_TIMEOUT_MS,
     "`wait_ms`": jobs_limits.MAX_WAIT_MS,
     "jobs of one claim": jobs_limits.MAX_CLAIM_JOBS,
     "kinds, or queues, that a claim names": jobs_limits.MAX_CLAIM_NAMES,
@@ -161,11 +163,13 @@ CONSTANTS = {
     "queues with priorities (lines) that a claim looks into": claim.MAX_LINES,
     "pace of looking for leases that ran out": upkeep.REAP_SECONDS,
     "leases taken back in one commit": upkeep.REAPED_AT_ONCE,
+    "delay before a lease is taken back, over several nodes": jobs_parts.REAP_GRACE_MS,
+    "scheduled jobs counted as queued in one commit": upkeep.PROMOTED_AT_ONCE,
     "leases taken back before a claim": reap.REAPED_BEFORE_A_CLAIM,
     "leases renewed in one commit after an outage": upkeep.RENEWED_AT_ONCE,
     "expired keys freed in one write": jobs_contract.FREED_RECORDS,
     "ended jobs freed in one write": jobs_contract.FREED_JOBS,
-    "jobs that are ready later, and keys that have expired, counted for the gauges": jobs_reading.MAX_COUNTED,
+    "jobs that have just become ready, and keys that have expired, counted for the gauges": jobs_reading.MAX_COUNTED,
     "length of a client id": ledger_limits.MAX_CLIENT_CHARACTERS,
     "length of an organization's name": ledger_limits.MAX_NAME_CHARACTERS,
     "`sequence`": ledger_limits.MAX_SEQUENCE,

@@ -150,7 +150,8 @@ def _judge_job(verdict: Verdict, job: Body) -> None:
     verdict.require(job["state"] in ENDED and job["status"] == job["state"], f"{what} has not ended")
     verdict.require(job["attempt"] <= job["max_attempts"], f"{what} has run {job['attempt']} times")
     uncharged = job["epoch"] - job["deferrals"]
-    verdict.require(job["attempt"] == uncharged, f"{what}: attempt {job['attempt']}, {uncharged} leases were charged")
+    # Fewer if an offer has lapsed, which no worker tells of; what was confirmed is held against it below.
+    verdict.require(job["attempt"] <= uncharged, f"{what}: attempt {job['attempt']}, {uncharged} leases were charged")
     verdict.require(job["end"].get("ok") is (job["state"] == "completed"), f"{what} ended as {job['end']}")
     verdict.require(job["end"].get("integrity", {}).get("sha256") == job["result_sha256"], f"{what}: {job['end']}")
 
@@ -192,6 +193,8 @@ class _Leases:
         self._steps: dict[str, list[object]] = defaultdict(list)
         self._held: dict[str, int] = {}
         """Leases on long jobs that were claimed and heard of in one life of a worker, and that life."""
+        self._confirmed: dict[str, set[int]] = defaultdict(set)
+        """The leases under whose tokens something was taken."""
         self._asked_at: dict[tuple[str, str], float] = {}
         self._sent_at: dict[tuple[str, str], float] = {}
         self._kept_at: dict[str, float] = {}
@@ -229,6 +232,7 @@ class _Leases:
             return self._verdict.blame(f"a lease on a job that is not there: {line}")
         if status != 200:
             return self._refused(line, stored["params"]["order"] in cancelled)
+        self._confirmed[job["job_id"]].add(job["epoch"])
         self._verdict.repeated += body.get("dedup") is True and line["call"] != "steps"
         dead = self._superseded.get((job["lease_token"], line["call"]), False)
         self._verdict.require(not dead, f"a token was taken after a later one was given out: {line}")
@@ -271,6 +275,10 @@ class _Leases:
                 sent = self._results[job["job_id"]]
                 is_sent = (job["epoch"], job["end"].get("result")) in sent
                 self._verdict.require(is_sent, f"{job['job_id']} has the result {job['end']}, sent were {sent}")
+        for job in self._books.jobs.values():
+            least = len(self._confirmed[job["job_id"]]) - job["deferrals"]
+            what = f"{job['job_id']} ran under {least} leases, and {job['attempt']} were charged"
+            self._verdict.require(job["attempt"] >= least, what)
         for one, results in self._steps.items():
             self._verdict.require(all(result == results[0] for result in results), f"steps of {one}: {results}")
 

@@ -7,6 +7,7 @@ known by the serial number of the request that made them, leases by job and epoc
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -80,6 +81,8 @@ class Job:
     deferrals: int = 0
     until: int = 0
     held_ms: int = 0
+    later: bool = False
+    """Whether it is counted as scheduled."""
     ends: int | None = None
     """When this run has taken too long."""
     offered: bool = False
@@ -197,9 +200,17 @@ class Model:
     def all(self, phase: str) -> list[Job]:
         return [job for job in self.jobs.values() if job.phase == phase]
 
-    @property
-    def depth(self) -> int:
-        return len(self.all(WAITING))
+    def waiting(self, *, later: bool) -> list[Job]:
+        """Those that are counted as scheduled, or as queued."""
+        return [job for job in self.all(WAITING) if job.later is later]
+
+    def promote(self) -> int:
+        """Count those as queued whose time has come; how many."""
+        self.events = []
+        ready = [job for job in self.waiting(later=True) if job.ready <= self.now]
+        for job in ready:
+            job.later = False
+        return len(ready)
 
     def live_records(self, principal: str | None = None) -> list[tuple[tuple[str, str], Record]]:
         """Keys that count now."""
@@ -225,14 +236,14 @@ class Model:
         record = live.get((ask.principal, ask.key)) if keyed else None
         if record is not None:
             return self._known(ask, record)
-        if self._is_full():
+        ready = max(self.now + ask.delay_ms, ask.run_at or 0, self.now)
+        if self._is_full(ask.principal, ask.queue, later=ready > self.now):
             self.events = ["BACKPRESSURE_DROP"]
             return Refused("backpressure")
         if keyed and not self._make_room(ask.principal):
             self.events = ["IDEMPOTENCY_STORE_FULL"]
             return Refused("idempotency_store_full")
-        ready = max(self.now + ask.delay_ms, ask.run_at or 0, self.now)
-        job = self.jobs[ask.serial] = Job(ask, ready, self.now)
+        job = self.jobs[ask.serial] = Job(ask, ready, self.now, later=ready > self.now)
         if keyed:
             self.records[ask.principal, ask.key] = Record(ask.payload, job)
         rule = "J2" if keyed else "J1" if self.policy.is_idempotent else "J0"
@@ -249,7 +260,7 @@ class Model:
         elif not job.reason:
             rule = "J4"
         elif ask.revives and job.reason != "cancelled":
-            if self._is_full():
+            if self._is_full(job.ask.principal, job.ask.queue, later=False):
                 self.events = ["BACKPRESSURE_DROP"]
                 return Refused("backpressure")
             self._revive(job)
@@ -279,8 +290,23 @@ class Model:
         }
         return tuple(sorted(name for name, differ in differs.items() if differ and name in ask.given))
 
-    def _is_full(self) -> bool:
-        return bool(self.policy.max_depth) and self.depth >= self.policy.max_depth
+    def _is_full(self, principal: str, queue: str, *, later: bool) -> bool:
+        """No room for one more job that is queued, or scheduled: in all, of this caller, in this queue."""
+        bounds = self.policy.scheduled if later else self.policy.queued
+        jobs = self.waiting(later=later)
+        holders = Counter(job.ask.principal for job in jobs)
+        mine, there = holders.pop(principal, 0), sum(job.ask.queue == queue for job in jobs)
+        if (bounds.each_principal and mine >= bounds.each_principal) or (
+            bounds.each_queue and there >= bounds.each_queue
+        ):
+            return True
+        if not bounds.all:
+            return False
+        share = max(1, int(bounds.all * self.policy.principal_share))
+        if holders and mine >= share:
+            return True
+        beyond = max(0, max(holders.values(), default=0) - share) if self.policy.principal_share < 1 else 0
+        return len(jobs) - beyond >= bounds.all
 
     def _make_room(self, principal: str) -> bool:
         """Whether one more record fits, after that of a finished job nearest its end has gone if that is the policy."""
@@ -299,7 +325,7 @@ class Model:
         record = self.record_of(job)
         if record is not None:
             record.expires = None
-        job.phase, job.ready, job.reason, job.value = WAITING, self.now, "", ""
+        job.phase, job.ready, job.later, job.reason, job.value = WAITING, self.now, False, "", ""
         job.revision += 1
         job.attempt, job.cancelled, job.said, job.dead = 0, False, None, False
         self.events.append("JOB_REVIVED")
@@ -470,7 +496,7 @@ class Model:
         return Refused("lease_lost", job.status)
 
     def _put_back(self, job: Job, delay_ms: int) -> None:
-        job.phase, job.ready = WAITING, self.now + delay_ms
+        job.phase, job.ready, job.later = WAITING, self.now + delay_ms, delay_ms > 0
 
     def _end(self, job: Job, reason: str, value: str) -> None:
         job.phase, job.reason, job.value, job.finished = DONE, reason, value, self.now
@@ -521,14 +547,14 @@ class Model:
             if job.cancelled:
                 self._end(job, "cancelled", "")
             elif job.offered:
-                job.phase = WAITING
+                job.phase, job.later = WAITING, job.ready > self.now
                 job.attempt -= 1
             elif is_late and job.attempt < job.ask.max_attempts:
                 self._rest(job, None)
             elif is_late:
                 self._end(job, "exhausted", "timeout")
             elif job.attempt < job.ask.max_attempts:
-                job.phase, job.ready = WAITING, self.now
+                job.phase, job.ready, job.later = WAITING, self.now, False
             else:
                 self._end(job, "lease_exhausted", "")
         return len(ended)
@@ -564,7 +590,7 @@ class Model:
             return Refused("not_found")
         if job.phase != DONE or not job.reason:
             return Refused("job_active")
-        if self._is_full():
+        if self._is_full(job.ask.principal, job.ask.queue, later=False):
             self.events = ["BACKPRESSURE_DROP"]
             return Refused("backpressure")
         self._revive(job)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from semel.contracts.jobs.commands import Claim, Claimed, Command, Draft, Lease, Report, Submit
 from semel.contracts.jobs.contract import Jobs
-from semel.contracts.jobs.limits import Policy
+from semel.contracts.jobs.limits import Bounds, Policy
 from semel.contracts.jobs.tables import ALONE, JOB, JOB_RECORD, JOB_TENANT, JOB_TOTALS, NO_TOTALS, TABLES
 from semel.engine.generations import GENERATION
 from semel.engine.observer import Commit
@@ -28,7 +28,7 @@ T = TypeVar("T")
 START = 1_760_000_000_000
 FOR_EVER = 2**62
 HOUR_MS = 3_600_000
-OPEN = Policy(max_depth=0, max_inflight=0)
+OPEN = Policy(queued=Bounds(0), max_inflight=0)
 """No limit is near."""
 ROWS = 100_000
 

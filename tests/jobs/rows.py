@@ -11,12 +11,15 @@ from semel.contracts.jobs.limits import Policy
 from semel.contracts.jobs.rules.retries import delay_ms
 from semel.contracts.jobs.tables import (
     ALONE,
+    AS_QUEUED,
+    AS_SCHEDULED,
     DONE,
     JOB,
     JOB_DEAD,
     JOB_LINE,
     JOB_QUEUE,
     JOB_RECORD,
+    JOB_SHARE,
     JOB_STEP,
     JOB_TENANT,
     JOB_TOTALS,
@@ -151,14 +154,16 @@ def _record_differences(books: _Books, model: Model) -> Iterator[str]:
 
 def _job_facts(row: JobRow) -> tuple[object, ...]:
     is_waiting, is_done = row.phase == WAITING, row.phase == DONE
-    facts = (PHASES[row.phase], row.attempt, row.epoch, row.revision, row.deferrals, bool(row.cancel))
+    counts = (PHASES[row.phase], row.attempt, row.epoch, row.revision, row.deferrals, bool(row.cancel))
+    facts = (*counts, is_waiting and row.counted == AS_SCHEDULED)
     ready, finished = row.ready_at if is_waiting else None, row.finished_at if is_done else None
     held = (row.held_ms, bool(row.offered)) if row.phase == LEASED else None
     return (*facts, ready, finished, row.reason.decode(), held)
 
 
 def _model_facts(job: Job) -> tuple[object, ...]:
-    facts = (job.phase, job.attempt, job.epoch, job.revision, job.deferrals, job.cancelled)
+    counts = (job.phase, job.attempt, job.epoch, job.revision, job.deferrals, job.cancelled)
+    facts = (*counts, job.phase == "waiting" and job.later)
     ready, finished = job.ready if job.phase == "waiting" else None, job.finished if job.phase == "done" else None
     held = (job.held_ms, job.offered) if job.phase == "leased" else None
     return (*facts, ready, finished, job.reason, held)
@@ -178,8 +183,9 @@ class _Books:
         with self._store.read() as snapshot:
             totals = snapshot.get(JOB_TOTALS, ALONE) or NO_TOTALS
         phases = Counter(row.phase for row in jobs)
-        counted = (phases[WAITING], phases[LEASED], len(records), len(self.rows(JOB_DEAD)))
-        if (totals.waiting, totals.leased, totals.records, totals.dead) != counted:
+        later = sum(row.phase == WAITING and row.counted == AS_SCHEDULED for row in jobs)
+        counted = (phases[WAITING], phases[LEASED], len(records), len(self.rows(JOB_DEAD)), later)
+        if (totals.waiting, totals.leased, totals.records, totals.dead, totals.scheduled) != counted:
             yield f"totals {totals}, counted {counted}"
         lines = Counter((row.priority, row.queue) for row in jobs if row.phase == WAITING)
         if {(row.priority, row.queue): row.waiting for row in self.rows(JOB_LINE)} != lines:
@@ -187,6 +193,17 @@ class _Books:
         queues = Counter(row.queue for row in jobs if row.phase == LEASED)
         if {row.queue: row.leased for row in self.rows(JOB_QUEUE) if row.leased} != queues:
             yield f"queues {self.rows(JOB_QUEUE)}, counted {queues}"
+        waiting = [row for row in jobs if row.phase == WAITING]
+        shares = Counter((row.principal, row.counted) for row in waiting)
+        shared = {(row.principal, AS_QUEUED): row.queued for row in self.rows(JOB_SHARE) if row.queued}
+        shared |= {(row.principal, AS_SCHEDULED): row.scheduled for row in self.rows(JOB_SHARE) if row.scheduled}
+        if shared != shares:
+            yield f"shares {self.rows(JOB_SHARE)}, counted {shares}"
+        places = Counter((row.queue, row.counted) for row in waiting)
+        placed = {(row.queue, AS_QUEUED): row.queued for row in self.rows(JOB_QUEUE) if row.queued}
+        placed |= {(row.queue, AS_SCHEDULED): row.scheduled for row in self.rows(JOB_QUEUE) if row.scheduled}
+        if placed != places:
+            yield f"queues {self.rows(JOB_QUEUE)}, counted {places}"
         tenants = Counter(row.principal for row in records)
         if {row.principal: row.records for row in self.rows(JOB_TENANT)} != tenants:
             yield f"tenants {self.rows(JOB_TENANT)}, counted {tenants}"

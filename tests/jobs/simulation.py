@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from semel.contracts.jobs import commands as real
 from semel.contracts.jobs.contract import Jobs
-from semel.contracts.jobs.limits import Policy
+from semel.contracts.jobs.limits import Bounds, Policy
 from semel.contracts.jobs.tables import JOB, LEASED, TABLES, JobRow
 from semel.engine.contract import EngineError, Write
 from semel.engine.crash import POINTS
@@ -77,7 +77,9 @@ def random_policy(chance: random.Random) -> Policy:
         max_records_each=chance.choice((0, 0, 2, 12)),
         evicts=chance.random() < 0.5,
         retention_ms=chance.choice((0, 2_000, 100_000)),
-        max_depth=chance.choice((0, 3, 8)),
+        queued=Bounds(chance.choice((0, 3, 8)), chance.choice((0, 0, 4)), chance.choice((0, 0, 3))),
+        scheduled=Bounds(chance.choice((0, 2, 6)), chance.choice((0, 0, 2)), chance.choice((0, 0, 2))),
+        principal_share=chance.choice((1.0, 0.5, 0.34)),
         max_inflight=chance.choice((0, 2, 5)),
         offer_ms=chance.choice((0, 700, 2_000)),
         waiting_ttl_ms=chance.choice((0, 0, 3_000)),
@@ -101,6 +103,7 @@ class Simulation:
         self._contract = Jobs(self._policy)
         self._store = MemoryStore((GENERATION, *TABLES), self._world.wall_ms)
         self._model = Model(self._policy, self._vary)
+        self._model.steady = self._world.wall
         self._verdict = Verdict()
         self._serials = 0
         self._ids: dict[int, bytes] = {}
@@ -249,7 +252,7 @@ class Simulation:
     def _move(self) -> Move:
         moves = [self._submit] * 6 + [self._claim] * 5 + [self._report] * 6 + [self._repeat] * 3 + [self._reap] * 2
         moves += [self._defer, self._heartbeat, self._heartbeat, self._use_step, self._cancel, self._requeue]
-        moves += [self._release, self._limit, self._outside]
+        moves += [self._release, self._limit, self._outside, self._promote]
         return self._chance.choice(moves)()
 
     def _ask(self) -> Ask:
@@ -410,6 +413,9 @@ class Simulation:
         timeout_ms = self._chance.choice((0, 1_500, None))
         command = real.LimitQueue(queue.encode(), most, timeout_ms)
         return Move(command, lambda: (self._model.limit(queue, most, timeout_ms), ()))
+
+    def _promote(self) -> Move:
+        return Move(real.Promote(1_000, FOR_EVER), lambda: (self._model.promote(), ()))
 
     def _reap(self) -> Move:
         return Move(real.Reap(1_000, FOR_EVER), lambda: (self._model.reap(), self._model.noted))

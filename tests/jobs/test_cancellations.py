@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.jobs.wire import Jobs, Message, fresh
 from tests.together import eventually
 
 
-def _flagged(jobs: Jobs, queue: str, **fields: object) -> Message:
+def _flagged(jobs: Jobs, queue: str, **fields: Any) -> Message:
     """A job that a worker holds and whose owner has cancelled it."""
     jobs.submit("k", key=fresh("key"), queue=queue, **fields)
     [job] = jobs.claim(queue)["jobs"]
@@ -25,7 +27,7 @@ def _has_ended_cancelled(jobs: Jobs, job_id: str, queue: str) -> None:
 
 
 @pytest.mark.parametrize("fields", [{}, {"retryable": False}, {"retry_after_ms": 0}], ids=str)
-def test_d2_a_run_that_fails_after_the_cancel_is_the_last(jobs: Jobs, queue: str, fields: dict[str, object]) -> None:
+def test_d2_a_run_that_fails_after_the_cancel_is_the_last(jobs: Jobs, queue: str, fields: dict[str, Any]) -> None:
     job = _flagged(jobs, queue)
     assert jobs.heartbeat(job)["cancel_requested"]
     told = jobs.fail(job, "Stopped", "the handler saw the cancel", **fields)

@@ -141,7 +141,7 @@ def test_d5_progress_is_seen_on_every_node_within_a_while(jobs: Jobs, queue: str
     job = jobs.claim_one(queue)
     for percent in range(5):
         jobs.heartbeat(job, progress={"percent": percent})
-    for _ in jobs.nodes * 2:
+    for _ in range(2 * len(jobs.nodes)):
         eventually(lambda: jobs.get(job["job_id"])["progress"] == {"percent": 4}, "the progress")
 
 

@@ -298,7 +298,7 @@ def test_24_order_is_priority_then_readiness(together: Together) -> None:
         run_at = ms_of(jobs.get(soon["job_id"])["run_at_utc"])
         delayed = jobs.claim_one(queue)
         assert (delayed["job_id"], delayed["priority"]) == (soon["job_id"], 0)
-        assert ms_of(delayed["lease_until_utc"]) - delayed["lease_ms"] >= run_at
+        assert ms_of(delayed["lease_until_utc"]) - delayed["offer_ms"] >= run_at
 
     together(check)
 

@@ -127,10 +127,9 @@ def test_d1_a_named_claim_that_is_repeated_gets_the_same_offers(jobs: Jobs, queu
 def test_d1_the_other_polls_of_a_silent_worker_end_empty_on_every_node(jobs: Jobs, queue: str) -> None:
     other, silent = fresh("queue"), fresh("silent")
     with ThreadPoolExecutor() as pool:
-        waiting = [
-            pool.submit(partial(jobs.claim, other, worker_id=silent, wait_ms=LONG_POLL_MS)) for _ in jobs.nodes * 2
-        ]
-        bystander = pool.submit(partial(jobs.claim, other, worker_id="another", wait_ms=LONG_POLL_MS))
+        poll = partial(jobs.claim, other, wait_ms=LONG_POLL_MS)
+        waiting = [pool.submit(poll, worker_id=silent) for _ in range(2 * len(jobs.nodes))]
+        bystander = pool.submit(poll, worker_id="another")
         time.sleep(SETTLE_SECONDS)
         job_id = jobs.submit(queue=queue, lease_sec=1, max_attempts=1)["job_id"]
         jobs.claim_one(queue, worker_id=silent, confirms=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from semel.contracts.jobs.commands import PutSchedule, Tick, Ticked
-from semel.contracts.jobs.limits import Policy
+from semel.contracts.jobs.limits import Bounds, Policy
 from semel.contracts.jobs.reading import due_schedules
 from semel.contracts.jobs.tables import JOB, JOB_SCHEDULE
 from semel.server.jobs.upkeep import TICKS_AT_ONCE
@@ -67,7 +67,7 @@ def test_a_hundred_refused_schedules_do_not_hide_the_others() -> None:
 
 
 def test_a_refused_tick_comes_again_and_fires_its_own_instant() -> None:
-    rig = Rig(Policy(max_depth=1, max_inflight=0))
+    rig = Rig(Policy(queued=Bounds(1), max_inflight=0))
     rig.submit([draft()])
     rig.do(every_minute("s"))
     rig.world.pass_ms(MINUTE_MS)

@@ -7,7 +7,7 @@ from threading import Event, Thread
 
 import pytest
 
-from tests.jobs.wire import PATH, Jobs, Message, fresh
+from tests.jobs.wire import ABSENT, PATH, Jobs, Message, fresh
 from tests.together import eventually
 
 
@@ -55,8 +55,8 @@ def test_d3_a_run_that_holds_on_for_ever_ends_at_its_timeout(jobs: Jobs, queue: 
 def test_d3_a_queue_has_a_default_that_a_job_may_lift(jobs: Jobs, queue: str) -> None:
     told = jobs.call("PUT", f"{PATH}/queues/{queue}", {"default_timeout_ms": 600}, expect=200)
     assert (told["default_timeout_ms"], told["max_inflight"]) == (600, 0)
-    for fields in ({}, {"timeout_ms": 0}, {"timeout_ms": 5_000}):
-        jobs.submit(queue=queue, max_attempts=1, **fields)
+    for timeout_ms in (ABSENT, 0, 5_000):
+        jobs.submit(queue=queue, max_attempts=1, timeout_ms=timeout_ms)
     told_to_worker = [job["timeout_ms"] for job in jobs.claim(queue, max=3)["jobs"]]
     assert told_to_worker == [600, 0, 5_000]
     jobs.set_queue(queue, 2)

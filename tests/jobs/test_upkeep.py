@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.jobs.commands import Claimed, Command, Heartbeat, Lease, Submit
+from semel.contracts.jobs.commands import Claimed, Command, Heartbeat, Lease, Step, Submit
 from semel.contracts.jobs.contract import Jobs
 from semel.contracts.jobs.tables import JOB, TABLES
 from semel.engine.contract import EngineError, NotStoredError, UnavailableError, Write
@@ -130,13 +130,13 @@ async def test_a_store_that_is_away(tmp_path: Path) -> None:
 
 @on_loop
 async def test_a_store_that_is_read_and_takes_no_writes(tmp_path: Path) -> None:
-    """The first heartbeat that is refused tells that there is an outage, and the first write that is not, its end."""
+    """The first write that is refused tells that there is an outage, and the first one that is not, its end."""
     async with running(tmp_path) as node:
         lease = await node.take()
         await node.spend(LEASE_MS // 2)
         node.store.faults["flush"] = ALWAYS
         with pytest.raises(NotStoredError):
-            await node.holds(lease)
+            await node.do(Step(lease.job.id, lease.token, b"step", b"1"))
         left_ms = await node.due_at(lease) - node.world.wall
         await node.spend(AWAY_MS, NotStoredError)
         node.store.faults.clear()

@@ -280,8 +280,12 @@ class Jobs:
         return answers
 
     def claim(self, *queues: str, path: str = f"{PATH}/claim", expect: int | None = 200, **fields: Any) -> Answer:
-        """Claim from these queues, or from all; `worker_id` is this client's own unless one is given."""
-        asked = {"worker_id": self.worker} | ({"queues": list(queues)} if queues else {}) | fields
+        """Claim from these queues, or from all; `worker_id` is this client's own there unless one is given.
+
+        A name for each queue, because the polls of a worker end when it lets something run out in another test.
+        """
+        worker = f"{self.worker} {queues[0]}"[:128] if queues else self.worker
+        asked = {"worker_id": worker} | ({"queues": list(queues)} if queues else {}) | fields
         answer = self.post(path, without_absent(asked), expect=expect, timeout=PATIENCE_SECONDS + 30)
         if answer.http == 200:
             assert answer["defer_ms"] >= 0, answer

@@ -71,6 +71,7 @@ COUNTS = (
 GAUGES = (
     Gauge("idempotency_store_size", ("idempotency_store_size",), "semel_jobs_idempotency_records"),
     Gauge("queue_depth", ("queue_depth",), "semel_jobs_queue_depth"),
+    Gauge("scheduled", ("scheduled_jobs",), "semel_jobs_scheduled"),
     Gauge("inflight", ("inflight", "inflight_jobs"), "semel_jobs_inflight"),
     Gauge("ready_to_dispatch", ("ready_to_dispatch",), "semel_jobs_ready"),
     Gauge("dlq_size", ("dlq_size",), "semel_jobs_dead"),
@@ -106,7 +107,8 @@ _ABOUT = {
     "semel_jobs_submitted": "Jobs accepted",
     "semel_jobs_finished": "Jobs that ended",
     "semel_jobs_integrity": "Results by what came of their proof",
-    "semel_jobs_queue_depth": "Jobs that wait, for a worker or for their time",
+    "semel_jobs_queue_depth": "Jobs that wait for a worker",
+    "semel_jobs_scheduled": "Jobs that wait for their time",
     "semel_jobs_inflight": "Jobs that are worked on",
     "semel_jobs_ready": "Jobs that a worker could claim",
     "semel_jobs_dead": "Dead letters",

@@ -184,6 +184,14 @@ class Tick(NamedTuple):
     chance: bytes
 
 
+class Promote(NamedTuple):
+    """Count jobs as queued that were scheduled and are ready by now, and count those that were not counted yet."""
+
+    most: int
+    until: int
+    """About now: jobs that get ready later are not looked at."""
+
+
 class Reap(NamedTuple):
     """Take back leases that ran out, and end jobs that waited too long.
 
@@ -362,6 +370,7 @@ Command = (
     | PutSchedule
     | DropSchedule
     | Tick
+    | Promote
     | Reap
     | Renew
     | ForgetRecords

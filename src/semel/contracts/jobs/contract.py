@@ -20,6 +20,7 @@ from semel.contracts.jobs.commands import (
     Heartbeat,
     Import,
     LimitQueue,
+    Promote,
     PutSchedule,
     Reap,
     Release,
@@ -41,6 +42,7 @@ from semel.contracts.jobs.rules.orders import (
     release_needs,
     requeue,
 )
+from semel.contracts.jobs.rules.promote import promote, promote_needs
 from semel.contracts.jobs.rules.reap import reap, reap_stage, renew
 from semel.contracts.jobs.rules.report import defer, heartbeat, lease_needs, report
 from semel.contracts.jobs.rules.schedules import (
@@ -141,6 +143,7 @@ _NEEDS: Mapping[type, Callable[[Any, Policy], Needs]] = {
     PutSchedule: lambda command, policy: schedule_needs(command),
     DropSchedule: lambda command, policy: schedule_needs(command),
     Tick: lambda command, policy: tick_needs(command),
+    Promote: lambda command, policy: promote_needs(command),
     Reap: _reap_needs,
     Renew: _renew_needs,
     ForgetRecords: lambda command, policy: record_needs(command),
@@ -163,6 +166,7 @@ _DECISIONS: Mapping[type, Callable[[View, Any, Policy, Now], Outcome]] = {
     PutSchedule: lambda view, command, policy, now: put_schedule(view, command, now),
     DropSchedule: lambda view, command, policy, now: drop_schedule(view, command),
     Tick: tick,
+    Promote: promote,
     Reap: reap,
     Renew: renew,
     ForgetRecords: forget_records,

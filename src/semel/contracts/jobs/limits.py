@@ -37,6 +37,14 @@ DEFAULT_PRIORITY = 4
 LEAST_URGENT = 9
 
 
+class Bounds(NamedTuple):
+    """How many jobs may be in a state: in all, of each principal, in each queue."""
+
+    all: int
+    each_principal: int = 0
+    each_queue: int = 0
+
+
 class Policy(NamedTuple):
     """The settings that decisions depend on; 0 is no limit where a limit is meant."""
 
@@ -49,7 +57,10 @@ class Policy(NamedTuple):
     """Whether a full store lets the oldest key of a finished job go instead of refusing a new one."""
     max_result_bytes: int = 1_048_576
     retention_ms: int = 604_800_000
-    max_depth: int = 1_000
+    queued: Bounds = Bounds(1_000)
+    scheduled: Bounds = Bounds(100_000)
+    principal_share: float = 1.0
+    """What one principal may take of a bound over all, while others have jobs."""
     max_inflight: int = 100
     lease_ms: int = 300_000
     offer_ms: int = 5_000

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from semel.contracts.jobs.limits import MAX_LISTED_ROWS
 from semel.contracts.jobs.rules.claim import MAX_LINES
+from semel.contracts.jobs.rules.promote import to_promote
 from semel.contracts.jobs.rules.states import State, state_of
 from semel.contracts.jobs.tables import (
     ALONE,
@@ -213,30 +214,34 @@ def leased_ids(reading: Reading, behind: tuple[int, bytes] | None, limit: int) -
 class Gauges(NamedTuple):
     """The state of the queue in numbers."""
 
-    waiting: int
-    ready: int
+    scheduled: int
+    queued: int
     leased: int
     dead: int
     records: int
     oldest_ready_ms: int
 
+    @property
+    def waiting(self) -> int:
+        """All that wait, for a worker or for their time."""
+        return self.scheduled + self.queued
+
 
 def gauges(reading: Reading) -> Gauges:
-    """Counts as of now. What is scheduled, and what has expired unswept, is counted up to a bound."""
+    """Counts as of now. What has just become ready, and what has expired unswept, is counted up to a bound."""
     totals = reading.get(JOB_TOTALS, ALONE) or NO_TOTALS
     now = reading.now
-    later, oldest = 0, now.expiry_ms
+    oldest = now.expiry_ms
     for line in reading.range(Range(JOB_LINE, "", (), MAX_LINES)):
-        prefix = (WAITING, line.queue, line.priority)
-        if later < MAX_COUNTED:
-            later += len(reading.keys(Range(JOB, "ready", prefix, MAX_COUNTED - later, start=(now.expiry_ms + 1,))))
-        first = reading.range(Range(JOB, "ready", prefix, 1))
+        first = reading.range(Range(JOB, "ready", (WAITING, line.queue, line.priority), 1))
         if first:
             oldest = min(oldest, first[0].ready_at)
     stale = reading.keys(Range(JOB_RECORD, "expires", (), MAX_COUNTED, stop=(now.expiry_ms + 1,)))
+    got_ready = reading.keys(to_promote(now.expiry_ms, MAX_COUNTED)[0])
+    scheduled = totals.scheduled - len(got_ready)
     return Gauges(
-        totals.waiting,
-        totals.waiting - later,
+        scheduled,
+        totals.waiting - scheduled,
         totals.leased,
         totals.dead,
         totals.records - len(stale),

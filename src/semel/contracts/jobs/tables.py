@@ -5,11 +5,11 @@ to its job and copies nothing of it: status and result are the job's own. Counts
 records are judged in the commit that changes them.
 
 Everything stands under one lock. Look-ups: a job by its id (JOB), what waits by queue and priority or by kind (JOB
-"ready", "kind"), what is due by phase (JOB "due": a lease that runs out, a job that is to be forgotten), a principal's
-jobs (JOB "owner"), a key by principal (JOB_RECORD), dead letters by age (JOB_DEAD), schedules by their next instant
-(JOB_SCHEDULE "next"). Jobs that do not wait are not in the indexes by which they are claimed, and keys that do not
-expire, those of all jobs that have not ended, not in that of keys by their end: a claim or an end of a job writes few
-pages.
+"ready", "kind"), what gets ready (JOB "later"), what is due by phase (JOB "due": a lease that runs out, a job that is
+to be forgotten), a principal's jobs (JOB "owner"), a key by principal (JOB_RECORD), who has most jobs (JOB_SHARE), dead
+letters by age (JOB_DEAD), schedules by their next instant (JOB_SCHEDULE "next"). Jobs that do not wait are not in the
+indexes by which they are claimed, and keys that do not expire, those of all jobs that have not ended, not in that of
+keys by their end: a claim or an end of a job writes few pages.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ INLINE_BYTES = 1_024
 
 IMPORTED = b"imported job"
 """The kind of jobs that are only known by how they ended elsewhere; no submission can give it."""
+
+NOT_COUNTED, AS_SCHEDULED, AS_QUEUED = 0, 1, 2
+"""What a waiting job is counted as; not at all yet if it is from before these counts. Others have the last one."""
 
 NO_TIMEOUT_GIVEN = -1
 """A job that leaves its time limit to its queue."""
@@ -92,6 +95,8 @@ class JobRow(NamedTuple):
     """Names the current lease, empty without one: soft changes of a lease must not reach what comes after it."""
     beat_at: int
     """When `progress` was set, in steady time, and later than the time before."""
+    counted: int
+    """What a waiting job is counted as, by caller and queue: scheduled, queued, or not yet."""
 
 
 class JobPartRow(NamedTuple):
@@ -124,6 +129,8 @@ class JobTotalsRow(NamedTuple):
     leased: int
     records: int
     dead: int
+    scheduled: int
+    """How many of those that wait are counted as scheduled."""
 
 
 class JobLineRow(NamedTuple):
@@ -146,12 +153,14 @@ class JobKindRow(NamedTuple):
 
 
 class JobQueueRow(NamedTuple):
-    """How many jobs of a queue are leased, how many may be, and how long a run may take; 0 is no limit."""
+    """How many jobs of a queue are leased, how many may be, how long a run may take (0 is no limit), how many wait."""
 
     queue: bytes
     leased: int
     max_inflight: int
     default_timeout_ms: int
+    queued: int
+    scheduled: int
 
 
 class JobTenantRow(NamedTuple):
@@ -159,6 +168,14 @@ class JobTenantRow(NamedTuple):
 
     principal: bytes
     records: int
+
+
+class JobShareRow(NamedTuple):
+    """How many jobs of a principal wait."""
+
+    principal: bytes
+    queued: int
+    scheduled: int
 
 
 class JobDeadRow(NamedTuple):
@@ -221,9 +238,14 @@ JOB = Table(
         "kind": ("phase", "kind", "queue", "priority", "ready_at"),
         "due": ("phase", "due_at"),
         "owner": ("principal",),
+        "later": ("phase", "counted", "ready_at"),
     },
     bulky=True,
-    partial={"ready": Below("phase", LEASED), "kind": Below("phase", LEASED)},
+    partial={
+        "ready": Below("phase", LEASED),
+        "kind": Below("phase", LEASED),
+        "later": Below("counted", AS_QUEUED),
+    },
 )
 JOB_PART = Table("job_part", JobPartRow, key=2, bulky=True)
 JOB_RECORD = Table(
@@ -238,6 +260,7 @@ JOB_LINE = Table("job_line", JobLineRow, key=2, indexes={"ready": ("ready_at",)}
 JOB_KIND = Table("job_kinds", JobKindRow, key=3, indexes={"ready": ("kind", "ready_at")})
 JOB_QUEUE = Table("job_queue", JobQueueRow, key=1)
 JOB_TENANT = Table("job_tenant", JobTenantRow, key=1)
+JOB_SHARE = Table("job_share", JobShareRow, key=1, indexes={"queued": ("queued",), "scheduled": ("scheduled",)})
 JOB_DEAD = Table("job_dead", JobDeadRow, key=2)
 JOB_STEP = Table("job_step", JobStepRow, key=2, bulky=True)
 JOB_CLAIM = Table("job_claim", JobClaimRow, key=2, indexes={"until": ("until",)})
@@ -246,7 +269,7 @@ JOB_SCHEDULE = Table("job_schedule", JobScheduleRow, key=1, indexes={"next": ("n
 
 ALONE = (b"",)
 """The key of the one row of a table that has one."""
-NO_TOTALS = JobTotalsRow(b"", 0, 0, 0, 0, 0, 0)
+NO_TOTALS = JobTotalsRow(b"", 0, 0, 0, 0, 0, 0, 0)
 
 TABLES = (
     JOB,
@@ -257,6 +280,7 @@ TABLES = (
     JOB_KIND,
     JOB_QUEUE,
     JOB_TENANT,
+    JOB_SHARE,
     JOB_DEAD,
     JOB_STEP,
     JOB_CLAIM,

@@ -176,14 +176,15 @@ class JobsHost:
 
     async def _gauges(self) -> dict[str, float]:
         found = await self._context.engine.read(gauges)
-        most = self._desk.policy.max_depth
+        most = self._desk.policy.queued.all
         return {
             "idempotency_store_size": found.records,
-            "queue_depth": found.waiting,
+            "queue_depth": found.queued,
+            "scheduled": found.scheduled,
             "inflight": found.leased,
-            "ready_to_dispatch": found.ready,
+            "ready_to_dispatch": found.queued,
             "dlq_size": found.dead,
-            "backpressure_active": int(bool(most) and found.waiting >= most),
+            "backpressure_active": int(bool(most) and found.queued >= most),
             "oldest_ready_age_sec": found.oldest_ready_ms / 1_000,
         }
 

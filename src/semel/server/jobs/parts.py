@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from semel.contracts.jobs.limits import Policy
+from semel.contracts.jobs.limits import Bounds, Policy
 from semel.contracts.jobs.rules.integrity import Signing
 from semel.server.context import Context
 from semel.server.jobs.desk import Desk
@@ -25,7 +25,17 @@ def policy_of(settings: Settings, *, is_shared: bool = False) -> Policy:
         evicts=settings.jobs_idempotency_full_policy == "evict_terminal",
         max_result_bytes=settings.jobs_max_result_bytes,
         retention_ms=settings.jobs_retention_sec * 1_000,
-        max_depth=settings.jobs_max_queue_depth,
+        queued=Bounds(
+            settings.jobs_max_queue_depth,
+            settings.jobs_max_queue_depth_per_principal,
+            settings.jobs_max_queue_depth_per_queue,
+        ),
+        scheduled=Bounds(
+            settings.jobs_max_scheduled,
+            settings.jobs_max_scheduled_per_principal,
+            settings.jobs_max_scheduled_per_queue,
+        ),
+        principal_share=settings.jobs_principal_share if settings.has_credentials else 1.0,
         max_inflight=settings.jobs_max_inflight,
         lease_ms=settings.jobs_lease_timeout_sec * 1_000,
         offer_ms=settings.jobs_offer_sec * 1_000,

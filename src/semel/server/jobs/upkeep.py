@@ -14,10 +14,11 @@ import asyncio
 import logging
 from functools import partial
 
-from semel.contracts.jobs.commands import Done, Reap, Renew, Tick, Ticked
+from semel.contracts.jobs.commands import Done, Promote, Reap, Renew, Tick, Ticked
 from semel.contracts.jobs.contract import JOBS, Jobs
 from semel.contracts.jobs.ids import CHANCE_BYTES
 from semel.contracts.jobs.reading import due_schedules, leased_ids
+from semel.contracts.jobs.rules.promote import to_promote
 from semel.contracts.jobs.rules.reap import has_ended, leases_until
 from semel.contracts.jobs.tables import JOB, WAITING
 from semel.engine.contract import EngineError, FaultError, UnavailableError, Write
@@ -40,6 +41,7 @@ RUNNING_MS = 500
 REAPED_AT_ONCE = 100
 RENEWED_AT_ONCE = 500
 TICKS_AT_ONCE = 100
+PROMOTED_AT_ONCE = 500
 
 
 class Upkeep:
@@ -93,6 +95,7 @@ class Upkeep:
                 await self._tick()
         if self._leads:
             await self._reap()
+            await self._promote()
 
     async def _renew(self, since: int | None, now_ms: int) -> int:
         """More time for every lease that is out; when that was done.
@@ -131,6 +134,14 @@ class Upkeep:
             if done.number == 0:
                 return
 
+    async def _promote(self) -> None:
+        """Count what has become ready as queued, a bounded number at a time."""
+        for _ in range(TICKS_AT_ONCE):
+            until = await self._engine.read(_to_promote)
+            if until is None:
+                return
+            await self._engine.submit(Write(self._jobs, Promote(PROMOTED_AT_ONCE, until), 0, PROMOTED_AT_ONCE))
+
     def _is_due(self, reading: Reading) -> bool:
         """Whether a lease has run out, or a job has waited too long."""
         now = reading.now
@@ -158,3 +169,9 @@ class Upkeep:
 
 def _steady_ms(reading: Reading) -> int:
     return reading.now.steady_ms
+
+
+def _to_promote(reading: Reading) -> int | None:
+    """The time by which something has become ready, or is not counted yet; None when there is nothing."""
+    until = reading.now.expiry_ms
+    return until if any(reading.keys(wanted) for wanted in to_promote(until, 1)) else None

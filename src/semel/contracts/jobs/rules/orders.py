@@ -7,10 +7,10 @@ from collections.abc import Generator
 from semel.contracts.jobs.commands import Cancel, Changed, Done, LimitQueue, Note, Refusal, Release, Requeue
 from semel.contracts.jobs.ids import job_name
 from semel.contracts.jobs.limits import Policy
+from semel.contracts.jobs.rules.capacity import refused
 from semel.contracts.jobs.rules.ends import CANCELLED, TOPIC_READY, conclude, end_keys, failure, revive, topic_of
 from semel.contracts.jobs.rules.report import NO_JOB
 from semel.contracts.jobs.rules.states import End, Event, State, state_of, transition
-from semel.contracts.jobs.rules.submit import is_full, no_slot
 from semel.contracts.jobs.rules.tally import Tally, counted_keys
 from semel.contracts.jobs.tables import (
     ALONE,
@@ -72,8 +72,9 @@ def requeue(view: View, command: Requeue, policy: Policy, now: Now) -> Outcome:
     if transition(job, Event.REVIVE, tally.now.ms) is None or job.kind == IMPORTED:
         facts = {"job_id": job_name(job.id), "state": state_of(job, tally.now.ms).value}
         return Outcome(Refusal("jobs:job_active", _FOREIGN if job.kind == IMPORTED else _NOT_FAILED, facts))
-    if is_full(tally):
-        return Outcome(no_slot(tally))
+    full = refused(tally, job.principal, job.queue, is_scheduled=False)
+    if full is not None:
+        return Outcome(full)
     again = revive(tally, job)
     tally.store()
     note = Note("JOB_REVIVED", {"job_id": job_name(job.id), "attempt": job.attempt, "by": command.by})

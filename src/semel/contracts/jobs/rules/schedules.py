@@ -34,8 +34,10 @@ from semel.contracts.jobs.tables import (
     JOB,
     JOB_KIND,
     JOB_LINE,
+    JOB_QUEUE,
     JOB_RECORD,
     JOB_SCHEDULE,
+    JOB_SHARE,
     JOB_TENANT,
     JOB_TOTALS,
     JobScheduleRow,
@@ -232,7 +234,7 @@ def _demand(tally: Tally, draft: Draft) -> None:
     """The key of an instant is known only now."""
     place = (draft.priority, draft.queue)
     keys: list[tuple[AnyTable, Key]] = [(JOB_LINE, place), (JOB_KIND, (draft.kind, *place))]
-    keys.append((JOB_TENANT, (draft.principal,)))
+    keys += [(JOB_TENANT, (draft.principal,)), (JOB_SHARE, (draft.principal,)), (JOB_QUEUE, (draft.queue,))]
     demand(tally.view, [*keys, (JOB_RECORD, (draft.principal, draft.key))])
     record = tally.view.get(JOB_RECORD, (draft.principal, draft.key))
     if record is not None:

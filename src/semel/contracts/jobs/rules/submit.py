@@ -12,19 +12,23 @@ from typing import Any
 from semel.contracts.jobs.commands import Admitted, Collision, Draft, Note, Refusal, Submit
 from semel.contracts.jobs.ids import job_name, new_id, request_name
 from semel.contracts.jobs.limits import Policy
+from semel.contracts.jobs.rules.capacity import refused
 from semel.contracts.jobs.rules.ends import TOPIC_READY, end_keys, revive, topic_of
 from semel.contracts.jobs.rules.states import End
 from semel.contracts.jobs.rules.submission import known, unknown
 from semel.contracts.jobs.rules.tally import Tally, counted_keys
 from semel.contracts.jobs.tables import (
     ALONE,
+    AS_QUEUED,
     IMPORTED,
     INLINE_BYTES,
     JOB,
     JOB_KIND,
     JOB_LINE,
     JOB_PART,
+    JOB_QUEUE,
     JOB_RECORD,
+    JOB_SHARE,
     JOB_TENANT,
     JOB_TOTALS,
     PARAMS,
@@ -59,6 +63,7 @@ def submit_needs(command: Submit, policy: Policy) -> Generator[Stage, View, None
     for draft in command.drafts:
         keys.append((JOB_LINE, (draft.priority, draft.queue)))
         keys.append((JOB_KIND, (draft.kind, draft.priority, draft.queue)))
+        keys += [(JOB_QUEUE, (draft.queue,)), (JOB_SHARE, (draft.principal,))]
         if draft.key and policy.is_idempotent:
             keys.append((JOB_RECORD, (draft.principal, draft.key)))
             keys.append((JOB_TENANT, (draft.principal,)))
@@ -153,11 +158,17 @@ def _meet(tally: Tally, draft: Draft, record: JobRecordRow, job: JobRow, verdict
     expires_at = None if record.expires_at == NEVER else record.expires_at
     notes = [_hit(draft, job, rule.status)]
     if rule.name == "J6":
-        if is_full(tally):
-            return no_slot(tally)
+        full = refused(tally, job.principal, _queue_after(draft, job), is_scheduled=False)
+        if full is not None:
+            return full
         job, expires_at = _revived(tally, draft, job), None
         notes.append(Note("JOB_REVIVED", {"job_id": job_name(job.id), "attempt": 0, "by": "submit"}))
     return Admitted(rule.name, job, expires_at, _ignored(draft, job), tuple(notes))
+
+
+def _queue_after(draft: Draft, job: JobRow) -> bytes:
+    """Where a revived job waits; see below."""
+    return draft.queue if job.kind == IMPORTED else job.queue
 
 
 def _revived(tally: Tally, draft: Draft, job: JobRow) -> JobRow:
@@ -184,15 +195,16 @@ def _take_in(tally: Tally, draft: Draft, stale: JobRecordRow | None) -> Answer:
     """The key is new, expired, or absent."""
     policy = tally.policy
     rule = unknown(is_idempotent=policy.is_idempotent, has_key=bool(draft.key))
-    if is_full(tally):
-        return no_slot(tally)
+    full = refused(tally, draft.principal, draft.queue, is_scheduled=_ready_at(tally, draft) > tally.now.ms)
+    if full is not None:
+        return full
     notes: list[Note] = []
     if rule.name == "J2" and stale is None:
         refusal = _make_room(tally, draft.principal, notes)
         if refusal is not None:
             return refusal
     job = _new_job(tally, draft, has_key=rule.name == "J2")
-    tally.add(job)
+    job = tally.add(job)
     if len(draft.params) > INLINE_BYTES:
         tally.view.insert(JOB_PART, JobPartRow(job.id, PARAMS, draft.params))
     if rule.name == "J2":
@@ -204,10 +216,14 @@ def _take_in(tally: Tally, draft: Draft, stale: JobRecordRow | None) -> Answer:
     return Admitted(rule.name, job, None, notes=tuple(notes))
 
 
+def _ready_at(tally: Tally, draft: Draft) -> int:
+    now_ms = tally.now.ms
+    return max(now_ms, now_ms + draft.delay_ms if draft.run_at is None else draft.run_at)
+
+
 def _new_job(tally: Tally, draft: Draft, *, has_key: bool) -> JobRow:
     now_ms, policy = tally.now.ms, tally.policy
     job_id = new_id(now_ms, tally.next_number(), draft.chance)
-    ready_at = max(now_ms, now_ms + draft.delay_ms if draft.run_at is None else draft.run_at)
     return JobRow(
         id=job_id,
         principal=draft.principal,
@@ -216,7 +232,7 @@ def _new_job(tally: Tally, draft: Draft, *, has_key: bool) -> JobRow:
         queue=draft.queue,
         priority=draft.priority,
         phase=WAITING,
-        ready_at=ready_at,
+        ready_at=_ready_at(tally, draft),
         due_at=now_ms + policy.waiting_ttl_ms if policy.waiting_ttl_ms else NEVER,
         created_at=now_ms,
         finished_at=0,
@@ -248,20 +264,7 @@ def _new_job(tally: Tally, draft: Draft, *, has_key: bool) -> JobRow:
         timeout_at=0,
         lease=b"",
         beat_at=0,
-    )
-
-
-def is_full(tally: Tally) -> bool:
-    """Whether no slot is free in the queue."""
-    return bool(tally.policy.max_depth) and tally.totals.waiting >= tally.policy.max_depth
-
-
-def no_slot(tally: Tally) -> Refusal:
-    """The queue is full."""
-    facts = {"queue_depth": tally.totals.waiting, "max": tally.policy.max_depth}
-    message = "The queue is full. Nothing was stored; send the same request again in a moment, with the same key."
-    return Refusal(
-        "jobs:backpressure", message, {**facts, "retry_after_ms": 1_000}, (Note("BACKPRESSURE_DROP", facts),)
+        counted=AS_QUEUED,
     )
 
 

@@ -7,22 +7,27 @@ from dataclasses import dataclass
 from semel.contracts.jobs.limits import Policy
 from semel.contracts.jobs.tables import (
     ALONE,
+    AS_QUEUED,
+    AS_SCHEDULED,
     DONE,
     JOB,
     JOB_DEAD,
     JOB_KIND,
     JOB_LINE,
     JOB_QUEUE,
+    JOB_SHARE,
     JOB_TENANT,
     JOB_TOTALS,
     LEASED,
     NO_TOTALS,
+    NOT_COUNTED,
     WAITING,
     JobDeadRow,
     JobKindRow,
     JobLineRow,
     JobQueueRow,
     JobRow,
+    JobShareRow,
     JobTenantRow,
     JobTotalsRow,
 )
@@ -42,10 +47,18 @@ class Totals:
     leased: int
     records: int
     dead: int
+    scheduled: int
+
+    @property
+    def queued(self) -> int:
+        """Those that wait and are not scheduled."""
+        return self.waiting - self.scheduled
 
     def row(self, updated_at: int) -> JobTotalsRow:
         """As they are stored."""
-        return JobTotalsRow(b"", self.seq, updated_at, self.waiting, self.leased, self.records, self.dead)
+        return JobTotalsRow(
+            b"", self.seq, updated_at, self.waiting, self.leased, self.records, self.dead, self.scheduled
+        )
 
 
 class Tally:
@@ -55,7 +68,7 @@ class Tally:
         self.view = view
         self.policy = policy
         before = self._before = view.get(JOB_TOTALS, ALONE) or NO_TOTALS
-        self.totals = Totals(before.seq, before.waiting, before.leased, before.records, before.dead)
+        self.totals = Totals(before.seq, before.waiting, before.leased, before.records, before.dead, before.scheduled)
         # A clock that jumped ahead must not be written down before it is believed: time would stand still behind it.
         self.now = now._replace(ms=max(now.expiry_ms, before.updated_at))
 
@@ -64,20 +77,35 @@ class Tally:
         self.totals.seq += 1
         return self.totals.seq
 
-    def add(self, job: JobRow) -> None:
+    def add(self, job: JobRow) -> JobRow:
         """A new job."""
+        job = self._as_counted(job)
         self.view.insert(JOB, job)
         self._count(job, 1)
+        return job
 
     def move(self, before: JobRow, after: JobRow) -> JobRow:
         """A job that changes; its place in the counts follows, and what belongs to a lease ends with it."""
         if after.phase != LEASED and (after.offered or after.lease):
             after = after._replace(offered=0, lease=b"")
+        if before.phase != after.phase:
+            after = self._as_counted(after)
         self.view.put(JOB, after)
         if before.phase != after.phase:
             self._count(before, -1)
             self._count(after, 1)
         return after
+
+    def promote(self, job: JobRow) -> None:
+        """A waiting job that is counted as something else from now on."""
+        self._count(job, -1)
+        job = self._as_counted(job)
+        self.view.put(JOB, job)
+        self._count(job, 1)
+
+    def _as_counted(self, job: JobRow) -> JobRow:
+        is_later = job.phase == WAITING and job.ready_at > self.now.ms
+        return job._replace(counted=AS_SCHEDULED if is_later else AS_QUEUED)
 
     def remove(self, job: JobRow) -> None:
         """A finished job that is forgotten."""
@@ -108,7 +136,11 @@ class Tally:
 
     def queue(self, name: bytes) -> JobQueueRow:
         """The leases of a queue and their bound."""
-        return self.view.get(JOB_QUEUE, (name,)) or JobQueueRow(name, 0, 0, 0)
+        return self.view.get(JOB_QUEUE, (name,)) or JobQueueRow(name, 0, 0, 0, 0, 0)
+
+    def share(self, principal: bytes) -> JobShareRow:
+        """How many jobs of a principal wait."""
+        return self.view.get(JOB_SHARE, (principal,)) or JobShareRow(principal, 0, 0)
 
     def keep_queue(self, row: JobQueueRow) -> None:
         """Counts and bounds of a queue."""
@@ -125,7 +157,7 @@ class Tally:
 
     def _count(self, job: JobRow, change: int) -> None:
         if job.phase == WAITING:
-            self.totals.waiting += change
+            self._count_waiting(job, change)
             place = (job.priority, job.queue)
             line = self.view.get(JOB_LINE, place) or JobLineRow(*place, 0, NEVER)
             ready_at = min(line.ready_at, job.ready_at)
@@ -137,6 +169,18 @@ class Tally:
             self.totals.leased += change
             queue = self.queue(job.queue)
             self.keep_queue(queue._replace(leased=queue.leased + change))
+
+    def _count_waiting(self, job: JobRow, change: int) -> None:
+        self.totals.waiting += change
+        if job.counted == NOT_COUNTED:
+            return
+        state = "scheduled" if job.counted == AS_SCHEDULED else "queued"
+        if state == "scheduled":
+            self.totals.scheduled += change
+        queue, share = self.queue(job.queue), self.share(job.principal)
+        self.keep_queue(queue._replace(**{state: getattr(queue, state) + change}))
+        share = share._replace(**{state: getattr(share, state) + change})
+        self._keep(JOB_SHARE, share, share.queued + share.scheduled)
 
     def _keep(self, table: AnyTable, row: tuple[object, ...], weight: int) -> None:
         """A count that has come to nothing needs no row."""
@@ -154,4 +198,5 @@ def counted_keys(job: JobRow) -> list[tuple[AnyTable, Key]]:
         (JOB_LINE, (job.priority, job.queue)),
         (JOB_KIND, (job.kind, job.priority, job.queue)),
         (JOB_QUEUE, (job.queue,)),
+        (JOB_SHARE, (job.principal,)),
     ]

@@ -11,6 +11,7 @@ from semel.contracts.jobs.rules.states import End, Reason
 from semel.contracts.jobs.rules.tally import Tally
 from semel.contracts.jobs.tables import (
     ALONE,
+    AS_QUEUED,
     DONE,
     IMPORTED,
     INLINE_BYTES,
@@ -187,4 +188,5 @@ def _imported(record: ImportedRecord, due_at: int) -> JobRow:
         timeout_at=0,
         lease=b"",
         beat_at=0,
+        counted=AS_QUEUED,
     )
