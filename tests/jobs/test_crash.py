@@ -90,7 +90,8 @@ WRONG: dict[str, tuple[Callable[[Scene], Any], str]] = {
     "a job that nobody wants": (lambda scene: scene.job.update(params={"order": "x"}), "nobody has asked"),
     "it has not ended": (lambda scene: scene.job.update(state="leased"), "has not ended"),
     "one run too many": (lambda scene: scene.job.update(attempt=3, epoch=3), "has run 3 times"),
-    "a run that was not charged": (lambda scene: scene.job.update(epoch=3), "leases were charged"),
+    "a run that was not charged": (lambda scene: scene.job.update(attempt=0), "and 0 were charged"),
+    "a charge without a run": (lambda scene: scene.job.update(deferrals=1), "leases were charged"),
     "another end was told": (
         lambda scene: scene.order.cancels.append(Told(200, {"job_id": "j", "state": "failed"})),
         "was told",

@@ -86,8 +86,8 @@ def test_14_of_twenty_that_race_exactly_five_get_in(tight: Jobs) -> None:
     assert tight.submit("k", {}, key=turned_away[1], expect=429)["error"] == "backpressure"
 
 
-def test_14_scheduled_jobs_count_and_running_ones_do_not(tight: Jobs) -> None:
-    for delay_ms in (0, 0, 3_600_000, 3_600_000, 0):
+def test_14_queued_jobs_count_and_neither_scheduled_nor_running_ones_do(tight: Jobs) -> None:
+    for delay_ms in (0, 0, 3_600_000, 3_600_000, 0, 0, 0):
         tight.submit(delay_ms=delay_ms)
     tight.submit(expect=429)
     held = [tight.claim_one(), tight.claim_one()]
@@ -95,11 +95,12 @@ def test_14_scheduled_jobs_count_and_running_ones_do_not(tight: Jobs) -> None:
     tight.submit()
     tight.submit(expect=429)
     # What was admitted before passes the gate, so the queue may be fuller than full.
-    tight.fail(held[0], retry_after_ms=3_600_000)
-    tight.defer(held[1], 3_600_000)
+    tight.fail(held[0], retry_after_ms=0)
+    tight.defer(held[1], 0)
     refused = tight.submit(expect=429)
-    assert (refused["queue_depth"], refused["max"]) == (DEPTH + 2, DEPTH)
-    assert tight.metrics()["queue_depth"] == DEPTH + 2
+    assert (refused["queue_depth"], refused["max"], refused["bound"]) == (DEPTH + 2, DEPTH, "queued")
+    seen = tight.metrics()
+    assert (seen["queue_depth"], seen["scheduled_jobs"]) == (DEPTH + 2, 2)
 
 
 def test_14_a_batch_is_taken_as_far_as_it_fits(tight: Jobs) -> None:

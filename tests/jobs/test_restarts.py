@@ -183,7 +183,8 @@ def test_21_those_who_wait_are_answered_at_a_stop(tmp_path: Path, queue: str) ->
             pool.submit(jobs.get, first["job_id"], wait_ms=WAIT_MS),
             pool.submit(partial(jobs.submit, "k", {}, key=fresh("key"), queue="other", wait_ms=WAIT_MS)),
         ]
-        eventually(lambda: jobs.prometheus()[LIVE] == others + len(waiting), "all of them wait")
+        # A claim that waits listens for jobs, and for the silence of its worker.
+        eventually(lambda: jobs.prometheus()[LIVE] == others + len(waiting) + 1, "all of them wait")
         assert len(jobs.page(queue="other")["jobs"]) == 2
         assert isinstance(jobs.server, RunningServer)
         jobs.server.stop()
