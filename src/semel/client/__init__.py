@@ -33,9 +33,20 @@ from semel.client.errors import (
 )
 from semel.client.job import AsyncJob, Job
 from semel.client.jobs import JobsClient
-from semel.client.orders import Defer, Permanent, RetryLater
+from semel.client.orders import Cancelled, Defer, Permanent, RetryLater
 from semel.client.patience import Patience
-from semel.client.values import Beat, Cancelled, Claimed, JobInfo, JobRequest, Lease, Outcome, Reported, Step, Submitted
+from semel.client.values import (
+    Beat,
+    Cancellation,
+    Claimed,
+    JobInfo,
+    JobRequest,
+    Lease,
+    Outcome,
+    Reported,
+    Step,
+    Submitted,
+)
 from semel.client.worker import Worker
 
 if TYPE_CHECKING:
@@ -49,6 +60,7 @@ __all__ = [
     "Beat",
     "BusyError",
     "CallError",
+    "Cancellation",
     "Cancelled",
     "Change",
     "Claimed",

@@ -26,13 +26,15 @@ from semel.client.errors import (
 )
 from semel.client.job import AnyJob, AsyncJob, Job
 from semel.client.jobs import JobsClient
-from semel.client.reports import Deferred, Done, Failed, Report, permanent, report_of
+from semel.client.orders import Cancelled
+from semel.client.reports import Deferred, Done, Failed, Report, report_of, short
+from semel.client.results import note, plain
 from semel.client.steps import Steps
 from semel.client.threads import Ended, Threads
-from semel.client.values import Lease
+from semel.client.values import Beat, Lease
 
 CANCEL_SECONDS = 5.0
-"""How long a cancelled function may tidy up when the worker stops."""
+"""How long a cancelled function may tidy up when the worker stops, or when its job was taken away."""
 UNSIGNED_DELAY = 30.0
 _STOPPED = Deferred(0.0, "the worker stopped")
 _GONE = (LeaseLostError, NotFoundError, ResultConflictError)
@@ -59,7 +61,8 @@ class Ending(Enum):
 class Attempt:
     """Runs a job that was claimed."""
 
-    def __init__(self, client: JobsClient, lease: Lease, handler: Handler, threads: Threads) -> None:
+    def __init__(self, client: JobsClient, lease: Lease, handler: Handler, threads: Threads, asked_at: float) -> None:
+        """`asked_at` is when the claim was sent, by the monotonic clock: no lease is older than that."""
         self.lease = lease
         self._client = client
         self._handler = handler
@@ -69,6 +72,10 @@ class Attempt:
         loop = asyncio.get_running_loop()
         self._lost: asyncio.Future[None] = loop.create_future()
         self._over: asyncio.Future[None] = loop.create_future()
+        self._unwanted: asyncio.Future[None] = loop.create_future()
+        """Settled when the owner cancels the job, or when its time is up."""
+        self._is_late = False
+        self._asked_at = asked_at
 
     def warn(self) -> None:
         """The worker is about to stop."""
@@ -82,46 +89,92 @@ class Attempt:
     async def run(self) -> Ending:
         """From the first line of the function to the server's answer to its report."""
         began = time.monotonic()
-        if self.lease.offer_ms and not await self._is_confirmed():
+        if not await self._is_held():
             self._steps.close()
             return Ending.DROPPED
         beating = asyncio.create_task(self._beat())
+        timer = self._timer() if self.lease.timeout_ms else None
         try:
             report = await self._ended()
             ending = Ending.DROPPED if report is None else await self._deliver(report)
         finally:
+            if timer is not None:
+                timer.cancel()
             beating.cancel()
             self._steps.close()
             await asyncio.gather(beating, return_exceptions=True)
         log.info("%s %s: %s after %.3f s", self.lease.job_id, self.lease.kind, ending.value, time.monotonic() - began)
         return ending
 
-    async def _is_confirmed(self) -> bool:
-        """Make an offer a lease before the function begins; False when the job has gone to another worker meanwhile."""
-        try:
-            beat = await self._client.heartbeat(self.lease)
-        except _GONE as error:
-            log.warning("%s %s: %s", self.lease.job_id, self.lease.kind, error)
+    async def _is_held(self) -> bool:
+        """Whether the lease lasts: an offer is made a lease first, and one that has run out meanwhile is dropped.
+
+        A process that stood still after its claim must not begin what another worker may be doing by now.
+        """
+        self._hold_since(self._asked_at)
+        if self.lease.offer_ms:
+            asked_at = time.monotonic()
+            try:
+                beat = await self._client.heartbeat(self.lease)
+            except _GONE as error:
+                log.warning("%s %s: %s", self.lease.job_id, self.lease.kind, error)
+                return False
+            self._hold_since(asked_at)
+            self._hear(beat)
+        if self.job.is_lost:
+            log.warning("%s %s: the lease ran out before the run began", self.lease.job_id, self.lease.kind)
             return False
-        self.job.is_cancelled = self.job.is_cancelled or beat.cancel_requested
         return True
+
+    def _hold_since(self, asked_at: float) -> None:
+        """The server has heard of us after that moment, so the lease lasts for its whole length from there."""
+        self.job.hold_until(asked_at + self.lease.lease_ms / 1_000)
+
+    def _hear(self, beat: Beat) -> None:
+        if beat.cancel_requested:
+            self.job.is_cancelled = True
+            _settle(self._unwanted)
+
+    def _timer(self) -> asyncio.TimerHandle:
+        """Ends a run that takes longer than its job may."""
+        return asyncio.get_running_loop().call_later(self.lease.timeout_ms / 1_000, self._time_out)
+
+    def _time_out(self) -> None:
+        log.warning("%s %s: the run took longer than its job may", self.lease.job_id, self.lease.kind)
+        self._is_late = self.job.is_cancelled = True
+        _settle(self._unwanted)
 
     async def _ended(self) -> Report | None:
         """What to report, once the function has ended or is waited for no longer; None for nothing."""
         work = self._begun()
         signs: set[asyncio.Future[Any]] = {work, self._lost, self._over}
-        await asyncio.wait(signs, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({*signs, self._unwanted}, return_when=asyncio.FIRST_COMPLETED)
         if not work.done() and isinstance(work, asyncio.Task):
             work.cancel()
+        if not any(sign.done() for sign in signs):
+            # Its owner does not want it, or its time is up: a function that goes on all the same keeps its lease.
+            await asyncio.wait(signs, return_when=asyncio.FIRST_COMPLETED)
         if self._lost.done():
-            # A function that is still running keeps its place: there are never more at once than were asked for.
-            await asyncio.wait(signs - {self._lost}, return_when=asyncio.FIRST_COMPLETED)
+            await self._leave(work)
             return None
         if not work.done() and isinstance(work, asyncio.Task):
             await asyncio.wait({work}, timeout=CANCEL_SECONDS)
         if not work.done():
             return _STOPPED
         return self._report(work)
+
+    async def _leave(self, work: asyncio.Future[Ended]) -> None:
+        """The job was taken away: its function has a moment to notice, then its slot goes to the next job.
+
+        A thread cannot be ended from outside, so one that goes on is left alone. There are at most twice as many
+        threads as jobs at once; beyond that the slot is kept until the function returns.
+        """
+        signs: set[asyncio.Future[Any]] = {work, self._over}
+        await asyncio.wait(signs, timeout=CANCEL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if any(sign.done() for sign in signs):
+            return
+        if isinstance(work, asyncio.Task) or not self._threads.leave(work):
+            await asyncio.wait(signs, return_when=asyncio.FIRST_COMPLETED)
 
     def _begun(self) -> asyncio.Future[Ended]:
         if self._handler.is_async:
@@ -130,7 +183,7 @@ class Attempt:
 
     def _report(self, work: asyncio.Future[Ended]) -> Report | None:
         if work.cancelled():
-            return _STOPPED if self._over.done() else report_of(asyncio.CancelledError("the function was cancelled"))
+            return _STOPPED if self._over.done() else self._cancelled()
         value, error = work.result()
         if error is None:
             return Done(value)
@@ -140,6 +193,14 @@ class Attempt:
         if isinstance(report, Failed) and report.retryable and report.retry_after is None:
             log.warning("%s %s: the run failed", self.lease.job_id, self.lease.kind, exc_info=error)
         return report
+
+    def _cancelled(self) -> Report:
+        """What is reported of an asynchronous function that was ended."""
+        if self._is_late:
+            return Failed({"code": "timeout", "message": "The run took longer than its job may."})
+        if self._unwanted.done():
+            return report_of(Cancelled("The owner of the job has cancelled it."))
+        return report_of(asyncio.CancelledError("the function was cancelled"))
 
     async def _deliver(self, report: Report) -> Ending:
         try:
@@ -157,30 +218,40 @@ class Attempt:
             await self._client.defer(self.lease, report.delay, reason=report.reason or None)
             return Ending.DEFERRED
         if isinstance(report, Done):
-            try:
-                await self._client.complete(self.lease, report.result)
-                return Ending.COMPLETED
-            except (TypeError, ValueError) as error:
-                report = permanent("ResultNotJson", f"The function's result is not JSON: {error}")
-            except (TooLargeError, InvalidRequestError) as error:
-                report = permanent("ResultRefused", str(error))
+            await self._complete(report.result)
+            return Ending.COMPLETED
         await self._client.fail(self.lease, report.error, retryable=report.retryable, retry_after=report.retry_after)
         return Ending.FAILED
+
+    async def _complete(self, value: Any) -> None:
+        """The job is done, whatever became of its result: the function has had its effects."""
+        try:
+            await self._client.complete(self.lease, plain(value))
+        except (TypeError, ValueError, RecursionError) as error:
+            why = f"the function returned a {type(value).__name__} that is not JSON: {error}"
+        except (TooLargeError, InvalidRequestError) as error:
+            why = f"the server does not store the result: {error}"
+        else:
+            return
+        log.error("%s %s: done, and without a result: %s", self.lease.job_id, self.lease.kind, why)
+        await self._client.complete(self.lease, note(short(why)))
 
     async def _beat(self) -> None:
         """Hold on to the lease, three times in each of its lengths, until told that it is gone."""
         while True:
             await asyncio.sleep(self.lease.lease_ms / 3_000)
+            asked_at = time.monotonic()
             try:
                 beat = await self._client.heartbeat(self.lease, progress=self.job.progress)
             except _GONE:
-                self.job.is_lost = self.job.is_cancelled = True
+                self.job.is_taken = self.job.is_cancelled = True
                 _settle(self._lost)
                 return
             except (RefusedError, BadAnswerError) as error:
                 log.warning("%s %s: heartbeat: %s", self.lease.job_id, self.lease.kind, error)
                 continue
-            self.job.is_cancelled = self.job.is_cancelled or beat.cancel_requested
+            self._hold_since(asked_at)
+            self._hear(beat)
 
 
 async def _awaited(function: Callable[[Any], Awaitable[Any]], job: AnyJob) -> Ended:

@@ -54,6 +54,7 @@ def draft(job: JobRequest, wait: float | None = None) -> Draft:
         "run_at": None if job.run_at is None else utc_text(round(_since_1970(job) * 1_000)),
         "max_attempts": job.max_attempts,
         "lease_sec": job.lease,
+        "timeout_ms": milliseconds(job.timeout),
         "on_failed": job.on_failed,
         "wait_ms": milliseconds(wait),
     }

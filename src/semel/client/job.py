@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import math
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
 from functools import partial
@@ -27,13 +29,23 @@ class AnyJob:
         self._steps = steps
         self._threads = threads
         self._progress: Any = None
+        self._held_until = math.inf
         self.is_cancelled = False
         """Its owner wants it cancelled, or it was taken away: stop if that is possible. A result still counts unless
         it was taken away."""
-        self.is_lost = False
-        """It is not this worker's any more, and its result will be dropped."""
+        self.is_taken = False
+        """The server has said that it is not this worker's any more: its result will be dropped."""
         self.is_stopping = False
         """The worker is about to stop. A long function may raise `Defer`, and the job goes on elsewhere."""
+
+    @property
+    def is_lost(self) -> bool:
+        """It is not this worker's any more, or may not be: no heartbeat was answered for a whole lease."""
+        return self.is_taken or time.monotonic() > self._held_until
+
+    def hold_until(self, monotonic: float) -> None:
+        """The lease was given or renewed: by this machine's clock it lasts at least until then."""
+        self._held_until = monotonic
 
     @property
     def id(self) -> str:

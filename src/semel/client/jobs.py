@@ -25,7 +25,18 @@ from semel.client.errors import CallError, NotFinishedError
 from semel.client.patience import Patience
 from semel.client.submitting import submit_batch, unanswered
 from semel.client.transport import Transport
-from semel.client.values import Beat, Cancelled, Claimed, JobInfo, JobRequest, Lease, Outcome, Reported, Step, Submitted
+from semel.client.values import (
+    Beat,
+    Cancellation,
+    Claimed,
+    JobInfo,
+    JobRequest,
+    Lease,
+    Outcome,
+    Reported,
+    Step,
+    Submitted,
+)
 
 CONNECTIONS = 100
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
@@ -83,6 +94,7 @@ class JobsClient:
         run_at: datetime | None = None,
         max_attempts: int | None = None,
         lease: int | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - the limit of a run, not of this call
         on_failed: Literal["return", "retry"] | None = None,
         wait: float | None = None,
     ) -> Submitted:
@@ -91,7 +103,17 @@ class JobsClient:
         With a key of the caller's own it is one job over crashes of this program too.
         """
         job = JobRequest(
-            kind, params or {}, key, queue, priority, delay, run_at, max_attempts, lease=lease, on_failed=on_failed
+            kind,
+            params or {},
+            key,
+            queue,
+            priority,
+            delay,
+            run_at,
+            max_attempts,
+            lease=lease,
+            timeout=timeout,
+            on_failed=on_failed,
         )
         sent = draft(job, wait)
         try:
@@ -145,7 +167,7 @@ class JobsClient:
         facts = await self._caller.post(_PATH + "/lookup", spliced({"idempotency_key": key, "request_id": request_id}))
         return reading.read(lambda: reading.job_info(facts))
 
-    async def cancel(self, job_id: str, *, force: bool = False) -> Cancelled:
+    async def cancel(self, job_id: str, *, force: bool = False) -> Cancellation:
         """End a job that waits; tell the worker of one that runs, or with `force` take it away from it."""
         facts = await self._caller.post(_job_path(job_id) + "/cancel", spliced({"force": force}))
         return reading.read(lambda: reading.cancelled(facts))

@@ -30,6 +30,10 @@ class RetryLater(Exception):  # noqa: N818 - as above
         self.details = details
 
 
+class Cancelled(Exception):  # noqa: N818 - as above
+    """The run ends because the job's owner wants it cancelled (`is_cancelled`): the job is over, and runs no more."""
+
+
 class Defer(Exception):  # noqa: N818 - as above
     """Not now: run the job again after so many seconds, as if it had not run."""
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from semel.client import integrity
 from semel.client.errors import BadAnswerError
-from semel.client.values import Beat, Cancelled, Claimed, JobInfo, Lease, Outcome, Reported, Step, Submitted
+from semel.client.values import Beat, Cancellation, Claimed, JobInfo, Lease, Outcome, Reported, Step, Submitted
 from semel.kernel.canonical import Json, JsonError, JsonKind, parse
 from semel.kernel.utc import utc_ms
 
@@ -99,9 +99,9 @@ def outcome(facts: Facts, hmac_key: bytes | None) -> Outcome:
     return _outcome(str(facts["job_id"]), facts, facts["integrity"], hmac_key)
 
 
-def cancelled(facts: Facts) -> Cancelled:
+def cancelled(facts: Facts) -> Cancellation:
     """The answer to a cancellation."""
-    return Cancelled(facts["state"], bool(facts["cancel_requested"]), facts)
+    return Cancellation(facts["state"], bool(facts["cancel_requested"]), facts)
 
 
 def claimed(facts: Facts) -> Claimed:
@@ -153,6 +153,7 @@ def _lease(facts: Facts) -> Lease:
         lease_ms=int(facts["lease_ms"]),
         until=_instant(facts["lease_until_utc"]),
         created=_instant(facts["created_utc"]),
+        timeout_ms=int(facts.get("timeout_ms", 0)),
         offer_ms=int(facts.get("offer_ms", 0)),
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from semel.client.integrity import canonical_bytes
-from semel.client.orders import Defer, Permanent, RetryLater
+from semel.client.orders import Cancelled, Defer, Permanent, RetryLater
 
 MAX_CODE_CHARACTERS = 128
 MAX_MESSAGE_CHARACTERS = 1_024
@@ -46,6 +46,8 @@ def report_of(error: BaseException) -> Failed | Deferred:
     """What an exception out of a job's function says."""
     if isinstance(error, Defer):
         return Deferred(_seconds(error.delay), _line(error.reason, MAX_REASON_CHARACTERS))
+    if isinstance(error, Cancelled):
+        return Failed(_error(error, "cancelled", None), retryable=False)
     if isinstance(error, Permanent):
         return Failed(_error(error, error.code, error.details), retryable=False)
     if isinstance(error, RetryLater):
@@ -53,9 +55,9 @@ def report_of(error: BaseException) -> Failed | Deferred:
     return Failed(_error(error, None, None))
 
 
-def permanent(code: str, message: str) -> Failed:
-    """A failure that a further run cannot mend."""
-    return Failed({"code": code, "message": _text(message, MAX_MESSAGE_CHARACTERS)}, retryable=False)
+def short(text: str) -> str:
+    """A text within the bounds of a message."""
+    return _text(text, MAX_MESSAGE_CHARACTERS)
 
 
 def _error(error: BaseException, code: str | None, details: Mapping[str, Any] | None) -> dict[str, Any]:

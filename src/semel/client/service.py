@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -86,9 +87,10 @@ class Service:
     async def _claim_on(self, until_idle: bool) -> None:
         while True:
             await self._room(self._plan.concurrency)
+            asked_at = time.monotonic()
             claimed = await self._claim(0.0 if until_idle else self._plan.poll)
             for lease in claimed.leases:
-                self._begin(Attempt(self._client, lease, self._handlers[lease.kind], self._threads))
+                self._begin(Attempt(self._client, lease, self._handlers[lease.kind], self._threads, asked_at))
             if claimed.leases:
                 continue
             if until_idle:

@@ -29,10 +29,17 @@ class _Call(NamedTuple):
 
 
 class Threads:
-    """At most so many at once; a further function waits for a free one."""
+    """At most `most` at once; a further function waits for a free one.
+
+    A function that does not return after its job was taken away may be left alone: its thread counts no more, and
+    another one takes its place. That is done for as many threads as there are jobs at once, so their number is bounded.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
+        self._most_left = most
+        self._left = 0
+        """Threads that nobody waits for any more, and that have not returned yet."""
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._started = 0
@@ -47,6 +54,20 @@ class Threads:
             threading.Thread(target=self._work, name=f"semel-job-{self._started}", daemon=True).start()
         self._calls.put(_Call(lambda: context.run(function), loop, future))
         return future
+
+    def leave(self, call: asyncio.Future[Ended]) -> bool:
+        """Wait for a function no longer; False when too many were left alone already."""
+        if self._left == self._most_left:
+            return False
+        self._left += 1
+        self._most += 1
+        call.add_done_callback(self._returned)
+        return True
+
+    def _returned(self, call: asyncio.Future[Ended]) -> None:
+        """One that was left alone has returned after all: its thread is of use again, and one less is needed."""
+        self._left -= 1
+        self._most -= 1
 
     def close(self) -> None:
         """Let the threads end, each after the function that it is in."""

@@ -29,6 +29,8 @@ class JobRequest:
     max_attempts: int | None = None
     lease: int | None = None
     """Seconds that a worker may be silent."""
+    timeout: float | None = None
+    """Seconds that one run may take; 0 is no limit, None is what the queue says."""
     on_failed: Literal["return", "retry"] | None = None
 
 
@@ -97,7 +99,7 @@ class JobInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancellation:
     """The answer to a cancellation. A job that waited has failed; a running one goes on until its worker is told."""
 
     state: State
@@ -122,6 +124,8 @@ class Lease:
     lease_ms: int
     until: datetime
     created: datetime
+    timeout_ms: int = 0
+    """How long it may run, from the claim on; 0 for as long as it takes."""
     offer_ms: int = 0
     """How long the server waits for the first call with this token before it gives the job to another worker."""
 

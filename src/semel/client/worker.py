@@ -23,6 +23,7 @@ from semel.client.errors import CallError, ConfigurationError
 from semel.client.job import AsyncJob, Job
 from semel.client.jobs import MOST_WAIT_SECONDS, JobsClient
 from semel.client.patience import ENDLESS
+from semel.client.results import refuse_unprintable
 from semel.client.service import Plan, Service
 from semel.client.signals import on_signals
 
@@ -73,6 +74,7 @@ class Worker:
                 raise ConfigurationError(f"There are two functions for jobs of the kind {kind}.")
             if len(self._handlers) == MAX_KINDS:
                 raise ConfigurationError(f"A worker has functions for at most {MAX_KINDS} kinds.")
+            refuse_unprintable(kind, function)
             is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
             self._handlers[kind] = Handler(function, is_async)
             return function
