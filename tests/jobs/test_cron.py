@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
@@ -61,6 +62,70 @@ def test_the_next_instant(line: str, after: str, expected: str | None) -> None:
     assert shown(next_after(parse(line), ms(after))) == expected
 
 
+NAMED = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *"}
+
+
+@pytest.mark.parametrize(("name", "line"), NAMED.items())
+def test_d8_a_name_stands_for_its_line(name: str, line: str) -> None:
+    assert parse(name) == parse(line)
+    assert parse(f" {name.upper()} ") == parse(line)
+
+
+@pytest.mark.parametrize("name", ["@", "@reboot", "@yearly ", "@daily 5", "daily"])
+def test_d8_another_name_is_refused(name: str) -> None:
+    with pytest.raises(CronError):
+        parse(name)
+
+
+BERLIN, LORD_HOWE, APIA = "Europe/Berlin", "Australia/Lord_Howe", "Pacific/Apia"
+ZONED = [
+    # In winter an hour behind UTC, in summer two.
+    ("0 9 * * *", BERLIN, "2026-01-10 00:00:00", "2026-01-10 08:00:00"),
+    ("0 9 * * *", BERLIN, "2026-07-10 00:00:00", "2026-07-10 07:00:00"),
+    ("@daily", BERLIN, "2026-07-10 00:00:00", "2026-07-10 22:00:00"),
+    # On the 29th of March 2026 clocks go from 2:00 to 3:00 at 1:00 UTC: what is skipped runs then, and once.
+    ("30 2 * * *", BERLIN, "2026-03-28 12:00:00", "2026-03-29 01:00:00"),
+    ("*/5 2 * * *", BERLIN, "2026-03-29 00:59:00", "2026-03-29 01:00:00"),
+    ("*/5 2 * * *", BERLIN, "2026-03-29 01:00:00", "2026-03-30 00:00:00"),
+    ("30 2 * * *", BERLIN, "2026-03-29 01:00:00", "2026-03-30 00:30:00"),
+    # On the 25th of October 2026 they go from 3:00 back to 2:00 at 1:00 UTC: what comes twice runs once, at first.
+    ("30 2 * * *", BERLIN, "2026-10-24 12:00:00", "2026-10-25 00:30:00"),
+    ("30 2 * * *", BERLIN, "2026-10-25 00:30:00", "2026-10-26 01:30:00"),
+    ("*/30 * * * *", BERLIN, "2026-10-25 00:30:00", "2026-10-25 02:00:00"),
+    ("*/30 * * * *", BERLIN, "2026-10-25 01:10:00", "2026-10-25 02:00:00"),
+    # Half an hour there, and a whole day that one island has skipped.
+    ("15 2 * * *", LORD_HOWE, "2026-10-03 12:00:00", "2026-10-03 15:30:00"),
+    ("0 12 30 12 *", APIA, "2011-12-29 12:00:00", "2011-12-30 10:00:00"),
+]
+
+
+@pytest.mark.parametrize(("line", "zone", "after", "expected"), ZONED)
+def test_d8_the_next_instant_by_the_clocks_of_a_zone(line: str, zone: str, after: str, expected: str) -> None:
+    assert shown(next_after(parse(line, zone), ms(after))) == expected
+
+
+@pytest.mark.parametrize("zone", ["Europe/Nowhere", "../etc/passwd", "x" * 65, "europe berlin"])
+def test_d8_a_zone_that_there_is_not_is_refused(zone: str) -> None:
+    with pytest.raises(CronError, match="no time zone"):
+        parse("@daily", zone)
+
+
+@given(
+    line=st.sampled_from(["30 2 * * *", "*/20 * * * *", "0 0 * * 0", "15 1,2,3 25-31 3,10 *", "@hourly"]),
+    zone=st.sampled_from([BERLIN, LORD_HOWE, "America/New_York", "Asia/Kolkata"]),
+    start=st.integers(ms("2026-01-01 00:00:00"), ms("2028-01-01 00:00:00")),
+)
+def test_d8_in_a_zone_instants_rise_and_the_latest_is_the_last_of_those_that_came_next(
+    line: str, zone: str, start: int
+) -> None:
+    cron = parse(line, zone)
+    found = between(cron, start, start + 60 * 86_400_000, 200)
+    assert found == sorted(set(found))
+    for before, after in pairwise(found):
+        assert latest(cron, start, after - 1) == before
+        assert latest(cron, start, after) == after
+
+
 LATEST = [
     ("0 * * * *", "2026-01-01 00:00:00", "2026-01-01 00:59:59", None),
     ("0 * * * *", "2026-01-01 00:00:00", "2026-01-01 01:00:00", "2026-01-01 01:00:00"),
@@ -94,7 +159,7 @@ REFUSED = [
     ("", "five fields"),
     ("* * * *", "five fields"),
     ("* * * * * *", "five fields"),
-    ("@daily", "five fields"),
+    ("@yearly", "the names are"),
     ("*\n* * * *", "five fields"),
     ("60 * * * *", "minute of a cron line is from 0 to 59"),
     ("* 24 * * *", "hour of a cron line is from 0 to 23"),

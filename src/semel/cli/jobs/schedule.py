@@ -33,6 +33,7 @@ def schedule() -> None:
 @click.option("--file", type=click.File("rb"), help="File with the params; - is standard input.")
 @with_place
 @click.option("--catch-up", type=click.Choice(["last", "all", "none"]), help="What missed instants bring; `last`.")
+@click.option("--time-zone", help="IANA name of the time zone that CRON counts in, such as Europe/Berlin; UTC without.")
 @click.option("--paused", is_flag=True, help="Keep it, and let it rest.")
 @with_retries
 @with_json
@@ -48,13 +49,18 @@ def set_schedule(
     priority: int | str | None,
     max_attempts: int | None,
     catch_up: str | None,
+    time_zone: str | None,
     paused: bool,
     retries: int,
     as_json: bool,
 ) -> None:
-    """Make a schedule, or change it. CRON is `minute hour day month weekday` in UTC; PARAMS a JSON object, or -."""
+    """Make a schedule, or change it.
+
+    CRON is `minute hour day month weekday`, or @hourly, @daily, @weekly or @monthly; PARAMS a JSON object, or -.
+    """
     source = open_source(None if params == STDIN else params, file, from_stdin=params == STDIN)
     place = {"queue": queue, "priority": priority, "max_attempts": max_attempts, "catch_up": catch_up}
+    place["time_zone"] = time_zone
     options = {"cron": cron, **given(place), "paused": paused}
     try:
         draft = draft_job(kind, b"{}" if source is None else read_whole(source), options, None)

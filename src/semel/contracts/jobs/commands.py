@@ -169,6 +169,8 @@ class PutSchedule(NamedTuple):
     max_attempts: int
     catch_up: bytes
     paused: bool
+    time_zone: bytes = b""
+    """Whose clocks the line is about; empty for UTC."""
 
 
 class DropSchedule(NamedTuple):

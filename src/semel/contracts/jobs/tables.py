@@ -227,6 +227,8 @@ class JobScheduleRow(NamedTuple):
     """Up to here every instant has been dealt with."""
     last_fired: int
     next_at: int
+    time_zone: bytes = b""
+    """Whose clocks the line is about; empty for UTC."""
 
 
 JOB = Table(

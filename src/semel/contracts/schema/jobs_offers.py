@@ -25,6 +25,7 @@ JOBS_OFFERS = Migration(
         AddColumn("job_queue", Column("default_timeout_ms", _I64), 0),
         AddColumn("job_queue", Column("queued", _I64), 0),
         AddColumn("job_queue", Column("scheduled", _I64), 0),
+        AddColumn("job_schedule", Column("time_zone", _BYTES), b""),
         CreateTable(
             Shape(
                 "job_share",

@@ -1,4 +1,4 @@
-"""Instants of a cron line: five fields in UTC, and the instants at which all of them agree.
+"""Instants of a cron line: five fields in UTC or in a named time zone, and the instants at which all of them agree.
 
 | field | values | names |
 |---|---|---|
@@ -12,6 +12,10 @@ A field is a list of parts with commas between them; a part is `*`, `*/step`, a 
 `first-last/step`. The usual rule of days holds: if neither the day nor the weekday begins with `*`, a day that fits
 either of them counts; otherwise it must fit both. A field that cannot be read is refused, never guessed at.
 
+`@hourly`, `@daily`, `@weekly` and `@monthly` stand for `0 * * * *`, `0 0 * * *`, `0 0 * * 0` and `0 0 1 * *`. In a zone
+whose clocks change, a local time that is skipped runs at the next instant that exists, and one that comes twice runs
+once (`time_zone`).
+
 Everything here is a function of its arguments, so a crash leaves nothing behind. Whole months and days that cannot fit
 are passed over, so no call walks through the minutes between two instants.
 """
@@ -23,6 +27,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from semel.contracts.jobs.rules.time_zone import instant_of, last_local_minute, local_minute, zone_of
 
 MAX_CHARACTERS = 1_000
 MINUTE_MS = 60_000
@@ -35,6 +42,7 @@ _FIRST_DAY, _LAST_DAY = date.min.toordinal() - _EPOCH, date.max.toordinal() - _E
 _FIRST_HALF = {"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6}
 _MONTHS = _FIRST_HALF | {"jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11, "dec": 12}
 _WEEKDAYS = {"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6}
+_NAMES = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *"}
 _PART = re.compile(r"(\*|[0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?(?:/([0-9]{1,2}))?")
 
 
@@ -53,6 +61,8 @@ class Cron(NamedTuple):
     """0 is Sunday, 6 is Saturday."""
     either: bool
     """Whether a day that fits one of `days` and `weekdays` is enough."""
+    zone: ZoneInfo | None = None
+    """Whose clocks count; None for UTC."""
 
 
 class _Field(NamedTuple):
@@ -71,10 +81,13 @@ _FIELDS = (
 )
 
 
-def parse(text: str) -> Cron:
-    """Read a line of five fields."""
+def parse(text: str, zone: str = "") -> Cron:
+    """Read a line of five fields, or a name that stands for one; without a zone it counts in UTC."""
     if len(text) > MAX_CHARACTERS:
         raise CronError(f"A cron line has at most {MAX_CHARACTERS} characters.")
+    text = text.strip(" \t")
+    if text.startswith("@"):
+        text = _named(text)
     fields = [field for field in re.split("[ \t]+", text) if field]
     if len(fields) != len(_FIELDS):
         raise CronError(
@@ -82,28 +95,72 @@ def parse(text: str) -> Cron:
         )
     minutes, hours, days, months, weekdays = map(_values, _FIELDS, fields)
     either = not (fields[2].startswith("*") or fields[4].startswith("*"))
-    return Cron(minutes, hours, days, months, tuple(sorted({day % 7 for day in weekdays})), either)
+    return Cron(minutes, hours, days, months, tuple(sorted({day % 7 for day in weekdays})), either, _zone(zone))
+
+
+def _named(text: str) -> str:
+    line = _NAMES.get(text.lower())
+    if line is None:
+        raise CronError(f"A cron line cannot be {_shown(text)}; the names are {', '.join(_NAMES)}.")
+    return line
+
+
+def _zone(name: str) -> ZoneInfo | None:
+    if not name or name == "UTC":
+        return None
+    zone = zone_of(name)
+    if zone is None:
+        raise CronError(f"There is no time zone {_shown(name)}; give a name such as Europe/Berlin.")
+    return zone
 
 
 def next_after(cron: Cron, ms: int) -> int | None:
     """The first instant after this one; None if eight years pass without any."""
-    first, minute = divmod(ms // MINUTE_MS + 1, DAY_MINUTES)
-    for day in _days(cron, first, first + HORIZON_DAYS):
-        found = _first_of_day(cron, minute if day == first else 0)
-        if found is not None:
-            return (day * DAY_MINUTES + found) * MINUTE_MS
+    if cron.zone is None:
+        minute = _next_minute(cron, ms // MINUTE_MS)
+        return None if minute is None else minute * MINUTE_MS
+    minute = local_minute(cron.zone, ms)
+    while (minute := _next_minute(cron, minute)) is not None:
+        # Of a time that comes twice the first one counts, and that may be over.
+        instant = instant_of(cron.zone, minute)
+        if instant > ms:
+            return instant
     return None
 
 
 def latest(cron: Cron, after_ms: int, until_ms: int) -> int | None:
     """The last instant after the one and not after the other; None if there is none, or none in eight years."""
-    last, minute = divmod(until_ms // MINUTE_MS, DAY_MINUTES)
-    first = after_ms // MINUTE_MS // DAY_MINUTES
-    for day in _days_back(cron, last, max(first, last - HORIZON_DAYS)):
+    if cron.zone is None:
+        minute = _minute_before(cron, after_ms // MINUTE_MS, until_ms // MINUTE_MS)
+        return None if minute is None or minute * MINUTE_MS <= after_ms else minute * MINUTE_MS
+    first, last = local_minute(cron.zone, after_ms), last_local_minute(cron.zone, until_ms)
+    minute = _minute_before(cron, first, last)
+    while minute is not None:
+        # A time in a gap stands for a later instant than its place says.
+        instant = instant_of(cron.zone, minute)
+        if instant <= until_ms:
+            return instant if instant > after_ms else None
+        minute = _minute_before(cron, first, minute - 1)
+    return None
+
+
+def _next_minute(cron: Cron, after: int) -> int | None:
+    """The first minute that fits behind this one; None if eight years pass without any."""
+    first, minute = divmod(after + 1, DAY_MINUTES)
+    for day in _days(cron, first, first + HORIZON_DAYS):
+        found = _first_of_day(cron, minute if day == first else 0)
+        if found is not None:
+            return day * DAY_MINUTES + found
+    return None
+
+
+def _minute_before(cron: Cron, after: int, until: int) -> int | None:
+    """The last minute that fits and is not later; None if there is none since the other's day, or in eight years."""
+    last, minute = divmod(until, DAY_MINUTES)
+    for day in _days_back(cron, last, max(after // DAY_MINUTES, last - HORIZON_DAYS)):
         found = _last_of_day(cron, minute if day == last else DAY_MINUTES)
         if found is not None:
-            instant = (day * DAY_MINUTES + found) * MINUTE_MS
-            return instant if instant > after_ms else None
+            return day * DAY_MINUTES + found
     return None
 
 

@@ -80,7 +80,7 @@ def put_schedule(view: View, command: PutSchedule, now: Now) -> Outcome:
     known = view.get(JOB_SCHEDULE, (command.name,))
     if known is not None and _asked(known) == command._replace(owner=known.owner):
         return Outcome(Scheduled(known, is_new=False))
-    cron = parse(command.cron.decode())
+    cron = parse(command.cron.decode(), command.time_zone.decode())
     next_at = None if command.paused else next_after(cron, now.expiry_ms)
     row = JobScheduleRow(
         name=command.name,
@@ -97,6 +97,7 @@ def put_schedule(view: View, command: PutSchedule, now: Now) -> Outcome:
         last_instant=max(now.expiry_ms, 0 if known is None else known.last_instant),
         last_fired=0 if known is None else known.last_fired,
         next_at=NEVER if next_at is None else next_at,
+        time_zone=command.time_zone,
     )
     view.put(JOB_SCHEDULE, row)
     return Outcome(Scheduled(row, is_new=known is None))
@@ -145,7 +146,7 @@ def tick(view: View, command: Tick, policy: Policy, now: Now) -> Outcome:
 
 def due_of(row: JobScheduleRow, now_ms: int) -> Due:
     """What is due by now, by the schedule's own way to catch up."""
-    cron = parse(row.cron.decode())
+    cron = parse(row.cron.decode(), row.time_zone.decode())
     if row.catch_up == ALL:
         # Oldest first, and no more than so many: what is older than that is given up, a part at a time.
         instants = between(cron, row.last_instant, now_ms, 2 * MAX_CATCH_UP)
@@ -178,13 +179,14 @@ def _asked(row: JobScheduleRow) -> PutSchedule:
         row.max_attempts,
         row.catch_up,
         bool(row.paused),
+        row.time_zone,
     )
 
 
 def _advance(view: View, row: JobScheduleRow, due: Due, *, fired: bool) -> None:
     done = [*due.skipped, *([due.instant] if due.instant is not None else [])]
     last = max([row.last_instant, *done])
-    following = next_after(parse(row.cron.decode()), last)
+    following = next_after(parse(row.cron.decode(), row.time_zone.decode()), last)
     view.put(
         JOB_SCHEDULE,
         row._replace(

@@ -271,6 +271,7 @@ def schedule(row: JobScheduleRow) -> dict[str, Any]:
     return {
         "name": row.name.decode(),
         "cron": row.cron.decode(),
+        "time_zone": row.time_zone.decode() or "UTC",
         "kind": row.kind.decode(),
         "params": orjson.Fragment(row.params),
         "queue": row.queue.decode(),
@@ -285,5 +286,5 @@ def schedule(row: JobScheduleRow) -> dict[str, Any]:
 
 
 def _next_instant(row: JobScheduleRow) -> str | None:
-    following = next_after(parse(row.cron.decode()), row.last_instant)
+    following = next_after(parse(row.cron.decode(), row.time_zone.decode()), row.last_instant)
     return None if following is None else utc_text(following)

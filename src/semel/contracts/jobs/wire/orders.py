@@ -22,6 +22,8 @@ from semel.contracts.jobs.reading import Filter
 from semel.contracts.jobs.rules.cron import CronError, next_after, parse
 from semel.contracts.jobs.rules.schedules import CATCH_UPS, LAST
 from semel.contracts.jobs.rules.states import State
+from semel.contracts.jobs.rules.time_zone import MAX_CHARACTERS as MAX_ZONE_CHARACTERS
+from semel.contracts.jobs.rules.time_zone import zone_of
 from semel.contracts.jobs.wire.drafts import checked_key, parse_params
 from semel.contracts.jobs.wire.fields import CONTROL, KIND_RULE, Members
 from semel.contracts.jobs.wire.refusals import invalid
@@ -188,8 +190,11 @@ def parse_schedule(name: bytes, owner: bytes, members: Members) -> PutSchedule:
     cron = members.text("cron", 1_000)
     if cron is None:
         raise members.refuse("cron", "must be given: minute hour day month weekday")
+    time_zone = members.text("time_zone", MAX_ZONE_CHARACTERS) or ""
+    if time_zone and time_zone != "UTC" and zone_of(time_zone) is None:
+        raise members.refuse("time_zone", "must be the name of an IANA time zone, such as Europe/Berlin")
     try:
-        if next_after(parse(cron), 0) is None:
+        if next_after(parse(cron, time_zone), 0) is None:
             raise members.refuse("cron", "names a day that never comes")
     except CronError as error:
         raise invalid("cron", f"cron: {error}") from None
@@ -208,6 +213,7 @@ def parse_schedule(name: bytes, owner: bytes, members: Members) -> PutSchedule:
         max_attempts=members.number("max_attempts", 1, MAX_ATTEMPTS) or 0,
         catch_up=LAST if catch_up is None else catch_up.encode(),
         paused=members.flag("paused") or False,
+        time_zone=b"" if time_zone == "UTC" else time_zone.encode(),
     )
 
 
