@@ -79,7 +79,7 @@ BAD: list[tuple[str, Any]] = [
     ("cron", "5-1 * * * *"),
     ("cron", "*/0 * * * *"),
     ("cron", "1,,2 * * * *"),
-    ("cron", "@daily"),
+    ("cron", "@yearly"),
     ("kind", ABSENT),
     ("kind", "with space"),
     ("params", None),
