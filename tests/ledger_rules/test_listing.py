@@ -208,7 +208,7 @@ PASTS = {"before": (b"doc:5", 0), "behind": (b"doc:5", 50_001), "in-another-befo
 
 @pytest.mark.parametrize("where", PASTS)
 def test_a_resource_among_thousands_of_relationships_that_are_gone(where: str) -> None:
-    """More than one page looks at: their rows are put into the store as deletions would have left them."""
+    """More than one page looks at, at an older height: their rows are put into the store as deletions leave them."""
     desk = LedgerDesk()
     place = desk.make_vault(9)
     for _ in range(3):
@@ -223,4 +223,4 @@ def test_a_resource_among_thousands_of_relationships_that_are_gone(where: str) -
     ):
         found = pages(desk, kind.ask(place, height, 100))
         assert items(found) == expected
-        assert len(found) > 1
+        assert (len(found) > 1) == (height is not None)

@@ -1,8 +1,9 @@
 """Lists, a page at a time: entities, relationships, resources, organizations, vaults.
 
-All pages of a list show the state of one height: that of the first page, or the one asked for. So a list goes over what
-is there now and what was there then, side by side in the order of keys, and takes of each key what the height saw. A
-filter that leaves out much ends a page early, with a token for the rest.
+All pages of a list show the state of one height: that of the first page, or the one asked for. At the current height
+that is what is there now, and nothing else is looked at: what was deleted costs nothing. At an older height a list
+goes over what is there now and what was there then, side by side in the order of keys, and takes of each key what the
+height saw. A filter that leaves out much ends a page early, with a token for the rest.
 """
 
 from __future__ import annotations
@@ -196,8 +197,9 @@ def _page(
 
 
 def _keys(reading: Reading, walk: _Walk) -> Iterator[bytes]:
-    """The keys of now and then in order, each once."""
-    streams = [_keys_of(reading, walk, LEDGER_ENTITY), _keys_of(reading, walk, LEDGER_PAST)]
+    """The keys in order, each once: of now, and at an older height of then."""
+    tables: tuple[AnyTable, ...] = (LEDGER_ENTITY,) if walk.past is None else (LEDGER_ENTITY, LEDGER_PAST)
+    streams = [_keys_of(reading, walk, table) for table in tables]
     heads = [next(stream, None) for stream in streams]
     while any(head is not None for head in heads):
         least = min(head for head in heads if head is not None)
