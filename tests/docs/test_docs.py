@@ -183,6 +183,8 @@ CONSTANTS = {
     "items of a page of the ledger": ledger_limits.MAX_PAGE,
     "rows looked at for a page of the ledger": ledger_limits.MAX_LISTED_ROWS,
     "content of a page of the ledger, roughly": ledger_limits.MAX_PAGE_BYTES,
+    "blocks above the height of a list that are looked through for what they changed": ledger_limits.MAX_RECENT_BLOCKS,
+    "operations in these blocks": ledger_limits.MAX_RECENT_BYTES,
     "strings, brackets and commas of a body with operations or keys": ledger_requests.PIECES_EACH,
     "those of another body of the ledger": ledger_members.MOST_PIECES,
     "length of a page token of the ledger": paging.MAX_TOKEN_CHARACTERS,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from semel.contracts.ledger import listing
+from semel.contracts.ledger import listing, walk
 from semel.contracts.ledger.limits import MAX_LISTED_ROWS
 from semel.contracts.ledger.model import CreateRelationship, DeleteEntity, DeleteRelationship, Entity, Place, SetEntity
 from semel.contracts.ledger.paging import Page
@@ -65,6 +65,9 @@ ENDS = {
     "every-byte": End(1_000, {"MAX_PAGE_BYTES": 0, "CHUNK": 2}),
     "rows-looked-at": End(1_000, {"MAX_LISTED_ROWS": 2}),
     "one-row-looked-at": End(1_000, {"MAX_LISTED_ROWS": 1, "CHUNK": 1}),
+    "the-past-walked-through": End(3, {"MAX_RECENT_BLOCKS": 0}),
+    "the-past-in-chunks-of-1": End(2, {"MAX_RECENT_BYTES": 0, "CHUNK": 1}),
+    "the-past-in-chunks-of-3": End(1_000, {"MAX_RECENT_BLOCKS": 3, "CHUNK": 3, "MAX_LISTED_ROWS": 20}),
     "all-of-them": End(2, {"MAX_LISTED_ROWS": 5, "MAX_PAGE_BYTES": 20, "CHUNK": 3}),
 }
 
@@ -161,7 +164,7 @@ def test_pages_together_are_the_state_of_one_height(name: str, end: str, monkeyp
     """Of the current one and of older ones, while the chain goes on after every page."""
     limit, bounds = ENDS[end]
     for bound, value in bounds.items():
-        monkeypatch.setattr(listing, bound, value)
+        monkeypatch.setattr(listing if hasattr(listing, bound) else walk, bound, value)
     ask, expected = LISTS[name]
     busy = Busy(1)
     for back in (None, 0, 1, BLOCKS // 2, BLOCKS - 1):
@@ -207,8 +210,9 @@ PASTS = {"before": (b"doc:5", 0), "behind": (b"doc:5", 50_001), "in-another-befo
 
 
 @pytest.mark.parametrize("where", PASTS)
-def test_a_resource_among_thousands_of_relationships_that_are_gone(where: str) -> None:
+def test_a_resource_among_thousands_of_relationships_that_are_gone(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than one page looks at, at an older height: their rows are put into the store as deletions leave them."""
+    monkeypatch.setattr(walk, "MAX_RECENT_BLOCKS", 0)
     desk = LedgerDesk()
     place = desk.make_vault(9)
     for _ in range(3):

@@ -85,6 +85,37 @@ def test_the_last_row_below_a_bound_is_found_for_many_beginnings_of_a_key_at_onc
         assert snapshot.latest(THING, [], 9) == {}
 
 
+def test_the_first_row_from_a_bound_on_is_found_for_many_beginnings_of_a_key_at_once(place: Place) -> None:
+    store = place.open()
+    shelves = range(300)
+    write(store, [(THING, thing(number=number, serial=serial)) for number in shelves for serial in (0, 5, 2**63)])
+    prefixes = [(b"a", number) for number in shelves]
+    with store.read() as snapshot:
+        for least, serial in ((0, 0), (1, 5), (5, 5), (6, 2**63), (2**63, 2**63)):
+            found = snapshot.earliest(THING, [*prefixes, (b"a", -1), (b"b", 1)], least)
+            assert found == {(b"a", number): thing(number=number, serial=serial) for number in shelves}
+        assert snapshot.earliest(THING, prefixes, 2**63 + 1) == {}
+        assert snapshot.earliest(THING, [], 0) == {}
+
+
+def test_the_values_behind_a_prefix_are_told_once_each(place: Place) -> None:
+    """Of the key and of an index, from a value on, up to one, and as many as are asked for."""
+    store = place.open()
+    shelves = (-7, 0, 3, 9)
+    write(store, [(THING, thing(number=number, serial=serial)) for number in shelves for serial in (2**63, 0, 5)])
+    write(store, [(THING, thing(shelf=b"b", number=5, serial=1, rank=2**64 - 1))])
+    wanted = Range(THING, "", (b"a",), 99)
+    with store.read() as snapshot:
+        assert snapshot.distinct(wanted) == list(shelves)
+        assert snapshot.distinct(wanted._replace(limit=2)) == [-7, 0]
+        assert snapshot.distinct(wanted._replace(start=(0,))) == [0, 3, 9]
+        assert snapshot.distinct(wanted._replace(start=(1,), stop=(9,))) == [3]
+        assert snapshot.distinct(wanted._replace(start=(10,))) == []
+        assert snapshot.distinct(Range(THING, "", (), 99)) == [b"a", b"b"]
+        assert snapshot.distinct(Range(THING, "", (b"a", 3), 99, stop=(2**63,))) == [0, 5]
+        assert snapshot.distinct(Range(THING, "rank", (), 99)) == sorted({thing().rank, 2**64 - 1})
+
+
 def test_equal_places_of_an_index_are_ordered_by_key(place: Place) -> None:
     store = place.open()
     numbers = (5, -1, 3, 2**40, 0)

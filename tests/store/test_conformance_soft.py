@@ -225,6 +225,10 @@ def test_a_generational_table_has_no_ranges(place: Place) -> None:
             snapshot.keys(Range(TICKET, "", (), 9))
         with pytest.raises(StoreError):
             snapshot.latest(TICKET, [(b"scope",)], 9)
+        with pytest.raises(StoreError):
+            snapshot.earliest(TICKET, [(b"scope",)], 9)
+        with pytest.raises(StoreError):
+            snapshot.distinct(Range(TICKET, "", (), 9))
     with pytest.raises(StoreError), transaction(store) as tx:
         tx.load({}, [Range(TICKET, "", (), 9)])
 

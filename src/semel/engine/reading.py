@@ -36,6 +36,15 @@ class Reading:
         found = self._snapshot.latest(table, prefixes, below)
         return {prefix: self._soft.over(table, row) for prefix, row in found.items()}
 
+    def earliest(self, table: Table[R], prefixes: Sequence[Key], least: Any) -> Mapping[Key, R]:
+        """For each beginning of a key, the first row whose last key column is at least a bound; all at once."""
+        found = self._snapshot.earliest(table, prefixes, least)
+        return {prefix: self._soft.over(table, row) for prefix, row in found.items()}
+
+    def distinct(self, wanted: Range) -> Sequence[Any]:
+        """The values of the column behind the prefix of a range, each once, in order."""
+        return self._snapshot.distinct(wanted)
+
     def range(self, wanted: Range) -> Sequence[Row]:
         """The rows of a range."""
         return [self._soft.over(wanted.table, row) for row in self._snapshot.range(wanted)]

@@ -6,6 +6,7 @@ snapshot keeps the rows that later commits replace.
 
 from __future__ import annotations
 
+import sys
 import threading
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -208,6 +209,16 @@ class _MemorySnapshot:
     def latest(self, table: Table[R], prefixes: Sequence[Key], below: Any) -> dict[Key, R]:
         found = ((prefix, self.range(Range(table, "", prefix, 1, stop=(below,), reverse=True))) for prefix in prefixes)
         return {prefix: rows[0] for prefix, rows in found if rows}
+
+    def earliest(self, table: Table[R], prefixes: Sequence[Key], least: Any) -> dict[Key, R]:
+        found = ((prefix, self.range(Range(table, "", prefix, 1, start=(least,)))) for prefix in prefixes)
+        return {prefix: rows[0] for prefix, rows in found if rows}
+
+    def distinct(self, wanted: Range) -> list[Any]:
+        place = len(wanted.prefix)
+        rows = self.range(wanted._replace(limit=sys.maxsize))
+        values = dict.fromkeys(wanted.table.index_key(wanted.by, row)[place] for row in rows)
+        return list(values)[: wanted.limit]
 
     def range(self, wanted: Range) -> list[Row]:
         table = wanted.table

@@ -207,6 +207,16 @@ class Snapshot(Protocol):
         All at once; those that have none are left out.
         """
 
+    def earliest(self, table: Table[R], prefixes: Sequence[Key], least: Any) -> Mapping[Key, R]:
+        """The same the other way: the first row in which the last column is at least a bound."""
+
+    def distinct(self, wanted: Range) -> Sequence[Any]:
+        """The values of the column behind the prefix of a range, each once, in order; the limit counts values.
+
+        Rows that share a value are not read one by one. `start` and `stop` bound that column alone, and a range that
+        is reversed is not meant.
+        """
+
     def range(self, wanted: Range) -> Sequence[Row]:
         """The rows of a range."""
 

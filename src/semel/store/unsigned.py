@@ -42,6 +42,10 @@ class Unsigned:
         """One column's value as the database takes it."""
         return pack(value) if self._table.columns[self._table.position(column)].kind is Kind.U64 else value
 
+    def value_in(self, column: str, value: Any) -> Any:
+        """One column's value as the contracts know it."""
+        return unpack(value) if self._table.columns[self._table.position(column)].kind is Kind.U64 else value
+
 
 def pack(number: int) -> bytes:
     """A number as eight bytes."""

@@ -18,6 +18,9 @@ MAX_PAGE = 1_000
 MAX_LISTED_ROWS = 10_000
 """So many rows are looked at for one page of a filtered list; a page may then be short and still have a next one."""
 MAX_PAGE_BYTES = 2 * 1024 * 1024
+MAX_RECENT_BLOCKS = 1_000
+MAX_RECENT_BYTES = 256 * 1024
+"""A list of a height that is below the tip by so much at most learns from these blocks what they have changed."""
 MAX_TOLD_VALUE_BYTES = 4_096
 """A failed condition tells the current value up to this size."""
 WATCH_BEHIND = 1_024

@@ -129,12 +129,18 @@ def row_at(reading: Reading, place: Place, key: bytes, height: int | None) -> En
 
 def entity_of(reading: Reading, row: EntityRow | PastRow) -> Entity:
     """The entity of a row, with its value from wherever it stands."""
-    value = row.value
-    if row.size > INLINE_BYTES:
-        apart = reading.get(LEDGER_VALUE, (row.org, row.vault, row.version, row.key))
-        assert apart is not None, "a large value is kept as long as its row"
-        value = apart.value
-    return Entity(row.key, value, row.expires_at, row.version)
+    return entities_of(reading, [row])[0]
+
+
+def entities_of(reading: Reading, rows: Sequence[EntityRow | PastRow]) -> list[Entity]:
+    """The entities of many rows; all values that stand apart are looked up at once."""
+    apart = [(row.org, row.vault, row.version, row.key) for row in rows if row.size > INLINE_BYTES]
+    values = reading.find(LEDGER_VALUE, apart) if apart else {}
+    found = []
+    for row in rows:
+        value = values[row.org, row.vault, row.version, row.key].value if row.size > INLINE_BYTES else row.value
+        found.append(Entity(row.key, value, row.expires_at, row.version))
+    return found
 
 
 def entity_at(reading: Reading, place: Place, key: bytes, height: int | None) -> Entity | None:
@@ -171,7 +177,7 @@ def read_entities(reading: Reading, place: Place, keys: Sequence[bytes]) -> tupl
     visible = {key[2]: one for key, one in found.items() if not is_expired(one.expires_at, now)}
     if sum(len(key) + (visible[key].size if key in visible else 0) for key in keys) > MAX_ANSWER_BYTES:
         raise invalid(f"These entities have more than {MAX_ANSWER_BYTES} bytes: ask for fewer keys.", "keys")
-    entities = {key: entity_of(reading, one) for key, one in visible.items()}
+    entities = dict(zip(visible, entities_of(reading, list(visible.values())), strict=True))
     return [entities.get(key) for key in keys], row.height
 
 
@@ -212,14 +218,21 @@ def blocks(reading: Reading, place: Place, start: int, stop: int) -> tuple[list[
         raise invalid("A range of blocks goes from a height of at least 1 upwards.", "start_height")
     if stop - start + 1 > MAX_RANGE_BLOCKS:
         raise invalid(f"A range has at most {MAX_RANGE_BLOCKS} blocks.", "end_height")
-    found: list[Block] = []
+    if start > row.height:
+        return [], row.height
+    wanted = Range(LEDGER_BLOCK, "", place, MAX_RANGE_BLOCKS, start=(start,), stop=(min(stop, row.height) + 1,))
+    told: list[BlockRow] = []
     size = 0
-    for height in range(start, min(stop, row.height) + 1):
-        header = block_row(reading, place, height)
-        body = None if is_compacted(row, height) else reading.get(LEDGER_BODY, (*place, height))
-        size += 0 if body is None else len(body.operations)
-        if found and size > MAX_RANGE_BYTES:
+    for header in reading.range(wanted):
+        size += 0 if is_compacted(row, header.height) else header.size
+        if told and size > MAX_RANGE_BYTES:
             break
+        told.append(header)
+    kept = [(*place, header.height) for header in told if not is_compacted(row, header.height)]
+    bodies = reading.find(LEDGER_BODY, kept) if kept else {}
+    found = []
+    for header in told:
+        body = bodies.get((*place, header.height))
         found.append(Block(header_of(header), None if body is None else transaction_of(header, body)))
     return found, row.height
 

@@ -104,6 +104,19 @@ class PostgresSnapshot:
         rows = self._ask(self._filled(lambda: made.latest(prefixes, below)))[0]
         return {row[: table.key - 1]: row for row in map(made.unsigned.row_in, rows)}
 
+    def earliest(self, table: Table[R], prefixes: Sequence[Key], least: Any) -> dict[Key, R]:
+        if not prefixes:
+            return {}
+        made = self._store.scannable(table)
+        rows = self._ask(self._filled(lambda: made.earliest(prefixes, least)))[0]
+        return {row[: table.key - 1]: row for row in map(made.unsigned.row_in, rows)}
+
+    def distinct(self, wanted: Range) -> list[Any]:
+        made = self._store.scannable(wanted.table)
+        column = wanted.table.ordering(wanted.by)[len(wanted.prefix)]
+        found = self._ask(self._filled(lambda: made.distinct(wanted)))[0]
+        return [made.unsigned.value_in(column, value) for (value,) in found]
+
     def range(self, wanted: Range) -> list[Row]:
         made = self._store.scannable(wanted.table)
         return [made.unsigned.row_in(row) for row in self._ask(self._filled(lambda: made.scan(wanted)))[0]]

@@ -92,17 +92,24 @@ class Statements:
 
     def latest(self, prefixes: Sequence[Key], below: Any) -> Filled:
         """For each beginning of a key the last row whose last key column is below a bound."""
+        return self._nearest(prefixes, "<", below, " DESC")
+
+    def earliest(self, prefixes: Sequence[Key], least: Any) -> Filled:
+        """For each beginning of a key the first row whose last key column is at least a bound."""
+        return self._nearest(prefixes, ">=", least, "")
+
+    def _nearest(self, prefixes: Sequence[Key], sign: str, bound: Any, way: str) -> Filled:
         *prefix, last = self.table.key_columns
         columns = [column.name for column in self.table.columns]
         given = f"{_arrays(self._kinds[key] for key in prefix)} AS k ({quoted(prefix)})"
-        fits = " AND ".join([*(f't."{key}" = k."{key}"' for key in prefix), f't."{last}" < ${len(prefix) + 1}'])
+        fits = " AND ".join([*(f't."{key}" = k."{key}"' for key in prefix), f't."{last}" {sign} ${len(prefix) + 1}'])
         sql = (
             f"SELECT {quoted(columns, 'f.')} FROM {given} CROSS JOIN LATERAL "
-            f'(SELECT {quoted(columns, "t.")} FROM "{self.name}" t WHERE {fits} ORDER BY t."{last}" DESC LIMIT 1) f'
+            f'(SELECT {quoted(columns, "t.")} FROM "{self.name}" t WHERE {fits} ORDER BY t."{last}"{way} LIMIT 1) f'
         )
         arrays = zip(*map(self.unsigned.prefix_out, prefixes), strict=True)
         values = [encode(array) for encode, array in zip(self._encoders, arrays, strict=False)]
-        return sql, [*values, self._scalar(last, below)]
+        return sql, [*values, self._scalar(last, bound)]
 
     def insert(self, rows: Sequence[Row]) -> Filled:
         """New rows; meeting an old one is an error."""
@@ -147,22 +154,43 @@ class Statements:
     def scan(self, wanted: Range, *, keys_only: bool = False) -> Filled:
         """The statement and values of a range."""
         select = self._select_keys if keys_only else self._select
+        terms, values = self._bounds(wanted)
+        way = " DESC" if wanted.reverse else ""
+        where = f" WHERE {' AND '.join(terms)}" if terms else ""
+        by = ", ".join(f'"{column}"{way}' for column in self.table.ordering(wanted.by))
+        return f"{select}{where} ORDER BY {by} LIMIT ${len(values) + 1}", [*values, number(wanted.limit)]
+
+    def distinct(self, wanted: Range) -> Filled:
+        """The statement and values of the values behind a prefix: from each one a step to the next, in the index."""
+        column = self.table.ordering(wanted.by)[len(wanted.prefix)]
+        terms, values = self._bounds(wanted)
+        further, fixed = self._bounds(wanted._replace(start=()), len(values))
+
+        def first(terms: Sequence[str]) -> str:
+            where = f" WHERE {' AND '.join(terms)}" if terms else ""
+            return f'SELECT t."{column}" FROM "{self.name}" t{where} ORDER BY t."{column}" LIMIT 1'
+
+        step = f"SELECT ({first([*further, f't.{quoted([column])} > found.value'])}) FROM found"
+        made = f"({first(terms)}) UNION ALL {step} WHERE found.value IS NOT NULL"
+        limit = f"LIMIT ${len(values) + len(fixed) + 1}"
+        sql = f"WITH RECURSIVE found(value) AS ({made}) SELECT value FROM found WHERE value IS NOT NULL {limit}"
+        return sql, [*values, *fixed, number(wanted.limit)]
+
+    def _bounds(self, wanted: Range, before: int = 0) -> tuple[list[str], list[bytes]]:
+        """What a row must be to be in a range, and the values for that; so many others stand before them."""
         order = self.table.ordering(wanted.by)
         depth = len(wanted.prefix)
         values = [self._scalar(name, value) for name, value in zip(order, wanted.prefix, strict=False)]
-        terms = [f'"{column}" = ${place}' for place, column in enumerate(order[:depth], 1)]
+        terms = [f'"{column}" = ${place}' for place, column in enumerate(order[:depth], before + 1)]
         if wanted.part is not None:
             terms.append(condition(wanted.part))
         for bound, sign in ((wanted.start, ">="), (wanted.stop, "<")):
             if bound:
                 bounded = order[depth : depth + len(bound)]
-                places = ", ".join(f"${len(values) + place}" for place in range(1, len(bound) + 1))
+                places = ", ".join(f"${before + len(values) + place}" for place in range(1, len(bound) + 1))
                 terms.append(f"({quoted(bounded)}) {sign} ({places})")
                 values += [self._scalar(name, value) for name, value in zip(bounded, bound, strict=True)]
-        way = " DESC" if wanted.reverse else ""
-        where = f" WHERE {' AND '.join(terms)}" if terms else ""
-        by = ", ".join(f'"{column}"{way}' for column in order)
-        return f"{select}{where} ORDER BY {by} LIMIT ${len(values) + 1}", [*values, number(wanted.limit)]
+        return terms, values
 
     def page(self, behind: Key | None, limit: int, most_bytes: int) -> Filled:
         """The statement and values of the rows behind a key, up to the one that makes so many bytes full."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
 import apsw
 
 from semel.store.protocol import AnyTable, Range, Row, StoreError
-from semel.store.sqlite.statements import Statements
+from semel.store.sqlite.statements import Filled, Statements
 from semel.store.table import Key, Table, bytes_of
 
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -97,11 +97,25 @@ class SqliteSnapshot:
     def latest(self, table: Table[R], prefixes: Sequence[Key], below: Any) -> dict[Key, R]:
         _refuse_generational(table)
         [made] = self._readers.statements[table]
-        found: dict[Key, R] = {}
-        for sql, values in made.latest(prefixes, below):
+        return self._one_each(made, made.latest(prefixes, below))
+
+    def earliest(self, table: Table[R], prefixes: Sequence[Key], least: Any) -> dict[Key, R]:
+        _refuse_generational(table)
+        [made] = self._readers.statements[table]
+        return self._one_each(made, made.earliest(prefixes, least))
+
+    def _one_each(self, made: Statements, statements: Iterable[Filled]) -> dict[Key, Any]:
+        found: dict[Key, Any] = {}
+        for sql, values in statements:
             rows = map(made.unsigned.row_in, fetch(self._reader, sql, values))
-            found.update((row[: table.key - 1], row) for row in rows)
+            found.update((row[: made.table.key - 1], row) for row in rows)
         return found
+
+    def distinct(self, wanted: Range) -> list[Any]:
+        _refuse_generational(wanted.table)
+        [made] = self._readers.statements[wanted.table]
+        column = wanted.table.ordering(wanted.by)[len(wanted.prefix)]
+        return [made.unsigned.value_in(column, value) for (value,) in fetch(self._reader, *made.distinct(wanted))]
 
     def _generations(self, table: AnyTable) -> list[Statements]:
         made = self._readers.statements[table]

@@ -69,6 +69,12 @@ class Statements:
         tuples = [self.unsigned.prefix_out(prefix) for prefix in prefixes]
         return ((sql, (*values, bound)) for sql, values in self._in_bulk("latest", self._latest_text, tuples))
 
+    def earliest(self, prefixes: Sequence[Key], least: Any) -> Iterator[Filled]:
+        """For each beginning of a key the first row whose last key column is at least a bound."""
+        bound = self.unsigned.value_out(self.table.key_columns[-1], least)
+        tuples = [self.unsigned.prefix_out(prefix) for prefix in prefixes]
+        return ((sql, (*values, bound)) for sql, values in self._in_bulk("earliest", self._earliest_text, tuples))
+
     def insert(self, rows: Sequence[Row]) -> Iterator[Filled]:
         """New rows; meeting an old one is an error."""
         return self._in_bulk("insert", self._insert_text, self.unsigned.rows_out(rows))
@@ -104,15 +110,21 @@ class Statements:
         return f"WITH k({wanted}) AS (VALUES {values}) SELECT {columns} FROM k CROSS JOIN {self.name} t WHERE {match}"
 
     def _latest_text(self, count: int) -> str:
+        return self._nearest_text(count, "max", "<")
+
+    def _earliest_text(self, count: int) -> str:
+        return self._nearest_text(count, "min", ">=")
+
+    def _nearest_text(self, count: int, pick: str, sign: str) -> str:
         *prefix, last = self.table.key_columns
         wanted = ", ".join(f"k{place}" for place in range(len(prefix)))
         found, other = (
             " AND ".join(f'{alias}."{column}" = k.k{place}' for place, column in enumerate(prefix)) for alias in "tm"
         )
         values = ", ".join([f"({', '.join('?' for _ in prefix)})"] * count)
-        highest = f'SELECT max(m."{last}") FROM {self.name} m WHERE {other} AND m."{last}" < ?'
+        nearest = f'SELECT {pick}(m."{last}") FROM {self.name} m WHERE {other} AND m."{last}" {sign} ?'
         select = f"SELECT {quoted(self._columns, 't.')} FROM k CROSS JOIN {self.name} t"
-        return f'WITH k({wanted}) AS (VALUES {values}) {select} WHERE {found} AND t."{last}" = ({highest})'
+        return f'WITH k({wanted}) AS (VALUES {values}) {select} WHERE {found} AND t."{last}" = ({nearest})'
 
     def _insert_text(self, count: int) -> str:
         # A statement that fails ends its transaction anyway. To take back that statement alone, which is what SQLite
@@ -152,6 +164,29 @@ class Statements:
     def scan(self, wanted: Range, *, keys_only: bool = False) -> tuple[str, list[Any]]:
         """The statement and values of a range."""
         select = self.select_keys if keys_only else self.select
+        terms, values = self._bounds(wanted)
+        way = " DESC" if wanted.reverse else ""
+        where = f" WHERE {' AND '.join(terms)}" if terms else ""
+        by = ", ".join(f'"{column}"{way}' for column in self.table.ordering(wanted.by))
+        return f"{select}{where} ORDER BY {by} LIMIT ?", [*values, wanted.limit]
+
+    def distinct(self, wanted: Range) -> tuple[str, list[Any]]:
+        """The statement and values of the values behind a prefix: from each one a step to the next, in the index."""
+        column = self.table.ordering(wanted.by)[len(wanted.prefix)]
+        terms, values = self._bounds(wanted)
+        further, fixed = self._bounds(wanted._replace(start=()))
+
+        def first(terms: Sequence[str]) -> str:
+            where = f" WHERE {' AND '.join(terms)}" if terms else ""
+            return f'SELECT "{column}" FROM {self.name}{where} ORDER BY "{column}" LIMIT 1'
+
+        step = f"SELECT ({first([*further, f'{quoted([column])} > found.value'])}) FROM found"
+        made = f"SELECT * FROM ({first(terms)}) UNION ALL {step} WHERE found.value IS NOT NULL LIMIT ?"
+        sql = f"WITH RECURSIVE found(value) AS ({made}) SELECT value FROM found WHERE value IS NOT NULL"
+        return sql, [*values, *fixed, wanted.limit]
+
+    def _bounds(self, wanted: Range) -> tuple[list[str], list[Any]]:
+        """What a row must be to be in a range, and the values for that."""
         order = self.table.ordering(wanted.by)
         depth = len(wanted.prefix)
         terms = [f'"{column}" = ?' for column in order[:depth]]
@@ -165,10 +200,7 @@ class Statements:
                 bounded = order[depth : depth + len(bound)]
                 terms.append(f"({quoted(bounded)}) {sign} ({', '.join('?' for _ in bounded)})")
                 values += [self.unsigned.value_out(name, value) for name, value in zip(bounded, bound, strict=True)]
-        way = " DESC" if wanted.reverse else ""
-        where = f" WHERE {' AND '.join(terms)}" if terms else ""
-        by = ", ".join(f'"{column}"{way}' for column in order)
-        return f"{select}{where} ORDER BY {by} LIMIT ?", [*values, wanted.limit]
+        return terms, values
 
     def page(self, behind: Key | None, limit: int, *, keys_only: bool = False) -> Filled:
         """The statement and values of the rows behind a key."""
