@@ -111,8 +111,8 @@ def test_e1_a_page_that_leaves_out_thousands_asks_few_questions(limit: int, monk
     place = desk.make_vault(9)
     for _ in range(3):
         desk.commit(place, SetEntity(b"z", b"live"))
-    expired = [EntityRow(*place, b"e%05d" % number, b"", 0, BEGIN - 5, 1) for number in range(MANY)]
-    gone = [PastRow(*place, b"g%05d" % number, 2, b"", 0, 0, 1) for number in range(MANY)]
+    expired = [EntityRow(*place, b"e%05d" % number, b"", 0, BEGIN - 5, 1, b"") for number in range(MANY)]
+    gone = [PastRow(*place, b"g%05d" % number, 2, b"", 0, 0, 1, b"") for number in range(MANY)]
     tx = desk.memory.begin(())
     tx.flush(Changes({LEDGER_ENTITY: expired, LEDGER_PAST: gone}, {}, {}))
     tx.commit()

@@ -126,6 +126,9 @@ LISTS = {
     "relationships-of-a-resource": relationships(b"doc:2", None, None),
     "relationships-by-two": relationships(b"doc:2", b"viewer", None),
     "relationships-of-a-subject": relationships(None, None, b"user:1"),
+    "relationships-by-resource-and-subject": relationships(b"doc:22", None, b"user:33"),
+    "relationships-by-relation-and-subject": relationships(None, b"viewer", b"user:2"),
+    "relationships-by-all": relationships(b"doc:1", b"viewer", b"user:2"),
     "relationships-by-relation": relationships(None, b"editor", None),
     **{f"resources-{kind.decode() or 'all'}": resources(kind) for kind in TYPES},
 }
@@ -203,7 +206,7 @@ GONE = MAX_LISTED_ROWS + 300
 def gone(place: Place, resource: bytes, first: int) -> list[PastRow]:
     """Relationships that were there from height 1 to height 2."""
     keys = (relationship_key(resource, b"viewer", b"user:%05d" % (first + number)) for number in range(GONE))
-    return [PastRow(*place, key, 2, b"", 0, 0, 1) for key in keys]
+    return [PastRow(*place, key, 2, b"", 0, 0, 1, split_relationship(key)[2]) for key in keys]
 
 
 PASTS = {"before": (b"doc:5", 0), "behind": (b"doc:5", 50_001), "in-another-before": (b"doc:4", 0)}

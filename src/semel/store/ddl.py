@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from semel.store.migrations import AddColumn, CreateTable, MakeIndex, Migration, Step
+from semel.store.migrations import AddColumn, CreateTable, MakeIndex, Migration
 from semel.store.table import Below, Column, Kind, Shape, Table
 from semel.store.unsigned import pack
+
+Change = CreateTable | AddColumn | MakeIndex
 
 
 class Dialect(NamedTuple):
@@ -30,8 +32,8 @@ class Dialect(NamedTuple):
         """The same for its declaration."""
         return self.names(table.name, table.generational)
 
-    def migrate(self, step: Step, generational: frozenset[str]) -> list[str]:
-        """The statements of one migration step."""
+    def migrate(self, step: Change, generational: frozenset[str]) -> list[str]:
+        """The statements of one migration step that changes what tables there are, and how they are made."""
         if isinstance(step, AddColumn):
             added = f"ADD COLUMN {self._column(step.column)} DEFAULT {self._literal(step.value, step.column.kind)}"
             tables = self.names(step.table, step.table in generational)
@@ -52,8 +54,13 @@ class Dialect(NamedTuple):
 
     def _index(self, name: str, keys: Sequence[str], index: str, columns: Sequence[str], below: Below | None) -> str:
         behind = [key for key in keys if key not in columns] if self.indexes_name_the_key else []
-        rows = "" if below is None else f" WHERE {condition(below)}"
+        rows = "" if below is None else f" WHERE {self.condition(below)}"
         return f'CREATE INDEX "{name}_{index}" ON "{name}" ({quoted([*columns, *behind])}){rows}'
+
+    def condition(self, below: Below) -> str:
+        """Which rows a partial index has, as SQL: a query must say it in these words, without values put in later."""
+        bound = self.bytes_literal(below.bound) if isinstance(below.bound, bytes) else str(below.bound)
+        return f'"{below.column}" < {bound}'
 
     def _column(self, column: Column) -> str:
         return f'"{column.name}" {self.types[column.kind]}' + ("" if column.nullable else " NOT NULL")
@@ -64,11 +71,6 @@ class Dialect(NamedTuple):
         if isinstance(value, int) and kind is Kind.I64:
             return str(value)
         return self.bytes_literal(pack(value) if isinstance(value, int) else value)
-
-
-def condition(below: Below) -> str:
-    """Which rows a partial index has, as SQL: a query must say it in these words, without values put in later."""
-    return f'"{below.column}" < {below.bound}'
 
 
 def quoted(columns: Sequence[str], before: str = "") -> str:

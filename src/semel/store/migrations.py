@@ -7,7 +7,7 @@ refuses data that a newer version has already moved on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from semel.store.protocol import StoreVersionError
@@ -40,7 +40,21 @@ class MakeIndex(NamedTuple):
     """The rows that it has."""
 
 
-Step = CreateTable | AddColumn | MakeIndex
+class FillColumn(NamedTuple):
+    """Give a column of bytes, in some of the rows that are there, a value made from another column of the row."""
+
+    table: str
+    key: tuple[Column, ...]
+    """The columns of the table's key."""
+    column: str
+    source: str
+    """One of the key's, of bytes."""
+    below: Below
+    """The rows that are changed."""
+    derive: Callable[[bytes], bytes]
+
+
+Step = CreateTable | AddColumn | MakeIndex | FillColumn
 
 
 class Migration(NamedTuple):
@@ -68,6 +82,8 @@ def shapes(migrations: Sequence[Migration]) -> dict[str, Shape]:
     made: dict[str, Shape] = {}
     for migration in migrations:
         for step in migration.steps:
+            if isinstance(step, FillColumn):
+                continue
             if isinstance(step, CreateTable):
                 made[step.shape.name] = step.shape
                 continue

@@ -40,7 +40,7 @@ class Below(NamedTuple):
     """Which rows a partial index has: those in which a column is below a bound."""
 
     column: str
-    bound: int
+    bound: int | bytes
 
 
 class Shape(NamedTuple):

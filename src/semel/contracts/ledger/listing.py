@@ -19,7 +19,7 @@ from semel.contracts.ledger.refusals import invalid
 from semel.contracts.ledger.rules.encoding import relationship_prefix, split_relationship
 from semel.contracts.ledger.rules.operations import is_expired
 from semel.contracts.ledger.rules.records import org_of, vault_of
-from semel.contracts.ledger.tables import LEDGER_ORG, LEDGER_PLACE
+from semel.contracts.ledger.tables import LEDGER_ORG, LEDGER_PLACE, RELATIONSHIPS_END
 from semel.contracts.ledger.walk import StateRow, Stretch, Walk, after_prefix, next_key, stretches
 from semel.engine.reading import Reading
 from semel.store.protocol import Range
@@ -28,8 +28,6 @@ T = TypeVar("T")
 
 Triple = tuple[bytes, bytes, bytes]
 FIRST_VAULTS = 256
-RELATIONSHIPS_END = b"\1"
-"""Keys of relationships begin with a zero byte, those of entities never do."""
 
 
 def list_entities(
@@ -68,6 +66,7 @@ def list_relationships(
     asked = [b"relationships", b"%d/%d" % place, *filters, b"%d" % (at_height or 0)]
     known = [part for part in (resource, relation) if part is not None] if resource is not None else []
     walk, size = _begin(reading, place, relationship_prefix(*known), at_height, limit, asked, token)
+    walk = walk._replace(subject=subject)
 
     def take(row: StateRow) -> Triple | None:
         parts = split_relationship(row.key)

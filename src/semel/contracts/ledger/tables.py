@@ -9,7 +9,7 @@ height can be read and proved.
 Look-ups: an organization or place by its slugs; a block by its height (LEDGER_BLOCK, LEDGER_BODY), and so a transaction
 by its id, which begins with the height; a commit by client and sequence (LEDGER_COMMIT) or by key (LEDGER_KEY); an
 entity by its key, now (LEDGER_ENTITY) and before (LEDGER_PAST, by the height that ended it), its value, if it is large,
-by the height that set it (LEDGER_VALUE); the state's tree by bucket
+by the height that set it (LEDGER_VALUE); a relationship by its subject too, now and before; the state's tree by bucket
 (LEDGER_TOPS now, LEDGER_ROOTS and LEDGER_BUCKET at a height) and page (LEDGER_PAGE).
 """
 
@@ -17,13 +17,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from semel.store.table import U64, Table
+from semel.store.table import U64, Below, Table
 
 INLINE_BYTES = 4_096
 """Values up to this size stand in the row of their entity."""
 
 ROOTS_EVERY = 64
 """At each height that is a multiple of this the roots of all buckets are written down."""
+
+RELATIONSHIPS_END = b"\1"
+"""Keys of relationships begin with a zero byte, those of entities never do."""
 
 ENTRY_VAULT, ENTRY_ORG, ENTRY_STATUS = 1, 2, 3
 """Log entries that are no transactions: a vault was made, the organization was changed, a vault's status was."""
@@ -183,6 +186,8 @@ class EntityRow(NamedTuple):
     size: int
     expires_at: U64
     version: int
+    subject: bytes
+    """Of a relationship; empty for an entity."""
 
 
 class PastRow(NamedTuple):
@@ -196,6 +201,7 @@ class PastRow(NamedTuple):
     size: int
     expires_at: U64
     version: int
+    subject: bytes
 
 
 class ValueRow(NamedTuple):
@@ -266,8 +272,11 @@ LEDGER_COMMIT = Table("ledger_commit", CommitRow, key=5)
 LEDGER_KEY = Table("ledger_key", KeyRow, key=4)
 LEDGER_BLOCK = Table("ledger_block", BlockRow, key=3)
 LEDGER_BODY = Table("ledger_body", BodyRow, key=3, bulky=True)
-LEDGER_ENTITY = Table("ledger_entity", EntityRow, key=3, bulky=True)
-LEDGER_PAST = Table("ledger_past", PastRow, key=4, bulky=True)
+_BY_SUBJECT = {"subject": ("org", "vault", "subject", "key")}
+_BY_SUBJECT_THEN = {"subject": ("org", "vault", "subject", "key", "until")}
+_RELATIONSHIPS = {"subject": Below("key", RELATIONSHIPS_END)}
+LEDGER_ENTITY = Table("ledger_entity", EntityRow, key=3, indexes=_BY_SUBJECT, partial=_RELATIONSHIPS, bulky=True)
+LEDGER_PAST = Table("ledger_past", PastRow, key=4, indexes=_BY_SUBJECT_THEN, partial=_RELATIONSHIPS, bulky=True)
 LEDGER_VALUE = Table("ledger_value", ValueRow, key=4, bulky=True)
 LEDGER_TOPS = Table("ledger_tops", TopsRow, key=2, bulky=True)
 LEDGER_ROOTS = Table("ledger_roots", RootsRow, key=3, bulky=True)

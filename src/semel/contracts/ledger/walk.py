@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from semel.contracts.ledger.limits import MAX_RECENT_BLOCKS, MAX_RECENT_BYTES
 from semel.contracts.ledger.model import Place
-from semel.contracts.ledger.rules.encoding import decode_operations, state_keys
+from semel.contracts.ledger.rules.encoding import decode_operations, state_keys, subject_of
 from semel.contracts.ledger.tables import LEDGER_BLOCK, LEDGER_BODY, LEDGER_ENTITY, LEDGER_PAST, EntityRow, PastRow
 from semel.engine.reading import Reading
 from semel.store.protocol import AnyTable, Range
@@ -33,14 +33,18 @@ class Walk(NamedTuple):
     stop: bytes
     height: int
     tip: int
+    subject: bytes | None = None
+    """Whose relationships are walked over; None for all keys."""
 
     def range(self, table: AnyTable, start: bytes, limit: int) -> Range:
         """The rows of a table that are on the way."""
-        return Range(table, "", tuple(self.place), limit, start=(start,), stop=(self.stop,) if self.stop else ())
+        index, prefix = ("", self.place) if self.subject is None else ("subject", (*self.place, self.subject))
+        return Range(table, index, tuple(prefix), limit, start=(start,), stop=(self.stop,) if self.stop else ())
 
     def passes(self, key: bytes) -> bool:
         """Whether a key is on the way."""
-        return self.start <= key and (not self.stop or key < self.stop)
+        is_between = self.start <= key and (not self.stop or key < self.stop)
+        return is_between and self.subject in (None, subject_of(key))
 
 
 class Stretch(NamedTuple):

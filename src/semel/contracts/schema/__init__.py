@@ -14,6 +14,7 @@ from semel.contracts.schema.jobs import JOBS, LIGHTER_JOBS
 from semel.contracts.schema.jobs_offers import JOBS_OFFERS
 from semel.contracts.schema.ledger import LEDGER
 from semel.contracts.schema.ledger_roots import LEDGER_ROOTS
+from semel.contracts.schema.ledger_subjects import LEDGER_SUBJECTS
 from semel.contracts.schema.streams import STREAMS
 from semel.contracts.streams.tables import TABLES as STREAMS_TABLES
 from semel.engine.generations import GENERATION
@@ -31,4 +32,4 @@ TABLES: tuple[AnyTable, ...] = (
     *EPOCH_TABLES,
 )
 
-MIGRATIONS = (STREAMS, EVENTS, JOBS, LEDGER, DELTAS, LIGHTER_JOBS, LEDGER_ROOTS, EPOCHS, JOBS_OFFERS)
+MIGRATIONS = (STREAMS, EVENTS, JOBS, LEDGER, DELTAS, LIGHTER_JOBS, LEDGER_ROOTS, EPOCHS, JOBS_OFFERS, LEDGER_SUBJECTS)

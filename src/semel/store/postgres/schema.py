@@ -7,12 +7,13 @@ wait and find it done. A node that has nothing to do changes nothing and needs n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from semel.store.ddl import generational_tables
-from semel.store.migrations import Migration, pending
+from semel.store.ddl import generational_tables, quoted
+from semel.store.migrations import FillColumn, Migration, pending
 from semel.store.postgres import marks
 from semel.store.postgres.locks import Kind, space
 from semel.store.postgres.statements import DIALECT
@@ -23,6 +24,9 @@ _BASE = (
     "CREATE TABLE semel_generation (name bytea PRIMARY KEY, number int8 NOT NULL)",
     marks.TABLE,
 )
+
+FILLED_AT_ONCE = 2_000
+"""Rows whose new column is filled in one statement."""
 
 
 def version_of(connection: psycopg.Connection, schema: str) -> int | None:
@@ -53,9 +57,34 @@ def bring_up_to_date(connection: psycopg.Connection, schema: str, migrations: Se
         generational = generational_tables(migrations)
         for migration in missing:
             for step in migration.steps:
+                if isinstance(step, FillColumn):
+                    _fill(connection, step)
+                    continue
                 for statement in DIALECT.migrate(step, generational):
                     connection.execute(statement)
         connection.execute("UPDATE semel_schema SET version = %s", (len(migrations),))
+
+
+def _fill(connection: psycopg.Connection, step: FillColumn) -> None:
+    """Some thousand rows at a time, in the order of their keys."""
+    names = [column.name for column in step.key]
+    keys, place = quoted(names), names.index(step.source)
+    select = f'SELECT {keys} FROM "{step.table}" WHERE {DIALECT.condition(step.below)}'
+    arrays = ", ".join(f"%s::{DIALECT.types[column.kind]}[]" for column in step.key)
+    match = " AND ".join(f't."{name}" = given."{name}"' for name in names)
+    update = (
+        f'UPDATE "{step.table}" t SET "{step.column}" = given.derived '
+        f"FROM unnest({arrays}, %s::bytea[]) AS given({keys}, derived) WHERE {match}"
+    )
+    last: tuple[Any, ...] = ()
+    while True:
+        behind = f" AND ({keys}) > ({', '.join(['%s'] * len(last))})" if last else ""
+        rows = connection.execute(f"{select}{behind} ORDER BY {keys} LIMIT {FILLED_AT_ONCE}", last).fetchall()
+        if not rows:
+            return
+        derived = [step.derive(row[place]) for row in rows]
+        connection.execute(update, [*map(list, zip(*rows, strict=True)), derived])
+        last = rows[-1]
 
 
 def _begin(connection: psycopg.Connection, schema: str) -> None:

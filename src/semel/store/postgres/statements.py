@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from semel.store.ddl import Dialect, condition, quoted
+from semel.store.ddl import Dialect, quoted
 from semel.store.postgres.encoding import bytes_array, number, number_array
 from semel.store.postgres.wire import Filled
 from semel.store.protocol import AnyTable, Range, Row, Touch
@@ -183,7 +183,7 @@ class Statements:
         values = [self._scalar(name, value) for name, value in zip(order, wanted.prefix, strict=False)]
         terms = [f'"{column}" = ${place}' for place, column in enumerate(order[:depth], before + 1)]
         if wanted.part is not None:
-            terms.append(condition(wanted.part))
+            terms.append(DIALECT.condition(wanted.part))
         for bound, sign in ((wanted.start, ">="), (wanted.stop, "<")):
             if bound:
                 bounded = order[depth : depth + len(bound)]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import apsw
 
 from semel.store.ddl import generational_tables
-from semel.store.migrations import Migration, pending
+from semel.store.migrations import FillColumn, Migration, pending
 from semel.store.protocol import StoreError
 from semel.store.sqlite.statements import DIALECT
 
@@ -39,10 +40,23 @@ def bring_up_to_date(connection: apsw.Connection, migrations: Sequence[Migration
     with connection:
         for migration in missing:
             for step in migration.steps:
+                if isinstance(step, FillColumn):
+                    _fill(connection, step)
+                    continue
                 for statement in DIALECT.migrate(step, generational):
                     connection.execute(statement)
         connection.execute("DELETE FROM semel_schema")
         connection.execute("INSERT INTO semel_schema VALUES (?)", (len(migrations),))
+
+
+def _fill(connection: apsw.Connection, step: FillColumn) -> None:
+    def derive(*values: Any) -> Any:
+        return step.derive(*values)
+
+    connection.create_scalar_function("semel_derive", derive, 1, deterministic=True)
+    made = f'UPDATE "{step.table}" SET "{step.column}" = semel_derive("{step.source}")'
+    connection.execute(f"{made} WHERE {DIALECT.condition(step.below)}")
+    connection.create_scalar_function("semel_derive", None, 1)
 
 
 def current_generations(connection: apsw.Connection) -> dict[str, int]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from semel.store.ddl import Dialect, condition, quoted
+from semel.store.ddl import Dialect, quoted
 from semel.store.protocol import AnyTable, Range, Row, Touch
 from semel.store.table import Key, Kind, Shape
 from semel.store.unsigned import Unsigned
@@ -191,7 +191,7 @@ class Statements:
         depth = len(wanted.prefix)
         terms = [f'"{column}" = ?' for column in order[:depth]]
         if wanted.part is not None:
-            terms.append(condition(wanted.part))
+            terms.append(DIALECT.condition(wanted.part))
         values: list[Any] = [
             self.unsigned.value_out(name, value) for name, value in zip(order, wanted.prefix, strict=False)
         ]

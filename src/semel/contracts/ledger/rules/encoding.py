@@ -73,6 +73,11 @@ def split_relationship(key: bytes) -> tuple[bytes, bytes, bytes]:
     return reader.field(), reader.field(), reader.field()
 
 
+def subject_of(key: bytes) -> bytes:
+    """The subject of a relationship's key; empty for that of an entity."""
+    return split_relationship(key)[2] if key.startswith(_RELATIONSHIP) else b""
+
+
 def decode_operations(encoded: bytes) -> tuple[Operation, ...]:
     """The operations behind their bytes."""
     reader = _Reader(encoded, 0)

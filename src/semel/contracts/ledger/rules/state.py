@@ -13,6 +13,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from semel.contracts.ledger.model import Entity, Place
+from semel.contracts.ledger.rules.encoding import subject_of
 from semel.contracts.ledger.rules.operations import Held, State
 from semel.contracts.ledger.rules.state_tree import (
     BUCKETS,
@@ -177,14 +178,16 @@ def _stale(kind: int, name: bytes, height: int) -> bytes:
 def _store_entity(view: View, place: Place, height: int, key: bytes, old: Held | None, new: Held | None) -> list[bytes]:
     """Write the rows of one key; the large value that it no longer has, if it had one."""
     stale = []
+    subject = subject_of(key)
     if old is not None:
-        view.insert(LEDGER_PAST, PastRow(*place, key, height, _kept(old), old.size, old.expires_at, old.version))
+        ended = PastRow(*place, key, height, _kept(old), old.size, old.expires_at, old.version, subject)
+        view.insert(LEDGER_PAST, ended)
         if old.size > INLINE_BYTES:
             stale.append(_stale(_VALUE, key, old.version))
     if new is None:
         view.delete(LEDGER_ENTITY, (*place, key))
     else:
-        view.put(LEDGER_ENTITY, EntityRow(*place, key, _kept(new), new.size, new.expires_at, new.version))
+        view.put(LEDGER_ENTITY, EntityRow(*place, key, _kept(new), new.size, new.expires_at, new.version, subject))
         if new.size > INLINE_BYTES:
             view.insert(LEDGER_VALUE, ValueRow(*place, height, key, _entity(new).value))
     return stale
