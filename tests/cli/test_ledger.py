@@ -403,6 +403,49 @@ def test_values_and_their_absence_are_proved_offline(
     assert (absent["proved"], absent["key"], absent["present"], absent["height"]) == (True, "a", False, "2")
 
 
+def test_e4_relationships_and_their_absence_are_proved_offline(
+    ledger: Ledger, offline: Ledger, place: str, tmp_path: Path
+) -> None:
+    proof, triple = str(tmp_path / "proof.json"), ("doc:1", "viewer", "user:1")
+    written(ledger, place, "--set", "a=1", "--relate", *triple)
+    written(ledger, place, "--unrelate", *triple)
+    first, second = hash_at(ledger, place, 1), hash_at(ledger, place, 2)
+    made = ledger("proof", place, "--relationship", *triple, "--at-height", "1", "-o", proof)
+    assert made.out == (
+        f"{proof}: it stands if block {first} of {place} is real; the relationship is there after block 1\n"
+    )
+    shown = "the relationship doc:1 viewer user:1 is there, created by block 1"
+    for about in ([], ["--relationship", *triple]):
+        proved = offline("verify", proof, "--trust", first, *about)
+        assert proved.out == f"Proved. Block 1 of {place} is trusted: {shown}.\n"
+    refused(offline("verify", proof, "--trust", first, "--relationship", *triple[:2], "user:2"), "about another key")
+    refused(offline("verify", proof, "--trust", first, "--key", "a"), "Not proved")
+    assert ledger("proof", place, "--relationship", *triple, "-o", proof, "--trusted-height", "1", "--json").facts == {
+        "file": proof,
+        "blockHeight": "2",
+        "trust": first,
+        "present": False,
+    }
+    absent = offline("verify", proof, "--trust", first, "--relationship", *triple, "--json").facts
+    assert (absent["kind"], absent["present"], absent["subject"], absent["height"]) == (
+        "relationship",
+        False,
+        "user:1",
+        "2",
+    )
+    assert "there is no relationship doc:1 viewer user:1 after it" in offline("verify", proof, "--trust", first).out
+    out = ledger("proof", place, "--relationship", *triple, "-o", "-")
+    assert offline("verify", "-", "--trust", second, stdin=out.raw).code == 0
+    refused(ledger("proof", place, "-o", proof), "Give a TX_ID, or --relationship", 2)
+    refused(ledger("proof", place, "0" * 32, "--relationship", *triple, "-o", proof), "Give a TX_ID, or", 2)
+    refused(ledger("proof", place, "0" * 32, "--at-height", "1", "-o", proof), "--at-height goes with", 2)
+    both = ["--key", "a", "--relationship", *triple]
+    refused(offline("verify", proof, "--trust", first, *both), "not about both", 2)
+    written(ledger, place, "--set", "a=2", "--proof", proof)
+    third = hash_at(ledger, place, 3)
+    refused(offline("verify", proof, "--trust", third, "--relationship", *triple), "not about a relationship")
+
+
 def test_what_a_proof_must_be_about(ledger: Ledger, offline: Ledger, place: str, tmp_path: Path) -> None:
     proof, request = tmp_path / "proof.json", tmp_path / "request.json"
     written(ledger, place, "--set", "a=1", "--proof", str(proof))

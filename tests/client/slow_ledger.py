@@ -257,6 +257,13 @@ class SlowLedger:
             "stateProof": proof,
         }
 
+    def related(self, relationship: tuple[str, str, str], height: int) -> Json:
+        """The answer to a question for a relationship with its proof."""
+        answer = self.read(relationship_key(*relationship), height)
+        if answer.pop("value", None) is not None:
+            answer["relationships"] = [dict(zip(("resource", "relation", "subject"), relationship, strict=True))]
+        return answer
+
     def chain(self, above: int, upto: int) -> Json:
         """The headers between two blocks, the lower one left out."""
         return {"headers": deepcopy(self.headers[above:upto])}

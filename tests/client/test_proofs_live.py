@@ -20,6 +20,7 @@ from semel.client.proofs import (
     verify_chain,
     verify_header_hash,
     verify_read,
+    verify_relationship,
     verify_whole_block,
     verify_write,
 )
@@ -204,6 +205,23 @@ def test_no_bit_of_a_read_can_be_turned(server: RunningServer, http: httpx.Clien
     for key in ("key:2083", "key:1665"):
         answer = scope.proved(key, 1)
         verify = partial(verify_read, answer, key, scope.tip)
+        assert unnoticed(answer, verify, frozenset({"otherBucketRoots"})) == []
+
+
+def test_e4_no_bit_of_a_relationship_and_of_its_absence_can_be_turned(
+    server: RunningServer, http: httpx.Client
+) -> None:
+    """As a real server answers for it; the roots of other buckets aside, as above."""
+    scope = new_scope(server, http)
+    relations = [{"resource": f"doc:{number}", "relation": "viewer", "subject": "user:1"} for number in range(300)]
+    scope.write(*({"createRelationship": one} for one in relations))
+    scope.write({"deleteRelationship": relations[0]})
+    for number, height, is_there in ((7, 2, True), (0, 1, True), (0, 2, False), (300, 2, False)):
+        triple = (f"doc:{number}", "viewer", "user:1")
+        query: dict[str, Any] = dict(zip(("resource", "relation", "subject"), triple, strict=True))
+        answer = scope.get("relationships", **query, proof="true", atHeight=height)
+        verify = partial(verify_relationship, answer, triple, Trusted(height, scope.hash_at(height)))
+        assert (verify().entry is not None) == is_there
         assert unnoticed(answer, verify, frozenset({"otherBucketRoots"})) == []
 
 

@@ -132,9 +132,13 @@ MESSAGES = {
     ),
     "ListRelationshipsRequest": (
         f"{_PLACE}, 3 resource? string, 4 relation? string, 5 subject? string, 6 at_height? uint64, 7 limit uint32,"
-        " 8 page_token string, 9 consistency ReadConsistency"
+        " 8 page_token string, 9 consistency ReadConsistency, 100 include_proof bool, 101 include_chain_proof bool,"
+        " 102 trusted_height? uint64"
     ),
-    "ListRelationshipsResponse": f"1 relationships* Relationship, {_PAGE}",
+    "ListRelationshipsResponse": (
+        f"1 relationships* Relationship, {_PAGE}, 100 block_header BlockHeader, 101 merkle_proof MerkleProof,"
+        " 102 chain_proof ChainProof, 103 state_proof StateProof"
+    ),
     "ListResourcesRequest": (
         f"{_PLACE}, 3 resource_type string, 4 at_height? uint64, 5 limit uint32, 6 page_token string,"
         " 7 consistency ReadConsistency"

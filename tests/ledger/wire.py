@@ -215,6 +215,12 @@ def _listed(what: str, **names: str) -> Callable[[Message], Route]:
     return route
 
 
+def _relationships(request: Message) -> Route:
+    """Over HTTP a trusted height alone asks for the chain."""
+    asked = {name: value for name, value in request.items() if name != "includeChainProof"}
+    return _listed("relationships", includeProof="proof")(asked)
+
+
 def _state(request: Message) -> Route:
     return Route("GET", f"{place_path(request)}/clients/{escaped(request['clientId']['id'])}/state")
 
@@ -240,7 +246,7 @@ ROUTES: dict[str, Callable[[Message], Route]] = {
     ),
     "BatchRead": _read_many,
     "ListEntities": _listed("entities", keyPrefix="prefix"),
-    "ListRelationships": _listed("relationships"),
+    "ListRelationships": _relationships,
     "ListResources": _listed("resources", resourceType="type"),
     "GetBlock": lambda asked: Route("GET", f"{place_path(asked)}/blocks/{asked['height']}"),
     "GetBlockRange": lambda asked: Route(

@@ -19,16 +19,21 @@ from semel.client.proofs import (
     Header,
     ProofError,
     ProvedRead,
+    ProvedRelationship,
     ProvedWrite,
     Trusted,
     anchor_of,
     load,
+    relationship_in,
     verify_read,
+    verify_relationship,
     verify_whole_block,
     verify_write,
 )
 
 NO_TRUST = "Name a block that you trust: --trust HEIGHT:HASH or --trust-file; or say --untrusted, which proves nothing."
+
+Triple = tuple[str, str, str]
 
 
 class _Asked(NamedTuple):
@@ -37,6 +42,7 @@ class _Asked(NamedTuple):
     document: Facts
     place: Scope | None
     key: str | None
+    relationship: Triple | None
     request: bytes | None
 
 
@@ -56,6 +62,12 @@ class _Proved(NamedTuple):
 @click.option("--place", type=ScopeType(), metavar="ORG[/VAULT]", help="The place that the proof must be about.")
 @click.option("--key", help="The key that the proof of a value, or of its absence, must be about.")
 @click.option(
+    "--relationship",
+    type=(str, str, str),
+    metavar="RESOURCE RELATION SUBJECT",
+    help="The relationship that the proof must be about.",
+)
+@click.option(
     "--request", metavar="FILE", help="The body of the write, as it was sent, that must have been carried out."
 )
 @with_json
@@ -66,17 +78,21 @@ def verify(
     untrusted: bool,
     place: Scope | None,
     key: str | None,
+    relationship: Triple | None,
     request: str | None,
     as_json: bool,
 ) -> None:
-    """Check a proof offline: that of a transaction, a value, the absence of one, or a block. FILE may be -.
+    """Check a proof offline: of a transaction, a value or a relationship, its absence, or a block. FILE may be -.
 
     Exit code 0 if it holds, and 1 with the reason if it does not.
     """
     if (trust is not None) + (trust_file is not None) + untrusted != 1:
         raise click.UsageError(NO_TRUST)
+    if key is not None and relationship is not None:
+        raise click.UsageError("A proof is about a --key or a --relationship, not about both.")
     try:
-        asked = _Asked(load(_content(file)), place, key, None if request is None else _content(request))
+        sent = None if request is None else _content(request)
+        asked = _Asked(load(_content(file)), place, key, relationship, sent)
         if trust_file is not None:
             anchors = _fitting(read_trust_file(trust_file), asked.document)
         else:
@@ -124,18 +140,36 @@ def _verified(asked: _Asked, anchor: Trusted) -> _Proved:
             if asked.request is not None:
                 raise ProofError("The file does not prove a write, and so does not prove the request.")
             return check(asked, anchor)
-    if asked.key is not None:
-        raise ProofError("The file is not about a key of the state.")
+    _refuse_state(asked)
     return _write_words(verify_write(asked.document, asked.request, anchor))
 
 
+def _refuse_state(asked: _Asked) -> None:
+    if asked.key is not None:
+        raise ProofError("The file is not about a key of the state.")
+    if asked.relationship is not None:
+        raise ProofError("The file is not about a relationship.")
+
+
 def _read(asked: _Asked, anchor: Trusted) -> _Proved:
+    if asked.relationship is not None or (asked.key is None and relationship_in(asked.document) is not None):
+        return _relationship_words(verify_relationship(asked.document, asked.relationship, anchor))
     return _read_words(verify_read(asked.document, asked.key, anchor))
 
 
+def _relationship_words(proved: ProvedRelationship) -> _Proved:
+    parts = proved.resource, proved.relation, proved.subject
+    facts: Facts = {"kind": "relationship", "present": proved.entry is not None}
+    facts |= dict(zip(("resource", "relation", "subject"), parts, strict=True))
+    name = " ".join(map(shortened, parts))
+    if proved.entry is None:
+        return _Proved(proved.header, f"there is no relationship {name} after it", facts)
+    facts["version"] = str(proved.entry.version)
+    return _Proved(proved.header, f"the relationship {name} is there, created by block {proved.entry.version}", facts)
+
+
 def _block(asked: _Asked, anchor: Trusted) -> _Proved:
-    if asked.key is not None:
-        raise ProofError("The file is not about a key of the state.")
+    _refuse_state(asked)
     written = verify_whole_block(asked.document, anchor)
     proved = [_write_words(one) for one in written]
     facts = {"kind": "block", "transactions": [one.facts["transaction"] for one in proved]}

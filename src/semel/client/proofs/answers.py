@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from semel.client.proofs.blocks import Trusted, headed, included, linked, whole
 from semel.client.proofs.documents import Document, Part
-from semel.client.proofs.encoding import header_hash, operations_bytes
+from semel.client.proofs.encoding import header_hash, operations_bytes, relationship_key, split_relationship_key
 from semel.client.proofs.errors import ProofError
 from semel.client.proofs.shapes import (
     MAX_STATE_SIBLINGS,
@@ -31,6 +31,9 @@ _BYTES = frozenset({"value", "valueEquals"})
 """Members of a request that are base64."""
 _NUMBERS = frozenset({"sequence", "expiresAt", "expiredAt", "version"})
 """Members of a request that are whole numbers, which may be sent in several spellings."""
+
+_PARTS = ("resource", "relation", "subject")
+"""Members of a relationship."""
 
 _REQUEST = ("idempotencyKey", "includeTxProof", "includeTxProofs", "organization", "sequence", "vault")
 """Members of a request besides the client and the operations."""
@@ -60,6 +63,17 @@ class ProvedRead(NamedTuple):
     def is_expired(self) -> bool:
         """Whether the entry had ended already when the block was made, and so is there for no reader."""
         return self.entry is not None and 0 < self.entry.expires_at <= self.header.timestamp.seconds
+
+
+class ProvedRelationship(NamedTuple):
+    """Whether a relationship stands in the state after a block."""
+
+    resource: str
+    relation: str
+    subject: str
+    entry: Entry | None
+    """None when it is not there."""
+    header: Header
 
 
 def verify_write(answer: Document, request: Document | None, trusted: Trusted) -> ProvedWrite:
@@ -105,6 +119,56 @@ def verify_read(answer: Document, key: str | bytes | None, trusted: Trusted) -> 
     _match_value(part, read)
     has_value = part.has("value") or read.entry is None or read.is_expired
     return read if has_value else read._replace(is_withheld=True)
+
+
+def verify_relationship(
+    answer: Document, relationship: tuple[str, str, str] | None, trusted: Trusted
+) -> ProvedRelationship:
+    """That a relationship is there, or that it is not; without one, the one that the proof itself names.
+
+    A relationship is its resource, relation and subject.
+    """
+    part = Part.of(answer, "answer")
+    part.only(("blockHeight", "blockHeader", "merkleProof", "stateProof"), ("relationships", "chainProof"))
+    header = headed(part.part("blockHeader"))
+    _match_height(part, header)
+    linked(trusted, _links(part), header)
+    state = read_state_proof(part.part("stateProof"))
+    way = read_merkle_proof(part.part("merkleProof"), MAX_STATE_SIBLINGS)
+    wanted = split_relationship_key(state.entry.key) if relationship is None else relationship
+    if wanted is None:
+        raise ProofError("The state proof is not about a relationship.")
+    entry = proved(header, way, state, _relationship_bytes(wanted))
+    if entry is not None and (entry.value or entry.expires_at):
+        raise ProofError("The entry in the state proof is not that of a relationship.")
+    _match_relationships(part, wanted if entry is not None else None)
+    return ProvedRelationship(*wanted, entry, header)
+
+
+def relationship_in(answer: Document) -> tuple[str, str, str] | None:
+    """The relationship that a proof is about, by the proof's own account; None when it is about something else."""
+    part = Part.of(answer, "answer")
+    return split_relationship_key(part.part("stateProof").octets("key")) if part.has("stateProof") else None
+
+
+def _relationship_bytes(relationship: tuple[str, str, str]) -> bytes:
+    try:
+        return relationship_key(*relationship)
+    except UnicodeEncodeError:
+        raise ProofError("The relationship that was asked for is not text that UTF-8 can carry.") from None
+
+
+def _match_relationships(part: Part, expected: tuple[str, str, str] | None) -> None:
+    """The answer names the relationship that is there, and has no list when none is."""
+    if not part.has("relationships"):
+        if expected is not None:
+            raise ProofError("The answer has no relationship, and its proof has one.")
+        return
+    told = [one.only(_PARTS) for one in part.parts("relationships", 1)]
+    if expected is None or len(told) != 1:
+        raise ProofError("The answer has another number of relationships than its proof.")
+    if tuple(told[0].text(name) for name in _PARTS) != tuple(name.encode("utf-8") for name in expected):
+        raise ProofError("The answer's relationship is not the one in its proof.")
 
 
 def verify_whole_block(answer: Document, trusted: Trusted) -> list[ProvedWrite]:

@@ -62,6 +62,21 @@ def relationship_key(resource: str, relation: str, subject: str) -> bytes:
     return b"\x00" + b"".join(_sized(part.encode("utf-8")) for part in (resource, relation, subject))
 
 
+def split_relationship_key(key: bytes) -> tuple[str, str, str] | None:
+    """The parts of such a key; None for any other."""
+    parts: list[str] = []
+    place = 1
+    while key.startswith(b"\x00") and len(parts) < 3:
+        end = place + 4 + int.from_bytes(key[place : place + 4], "little")
+        try:
+            parts.append(key[place + 4 : end].decode("utf-8"))
+        except UnicodeDecodeError:
+            return None
+        place = end
+    # The one spelling: parts that reach behind the end, or leave bytes over, give another key.
+    return (parts[0], parts[1], parts[2]) if len(parts) == 3 and relationship_key(*parts) == key else None
+
+
 def _operation(operation: Operation) -> bytes:
     if isinstance(operation, Relationship):
         kind = b"\x01" if operation.is_created else b"\x02"

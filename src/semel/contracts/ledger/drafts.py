@@ -114,7 +114,7 @@ def _check_operation(limits: Limits, place: Place, operation: Operation) -> int:
     if isinstance(operation, CreateRelationship | DeleteRelationship):
         if place.vault == 0:
             raise invalid("Relationships stand in a vault: name one.", "vault")
-        return _check_relationship(limits, operation)
+        return check_relationship(limits, *operation)
     check_key(limits, operation.key)
     size = len(operation.key)
     if isinstance(operation, SetEntity):
@@ -139,19 +139,20 @@ def _check_value(limits: Limits, operation: SetEntity) -> int:
     return size
 
 
-def _check_relationship(limits: Limits, operation: CreateRelationship | DeleteRelationship) -> int:
-    _check_name(operation.resource, "resource", limits.max_resource_characters)
-    _check_name(operation.relation, "relation", limits.max_relation_characters)
-    _check_name(operation.subject, "subject", limits.max_resource_characters)
-    _check_typed(operation.resource, "resource")
-    subject, hash_sign, relation = operation.subject.partition(b"#")
-    _check_typed(subject, "subject")
-    if hash_sign and (not relation or b"#" in relation):
+def check_relationship(limits: Limits, resource: bytes, relation: bytes, subject: bytes) -> int:
+    """Refuse what can be no relationship; the size of one that can."""
+    _check_name(resource, "resource", limits.max_resource_characters)
+    _check_name(relation, "relation", limits.max_relation_characters)
+    _check_name(subject, "subject", limits.max_resource_characters)
+    _check_typed(resource, "resource")
+    owner, hash_sign, role = subject.partition(b"#")
+    _check_typed(owner, "subject")
+    if hash_sign and (not role or b"#" in role):
         raise invalid("A subject is type:id or type:id#relation.", "subject")
-    for name in ("resource", "relation"):
-        if b"#" in getattr(operation, name):
+    for name, part in (("resource", resource), ("relation", relation)):
+        if b"#" in part:
             raise invalid(f"A {name} has no # in it.", name)
-    return len(operation.resource) + len(operation.relation) + len(operation.subject)
+    return len(resource) + len(relation) + len(subject)
 
 
 def _check_name(value: bytes, field: str, most: int) -> None:

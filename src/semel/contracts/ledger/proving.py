@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from semel.contracts.ledger.model import ZERO, Entity, Header, Place, Sibling, StateProof
 from semel.contracts.ledger.reading import block_row, entity_at, height_to_read, present, seconds_at, tip_of, tip_row
+from semel.contracts.ledger.refusals import invalid
+from semel.contracts.ledger.rules.encoding import relationship_key
 from semel.contracts.ledger.rules.records import header_of
 from semel.contracts.ledger.rules.state import bucket_height, page_key
 from semel.contracts.ledger.rules.state_tree import (
@@ -76,6 +78,15 @@ def prove_entity(reading: Reading, place: Place, key: bytes, at_height: int | No
         witness=witness,
     )
     return Proved(present(entity, seconds_at(reading, place, height)), header, proof)
+
+
+def prove_relationship(
+    reading: Reading, place: Place, resource: bytes, relation: bytes, subject: bytes, at_height: int | None
+) -> Proved:
+    """That a relationship is there, or that it is not, with its proof; it is an entity of a key of its own."""
+    if place.vault == 0:
+        raise invalid("Relationships stand in a vault: name one.", "vault")
+    return prove_entity(reading, place, relationship_key(resource, relation, subject), at_height)
 
 
 def _way(reading: Reading, place: Place, key: bytes, bucket: int, height: int) -> tuple[Leaf | None, list[Sibling]]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from semel.contracts.ledger.commands import Committed
-from semel.contracts.ledger.drafts import check_client, check_key
+from semel.contracts.ledger.drafts import check_client, check_key, check_relationship
 from semel.contracts.ledger.limits import MAX_CHAIN_HEADERS
 from semel.contracts.ledger.listing import list_entities, list_relationships, list_resources
 from semel.contracts.ledger.model import Place
-from semel.contracts.ledger.proving import prove_entity
+from semel.contracts.ledger.proving import Proved, prove_entity, prove_relationship
 from semel.contracts.ledger.reading import (
     block,
     blocks,
@@ -30,6 +30,7 @@ from semel.contracts.ledger.wire.paths import height_in, tx_id
 from semel.contracts.ledger.wire.query import (
     ProofQuery,
     ReadQuery,
+    RelationshipsQuery,
     parse_entities,
     parse_nothing,
     parse_proof,
@@ -114,11 +115,15 @@ class Reads:
         return await self._look(request, look)
 
     async def relationships(self, request: Request) -> Answer:
-        """A list of relationships."""
+        """A list of relationships, or one of them with the proof that it is there or is not."""
         wanted = parse_relationships(request.query)
         _needs_vault(request.place)
+        if wanted.proved is not None:
+            check_relationship(self._desk.limits, *wanted.proved)
 
         def look(reading: Reading) -> Answer:
+            if wanted.proved is not None:
+                return _proved_relationship(reading, request.place, wanted.proved, wanted)
             page = list_relationships(
                 reading,
                 request.place,
@@ -221,14 +226,27 @@ def _listed(name: str, items: Sequence[object], told: Callable[..., object], tok
 def _proved(reading: Reading, place: Place, key: bytes, wanted: ReadQuery) -> Answer:
     found = prove_entity(reading, place, key, wanted.height)
     told: answers.Json = {} if found.entity is None else {"value": answers.base64(found.entity.value)}
-    told |= {
+    told |= _proof(reading, place, found, wanted.trusted)
+    return answer_json(told, 404 if found.entity is None else 200)
+
+
+def _proved_relationship(
+    reading: Reading, place: Place, parts: tuple[bytes, bytes, bytes], wanted: RelationshipsQuery
+) -> Answer:
+    """As a list of one, or of none: 200 in both cases, as without a proof."""
+    found = prove_relationship(reading, place, *parts, wanted.height)
+    told: answers.Json = {} if found.entity is None else {"relationships": [answers.triple_json(parts)]}
+    return answer_json(told | _proof(reading, place, found, wanted.trusted))
+
+
+def _proof(reading: Reading, place: Place, found: Proved, trusted: int | None) -> answers.Json:
+    return {
         "blockHeight": str(found.header.height),
         "blockHeader": answers.header_json(found.header),
         "merkleProof": answers.proof_json(found.proof.leaf, found.proof.siblings),
         "stateProof": answers.state_proof_json(found.proof),
+        **_chain(reading, place, trusted, found.header.height),
     }
-    told |= _chain(reading, place, wanted.trusted, found.header.height)
-    return answer_json(told, 404 if found.entity is None else 200)
 
 
 def _block_proof(reading: Reading, place: Place, height: int, wanted: ProofQuery) -> Answer:

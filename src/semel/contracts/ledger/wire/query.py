@@ -128,21 +128,34 @@ def parse_entities(raw: bytes) -> EntitiesQuery:
 
 
 class RelationshipsQuery(NamedTuple):
-    """Which relationships are wanted; None is any."""
+    """Which relationships are wanted, None is any; or with a proof, which one."""
 
     resource: bytes | None
     relation: bytes | None
     subject: bytes | None
     height: int | None
     page: Page
+    trusted: int | None
+    proved: tuple[bytes, bytes, bytes] | None
+    """The one that is to be proved; None without a proof."""
 
 
 def parse_relationships(raw: bytes) -> RelationshipsQuery:
-    """The query of a list of relationships."""
-    query = Query(raw, "resource", "relation", "subject", "atHeight", "consistency", *_LIST)
+    """The query of a list of relationships, or of the proof of one."""
+    known = ("resource", "relation", "subject", "atHeight", "consistency", "proof", "trustedHeight", *_LIST)
+    query = Query(raw, *known)
     query.consistency()
-    resource, relation, subject = map(query.named, ("resource", "relation", "subject"))
-    return RelationshipsQuery(resource, relation, subject, query.height(), query.page())
+    parts = resource, relation, subject = query.named("resource"), query.named("relation"), query.named("subject")
+    trusted, page = query.number("trustedHeight"), query.page()
+    if not query.flag("proof"):
+        if trusted is not None:
+            raise invalid("trustedHeight is for reads with proof=true.", "trustedHeight")
+        return RelationshipsQuery(*parts, query.height(), page, None, None)
+    if resource is None or relation is None or subject is None:
+        raise invalid("proof=true is about one relationship: name its resource, relation and subject.", "proof")
+    if page != Page(0, ""):
+        raise invalid("A proof is about one relationship and has no pages: leave limit and pageToken out.", "proof")
+    return RelationshipsQuery(*parts, query.height(), page, trusted, (resource, relation, subject))
 
 
 class ResourcesQuery(NamedTuple):

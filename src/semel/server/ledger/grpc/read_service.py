@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from semel.contracts.ledger.drafts import check_client, check_key
+from semel.contracts.ledger.drafts import check_client, check_key, check_relationship
 from semel.contracts.ledger.limits import MAX_BATCH_KEYS
 from semel.contracts.ledger.listing import list_entities, list_relationships, list_resources
 from semel.contracts.ledger.model import Place
 from semel.contracts.ledger.paging import MAX_TOKEN_CHARACTERS
-from semel.contracts.ledger.proving import Proved, prove_entity
+from semel.contracts.ledger.proving import Proved, prove_entity, prove_relationship
 from semel.contracts.ledger.reading import (
     block,
     blocks,
@@ -209,6 +209,10 @@ class ReadService:
             for name in ("resource", "relation", "subject")
         )
         at_height = request.at_height or None
+        if request.include_proof:
+            return await self._proved_relationship(call, place, (resource, relation, subject), request)
+        if request.include_chain_proof or request.HasField("trusted_height"):
+            raise invalid("include_chain_proof and trusted_height go with include_proof.", "include_proof")
 
         def look(reading: Reading) -> pb.ListRelationshipsResponse:
             page = list_relationships(
@@ -218,6 +222,32 @@ class ReadService:
                 relationships=map(outbound.relationship_pb, page.items),
                 block_height=page.height,
                 next_page_token=page.token,
+            )
+
+        return await self._look(call, place, look)
+
+    async def _proved_relationship(
+        self, call: Call, place: Place, parts: tuple[bytes | None, ...], request: pb.ListRelationshipsRequest
+    ) -> bytes:
+        resource, relation, subject = parts
+        if resource is None or relation is None or subject is None:
+            raise invalid(
+                "A proof is about one relationship: name its resource, relation and subject.", "include_proof"
+            )
+        if request.limit or request.page_token:
+            raise invalid("A proof is about one relationship and has no pages.", "include_proof")
+        check_relationship(self._desk.limits, resource, relation, subject)
+
+        def look(reading: Reading) -> pb.ListRelationshipsResponse:
+            found = prove_relationship(reading, place, resource, relation, subject, request.at_height or None)
+            there = [] if found.entity is None else [outbound.relationship_pb((resource, relation, subject))]
+            return pb.ListRelationshipsResponse(
+                relationships=there,
+                block_height=found.header.height,
+                block_header=outbound.header_pb(found.header),
+                merkle_proof=outbound.proof_pb(found.proof.leaf, found.proof.siblings),
+                chain_proof=_chain(reading, place, found, request),
+                state_proof=outbound.state_proof_pb(found.proof),
             )
 
         return await self._look(call, place, look)
