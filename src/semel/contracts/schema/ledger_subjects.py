@@ -1,4 +1,4 @@
-"""Migration 8: the subject of a ledger's relationships, and an index by it; never changed.
+"""Migration 10: the subject of a ledger's relationships, and an index by it; never changed.
 
 Data from before has the subject in the key alone: it is taken from there, row by row, when the data is migrated.
 """
@@ -24,7 +24,7 @@ def _subject(key: bytes) -> bytes:
 
 
 LEDGER_SUBJECTS = Migration(
-    8,
+    10,
     "subjects of ledger relationships",
     (
         AddColumn("ledger_entity", _SUBJECT, b""),
