@@ -3,7 +3,8 @@
 The last lines are kept in memory besides, as JSON, for a diagnosis. A store that is away must not fill the disk with
 complaints: of a warning or an error that comes again and again, some are told and the rest are counted.
 
-Nothing of a request's content, key or credential is ever logged.
+Nothing of a request's content, key or credential is ever logged. The level is that of our own loggers: other libraries
+log headers and frames at debug, with the credentials in them, and are heard from warnings on, whatever was asked for.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ TOLD_SECONDS = 10.0
 """Of the same complaint, so many are told within so long."""
 MAX_COMPLAINTS = 256
 """Different ones that are kept apart."""
+OWN_LOGGERS = "semel"
+"""The logger above all of ours."""
 
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 
@@ -111,14 +114,14 @@ def _facts(record: logging.LogRecord) -> dict[str, object]:
 
 
 def set_up_logs(form: str, level: str) -> None:
-    """Send every log of this process to standard error, and keep its end."""
+    """Send every log of this process to standard error, and keep its end; the level is that of our own loggers."""
     as_text = form == "text" or (form == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextFormatter() if as_text else JsonFormatter())
     handler.addFilter(Calm())
+    own = logging.getLevelNamesMapping()[level.upper()]
     root = logging.getLogger()
     root.handlers[:] = [handler, RECENT]
-    root.setLevel(level.upper())
-    # They would log every connection and every broken request, and at debug headers and frames.
-    logging.getLogger("uvicorn").setLevel("ERROR")
-    logging.getLogger("websockets").setLevel("WARNING")
+    root.setLevel(max(own, logging.WARNING))
+    logging.getLogger(OWN_LOGGERS).setLevel(own)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it would warn of every broken request

@@ -57,7 +57,9 @@ class Settings:
     )
     control_port: int = setting(0, "second port, for health, metrics and diagnosis; 0 is no second port", 0, 65_535)
     log_format: str = choice("auto", "auto (text on a terminal, else json), text or json", "text", "json")
-    log_level: str = choice("info", "debug, info, warning or error", "debug", "warning", "error")
+    log_level: str = choice(
+        "info", "debug, info, warning or error, of the server's own log lines", "debug", "warning", "error"
+    )
     max_body_bytes: int = setting(16 * 1024 * 1024, "largest request body", 1)
     max_uploads_bytes: int = setting(256 * 1024 * 1024, "bodies that arrive in pieces, all together", 1)
     http_max_connections: int = setting(20_000, "connections at once; more are answered 503", 1, _MANY)
