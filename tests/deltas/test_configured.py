@@ -19,12 +19,12 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deltas]:
     """Settings that nobody would have all at once; one store will do for them."""
     settings = {
         "GATEWAYS": "legacy,caf\u00e9,plain",
-        "CORS_ORIGINS": "https://app.example,https://other.example",
         "CHECK_IDS": "false",
         "MAX_BODY_BYTES": str(BODY_BYTES),
         "MAX_DELTAS": str(MOST),
     }
     env = {f"SEMEL_DELTAS_{name}": value for name, value in settings.items()}
+    env["SEMEL_ALLOWED_ORIGINS"] = "https://app.example,https://other.example"
     with serving(tmp_path_factory.mktemp("configured") / "data", env=env) as deltas:
         yield deltas
 
@@ -46,8 +46,9 @@ def test_origins_of_a_list(odd: Deltas, method: str) -> None:
     body = b'{"clientId": "c", "deltas": []}' if method == "POST" else None
     friend, stranger = (odd.send(method, target, body, origin) for origin in (FRIEND, STRANGER))
     assert friend.headers["Access-Control-Allow-Origin"] == FRIEND["Origin"]
-    assert not [name for name in stranger.headers if name.lower().startswith("access-control-")]
-    assert friend.status_code == stranger.status_code == (204 if method == "OPTIONS" else 200)
+    assert not [name for name in stranger.headers if name.lower().startswith("access-control-allow")]
+    assert (friend.status_code, stranger.status_code) == (204 if method == "OPTIONS" else 200, 403)
+    assert stranger.json()["code"] == "FORBIDDEN_ORIGIN"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,8 @@ def test_origins_of_a_list(odd: Deltas, method: str) -> None:
 )
 def test_origins_that_only_look_alike(odd: Deltas, origin: str) -> None:
     response = odd.send("GET", path("plain", "actions"), None, {"Origin": origin})
-    assert not [name for name in response.headers if name.lower().startswith("access-control-")]
+    assert not [name for name in response.headers if name.lower().startswith("access-control-allow")]
+    assert (response.status_code, response.json()["code"]) == (403, "FORBIDDEN_ORIGIN")
 
 
 def test_ids_of_older_data_are_believed(odd: Deltas) -> None:

@@ -60,7 +60,7 @@ class Reader:
 
     def ask(self, *paths: str) -> None:
         """Send requests, one behind the other, and read nothing."""
-        self._line.sendall(b"".join(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode() for path in paths))
+        self._line.sendall(b"".join(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() for path in paths))
 
     def answer(self) -> Answer:
         """The next answer."""

@@ -187,7 +187,7 @@ def test_a_stop_ends_connections(tmp_path: Path) -> None:
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deltas]:
     """A server that wants tokens, and pages of one origin."""
     folder = tmp_path_factory.mktemp("guarded")
-    with serving(folder / "guarded", DELTAS_JWT_SECRET=SECRET, DELTAS_CORS_ORIGINS=PAGE, LOG_LEVEL="debug") as deltas:
+    with serving(folder / "guarded", DELTAS_JWT_SECRET=SECRET, ALLOWED_ORIGINS=PAGE, LOG_LEVEL="debug") as deltas:
         yield deltas
 
 
@@ -225,7 +225,7 @@ def test_a_handshake_is_refused(guarded: Deltas, name: str) -> None:
 
 
 HANDSHAKE = {
-    "Host": "x",
+    "Host": "localhost",
     "Connection": "Upgrade",
     "Upgrade": "websocket",
     "Sec-WebSocket-Version": "13",
@@ -261,7 +261,9 @@ def test_a_handshake_that_is_not_in_order(guarded: Deltas, name: str) -> None:
 
 
 def test_headers_that_are_no_text_harm_nobody(guarded: Deltas) -> None:
-    head = "GET /v1/sync/gw1/ws?token=\u00e9 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    head = (
+        "GET /v1/sync/gw1/ws?token=\u00e9 HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    )
     head += "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nX-Note: \u00e9\u00ff\r\n\r\n"
     for encoding in ("utf-8", "latin-1"):
         for shown in (head, head.replace("?token=\u00e9", "?token=x")):
@@ -277,7 +279,7 @@ def test_pages_of_other_origins_stay_outside(guarded: Deltas) -> None:
         assert connection.recv(20)
     with pytest.raises(InvalidStatus) as refused, connect(uri, origin=Origin("https://evil.example"), proxy=None):
         pass
-    check_refusal(refused.value, 403, "FORBIDDEN")
+    check_refusal(refused.value, 403, "FORBIDDEN_ORIGIN")
 
 
 def test_a_client_pushes_as_itself(guarded: Deltas) -> None:

@@ -124,8 +124,10 @@ HANDSHAKES: Mapping[str, Callable[[random.Random], bytes]] = {
     "HTTP/1.0": lambda chance: HANDSHAKE.replace(b"HTTP/1.1", b"HTTP/1.0"),
     "another path": lambda chance: HANDSHAKE.replace(b"/v1/events", chance.choice((b"/v1/eventss", b"/v1/events/x"))),
     "garbage": lambda chance: chance.randbytes(chance.randrange(1, 400)) + b"\r\n\r\n",
-    "long header": lambda chance: HANDSHAKE.replace(b"Host: test", b"Host: test\r\nX: " + b"x" * 200_000),
-    "bytes that are no header": lambda chance: HANDSHAKE.replace(b"Host: test", b"Host: test\r\n" + b"\0\xff\r\r"),
+    "long header": lambda chance: HANDSHAKE.replace(b"Host: localhost", b"Host: localhost\r\nX: " + b"x" * 200_000),
+    "bytes that are no header": lambda chance: HANDSHAKE.replace(
+        b"Host: localhost", b"Host: localhost\r\n" + b"\0\xff\r\r"
+    ),
     "another case": lambda chance: HANDSHAKE.replace(b"websocket\r\n", b"WebSocket\r\n").replace(
         b"Upgrade", b"UPGRADE"
     ),

@@ -35,7 +35,7 @@ class HandMade:
     def __init__(self, port: int, *headers: bytes) -> None:
         self._socket = socket.create_connection((HOST, port), timeout=PATIENCE_SECONDS)
         key = base64.b64encode(os.urandom(16))
-        lines = [b"GET %s HTTP/1.1" % PATH.encode(), b"Host: test", b"Upgrade: websocket", b"Connection: Upgrade"]
+        lines = [b"GET %s HTTP/1.1" % PATH.encode(), b"Host: localhost", b"Upgrade: websocket", b"Connection: Upgrade"]
         lines += [b"Sec-WebSocket-Key: " + key, b"Sec-WebSocket-Version: 13", *headers]
         self._socket.sendall(b"\r\n".join(lines) + b"\r\n\r\n")
         self._buffer = b""

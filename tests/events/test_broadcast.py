@@ -142,6 +142,6 @@ def test_b6_a_reader_that_vanishes_harms_nobody(events: Events) -> None:
 
 def test_b6_a_connection_that_never_upgrades_harms_nobody(events: Events) -> None:
     with socket.create_connection((HOST, events.ports[0])) as half:
-        half.sendall(b"GET /v1/events HTTP/1.1\r\nHost: test\r\nUpgrade: websocket\r\n")
+        half.sendall(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n")
         peer = events.peer(port=events.ports[0])
         peer.commit(item([fresh("room")]))

@@ -430,7 +430,7 @@ def test_21_a_waiter_that_hung_up_gets_nothing(together: Together) -> None:
         body = json.dumps({"worker_id": "gone", "queues": [queue], "wait_ms": 20_000}).encode()
         for node in jobs.nodes:
             with socket.create_connection((HOST, node.port)) as gone:
-                head = f"POST {PATH}/claim HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                head = f"POST {PATH}/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                 gone.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
                 time.sleep(0.1)
         time.sleep(0.1)

@@ -49,7 +49,7 @@ def test_a_reader_that_does_not_read_is_cut_off(site_of: SiteOf) -> None:
         reader.settimeout(PATIENCE_SECONDS)
         reader.connect((HOST, ledger.nodes[0].port))
         target = f"{place_path(place.fields)}/blocks:watch?from=1"
-        reader.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        reader.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         received = b""
         while events(received) != [1]:
             received += reader.recv(SMALL)

@@ -160,7 +160,7 @@ ASTRAY: dict[str, Way] = {
         site.server.port, f"GET / HTTP/1.1\r\nAuthorization: Bearer {token}\r\nno header\r\n\r\n"
     ),
     "HTTP on the port of gRPC": lambda site, token: site.raw(
-        site.server.grpc_port, f"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n"
+        site.server.grpc_port, f"GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n"
     ),
     "two tokens": lambda site, token: site.http(STREAM, authorization=bearer(token), x_semel_token=token + "2"),
     "no bearer": lambda site, token: site.http(STREAM, authorization=f"Basic {token}"),

@@ -80,7 +80,7 @@ def test_no_websocket_on_control(servers: tuple[RunningServer, str]) -> None:
     address = httpx.URL(servers[1])
     with socket.create_connection((address.host, address.port or 0), timeout=60) as line:
         line.sendall(
-            b"GET /v1/events HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
             b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
         )
         assert line.recv(12) == b"HTTP/1.1 410"

@@ -342,7 +342,7 @@ class Malformed(NamedTuple):
     """Whether closing without a word is an answer too."""
 
 
-APPEND = b"POST %b HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n"
+APPEND = b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 CHUNKED = APPEND + b"Transfer-Encoding: chunked\r\n\r\n"
 TOO_MUCH = (400, 413, 414, 431)
 
@@ -352,15 +352,17 @@ MALFORMED: dict[str, Malformed] = {
     "TLS hello": Malformed(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 50),
     "HTTP/2 preface": Malformed(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", (400, 404, 405, 505)),
     "no version": Malformed(b"POST %b\r\n\r\n"),
-    "unknown version": Malformed(b"POST %b HTTP/9.9\r\nHost: test\r\nContent-Length: 1\r\n\r\n1", (400, 505)),
-    "lower-case version": Malformed(b"POST %b http/1.1\r\nHost: test\r\nContent-Length: 1\r\n\r\n1"),
-    "lower-case method": Malformed(b"post %b HTTP/1.1\r\nHost: test\r\nContent-Length: 1\r\n\r\n1", (400, 405, 501)),
-    "mixed-case method": Malformed(b"Get %b HTTP/1.1\r\nHost: test\r\n\r\n", (400, 405, 501)),
-    "unknown method": Malformed(b"BREW %b HTTP/1.1\r\nHost: test\r\n\r\n", (400, 405, 501)),
-    "long method": Malformed(b"A" * 5000 + b" %b HTTP/1.1\r\nHost: test\r\n\r\n", (400, 405, 431, 501)),
-    "no target": Malformed(b"GET HTTP/1.1\r\nHost: test\r\n\r\n", (400, 404)),
-    "target without a slash": Malformed(b"GET v1/stream/x HTTP/1.1\r\nHost: test\r\n\r\n", (400, 404)),
-    "target of a proxy": Malformed(b"CONNECT test:443 HTTP/1.1\r\nHost: test\r\n\r\n", (400, 404, 405, 501)),
+    "unknown version": Malformed(b"POST %b HTTP/9.9\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n1", (400, 505)),
+    "lower-case version": Malformed(b"POST %b http/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n1"),
+    "lower-case method": Malformed(
+        b"post %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n1", (400, 405, 501)
+    ),
+    "mixed-case method": Malformed(b"Get %b HTTP/1.1\r\nHost: localhost\r\n\r\n", (400, 405, 501)),
+    "unknown method": Malformed(b"BREW %b HTTP/1.1\r\nHost: localhost\r\n\r\n", (400, 405, 501)),
+    "long method": Malformed(b"A" * 5000 + b" %b HTTP/1.1\r\nHost: localhost\r\n\r\n", (400, 405, 431, 501)),
+    "no target": Malformed(b"GET HTTP/1.1\r\nHost: localhost\r\n\r\n", (400, 404)),
+    "target without a slash": Malformed(b"GET v1/stream/x HTTP/1.1\r\nHost: localhost\r\n\r\n", (400, 404)),
+    "target of a proxy": Malformed(b"CONNECT test:443 HTTP/1.1\r\nHost: localhost\r\n\r\n", (400, 404, 405, 501)),
     "header without a colon": Malformed(APPEND + b"nonsense\r\nContent-Length: 1\r\n\r\n1"),
     "header without a name": Malformed(APPEND + b": nonsense\r\nContent-Length: 1\r\n\r\n1"),
     "space in a name": Malformed(APPEND + b"Bad Name: 1\r\nContent-Length: 1\r\n\r\n1"),
@@ -404,8 +406,8 @@ MALFORMED: dict[str, Malformed] = {
     "many headers": Malformed(
         APPEND + b"".join(b"X-%d: 1\r\n" % number for number in range(150)) + b"Content-Length: 1\r\n\r\n1", TOO_MUCH
     ),
-    "long target": Malformed(b"GET %b" + b"x" * 70_000 + b" HTTP/1.1\r\nHost: test\r\n\r\n", TOO_MUCH),
-    "long query": Malformed(b"GET %b?" + b"x" * 70_000 + b" HTTP/1.1\r\nHost: test\r\n\r\n", TOO_MUCH),
+    "long target": Malformed(b"GET %b" + b"x" * 70_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", TOO_MUCH),
+    "long query": Malformed(b"GET %b?" + b"x" * 70_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", TOO_MUCH),
 }
 
 
@@ -648,7 +650,7 @@ def test_a_body_over_the_limit_is_refused_and_the_answer_arrives(
     streams: Streams, size: int, framing: str, method: str
 ) -> None:
     path = streams.path() if method == "PUT" else streams.new(TEXT)
-    head = b"%b %b HTTP/1.1\r\nHost: test\r\nContent-Type: text/plain\r\n" % (method.encode(), path.encode())
+    head = b"%b %b HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n" % (method.encode(), path.encode())
     with Wire(streams.server) as wire:
         wire.send(head + framed(b"x" * size, framing))
         answer = wire.answer()
@@ -989,8 +991,9 @@ def test_a_preflight_needs_no_credential(guarded: Streams, headers: Mapping[str,
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer nonsense"}], ids=["missing", "unknown"])
 def test_a_refused_caller_in_a_browser_learns_why(guarded: Streams, headers: Mapping[str, str]) -> None:
-    answer = guarded.get(orders(guarded), headers)
-    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    answer = guarded.get(orders(guarded), {"Origin": "https://app.example"} | dict(headers))
+    assert answer.headers["Access-Control-Allow-Origin"] == "https://app.example"
+    assert answer.headers["Vary"] == "Origin"
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert answer.headers["Cross-Origin-Resource-Policy"]
     assert answer.headers["X-Request-Id"]

@@ -461,7 +461,7 @@ class Wire:
 
 def request(method: str, path: str, *headers: bytes, body: bytes | None = None) -> bytes:
     """The bytes of a request, with header lines as given; a body gets its Content-Length."""
-    lines = [f"{method} {path} HTTP/1.1".encode("latin-1"), b"Host: test", *headers]
+    lines = [f"{method} {path} HTTP/1.1".encode("latin-1"), b"Host: localhost", *headers]
     if body is not None:
         lines.append(b"Content-Length: %d" % len(body))
     return b"\r\n".join(lines) + b"\r\n\r\n" + (body or b"")

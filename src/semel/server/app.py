@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import orjson
 
 from semel.kernel.errors import Problem
 from semel.server.admission import whence
-from semel.server.asgi import SECURITY, Receive, Scope, Send, respond
+from semel.server.asgi import SECURITY, Message, Receive, Scope, Send, respond
 from semel.server.body import ClientGoneError
 from semel.server.context import Context
 from semel.server.deltas import DeltasHost, DeltaSocket, is_door, is_of_deltas
@@ -21,6 +21,7 @@ from semel.server.jobs import JobsHost
 from semel.server.ledger import PREFIX as LEDGER
 from semel.server.ledger import LedgerHost
 from semel.server.operations import Operations
+from semel.server.origin_policy import REFUSED, Provenance, preflight_headers, provenance_in, shared_with
 from semel.server.planes import Place, Plane, is_of_jobs, place_of
 from semel.server.problem import internal_problem, problem_body, problem_headers
 from semel.server.streams import PREFIX as STREAMS
@@ -35,7 +36,16 @@ _NOTHING_HERE = Problem(
     "is under /ledger/v1/, and deltas are under /v1/sync/.",
 )
 
-Host = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+class Host(Protocol):
+    """A surface on the listener."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+
+    async def reject(self, problem: Problem, scope: Scope, send: Send) -> None:
+        """Answer a request that may not reach the surface, in its own shape."""
+
 
 _ELSEWHERE = Problem("WRONG_PLANE", "This path is answered on the server's other port.")
 
@@ -45,6 +55,7 @@ class App:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._policy = context.settings.origin_policy
         self.control_port = 0
         """Where the control listener is; 0 without one."""
         self.hub = Hub(context)
@@ -59,21 +70,56 @@ class App:
         """Answer one request; what goes wrong unexpectedly is a 500 with an id that the log can be searched for."""
         if scope["type"] != "http":
             return
-        raw_path: bytes = scope["raw_path"]
         try:
-            if self.control_port and not await self._is_here(scope, send):
-                return
-            host = self._host_of(raw_path)
-            if host is not None:
-                await host(scope, receive, send)
-            elif not await self._operations(scope, send):
-                await self._refuse(_NOTHING_HERE, scope["method"], send)
+            provenance = provenance_in(scope["headers"])
+            foreign = self._policy.refusal(provenance)
+            if foreign is not None:
+                await self._reject(foreign, provenance, scope, send)
+            elif provenance.origin is None:
+                await self._answer(scope, receive, send)
+            else:
+                await self._answer_page(provenance, scope, receive, send)
         except (ClientGoneError, asyncio.CancelledError):
             return
         except Exception:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log the details
             error_id = self._context.world.random_bytes(8).hex()
             _log.exception("fault in a request", extra={"error_id": error_id})
             await self._refuse(internal_problem(error_id), scope["method"], send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.control_port and not await self._is_here(scope, send):
+            return
+        host = self._host_of(scope["raw_path"])
+        if host is not None:
+            await host(scope, receive, send)
+        elif not await self._operations(scope, send):
+            await self._refuse(_NOTHING_HERE, scope["method"], send)
+
+    async def _answer_page(self, provenance: Provenance, scope: Scope, receive: Receive, send: Send) -> None:
+        """The same for a web page that may call: its browser is told so, and when it asks before it sends."""
+        assert provenance.origin is not None
+        shared = shared_with(provenance.origin)
+
+        async def send_shared(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], shared]
+            await send(message)
+
+        if scope["method"] != "OPTIONS" or not provenance.is_preflight:
+            await self._answer(scope, receive, send_shared)
+            return
+        self._context.metrics.requests["server", "OPTIONS", 204] += 1
+        headers = [*preflight_headers(provenance), *SECURITY, (b"x-request-id", self._context.request_id())]
+        await respond(send_shared, 204, headers, b"")
+
+    async def _reject(self, problem: Problem, provenance: Provenance, scope: Scope, send: Send) -> None:
+        """Refuse a request as the owner of its path refuses."""
+        self._context.audit.note(REFUSED, {**provenance.shown, **whence(scope)})
+        host = self._host_of(scope["raw_path"])
+        if host is None:
+            await self._refuse(problem, scope["method"], send)
+        else:
+            await host.reject(problem, scope, send)
 
     def _host_of(self, raw_path: bytes) -> Host | None:
         """The surface that a path belongs to."""

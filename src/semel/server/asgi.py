@@ -13,11 +13,12 @@ Header = tuple[bytes, bytes]
 
 SECURITY: tuple[Header, ...] = (
     (b"x-content-type-options", b"nosniff"),
-    (b"cross-origin-resource-policy", b"cross-origin"),
+    (b"cross-origin-resource-policy", b"same-site"),
+    (b"vary", b"Origin"),
     (b"content-security-policy", b"sandbox"),
 )
 """On every answer of this server, whatever it is: a browser that shows stored content runs nothing of it, and gives it
-no origin that could reach the rest."""
+no origin that could reach the rest; no page of another site may embed it, and who may read it depends."""
 
 REVOCATION = "semel.revocation"
 """In the scope of a request whose credential was judged: its `Revocation`, or None if it cannot be revoked."""

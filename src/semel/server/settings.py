@@ -16,6 +16,7 @@ from typing import Any
 from semel.kernel.utc import utc_ms
 from semel.server.addresses import networks_of
 from semel.server.aliases import ALIASES, set_for
+from semel.server.origin_policy import OriginPolicy, check_hosts, check_origins, make_policy
 from semel.server.setting_values import Given, SettingsError, checked, choice, convert, secret, setting
 
 __all__ = ["JWT_ALGORITHMS", "PREFIX", "Settings", "SettingsError", "disagreements", "load_settings"]
@@ -46,6 +47,12 @@ class Settings:
     jwt_algorithms: str = setting(",".join(JWT_ALGORITHMS), "algorithms of JWTs that are taken, of these four")
     jwt_issuer: str = setting("", "the `iss` that JWTs must have; empty takes any")
     jwt_audience: str = setting("", "the `aud` that JWTs must have; empty takes only those without one")
+    allowed_hosts: str = checked(
+        check_hosts, "host names that requests may name, with commas between; *.NAME is all below it"
+    )
+    allowed_origins: str = checked(
+        check_origins, "origins whose pages may call, such as https://app.example, with commas between"
+    )
     insecure: bool = setting(False, "listen beyond loopback without credentials")
     token_active: str = secret("one bearer token for everything; its holder is `default`, with all roles")
     token_next: str = secret("the token that follows it; both hold until the rotation is over")
@@ -165,7 +172,6 @@ class Settings:
     deltas_pushes_per_sec: int = setting(0, "pushes a second of one client; 0 is no limit", 0, _MANY)
     deltas_jwt_secret: str = secret("the key (HS256) that clients of deltas sign their JWTs with")
     deltas_jwt_secret_next: str = secret("the key that follows it; both hold while it is set")
-    deltas_cors_origins: str = setting("", "origins whose pages may call, with commas between; empty or * is any")
     deltas_live_bytes: int = setting(1024 * 1024, "what may wait unsent for one WebSocket of deltas", 1_024, _LARGE)
     deltas_max_sockets: int = setting(10_000, "WebSockets of deltas at once", 1, _MANY)
     deltas_answers_bytes: int = setting(
@@ -192,6 +198,13 @@ class Settings:
     def needs_token(self) -> bool:
         """Whether a caller without any credential is refused."""
         return self.token_required in ("1", "true") if self.token_required else self.has_credentials
+
+    @property
+    def origin_policy(self) -> OriginPolicy:
+        """Which web pages may call."""
+        return make_policy(
+            self.allowed_hosts, self.allowed_origins, is_open=not self.needs_token, is_loopback=self.is_loopback
+        )
 
     @property
     def jobs_refusal_status(self) -> int:
@@ -286,6 +299,7 @@ def _check(settings: Settings) -> None:
         )
     _check_jwt(settings)
     _check_tokens(settings)
+    _check_allowed(settings)
     if not settings.is_loopback and not settings.has_credentials and not settings.insecure:
         raise SettingsError(
             f"Listening on {settings.host} without credentials would let anyone write: give a token file with "
@@ -309,6 +323,12 @@ def _check_tokens(settings: Settings) -> None:
         raise SettingsError("token_required is set, and there is no token: give tokens, jwt_keys or token_active.")
     if settings.token_required and not settings.needs_token and not settings.is_loopback:
         raise SettingsError(f"token_required can be switched off on loopback only, not on {settings.host}.")
+
+
+def _check_allowed(settings: Settings) -> None:
+    for name in ("allowed_hosts", "allowed_origins"):
+        if not settings.needs_token and "*" in [item.strip() for item in getattr(settings, name).split(",")]:
+            raise SettingsError(f"{name} can be * only where callers need a credential; name those to be allowed.")
 
 
 def _check_jwt(settings: Settings) -> None:

@@ -13,15 +13,21 @@ What is said over a connection is the surface's own: a class derived from this o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
 from typing import Any, Protocol
 
 from uvicorn.server import ServerState
+from websockets.datastructures import Headers
 from websockets.exceptions import PayloadTooBig
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
+
+from semel.kernel.errors import Problem
+from semel.server.asgi import Header
+from semel.server.origin_policy import OriginPolicy, Provenance
 
 LINGER_SECONDS = 5.0
 MAX_REASON_BYTES = 123
@@ -62,8 +68,19 @@ class Talk(Protocol):
 class WebSocket(asyncio.Protocol):
     """One connection, from its handshake on. Made by the HTTP protocol when a client asks for the upgrade."""
 
-    def __init__(self, server_state: ServerState, most_bytes: int, stranger_bytes: int, buffer_bytes: int) -> None:
-        """The largest message, the largest of a stranger, and how much may wait unsent before writing pauses."""
+    def __init__(
+        self,
+        server_state: ServerState,
+        most_bytes: int,
+        stranger_bytes: int,
+        buffer_bytes: int,
+        policy: OriginPolicy,
+    ) -> None:
+        """The largest message, the largest of a stranger, what may wait unsent before writing pauses, and which pages.
+
+        A browser lets every page open a WebSocket: that only some may is for the server to see to.
+        """
+        self._policy = policy
         self._state = server_state
         self._most_bytes = most_bytes
         self._stranger_bytes = stranger_bytes
@@ -86,6 +103,10 @@ class WebSocket(asyncio.Protocol):
         """Called once when the connection is gone."""
 
     # What a surface brings.
+
+    def reject(self, request: Request, problem: Problem, provenance: Provenance) -> Response:
+        """The refusal of a handshake that comes from a page, or to a host name, that is not allowed."""
+        raise NotImplementedError
 
     def judge(self, request: Request) -> Response | None:
         """The refusal of a handshake that is otherwise in order; None to take it."""
@@ -254,6 +275,12 @@ class WebSocket(asyncio.Protocol):
         self._flush()
 
     def _shake_hands(self, request: Request) -> None:
+        provenance = _provenance(request)
+        foreign = self._policy.refusal(provenance)
+        if foreign is not None:
+            self._protocol.send_response(self.reject(request, foreign, provenance))
+            self._flush()
+            return
         response = self._protocol.accept(request)
         refused = self.judge(request) if response.status_code == 101 else self.refuse(request, response)
         self._protocol.send_response(refused or response)
@@ -298,3 +325,19 @@ class WebSocket(asyncio.Protocol):
         if self._linger is None:
             self._linger = self._loop.call_later(LINGER_SECONDS, self._transport.abort)
             self._set_reading()
+
+
+def refused_handshake(status: int, headers: Iterable[Header], body: bytes) -> Response:
+    """An answer over HTTP to a handshake, behind which the connection ends."""
+    told = Headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
+    told["Content-Length"] = str(len(body))
+    told["Connection"] = "close"
+    return Response(status, HTTPStatus(status).phrase, told, body)
+
+
+def _provenance(request: Request) -> Provenance:
+    hosts, origins = (
+        [value.encode("utf-8", "surrogateescape") for value in request.headers.get_all(name)]
+        for name in ("Host", "Origin")
+    )
+    return Provenance(hosts, origins)

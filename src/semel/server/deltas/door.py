@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from http import HTTPStatus
 from urllib.parse import parse_qsl
 
-from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
 from semel.contracts.deltas.refusals import Refusal, RefusedDeltas
@@ -20,17 +18,16 @@ from semel.contracts.deltas.wire.paths import split_path
 from semel.contracts.fields import Fields
 from semel.engine.engine import Caller
 from semel.engine.queue_share import NOBODY
-from semel.kernel.errors import Refused
+from semel.kernel.errors import Problem, Refused
 from semel.server.admission import PRINCIPAL, admit, whence
-from semel.server.asgi import SECURITY
 from semel.server.deltas.conversation import Conversation, Visitor
-from semel.server.deltas.cors import Cors
 from semel.server.deltas.desk import Desk
-from semel.server.deltas.exchange import API_VERSION, NO_PATH, NO_STORE, refuse, request_id_of
+from semel.server.deltas.exchange import API_VERSION, NO_PATH, NO_STORE, STATIC, refuse, request_id_of
 from semel.server.deltas.faults import internal_refusal, server_refusal
 from semel.server.deltas.rooms import Rooms
 from semel.server.deltas.tokens import SURFACE
 from semel.server.principals import Role
+from semel.server.websocket import refused_handshake
 
 _log = logging.getLogger("semel.deltas")
 
@@ -47,9 +44,8 @@ def is_door(raw_path: bytes) -> bool:
 class Door:
     """Made once; every connection comes through it."""
 
-    def __init__(self, desk: Desk, cors: Cors) -> None:
+    def __init__(self, desk: Desk) -> None:
         self.desk = desk
-        self._cors = cors
         self._rooms = Rooms(desk.context.engine.signals)
         self._most = desk.context.settings.deltas_max_sockets
 
@@ -95,6 +91,10 @@ class Door:
             refusal = NO_PATH
         return self._refusal(refusal, _fields(request, ""))
 
+    def reject(self, request: Request, problem: Problem) -> Response:
+        """The answer to a handshake that may not reach this surface."""
+        return self._refusal(Refusal(problem.code, problem.detail), _fields(request, ""))
+
     def _visitor(self, path: bytes, fields: Fields, remote: str) -> Visitor:
         route = split_path(path)
         assert route is not None, "nobody else is sent here"
@@ -102,8 +102,6 @@ class Door:
         principal = admit(self.desk.gate, scope, fields)
         asked = self.desk.asked(principal, Caller(str(scope.get(PRINCIPAL, NOBODY))), whence(scope))
         self.desk.enter(asked, Role.READ, route.gateway)
-        if not self._cors.admits(fields.get(b"origin")):
-            raise RefusedDeltas("FORBIDDEN", "Pages of this origin may not connect.")
         if self.desk.journal.sockets >= self._most:
             raise RefusedDeltas("BACKPRESSURE_ERROR", "Too many WebSockets are open; try again in a moment.")
         return Visitor(asked, route.gateway)
@@ -112,18 +110,14 @@ class Door:
         self.desk.journal.refused(refusal)
         request_id = request_id_of(fields, self.desk.context)
         more = (
-            *SECURITY,
+            *STATIC,
             NO_STORE,
             API_VERSION,
             (b"x-request-id", request_id),
-            *self._cors.headers(fields.get(b"origin")),
         )
         answer = refuse(refusal, request_id, *more)
         self.desk.context.metrics.requests[SURFACE, "GET", answer.status] += 1
-        headers = Headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.headers)
-        headers["Content-Length"] = str(len(answer.body))
-        headers["Connection"] = "close"
-        return Response(answer.status, HTTPStatus(answer.status).phrase, headers, answer.body)
+        return refused_handshake(answer.status, answer.headers, answer.body)
 
 
 def _fields(request: Request, query: str) -> Fields:

@@ -12,7 +12,7 @@ from semel.contracts.deltas.refusals import Refusal
 from semel.contracts.deltas.wire.answers import refusal_body
 from semel.contracts.fields import Fields
 from semel.kernel.errors import REGISTRY
-from semel.server.asgi import Header, Send
+from semel.server.asgi import SECURITY, Header, Send
 from semel.server.context import Context
 from semel.server.deltas.access import Asked
 from semel.server.deltas.tokens import SURFACE
@@ -20,6 +20,10 @@ from semel.server.deltas.tokens import SURFACE
 JSON: Header = (b"content-type", b"application/json")
 NO_STORE: Header = (b"cache-control", b"no-store")
 API_VERSION: Header = (b"api-version", b"v1")
+STATIC: tuple[Header, ...] = (
+    *SECURITY,
+    (b"access-control-expose-headers", b"API-Version, Retry-After, X-Checkpoint-Hlc, X-Request-Id"),
+)
 NO_PATH = Refusal("NOT_FOUND", "There is nothing at this path, or not for this method.")
 RETRY_SECONDS = 1
 """When to come back, if a refusal does not say."""

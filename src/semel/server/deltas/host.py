@@ -16,9 +16,9 @@ from semel.contracts.deltas.refusals import Refusal, RefusedDeltas
 from semel.contracts.deltas.wire.paths import split_path
 from semel.contracts.fields import Fields
 from semel.engine.contract import EngineError
-from semel.kernel.errors import Refused
+from semel.kernel.errors import Problem, Refused
 from semel.server.admission import admit, whence
-from semel.server.asgi import SECURITY, Header, Receive, Scope, Send, respond
+from semel.server.asgi import Header, Receive, Scope, Send, respond
 from semel.server.body import CLOSE, Bodies, ClientGoneError
 from semel.server.context import Context, caller_of
 from semel.server.deltas.access import Asked
@@ -30,6 +30,7 @@ from semel.server.deltas.exchange import (
     API_VERSION,
     NO_PATH,
     NO_STORE,
+    STATIC,
     Answer,
     Call,
     Flow,
@@ -38,7 +39,7 @@ from semel.server.deltas.exchange import (
     request_id_of,
 )
 from semel.server.deltas.faults import engine_refusal, internal_refusal, server_refusal
-from semel.server.deltas.parts import cors_of, make_desk
+from semel.server.deltas.parts import make_desk
 from semel.server.deltas.pulls import Pulls
 from semel.server.deltas.pushes import Pushes
 from semel.server.deltas.tokens import SURFACE
@@ -64,8 +65,7 @@ class DeltasHost:
         self._context = context
         self.desk: Desk = make_desk(context)
         """Shared with the other wire."""
-        self._cors = cors_of(context.settings)
-        self.door = Door(self.desk, self._cors)
+        self.door = Door(self.desk)
         """Where WebSockets come in."""
         self._bodies = Bodies(context.settings.deltas_max_body_bytes, self.desk.uploads, skips=True)
         self._actions = _actions_of(self.desk)
@@ -93,18 +93,22 @@ class DeltasHost:
             _log.exception("fault in a request", extra={"error_id": error_id})
             answer = self._refuse(internal_refusal(error_id), request_id)
         try:
-            await self._send(answer, scope, fields, request_id, send)
+            await self._send(answer, scope, request_id, send)
         finally:
             if isinstance(answer, Flow):
                 answer.close()
 
     async def not_here(self, scope: Scope, send: Send) -> None:
         """The listener that was asked does not answer for these paths."""
-        fields = Fields(scope["headers"])
-        request_id = request_id_of(fields, self._context)
+        request_id = request_id_of(Fields(scope["headers"]), self._context)
         message = "This path is answered on the server's other port."
         answer = self._refuse(Refusal("NOT_FOUND", message), request_id)
-        await self._send(answer, scope, fields, request_id, send)
+        await self._send(answer, scope, request_id, send)
+
+    async def reject(self, problem: Problem, scope: Scope, send: Send) -> None:
+        """Answer a request that may not reach this surface."""
+        request_id = request_id_of(Fields(scope["headers"]), self._context)
+        await self._send(self._refuse(Refusal(problem.code, problem.detail), request_id), scope, request_id, send)
 
     async def _answer(self, scope: Scope, fields: Fields, receive: Receive) -> Answer | Flow:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
@@ -131,12 +135,11 @@ class DeltasHost:
             raise _TooLargeError(self._bodies.max_bytes)
         return body
 
-    async def _send(self, answer: Answer | Flow, scope: Scope, fields: Fields, request_id: bytes, send: Send) -> None:
+    async def _send(self, answer: Answer | Flow, scope: Scope, request_id: bytes, send: Send) -> None:
         method: str = scope["method"]
         headers = [
             *answer.headers,
             *_static(scope["raw_path"]),
-            *self._cors.headers(fields.get(b"origin")),
             (b"x-request-id", request_id),
         ]
         if isinstance(answer, Answer):
@@ -164,7 +167,7 @@ class _TooLargeError(RefusedDeltas):
 
 def _static(raw_path: bytes) -> tuple[Header, ...]:
     is_public = raw_path.removeprefix(b"/v1").startswith(b"/connectors")
-    return SECURITY if is_public else (*SECURITY, NO_STORE, API_VERSION)
+    return STATIC if is_public else (*STATIC, NO_STORE, API_VERSION)
 
 
 def _actions_of(desk: Desk) -> Mapping[str, _Action]:

@@ -8,7 +8,6 @@ from semel.contracts.deltas.limits import Policy
 from semel.server.budget import Budget
 from semel.server.context import Context
 from semel.server.deltas.access import gate_of
-from semel.server.deltas.cors import Cors
 from semel.server.deltas.desk import Desk
 from semel.server.deltas.journal import Journal
 from semel.server.deltas.spools import Spools, folder_for
@@ -30,11 +29,6 @@ def policy_of(settings: Settings) -> Policy:
         max_deltas=settings.deltas_max_deltas,
         max_gateways=settings.deltas_max_gateways,
     )
-
-
-def cors_of(settings: Settings) -> Cors:
-    """Which pages may call."""
-    return Cors(_listed(settings.deltas_cors_origins))
 
 
 def make_desk(context: Context) -> Desk:

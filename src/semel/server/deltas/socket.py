@@ -8,8 +8,10 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 from websockets.http11 import Request, Response
 
+from semel.kernel.errors import Problem
 from semel.server.deltas.conversation import Conversation, Visitor
 from semel.server.deltas.door import Door
+from semel.server.origin_policy import REFUSED, Provenance
 from semel.server.websocket import Talk, WebSocket
 
 
@@ -20,9 +22,16 @@ class DeltaSocket(WebSocket):
         self._door: Door = config.loaded_app.deltas.door
         settings = self._door.desk.context.settings
         most_bytes = settings.deltas_max_body_bytes + 1  # the byte in front says what follows
-        super().__init__(server_state, most_bytes, most_bytes, settings.deltas_live_bytes)
+        policy = settings.origin_policy
+        super().__init__(server_state, most_bytes, most_bytes, settings.deltas_live_bytes, policy)
         self._visitor: Visitor | None = None
         self._conversation: Conversation | None = None
+
+    def reject(self, request: Request, problem: Problem, provenance: Provenance) -> Response:
+        """Say it as everything else is said here."""
+        where = {"path": request.path.partition("?")[0], "remote_addr": self.remote}
+        self._door.desk.context.audit.note(REFUSED, {**provenance.shown, **where})
+        return self._door.reject(request, problem)
 
     def judge(self, request: Request) -> Response | None:
         """Let it in, or say why not."""

@@ -35,15 +35,9 @@ __all__ = ["PATH", "EventsHost"]
 _JSON: Header = (b"content-type", b"application/json")
 _NO_STORE: Header = (b"cache-control", b"no-store")
 _ALLOW: Header = (b"allow", b"GET, POST, OPTIONS")
-_STATIC: tuple[Header, ...] = (
+STATIC: tuple[Header, ...] = (
     *SECURITY,
-    (b"access-control-allow-origin", b"*"),
     (b"access-control-expose-headers", b"retry-after, x-request-id"),
-)
-_PREFLIGHT: tuple[Header, ...] = (
-    (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
-    (b"access-control-allow-headers", b"content-type, authorization, last-event-id"),
-    (b"access-control-max-age", b"86400"),
 )
 _STREAM: tuple[Header, ...] = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache"))
 _ANONYMOUS = "default"
@@ -81,15 +75,21 @@ class EventsHost:
             raise
         except Exception:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log the details
             answer = refusal("server_error", self._hub.fault("fault in a request"), {}, 500)
-        if answer is None:
-            return
+        if answer is not None:
+            await self._send(answer, method, send)
+
+    async def reject(self, problem: Problem, scope: Scope, send: Send) -> None:
+        """Answer a request that may not reach this surface."""
+        await self._send(rejection(problem), scope["method"], send)
+
+    async def _send(self, answer: Answer, method: str, send: Send) -> None:
         self._context.metrics.requests[SURFACE, method, answer.status] += 1
-        headers = [*answer.headers, *_STATIC, (b"x-request-id", self._context.request_id())]
+        headers = [*answer.headers, *STATIC, (b"x-request-id", self._context.request_id())]
         await respond(send, answer.status, headers, None if method == "HEAD" else answer.body)
 
     async def _route(self, method: str, scope: Scope, receive: Receive, send: Send) -> Answer | None:
         if method == "OPTIONS":
-            return Answer(204, [*_PREFLIGHT], b"")
+            return Answer(204, [_ALLOW], b"")
         if method not in ("GET", "POST"):
             answer = refusal("bad_request", f"{method} is not used here.", {}, 405)
             return answer._replace(headers=[*answer.headers, _ALLOW])
@@ -141,7 +141,7 @@ class EventsHost:
         stands = await self._context.engine.read(lambda reading: standing(reading, asked.since, asked.log_epoch))
         self._hub.cursors.note(stands, asked.since)
         asked = await self._tails.begin(asked)
-        headers = [*_STREAM, *_STATIC, (b"x-request-id", self._context.request_id())]
+        headers = [*_STREAM, *STATIC, (b"x-request-id", self._context.request_id())]
         self._context.metrics.requests[SURFACE, "GET", 200] += 1
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         if stands.reset is not None:
@@ -184,6 +184,11 @@ def refusal(code: str, message: str, details: Mapping[str, Any], status: int) ->
     if status in (429, 503):
         headers.append(RETRY_AFTER)
     return Answer(status, headers, body)
+
+
+def rejection(problem: Problem) -> Answer:
+    """What the server refuses before this surface is asked, as this surface says it."""
+    return refusal(problem.code, problem.detail, {}, problem.kind.status)
 
 
 def _refused(problem: Problem) -> Answer:

@@ -6,10 +6,14 @@ from typing import Any
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
+from websockets.http11 import Request, Response
 
+from semel.kernel.errors import Problem
 from semel.server.events.conversation import Conversation
-from semel.server.events.hub import Hub
-from semel.server.websocket import Talk, WebSocket
+from semel.server.events.host import STATIC, rejection
+from semel.server.events.hub import SOCKET_PATH, SURFACE, Hub
+from semel.server.origin_policy import REFUSED, Provenance
+from semel.server.websocket import Talk, WebSocket, refused_handshake
 
 STRANGER_BYTES = 64 * 1024
 """The largest message of a client that has not said who it is."""
@@ -20,8 +24,17 @@ class EventSocket(WebSocket):
 
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
         self._hub: Hub = config.loaded_app.hub
-        buffer_bytes = self._hub.context.settings.events_buffer_bytes
-        super().__init__(server_state, self._hub.terms.limits.message_bytes, STRANGER_BYTES, buffer_bytes)
+        settings, most_bytes = self._hub.context.settings, self._hub.terms.limits.message_bytes
+        super().__init__(server_state, most_bytes, STRANGER_BYTES, settings.events_buffer_bytes, settings.origin_policy)
+
+    def reject(self, request: Request, problem: Problem, provenance: Provenance) -> Response:
+        """A problem document, as to any other request."""
+        context = self._hub.context
+        context.audit.note(REFUSED, {**provenance.shown, "path": SOCKET_PATH.decode(), "remote_addr": self.remote})
+        status, headers, body = rejection(problem)
+        context.metrics.requests[SURFACE, "GET", status] += 1
+        more = (*STATIC, (b"x-request-id", context.request_id()))
+        return refused_handshake(status, (*headers, *more), body)
 
     def begin(self) -> Talk:
         """Talk as events do."""

@@ -17,7 +17,7 @@ from semel.contracts.jobs.limits import MAX_BODY_BYTES
 from semel.contracts.jobs.reading import gauges
 from semel.contracts.jobs.wire.refusals import RefusedJob, refusal_body
 from semel.engine.contract import EngineError, FaultError, NotStoredError, OutcomeUnknownError, OverloadedError
-from semel.kernel.errors import REGISTRY, Refused
+from semel.kernel.errors import REGISTRY, Problem, Refused
 from semel.server.admission import admit, whence
 from semel.server.asgi import SECURITY, Header, Receive, Scope, Send, respond
 from semel.server.body import CLOSE, Bodies, ClientGoneError
@@ -33,6 +33,7 @@ from semel.server.principals import Outcome, UnauthorizedError
 _log = logging.getLogger("semel.jobs")
 
 MESH, PREFIX = b"/mesh/", b"/v1/jobs"
+_STATIC: tuple[Header, ...] = (*SECURITY, (b"access-control-expose-headers", b"retry-after, x-request-id"))
 _NO_PATH = "There is nothing at this path."
 
 Call = Callable[[Request], Awaitable[Answer]]
@@ -100,8 +101,15 @@ class JobsHost:
             error_id = self._context.world.random_bytes(8).hex()
             _log.exception("fault in a request", extra={"error_id": error_id})
             answer = _refusal("internal_error", f"Something went wrong here; repeat it. Error id {error_id}.")
+        await self._send(answer, method, send)
+
+    async def reject(self, problem: Problem, scope: Scope, send: Send) -> None:
+        """Answer a request that may not reach this surface; the code is that of the problem, in small letters."""
+        await self._send(_refusal(problem.code.lower(), problem.detail), scope["method"], send)
+
+    async def _send(self, answer: Answer, method: str, send: Send) -> None:
         self._context.metrics.requests[SURFACE, method, answer.status] += 1
-        headers = [*answer.headers, *SECURITY, (b"x-request-id", self._context.request_id())]
+        headers = [*answer.headers, *_STATIC, (b"x-request-id", self._context.request_id())]
         await respond(send, answer.status, headers, None if method == "HEAD" else answer.body)
 
     def stop(self) -> None:

@@ -18,7 +18,7 @@ from semel.contracts.ledger.model import Place
 from semel.contracts.ledger.refusals import RefusedLedger, invalid
 from semel.contracts.ledger.wire.paths import Route, place_in, split_path
 from semel.engine.contract import EngineError
-from semel.kernel.errors import Refused
+from semel.kernel.errors import Problem, Refused
 from semel.server.admission import admit, whence
 from semel.server.asgi import SECURITY, Header, Receive, Scope, Send, respond
 from semel.server.body import CLOSE, ClientGoneError
@@ -38,7 +38,11 @@ from semel.server.principals import presented
 
 _log = logging.getLogger("semel.ledger")
 
-_STATIC: tuple[Header, ...] = (*SECURITY, (API_VERSION, b"%d" % VERSION))
+_STATIC: tuple[Header, ...] = (
+    *SECURITY,
+    (API_VERSION, b"%d" % VERSION),
+    (b"access-control-expose-headers", b"%b, idempotency-replayed, retry-after, x-request-id" % API_VERSION),
+)
 _NOWHERE = Place(0)
 
 
@@ -89,6 +93,10 @@ class LedgerHost:
             _log.exception("fault in a request", extra={"error_id": error_id})
             answer = self._refuse(internal_refusal(error_id))
         await self._send(answer, method, send)
+
+    async def reject(self, problem: Problem, scope: Scope, send: Send) -> None:
+        """Answer a request that may not reach this surface; the code is that of the problem, in small letters."""
+        await self._send(self._refuse(Refusal(problem.code.lower(), problem.detail)), scope["method"], send)
 
     async def _send(self, answer: Answer | Flow, method: str, send: Send) -> None:
         static = (*_STATIC, (b"x-request-id", self._context.request_id()))

@@ -15,7 +15,7 @@ from semel.server.asgi import Receive, Scope, Send, respond
 from semel.server.context import Context
 from semel.server.principals import Role
 from semel.server.problem import engine_problem, problem_body, problem_headers
-from semel.server.streams.headers import ALLOW, PREFLIGHT, STATIC
+from semel.server.streams.headers import ALLOW, STATIC
 from semel.server.streams.reads import Reads
 from semel.server.streams.writes import Writes
 
@@ -38,7 +38,7 @@ class StreamsHost:
         method: str = scope["method"]
         try:
             if method == "OPTIONS":
-                response: Response | None = Response(204, [*PREFLIGHT])
+                response: Response | None = Response(204, [ALLOW])
             else:
                 name, fields = self._admit(method, scope)
                 if method == "POST":
@@ -49,8 +49,14 @@ class StreamsHost:
             response = refusal(refused.problem)
         except EngineError as error:
             response = refusal(engine_problem(error))
-        if response is None:
-            return
+        if response is not None:
+            await self._send(response, method, send)
+
+    async def reject(self, problem: Problem, scope: Scope, send: Send) -> None:
+        """Answer a request that may not reach this surface."""
+        await self._send(refusal(problem), scope["method"], send)
+
+    async def _send(self, response: Response, method: str, send: Send) -> None:
         status, headers, body = response
         self._context.metrics.requests[SURFACE, method, status] += 1
         headers += STATIC
