@@ -6,7 +6,7 @@
 #
 # URL          where the server is; http://127.0.0.1:8788 without it
 # SEMEL_TOKEN  bearer token, if the server asks for one; it is not shown in the list of processes
-# AUDIT        the server's audit file, if it can be read from here: then the collision must stand in it
+# AUDIT        the server's logs/audit-important.jsonl, if it can be read from here: the collision must stand in it
 #
 # Needs a POSIX shell, curl, grep and sed. The jobs that it makes wait an hour, so that no worker takes them, and are
 # ended before it leaves. Prints a line for each check; exits with 1 if one fails, with 2 if nobody answers.

@@ -54,12 +54,15 @@ from semel.server import (
     jwt_keys,
     jwt_tokens,
     line_file,
+    line_pace,
+    line_queue,
     logs,
     protocol,
     threads,
     websocket,
 )
 from semel.server.aliases import ALIASES
+from semel.server.audit_events import CLASSES, IMPORTANT_LINES, PACED_LINES, LineClass
 from semel.server.deltas import conversation as deltas_conversation
 from semel.server.deltas import spools
 from semel.server.events import conversation, feed, inbox, subscriber, tail
@@ -268,10 +271,15 @@ CONSTANTS = {
     "gaps between epochs that a gateway remembers apart": KEPT_GAPS,
     "pace of the log line on cursors of events beyond the log or of a lost epoch": LOG_EVERY_MS,
     "jump of the clock that is taken at once": JUMP_MS,
-    "audit lines waiting for the disk": audit.MAX_WAITING_BYTES,
+    "audit lines waiting for the disk": line_queue.MAX_WAITING_BYTES,
+    "audit lines of one source at once": PACED_LINES.burst,
+    "time until one more of them": PACED_LINES.refill_ms,
+    "important audit lines of one source at once": IMPORTANT_LINES.burst,
+    "time until one more important one": IMPORTANT_LINES.refill_ms,
+    "sources of audit lines that are told apart": line_pace.MAX_SOURCES,
     "length of a text in an audit line": audit.MAX_TEXT,
     "length of an audit line": audit.MAX_LINE_BYTES,
-    "size of `audit.jsonl` and of `alerts.jsonl`": line_file.MAX_BYTES,
+    "size of `audit.jsonl`, `audit-important.jsonl` and `alerts.jsonl`": line_file.MAX_BYTES,
     "files of each that were moved aside": line_file.KEPT,
     "wait of an answer for its audit line": audit.WAIT_SECONDS,
     "lines of the same warning or error in a while": logs.TOLD_AT_ONCE,
@@ -371,6 +379,15 @@ def test_every_limit_has_the_value_of_the_code() -> None:
     for name, value, setting, *_ in rows:
         wanted = CONSTANTS[name] if name in CONSTANTS else defaults[code(setting)]
         assert code(value) == str(wanted) or float(code(value)) == wanted, name
+
+
+def test_b2_every_audit_event_has_its_row_and_its_class() -> None:
+    rows = {code(row[0]): row[3] for row in tables(DOCS / "operating/audit.md", 4) if code(row[0]).isupper()}
+    assert set(rows) == set(CLASSES)
+    marks = {LineClass.IMPORTANT: "important", LineClass.PACED: "paced", LineClass.RARE: "rarely"}
+    for event, kind in CLASSES.items():
+        told = [mark for mark in marks.values() if mark in rows[event]]
+        assert told == ([marks[kind]] if kind in marks else []), event
 
 
 @pytest.fixture(scope="module")

@@ -480,8 +480,7 @@ class Jobs:
         """Every whole audit line of every node."""
         lines: list[Message] = []
         for node in self.nodes:
-            path = node.data / "logs" / "audit.jsonl"
-            if path.exists():
+            for path in (node.data / "logs").glob("audit*.jsonl"):
                 lines += [json.loads(line) for line in path.read_text("utf-8").split("\n")[:-1]]
         for line in lines:
             assert set(line) == {"ts", "event", "details"}, line

@@ -92,9 +92,9 @@ class Office:
             await self.desk.write(self.asked(), self.desk.prepare(place, client, None, key, SET))
 
     def audited(self) -> list[dict[str, Any]]:
-        """The lines of the audit log that are in its file."""
-        path = self._folder / "logs" / "audit.jsonl"
-        return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+        """The lines of the audit log that are in its files."""
+        files = sorted((self._folder / "logs").glob("audit*.jsonl"))
+        return [json.loads(line) for path in files for line in path.read_text("utf-8").splitlines()]
 
 
 def in_office(

@@ -17,7 +17,8 @@ import httpx
 import pytest
 
 from semel.server import audit
-from semel.server.audit import FILE_NAME, MAX_LINE_BYTES, MAX_WAITING_BYTES, WAIT_SECONDS, AuditLog
+from semel.server.audit import FILE_NAME, MAX_LINE_BYTES, WAIT_SECONDS, AuditLog
+from semel.server.line_queue import MAX_WAITING_BYTES
 from tests.engine.toy import ToyWorld
 from tests.running import RunningServer
 

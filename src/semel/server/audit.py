@@ -1,12 +1,16 @@
 """The audit log: what an operator must be able to look up afterwards, one JSON object a line.
 
-A line is `{"ts": UTC, "event": NAME, "details": {...}}` in `audit.jsonl`. Noting one never waits for the disk and never
-raises: lines gather in memory, bounded, and a thread of their own writes them, every half second or when somebody asks
-for it with `written()`. Whoever may not answer before the line is in the file awaits that, for a second at most: a disk
-that hangs delays such an answer and nothing else.
+A line is `{"ts": UTC, "event": NAME, "details": {...}}`: in `audit-important.jsonl` for events that matter for long,
+else in `audit.jsonl`, so that no flood of the others moves those aside. Lines that anyone can cause are paced (see
+`line_pace`), and say how many were left out; a table (`audit_events`) says which are what.
+
+Noting one never waits for the disk and never raises: lines gather in memory, bounded, and a thread of their own writes
+them, every half second or when `written()` is asked for. An answer that may not leave before its line is in the file
+awaits that, for a second at most: a disk that hangs delays such an answer and nothing else.
 
 When the disk fails, lines wait for it to come back and each try is counted; those beyond the bound are lost, counted,
-and told in a line `AUDIT_LINES_LOST` once there is room again. A crash loses the lines of the last half second.
+and told in a line `AUDIT_LINES_LOST` once there is room again. A crash loses the lines of the last half second, and of
+paced ones the number that was left out in the last ten.
 
 Callers give no token, no full key, no full hash and nothing of a body; the log cuts what is too long, and judges no
 content.
@@ -21,77 +25,70 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from semel.kernel.utc import utc_text
 from semel.kernel.world import World
-from semel.server.line_file import LineFile
+from semel.server.audit_events import LineClass, class_of
+from semel.server.line_pace import LinePace, LineSource, source_of
+from semel.server.line_queue import LineQueue
 
 FILE_NAME = "audit.jsonl"
-MAX_WAITING_BYTES = 4 * 1024 * 1024
+IMPORTANT_NAME = "audit-important.jsonl"
 MAX_TEXT = 1_024
 MAX_LINE_BYTES = 16 * 1024
 FLUSH_SECONDS = 0.5
 WAIT_SECONDS = 1.0
-RARELY_MS = 10_000
 
 _log = logging.getLogger("semel.audit")
-
-
-class _Held(NamedTuple):
-    """What is known of an event that is told rarely."""
-
-    told_at: int
-    """Monotonic time of its last line."""
-    suppressed: int = 0
-    """How many came since."""
-    ts_ms: int = 0
-    details: Mapping[str, Any] = {}
-    """When the last of these came, and with what."""
 
 
 class AuditLog:
     """Notes may come from any thread; the rest belongs to the loop."""
 
     def __init__(self, folder: Path, world: World) -> None:
-        self.lines = 0
-        self.lost_lines = 0
         self.write_errors = 0
         self.is_broken = False
         self._world = world
-        self._file = LineFile(folder / FILE_NAME)
+        self._important = LineQueue(folder / IMPORTANT_NAME, self._loss)
+        self._ordinary = LineQueue(folder / FILE_NAME, self._loss)
+        self._queues = (self._important, self._ordinary)
         self._guard = threading.Lock()
-        self._waiting: list[bytes] = []
-        self._waiting_bytes = 0
-        self._untold = 0
-        self._unfinished = 0
-        self._held: dict[str, _Held] = {}
+        self._pace = LinePace()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="semel-audit")
         self._turn = asyncio.Lock()
         self._coming: asyncio.Task[None] | None = None
         self._is_closed = False
 
-    def note(self, event: str, details: Mapping[str, Any]) -> None:
-        """One line, in the file within a second."""
-        self._note(self._world.wall_ms(), event, details)
+    @property
+    def lines(self) -> int:
+        """Lines that were written."""
+        return sum(queue.lines for queue in self._queues)
+
+    @property
+    def lost_lines(self) -> int:
+        """Lines that could not wait for the disk."""
+        return sum(queue.lost_lines for queue in self._queues)
+
+    def note(self, event: str, details: Mapping[str, Any], address: str = "") -> None:
+        """One line, in its file within a second, or counted in a later one.
+
+        What is paced is paced for the address that caused it: this one, or the one in the details.
+        """
+        kind = class_of(event)
+        source = LineSource(event)
+        if kind is not LineClass.RARE:
+            source = source_of(event, address or details.get("remote_addr"), details.get("reason"))
+        self._note(event, details, kind, source)
 
     def note_rarely(self, event: str, details: Mapping[str, Any]) -> None:
         """The first at once, then one line in ten seconds, which says how many it stands for besides itself."""
-        now, ts_ms = self._world.monotonic_ms(), self._world.wall_ms()
-        with self._guard:
-            held = self._held.get(event)
-            is_due = held is None or now - held.told_at >= RARELY_MS
-            if held is None or is_due:
-                self._held[event] = _Held(now)
-            else:
-                self._held[event] = _Held(held.told_at, held.suppressed + 1, ts_ms, dict(details))
-        if is_due:
-            self._note(ts_ms, event, _counting(details, 0 if held is None else held.suppressed))
+        self._note(event, details, LineClass.RARE, LineSource(event))
 
     async def written(self) -> None:
-        """Return when everything noted so far is in the file, or when it turns out that the disk does not take it."""
+        """Return when everything noted so far is in its file, or when it turns out that the disk does not take it."""
         if self._is_closed:
             return
         if self._coming is None:
@@ -104,7 +101,7 @@ class AuditLog:
         """Write what is noted, until cancelled."""
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
-            self._tell_held(self._world.monotonic_ms() - RARELY_MS)
+            self._tell_held(is_end=False)
             if self._has_work:
                 await self.written()
 
@@ -113,35 +110,40 @@ class AuditLog:
         if self._is_closed:
             return
         self._is_closed = True
-        self._tell_held(self._world.monotonic_ms())
+        self._tell_held(is_end=True)
         if self._has_work:
             wait({self._writer.submit(self._write)}, timeout=WAIT_SECONDS)
-        self._writer.submit(self._file.close)
+        for queue in self._queues:
+            self._writer.submit(queue.close)
         self._writer.shutdown(wait=False)
 
     @property
     def _has_work(self) -> bool:
         # A disk that was given up just as it answered is asked again, though there is nothing left to write.
-        return bool(self._waiting or self._file.is_behind or self.is_broken)
+        return self.is_broken or any(queue.has_work for queue in self._queues)
 
-    def _note(self, ts_ms: int, event: str, details: Mapping[str, Any]) -> None:
-        line = _line(ts_ms, event, details)
-        with self._guard:
-            if self._waiting_bytes + len(line) > MAX_WAITING_BYTES:
-                self.lost_lines += 1
-                self._untold += 1
-            else:
-                self._waiting.append(line)
-                self._waiting_bytes += len(line)
+    def _note(self, event: str, details: Mapping[str, Any], kind: LineClass, source: LineSource) -> None:
+        ts_ms = self._world.wall_ms()
+        if kind.rate is not None:
+            with self._guard:
+                left_out = self._pace.take(source, kind.rate, self._world.monotonic_ms(), ts_ms, details)
+            if left_out is None:
+                return
+            details = _counting(details, left_out)
+        self._queue_of(event).add(_line(ts_ms, event, details))
 
-    def _tell_held(self, told_before: int) -> None:
-        """The last one of each event that was held back, for itself and the others, if its line is so old."""
-        now = self._world.monotonic_ms()
+    def _tell_held(self, *, is_end: bool) -> None:
+        """What was held back and waits for too long, or for the end."""
         with self._guard:
-            due = [(name, one) for name, one in self._held.items() if one.suppressed and one.told_at <= told_before]
-            self._held.update((name, _Held(now)) for name, _ in due)
-        for name, one in due:
-            self._note(one.ts_ms, name, _counting(one.details, one.suppressed - 1))
+            lines = self._pace.due(self._world.monotonic_ms(), is_end=is_end)
+        for one in lines:
+            self._queue_of(one.event).add(_line(one.ts_ms, one.event, _counting(one.details, one.left_out)))
+
+    def _queue_of(self, event: str) -> LineQueue:
+        return self._important if class_of(event) is LineClass.IMPORTANT else self._ordinary
+
+    def _loss(self, lines: int) -> bytes:
+        return _line(self._world.wall_ms(), "AUDIT_LINES_LOST", {"lines": lines})
 
     async def _flush(self) -> None:
         async with self._turn:
@@ -150,31 +152,17 @@ class AuditLog:
                 await asyncio.get_running_loop().run_in_executor(self._writer, self._write)
 
     def _write(self) -> None:
-        """In the writer's thread."""
-        try:
-            if self._file.is_behind:
-                self._append(b"")
-            lines = self._take()
-            if lines:
-                self._unfinished = len(lines)
-                self._append(b"".join(lines))
-        except OSError as error:
-            self._fail(error.strerror or type(error).__name__)
+        """In the writer's thread. Each file is tried, whatever becomes of the other."""
+        reason = ""
+        for queue in self._queues:
+            try:
+                queue.write()
+            except OSError as error:
+                reason = error.strerror or type(error).__name__
+        if reason:
+            self._fail(reason)
         else:
             self._recover()
-
-    def _append(self, lines: bytes) -> None:
-        self._file.append(lines)
-        self.lines += self._unfinished
-        self._unfinished = 0
-
-    def _take(self) -> list[bytes]:
-        """Everything that waits, and a line about what could not."""
-        now = self._world.wall_ms()
-        with self._guard:
-            lines, self._waiting, self._waiting_bytes = self._waiting, [], 0
-            untold, self._untold = self._untold, 0
-        return [*lines, _line(now, "AUDIT_LINES_LOST", {"lines": untold})] if untold else lines
 
     def _fail(self, reason: str) -> None:
         self.write_errors += 1

@@ -1,4 +1,4 @@
-"""`semel audit watch`: reads the audit log as it grows, and raises an alert when something happens too often.
+"""`semel audit watch`: reads both files of the audit log as they grow, and raises an alert for what happens too often.
 
 It reads files and speaks to no server: stopping it changes nothing there, and a server needs no watcher. A start reads
 all that is kept of the log, so what happened while no watcher ran is found as well, and only what is not in
@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import chain
 from pathlib import Path
 from types import FrameType
 
@@ -21,6 +22,7 @@ from semel.cli.audit.alerts import AlertFile, known_alerts
 from semel.cli.audit.bursts import Alert, Bursts
 from semel.cli.audit.following import Following
 from semel.cli.output import content_out, printable, with_json
+from semel.server.audit import FILE_NAME, IMPORTANT_NAME
 
 ABOVE = 20
 LOOK_SECONDS = 0.5
@@ -28,7 +30,7 @@ LOOK_SECONDS = 0.5
 
 @click.command()
 @click.option("--data", type=click.Path(path_type=Path), envvar="SEMEL_DATA", default="data", help="The data folder.")
-@click.option("--file", type=click.Path(path_type=Path), help="The audit log itself, instead of the data folder's.")
+@click.option("--file", type=click.Path(path_type=Path), help="One audit file, instead of the data folder's two.")
 @click.option(
     "--above", type=click.IntRange(min=1), default=ABOVE, show_default=True, help="So many a minute are fine."
 )
@@ -45,34 +47,36 @@ def watch(
     an alert, once a minute while it lasts. Alerts are printed, and written to alerts.jsonl beside the log. Control-C
     ends it; the server is never spoken to.
     """
-    path = data / "logs" / "audit.jsonl" if file is None else file
+    # No event has lines in both, so the order within each file is all that the rule needs.
+    paths = [data / "logs" / name for name in (IMPORTANT_NAME, FILE_NAME)] if file is None else [file]
+    folder = paths[0].parent
     try:
-        with _asked_to_stop() as asked, content_out() as out, closing(AlertFile(path.parent)) as alerts:
-            bursts = Bursts(above, is_loopback_exempt=exempt_loopback, known=known_alerts(path.parent))
+        with _asked_to_stop() as asked, content_out() as out, closing(AlertFile(folder)) as alerts:
+            bursts = Bursts(above, is_loopback_exempt=exempt_loopback, known=known_alerts(folder))
             if once:
                 asked.set()
-            for alert in _alerts(path, bursts, asked):
+            for alert in _alerts(paths, bursts, asked):
                 if not dry_run:
                     alerts.write(alert)
                 out.write(f"{_shown(alert, as_json)}\n".encode())
                 out.flush()
     except OSError as error:
-        raise click.ClickException(f"{error.filename or path.parent}: {error.strerror}.") from error
+        raise click.ClickException(f"{error.filename or folder}: {error.strerror}.") from error
 
 
-def _alerts(path: Path, bursts: Bursts, asked: threading.Event) -> Iterator[Alert]:
+def _alerts(paths: Sequence[Path], bursts: Bursts, asked: threading.Event) -> Iterator[Alert]:
     """Those in what is there, and then in what comes, until asked to stop."""
-    if not path.exists():
-        click.echo(f"There is no {path} yet; a server makes it with its first line.", err=True)
-    following = Following(path)
-    yield from _found(following, bursts)
+    if not any(path.exists() for path in paths):
+        click.echo(f"There is no {paths[-1]} yet; a server makes it with its first line.", err=True)
+    files = [Following(path) for path in paths]
+    yield from _found(files, bursts)
     while not asked.wait(LOOK_SECONDS):
-        yield from _found(following, bursts)
+        yield from _found(files, bursts)
 
 
-def _found(following: Following, bursts: Bursts) -> Iterator[Alert]:
+def _found(files: Sequence[Following], bursts: Bursts) -> Iterator[Alert]:
     strange = 0
-    for text in following.new_lines():
+    for text in chain.from_iterable(one.new_lines() for one in files):
         try:
             alert = bursts.take(json.loads(text))
         except (ValueError, RecursionError):

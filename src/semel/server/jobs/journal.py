@@ -27,10 +27,12 @@ class Entry(NamedTuple):
     counted_as: str = ""
     has_address: bool = False
     has_path: bool = False
+    is_paced: bool = False
+    """Whether lines are paced by the address they came from, though they do not tell it."""
 
 
 ENTRIES: Mapping[str, Entry] = {
-    "IDEMPOTENCY_HIT": Entry(),
+    "IDEMPOTENCY_HIT": Entry(is_paced=True),
     "IDEMPOTENCY_KEY_COLLISION": Entry(Pace.FIRST, "idempotent_collisions", has_address=True),
     "LEASE_FENCED": Entry(Pace.FIRST, "lease_fenced", has_address=True),
     "RESULT_CONFLICT": Entry(Pace.FIRST, has_address=True),
@@ -74,7 +76,7 @@ class Journal:
             if entry.pace is Pace.RARELY:
                 self._audit.note_rarely(note.event, details)
             else:
-                self._audit.note(note.event, details)
+                self._audit.note(note.event, details, where().get("remote_addr", "") if entry.is_paced else "")
             is_awaited = is_awaited or entry.pace is Pace.FIRST
         if is_awaited:
             await self._audit.written()
