@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -69,6 +70,12 @@ def vault() -> tuple[LedgerDesk, Place]:
 HEIGHTS = {"now": None, "a-recent-height": 13, "an-old-height": 6}
 
 
+def _entities(
+    reading: Reading, place: Place, prefix: bytes, height: int | None, limit: int, token: str
+) -> Page[Entity]:
+    return listing.list_entities(reading, place, prefix, height, False, limit, token)
+
+
 @pytest.mark.parametrize("recent", [1_000, 0], ids=["by-blocks", "by-the-past"])
 @pytest.mark.parametrize("height", HEIGHTS.values(), ids=HEIGHTS)
 def test_e1_a_page_of_a_thousand_asks_few_questions(
@@ -76,15 +83,15 @@ def test_e1_a_page_of_a_thousand_asks_few_questions(
 ) -> None:
     monkeypatch.setattr(walk, "MAX_RECENT_BLOCKS", recent)
     desk, place = vault
-    asks: list[Callable[[Reading, str], Page[Any]]] = [
+    asks: list[Callable[..., Page[Any]]] = [
         lambda reading, token: listing.list_entities(reading, place, b"0", height, False, ITEMS, token),
         lambda reading, token: listing.list_relationships(reading, place, None, None, None, height, ITEMS, token),
         lambda reading, token: listing.list_resources(reading, place, b"doc", height, ITEMS, token),
     ]
     for ask in asks:
-        first, calls = cost(desk, lambda reading, ask=ask: ask(reading, ""))
+        first, calls = cost(desk, partial(ask, token=""))
         assert (len(first.items), len(calls) <= MOST_READS) == (ITEMS, True), calls
-        second, calls = cost(desk, lambda reading, ask=ask, token=first.token: ask(reading, token))
+        second, calls = cost(desk, partial(ask, token=first.token))
         assert (len(second.items), len(calls) <= MOST_READS) == (200, True), calls
 
 
@@ -93,7 +100,7 @@ def test_e1_large_values_are_asked_for_at_once(vault: tuple[LedgerDesk, Place]) 
     for height in (None, 13):
         page, calls = cost(
             desk,
-            lambda reading, at=height: listing.list_entities(reading, place, b"large", at, False, ITEMS, ""),
+            partial(_entities, place=place, prefix=b"large", height=height, limit=ITEMS, token=""),
         )
         assert (len(page.items), len(calls) <= MOST_READS) == (400, True), calls
     keys = [b"large:%03d" % number for number in range(400)]
@@ -122,9 +129,7 @@ def test_e1_a_page_that_leaves_out_thousands_asks_few_questions(limit: int, monk
         for _ in range(20):
             page, calls = cost(
                 desk,
-                lambda reading, at=height, token=token: listing.list_entities(
-                    reading, place, b"", at, False, limit, token
-                ),
+                partial(_entities, place=place, prefix=b"", height=height, limit=limit, token=token),
             )
             assert len(calls) <= MOST_READS, calls
             found += page.items

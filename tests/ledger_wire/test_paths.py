@@ -114,11 +114,11 @@ QUERIES: list[tuple[Any, str, Any]] = [
         "prefix=a%2F%C3%BC&atHeight=7&includeExpired=true&limit=1000&pageToken=x&consistency=1",
         EntitiesQuery("a/\u00fc".encode(), 7, True, Page(1_000, "x")),
     ),
-    (parse_relationships, "", RelationshipsQuery(None, None, None, None, NO_PAGE)),
+    (parse_relationships, "", RelationshipsQuery(None, None, None, None, NO_PAGE, None, None)),
     (
         parse_relationships,
         "resource=doc:1&relation=viewer&subject=user:1%23member&limit=7&at_height=9&page_token=t",
-        RelationshipsQuery(b"doc:1", b"viewer", b"user:1#member", 9, Page(7, "t")),
+        RelationshipsQuery(b"doc:1", b"viewer", b"user:1#member", 9, Page(7, "t"), None, None),
     ),
     (parse_resources, "type=doc&limit=0", ResourcesQuery(b"doc", None, NO_PAGE)),
     (parse_resources, "", ResourcesQuery(b"", None, NO_PAGE)),
