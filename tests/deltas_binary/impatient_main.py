@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from semel.cli import main
-from semel.server.deltas import conversation, holdings
+from semel.server.deltas import conversation
 
 PATIENCE_SECONDS = 0.6
 PING_SECONDS = 0.7
@@ -15,7 +15,7 @@ TIMES = "IMPATIENT_TIMES"
 
 if __name__ == "__main__":
     times = float(os.environ[TIMES])
-    conversation.Conversation.patience_seconds = times * PATIENCE_SECONDS
     conversation.PING_SECONDS = times * PING_SECONDS
-    holdings.Holdings.longest_seconds = times * LONGEST_SECONDS
+    os.environ["SEMEL_HTTP_STALL_MS"] = str(round(times * PATIENCE_SECONDS * 1_000))
+    os.environ["SEMEL_HTTP_BODY_MS"] = str(round(times * LONGEST_SECONDS * 1_000))
     main()
