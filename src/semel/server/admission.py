@@ -88,6 +88,12 @@ def _failed(gate: Gate, outcome: Outcome, where: Mapping[str, str]) -> None:
         gate.audit.note_rarely("TOKEN_RETIRED", where)
 
 
+def denied(gate: Gate, where: Mapping[str, str]) -> None:
+    """Put on record that a known caller asked for what it may not do."""
+    if gate.principals.are_known:
+        gate.audit.note("AUTH_FAILURE", {"reason": "missing_role", **where})
+
+
 def whence(scope: Scope) -> dict[str, str]:
     """What was asked for, without its query, and from where; for audit lines."""
     return {"path": scope["raw_path"].partition(b"?")[0].decode("latin-1"), "remote_addr": remote_address(scope)}

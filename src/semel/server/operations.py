@@ -7,7 +7,7 @@ import orjson
 from semel.contracts.fields import Fields
 from semel.engine.contract import EngineError
 from semel.kernel.errors import Problem, Refused
-from semel.server.admission import admit
+from semel.server.admission import admit, denied, whence
 from semel.server.asgi import SECURITY, Header, Scope, Send, respond
 from semel.server.context import Context
 from semel.server.diagnosis import Diagnosis
@@ -48,6 +48,8 @@ class Operations:
                 raise Refused("METHOD_NOT_ALLOWED", f"{method} is not used here.", ((b"allow", b"GET, HEAD"),))
             status, headers, body = await answer(scope)
         except Refused as refused:
+            if refused.problem.code == "FORBIDDEN":
+                denied(self._context, whence(scope))
             status, headers, body = _refusal(refused.problem)
         except EngineError as error:
             status, headers, body = _refusal(engine_problem(error))

@@ -53,7 +53,9 @@ class Conversation:
         self._most_bad = settings.events_bad_messages
         self._inbox = Inbox(hub.terms.limits.message_bytes)
         self._looks = Looks(hub, socket.remote, self._session, self._subscriber, self._tell, self._admit)
-        self._pending = Submissions(hub, self._session, self._tell_all, self._go_on, self.fail, self._subscriber)
+        self._pending = Submissions(
+            hub, self._session, self._tell_all, self._go_on, self.fail, self._subscriber, socket.remote
+        )
         self._bad = 0
         self._task: asyncio.Task[None] | None = None
         self._is_busy = False
@@ -264,6 +266,8 @@ class Conversation:
 
     def _refuse_request(self, error: WireError) -> None:
         self._bad += error.code == "bad_request"
+        if error.code == "auth_failed":  # it is known, and names somebody else
+            self._hub.denied(self._socket.remote)
         self.refuse(error, self._session.reply_to)
         if self._bad >= self._most_bad and not self.is_closed:
             self.close(REGISTRY["bad_request"].websocket, "too many malformed messages")
@@ -273,6 +277,8 @@ class Conversation:
         if self.is_closed:
             return
         self._tell_error(error, reply_to)
+        if error.code == "forbidden":
+            self._hub.denied(self._socket.remote)
         if error.closes:
             self.close(error.close_code, error.code)
 

@@ -18,13 +18,13 @@ from semel.contracts.events.wire.seed import page_payload, result_payload
 from semel.contracts.fields import Fields
 from semel.engine.contract import EngineError, FaultError, OverloadedError, Write
 from semel.kernel.errors import REGISTRY, Problem, Refused
-from semel.server.admission import admit
+from semel.server.admission import admit, remote_address
 from semel.server.asgi import SECURITY, Header, Receive, Scope, Send, respond
 from semel.server.body import CLOSE, Bodies, ClientGoneError
 from semel.server.context import Context, caller_of
 from semel.server.events.hub import SOCKET_PATH as PATH
 from semel.server.events.hub import SURFACE, Hub
-from semel.server.events.submissions import count_results
+from semel.server.events.submissions import count_results, has_denial
 from semel.server.events.tail import Tails
 from semel.server.principals import Principal
 from semel.server.problem import RETRY_AFTER
@@ -66,6 +66,8 @@ class EventsHost:
         try:
             answer = await self._route(method, scope, receive, send)
         except WireError as error:
+            if self._status(error) == 403:
+                self._hub.denied(remote_address(scope))
             answer = refusal(error.code, error.message, error.details, self._status(error))
         except Refused as refused:
             answer = _refused(refused.problem)
@@ -114,6 +116,8 @@ class EventsHost:
         write = Write(self._context.events, command, len(body), len(command.items))
         answer = await self._hub.post(write, caller_of(scope), origin)
         count_results(self._hub.counts, answer)
+        if has_denial(answer):
+            self._hub.denied(remote_address(scope))
         return Answer(200, [_JSON, _NO_STORE], result_payload(command, answer))
 
     async def _read(

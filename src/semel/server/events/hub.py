@@ -13,7 +13,7 @@ from semel.contracts.events.wire.messages import Identity, WireError
 from semel.engine.contract import Write
 from semel.engine.engine import Caller
 from semel.kernel.errors import Refused
-from semel.server.admission import admit_token
+from semel.server.admission import admit_token, denied
 from semel.server.context import Context
 from semel.server.events.cursors import CursorWatch
 from semel.server.events.feed import Feed
@@ -101,6 +101,10 @@ class Hub:
             lambda name: principal.may(Role.READ, SURFACE, name.encode()),
             frozenset({principal.name, principal.client_id}),
         )
+
+    def denied(self, remote_address: str) -> None:
+        """Put on record that a known caller asked for what it may not do."""
+        denied(self.context, {"path": PATH, "remote_addr": remote_address})
 
     def fault(self, what: str) -> str:
         """Inside an exception handler: put it into the log, and say what a client may be told."""

@@ -40,7 +40,11 @@ class Looks:
     async def connect(self, asked: Connect, reply_to: str | None) -> None:
         """Who is it, and where does the log stand."""
         principal = self._hub.principal(asked.token.encode(), self._remote)
-        who = self._hub.identity(principal, asked.client_id)
+        try:
+            who = self._hub.identity(principal, asked.client_id)
+        except WireError:
+            self._hub.denied(self._remote)
+            raise
         project = asked.project
         if project is not None and not (who.may_read(project) or who.may_write(project)):
             raise WireError("forbidden", "This credential may not use that project.", closes=True)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from semel.contracts.events.commands import Committed, Rejection, Submit, Submitted
+from semel.contracts.events.commands import FORBIDDEN, Committed, Rejection, Submit, Submitted
 from semel.contracts.events.wire.session import Session
 from semel.engine.contract import FaultError, Write
 from semel.engine.engine import Caller
@@ -37,6 +37,7 @@ class Submissions:
         go_on: Callable[[], None],
         fail: Callable[[str], None],
         subscriber: Subscriber,
+        remote: str,
     ) -> None:
         self._hub = hub
         self._session = session
@@ -44,6 +45,7 @@ class Submissions:
         self._go_on = go_on
         self._fail = fail
         self._subscriber = subscriber
+        self._remote = remote
         self._pending: deque[_Pending] = deque()
         self._names: dict[bytes, asyncio.Future[Submitted]] = {}
         self.principal = NOBODY
@@ -97,6 +99,8 @@ class Submissions:
         assert dialect is not None
         answer = pending.future.result()
         count_results(self._hub.counts, answer)
+        if has_denial(answer):
+            self._hub.denied(self._remote)
         for result in answer.results:
             if isinstance(result, Committed) and not result.is_new:
                 self._subscriber.skip(result.committed_id)
@@ -111,6 +115,11 @@ def count_results(counts: dict[str, int], answer: Submitted) -> None:
             counts["committed" if result.is_new else "replayed"] += 1
         else:
             counts["rejected" if isinstance(result, Rejection) else "not_processed"] += 1
+
+
+def has_denial(answer: Submitted) -> bool:
+    """Whether an item was refused because its submitter may not write there, or not as whom it said."""
+    return any(isinstance(result, Rejection) and result.reason == FORBIDDEN for result in answer.results)
 
 
 def unanswerable(error: BaseException) -> str:

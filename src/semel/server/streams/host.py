@@ -10,7 +10,7 @@ from semel.contracts.streams.wire.names import parse_name
 from semel.contracts.streams.wire.responses import Response
 from semel.engine.contract import EngineError
 from semel.kernel.errors import Problem, Refused
-from semel.server.admission import admit
+from semel.server.admission import admit, denied, whence
 from semel.server.asgi import Receive, Scope, Send, respond
 from semel.server.context import Context
 from semel.server.principals import Role
@@ -72,6 +72,7 @@ class StreamsHost:
         if role is None:
             raise Refused("METHOD_NOT_ALLOWED", f"{method} is not used on streams.", (ALLOW,))
         if not principal.may(role, SURFACE, name):
+            denied(self._context, whence(scope))
             raise Refused("FORBIDDEN", f"This credential may not {role.value} this stream.")
         return name, fields
 
