@@ -408,9 +408,9 @@ class Events:
         peer.connect(token=token, **payload)
         return peer
 
-    def camel(self, project: str = "", client_id: str = "", *, port: int | None = None) -> Camel:
+    def camel(self, project: str = "", client_id: str = "", *, port: int | None = None, **options: Any) -> Camel:
         """A client of 2.x, or of 1.3 if there is no project, that has said nothing yet."""
-        return self._kept(Camel(self.server.port if port is None else port, client_id, project))
+        return self._kept(Camel(self.server.port if port is None else port, client_id, project, **options))
 
     def camel_1(self, client_id: str = "", *, port: int | None = None, token: str = "any") -> Camel:
         """A connected client of 1.3."""

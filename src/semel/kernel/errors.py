@@ -100,6 +100,7 @@ _TABLE: tuple[tuple[str, int, str, Grpc, Retry, int], ...] = (
     # The codes of events, which are spelled in small letters on the wire.
     ("bad_request", 400, "Bad Request", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
     ("validation_failed", 422, "Validation Failed", Grpc.FAILED_PRECONDITION, Retry.NEVER, 1008),
+    ("payload_too_large", 413, "Event Too Large", Grpc.OUT_OF_RANGE, Retry.NEVER, 1009),
     ("forbidden", 403, "Partition Not Allowed", Grpc.PERMISSION_DENIED, Retry.NEVER, 1008),
     ("auth_failed", 401, "Authentication Failed", Grpc.UNAUTHENTICATED, Retry.NEVER, 1008),
     ("rate_limited", 429, "Too Many Events", Grpc.RESOURCE_EXHAUSTED, Retry.LATER, 1013),

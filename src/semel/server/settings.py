@@ -97,7 +97,7 @@ class Settings:
     streams_sse_max_ms: int = setting(60_000, "how long an SSE connection lives before the client must reconnect", 1)
     streams_page_bytes: int = setting(1024 * 1024, "content of one read response (one append is never split)", 1)
     streams_idempotency_ttl_ms: int = setting(86_400_000, "how long an Idempotency-Key is honoured", 1)
-    events_message_bytes: int = setting(1024 * 1024, "largest message or body, and about the largest page", 1_024)
+    events_message_bytes: int = setting(1024 * 1024, "largest message or body, to the server and from it", 4_096)
     events_batch_items: int = setting(100, "items in one submission", 1)
     events_in_flight_items: int = setting(200, "items of one connection that may wait for a commit", 1)
     events_rate_messages: int = setting(0, "messages a second that one connection is listened to; 0 is no limit", 0)

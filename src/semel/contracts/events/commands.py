@@ -9,6 +9,7 @@ from semel.contracts.events.rules.partitions import PartitionSet
 VALIDATION_FAILED = "validation_failed"
 FORBIDDEN = "forbidden"
 BAD_REQUEST = "bad_request"
+PAYLOAD_TOO_LARGE = "payload_too_large"
 
 
 class Rejection(NamedTuple):
@@ -30,6 +31,8 @@ class Item(NamedTuple):
     event: Any
     text: bytes
     flaw: Rejection | None = None
+    excess: Rejection | None = None
+    """Why it may not be committed now; if it has been committed before, it has its answer."""
 
 
 class Submit(NamedTuple):

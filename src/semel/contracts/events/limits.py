@@ -12,6 +12,8 @@ EVENT_LEVELS = 64
 FRAME_LEVELS = EVENT_LEVELS + 4
 """An event stands inside a message, its payload, the list of items and its item."""
 PAGE_LEAST, PAGE_MOST, PAGE_DEFAULT = 1, 1_000, 500
+HEAD_BYTES = 32 * 1024
+REPLY_BYTES = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +23,13 @@ class Limits:
     batch_items: int = 100
     message_bytes: int = 1024 * 1024
     in_flight_items: int = 200
+
+    @property
+    def head_bytes(self) -> int:
+        """What is kept free of every message for all in a page but its events: the envelope, and names."""
+        return min(HEAD_BYTES, self.message_bytes // 4)
+
+    @property
+    def reply_bytes(self) -> int:
+        """The longest name of a request, in print, that its answer has."""
+        return min(REPLY_BYTES, self.head_bytes // 4)

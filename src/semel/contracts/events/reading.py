@@ -5,7 +5,7 @@ A page holds positions and rows of one snapshot, and nothing can appear later at
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from semel.contracts.events.rules.epochs import Standing, standing
@@ -24,8 +24,11 @@ from semel.store.protocol import Range
 AT_ONCE = 64
 """So many rows are fetched before their size is looked at."""
 ROW_BYTES = 256
-"""About what a message adds to an event's own text."""
+"""About what an event takes in memory beside its own texts."""
 TAIL_EVENTS = 1_000
+
+Printed = Callable[[EventRow], bytes]
+"""An event as a reader is sent it."""
 
 
 class Page(NamedTuple):
@@ -39,6 +42,8 @@ class Page(NamedTuple):
     """Above the cursor: events between them may be gone."""
     log_epoch: int = 0
     """The epoch of the log, where the cursor is a client's."""
+    texts: Sequence[bytes] = ()
+    """The events in print, if they were asked for so."""
 
 
 def head_of(reading: Reading) -> EventHeadRow:
@@ -46,17 +51,33 @@ def head_of(reading: Reading) -> EventHeadRow:
     return reading.get(EVENT_HEAD, HEAD_KEY) or EMPTY_LOG
 
 
-def history(reading: Reading, names: Iterable[str], since: int, to: int | None, limit: int, budget: int) -> Page:
-    """The next page of some partitions. Without `to` a cycle begins: its bound is the watermark of this instant."""
+def history(
+    reading: Reading,
+    names: Iterable[str],
+    since: int,
+    to: int | None,
+    limit: int,
+    budget: int,
+    printed: Printed | None = None,
+) -> Page:
+    """The next page of some partitions. Without `to` a cycle begins: its bound is the watermark of this instant.
+
+    Its events have at most `budget` bytes, unless it is one alone: in print, with the commas between them, if they are
+    to be printed; else in memory.
+    """
     head = head_of(reading)
     sync_to = head.last_id if to is None else min(to, head.last_id)
     pruned_to = head.pruned_to if since < head.pruned_to else 0
     if since >= sync_to:
         return Page((), min(since, sync_to), sync_to, False, pruned_to)
     ids = _places(reading, names, since, sync_to, limit + 1)
-    rows = _within(reading, ids[:limit], budget)
+    texts: Sequence[bytes] = ()
+    if printed is None:
+        rows = _within(reading, ids[:limit], budget)
+    else:
+        rows, texts = _printed(reading, ids[:limit], budget, printed)
     next_since = rows[-1].committed_id if rows else since
-    return Page(rows, next_since, sync_to, len(rows) < len(ids), pruned_to)
+    return Page(rows, next_since, sync_to, len(rows) < len(ids), pruned_to, texts=texts)
 
 
 class HistoryQuery(NamedTuple):
@@ -69,12 +90,14 @@ class HistoryQuery(NamedTuple):
     limit: int
 
 
-def judged_history(reading: Reading, asked: HistoryQuery, budget: int) -> tuple[Standing, Page]:
+def judged_history(
+    reading: Reading, asked: HistoryQuery, budget: int, printed: Printed | None = None
+) -> tuple[Standing, Page]:
     """The next page for a client; an empty one when its cursor is of another history, and must not be served."""
     stands = standing(reading, asked.since, asked.log_epoch)
     if stands.reset is not None:
         return stands, Page((), asked.since, asked.since, False, log_epoch=stands.log_epoch)
-    page = history(reading, asked.names, asked.since, asked.to, asked.limit, budget)
+    page = history(reading, asked.names, asked.since, asked.to, asked.limit, budget, printed)
     return stands, page._replace(log_epoch=stands.log_epoch)
 
 
@@ -114,12 +137,30 @@ def _places(reading: Reading, names: Iterable[str], since: int, to: int, limit: 
 def _within(reading: Reading, ids: Sequence[int], budget: int) -> list[EventRow]:
     """The events at these positions until their bytes are used up; at least one."""
     rows: list[EventRow] = []
+    for row in _rows(reading, ids):
+        budget -= len(row.event) + len(row.partitions) + len(row.client_id) + ROW_BYTES
+        if rows and budget < 0:
+            break
+        rows.append(row)
+    return rows
+
+
+def _printed(reading: Reading, ids: Sequence[int], budget: int, printed: Printed) -> tuple[list[EventRow], list[bytes]]:
+    """The same in print, where a comma stands between two."""
+    rows: list[EventRow] = []
+    texts: list[bytes] = []
+    for row in _rows(reading, ids):
+        text = printed(row)
+        budget -= len(text) + bool(rows)
+        if rows and budget < 0:
+            break
+        rows.append(row)
+        texts.append(text)
+    return rows, texts
+
+
+def _rows(reading: Reading, ids: Sequence[int]) -> Iterator[EventRow]:
     for start in range(0, len(ids), AT_ONCE):
         found = reading.find(EVENT, [(one,) for one in ids[start : start + AT_ONCE]])
         for committed_id in ids[start : start + AT_ONCE]:
-            row = found[(committed_id,)]
-            budget -= len(row.event) + len(row.partitions) + len(row.client_id) + ROW_BYTES
-            if rows and budget < 0:
-                return rows
-            rows.append(row)
-    return rows
+            yield found[(committed_id,)]

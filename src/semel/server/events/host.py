@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
 
 from semel.contracts.events.reading import HistoryQuery, judged_history
 from semel.contracts.events.rules.epochs import standing
+from semel.contracts.events.wire.dialect import WIDEST
 from semel.contracts.events.wire.fields import refuse_unreadable
+from semel.contracts.events.wire.frame_size import answer_within, page_room
 from semel.contracts.events.wire.http import Query, Tail, named_client, parse_body, submission
 from semel.contracts.events.wire.messages import Identity, WireError, bad_request
 from semel.contracts.events.wire.reset import reset_error, reset_frame
-from semel.contracts.events.wire.seed import page_payload, result_payload
+from semel.contracts.events.wire.seed import event_payload, page_payload, result_payload
 from semel.contracts.fields import Fields
 from semel.engine.contract import EngineError, FaultError, OverloadedError, Write
 from semel.kernel.errors import REGISTRY, Problem, Refused
@@ -118,7 +121,8 @@ class EventsHost:
         count_results(self._hub.counts, answer)
         if has_denial(answer):
             self._hub.denied(remote_address(scope))
-        return Answer(200, [_JSON, _NO_STORE], result_payload(command, answer))
+        shown = answer_within(partial(result_payload, command), answer, self._hub.terms.limits)
+        return Answer(200, [_JSON, _NO_STORE], shown)
 
     async def _read(
         self, principal: Principal, query: Query, fields: Fields, scope: Scope, send: Send
@@ -131,13 +135,16 @@ class EventsHost:
         if is_stream:
             await self._stream(principal, asked, scope, send)
             return None
-        budget = self._hub.terms.limits.message_bytes
+        terms = self._hub.terms
+        budget = page_room(len(page_payload(asked.names, WIDEST, terms)), terms.limits)
         wanted = HistoryQuery(asked.names, asked.since, asked.log_epoch, asked.to, asked.limit)
-        stands, page = await self._context.engine.read(lambda reading: judged_history(reading, wanted, budget))
+        stands, page = await self._context.engine.read(
+            lambda reading: judged_history(reading, wanted, budget, event_payload)
+        )
         self._hub.cursors.note(stands, asked.since)
         if stands.reset is not None:
             raise reset_error(stands.reset)
-        return Answer(200, [_JSON, _NO_STORE], page_payload(asked.names, page, self._hub.terms))
+        return Answer(200, [_JSON, _NO_STORE], page_payload(asked.names, page, terms))
 
     async def _stream(self, principal: Principal, asked: Tail, scope: Scope, send: Send) -> None:
         if scope.get("http_version") == "1.0":

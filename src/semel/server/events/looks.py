@@ -12,6 +12,7 @@ from semel.contracts.epoch import epoch_of
 from semel.contracts.events.reading import HistoryQuery, head_of, judged_history, last_in
 from semel.contracts.events.rules.epochs import Reset
 from semel.contracts.events.wire.dialect import Welcome
+from semel.contracts.events.wire.frame_size import page_room
 from semel.contracts.events.wire.messages import Connect, Sync, WireError
 from semel.contracts.events.wire.reset import reset_error_camel, reset_payload
 from semel.contracts.events.wire.session import Session, State
@@ -62,11 +63,14 @@ class Looks:
         dialect = self._session.dialect
         assert dialect is not None
         bound = self._session.bound_of(asked)
+        subscribed = sorted(self._subscriber.names if asked.subscription is None else asked.subscription)
+        budget = page_room(dialect.page_head(asked, subscribed, reply_to, self._hub.terms), self._hub.terms.limits)
         if dialect.holds_while_paging or asked.subscription is not None:
             self._subscriber.hold()
-        budget = self._hub.terms.limits.message_bytes
         wanted = HistoryQuery(asked.names, asked.since, asked.log_epoch, bound, asked.limit)
-        stands, page = await self._hub.context.engine.read(lambda reading: judged_history(reading, wanted, budget))
+        stands, page = await self._hub.context.engine.read(
+            lambda reading: judged_history(reading, wanted, budget, dialect.event)
+        )
         if self._session.state is State.CLOSED:
             return
         self._hub.cursors.note(stands, asked.since)
@@ -77,7 +81,6 @@ class Looks:
         self._session.paged(asked, page)
         if asked.subscription is not None:
             self._subscriber.subscribe(page.sync_to, frozenset(asked.subscription))
-        subscribed = sorted(self._subscriber.names)
         self._tell("sync_response", dialect.page(asked, page, subscribed, self._hub.terms), reply_to)
         if not (dialect.holds_while_paging and page.has_more):
             self._subscriber.release()

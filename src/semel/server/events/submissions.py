@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from semel.contracts.events.commands import FORBIDDEN, Committed, Rejection, Submit, Submitted
+from semel.contracts.events.wire.frame_size import answer_within
 from semel.contracts.events.wire.session import Session
 from semel.engine.contract import FaultError, Write
 from semel.engine.engine import Caller
@@ -104,7 +106,7 @@ class Submissions:
         for result in answer.results:
             if isinstance(result, Committed) and not result.is_new:
                 self._subscriber.skip(result.committed_id)
-        payload = dialect.submitted(pending.command, answer)
+        payload = answer_within(partial(dialect.submitted, pending.command), answer, self._hub.terms.limits)
         return self._session.message("submit_events_result", payload, pending.reply_to, answer.decided_at)
 
 

@@ -4,7 +4,7 @@
 |---|---|---|
 | 1, 2 | the item's own shape, and whether its sender may write there | rejected; found before the transaction |
 | 3 | the memory of its id | the recorded commit, or rejected because the id is taken |
-| 4 | the application's rules, with the accepted items before it | rejected |
+| 4 | whether every reader could be sent it; the application's rules, with the accepted items before it | rejected |
 | 5 | - | committed: the next position, the event, its places and the memory of its id in one commit |
 
 A rejected item undoes nothing, stops nothing (unless the request says so), is not remembered and uses no position.
@@ -67,7 +67,8 @@ def submit(view: View, command: Submit, now: Now, validator: Validator | None) -
         if blocked_by is not None:
             results.append(NotProcessed(blocked_by))
             continue
-        said = item.flaw or _known(view, item) or _complaints(item, command.client_id, accepted, validator)
+        said = item.flaw or _known(view, item) or item.excess
+        said = said or _complaints(item, command.client_id, accepted, validator)
         if said is None:
             last += 1
             said = _commit(request, item, last)

@@ -27,6 +27,7 @@ class Camel(Dialect):
     is_watched = False
     is_exclusive = False
     knows_reset = False
+    echoes_names = True
     time_key: str
     """The name of the commit's time."""
 
@@ -62,7 +63,7 @@ class Camel(Dialect):
             "syncToCommittedId": page.sync_to,
             "hasMore": page.has_more,
         }
-        return b'%s,"events":[%s]}' % (dump(facts)[:-1], b",".join(map(self.event, page.events)))
+        return b'%s,"events":[%s]}' % (dump(facts)[:-1], b",".join(page.texts))
 
     @abstractmethod
     def scope(self, asked: Sync) -> dict[str, Any]:

@@ -27,8 +27,8 @@ class CamelV2(Camel):
 
     time_key = "serverTs"
 
-    def __init__(self) -> None:
-        self._project = ""
+    def __init__(self, project: str = "") -> None:
+        self._project = project
 
     @property
     def audience(self) -> Hashable:

@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from semel.contracts.events.commands import Submit, Submitted
-from semel.contracts.events.limits import Limits
+from semel.contracts.events.limits import MAX_COMMITTED_ID, Limits
 from semel.contracts.events.reading import Page
 from semel.contracts.events.tables import EventRow
 from semel.contracts.events.wire.fields import Payload
 from semel.contracts.events.wire.messages import Connect, Identity, Sync
+
+WIDEST = Page((), MAX_COMMITTED_ID, MAX_COMMITTED_ID, False, MAX_COMMITTED_ID, MAX_COMMITTED_ID)
+"""A page without events whose numbers are as long as numbers get."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ class Dialect(ABC):
     """Whether a client has one connection at a time."""
     knows_reset: ClassVar[bool]
     """Whether there is a message for a cursor of another epoch; else it is an error."""
+    echoes_names: ClassVar[bool]
+    """Whether an answer must have the name of its request."""
 
     @property
     @abstractmethod
@@ -98,6 +103,11 @@ class Dialect(ABC):
     @abstractmethod
     def page(self, asked: Sync, page: Page, subscribed: Sequence[str], terms: Terms) -> bytes:
         """The payload of `sync_response`."""
+
+    def page_head(self, asked: Sync, subscribed: Sequence[str], reply_to: str | None, terms: Terms) -> int:
+        """The most bytes that a `sync_response` has beside its events."""
+        payload = self.page(asked, WIDEST, subscribed, terms)
+        return len(self.message("sync_response", payload, f"s-{MAX_COMMITTED_ID}", reply_to, MAX_COMMITTED_ID))
 
     @abstractmethod
     def event(self, row: EventRow) -> bytes:

@@ -12,6 +12,7 @@ from semel.contracts.events.rules.partitions import PartitionError, checked
 from semel.contracts.events.tables import EventRow
 from semel.contracts.events.wire.dialect import Terms
 from semel.contracts.events.wire.fields import Payload, parsed, refuse_marks, short_text
+from semel.contracts.events.wire.frame_size import measured
 from semel.contracts.events.wire.messages import Identity, bad_request
 from semel.contracts.events.wire.profiles import ACCEPTED
 from semel.contracts.events.wire.seed import event_payload, submitted_items
@@ -99,7 +100,8 @@ def named_client(value: Any) -> str | None:
 def submission(payload: Payload, who: Identity, terms: Terms, origin: bytes) -> Submit:
     """The items of a POST."""
     accepted = ACCEPTED["canonical"] if terms.strict_types else None
-    return Submit(submitted_items(payload, who, terms.limits.batch_items, accepted), who.client_id, origin)
+    items = submitted_items(payload, who, terms.limits.batch_items, accepted)
+    return measured(Submit(items, who.client_id, origin), terms.limits)
 
 
 def event_frame(row: EventRow) -> bytes:

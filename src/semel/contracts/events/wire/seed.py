@@ -39,6 +39,7 @@ class Seed(Dialect):
     is_watched = True
     is_exclusive = True
     knows_reset = True
+    echoes_names = False
 
     def __init__(self, profile: str = "canonical") -> None:
         self._profile = profile
@@ -226,5 +227,4 @@ def page_payload(asked: Sequence[str], page: Page, terms: Terms, subscribed: Seq
         facts["pruned_to_committed_id"] = page.pruned_to
     if terms.model_version:
         facts["model_version"] = terms.model_version
-    events = b",".join(map(event_payload, page.events))
-    return b'%s,"events":[%s]}' % (dump(facts)[:-1], events)
+    return b'%s,"events":[%s]}' % (dump(facts)[:-1], b",".join(page.texts))

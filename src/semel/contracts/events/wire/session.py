@@ -20,6 +20,7 @@ from semel.contracts.events.wire.camel_v1 import CamelV1
 from semel.contracts.events.wire.camel_v2 import CamelV2
 from semel.contracts.events.wire.dialect import Dialect, Terms
 from semel.contracts.events.wire.fields import Payload, is_text, parsed, refuse_marks
+from semel.contracts.events.wire.frame_size import is_short, measured
 from semel.contracts.events.wire.messages import (
     Disconnect,
     Heartbeat,
@@ -67,8 +68,7 @@ class Session:
         self.reply_to = None
         message, is_proved = parsed(raw)
         dialect = self._detected(message)
-        name = message.get(dialect.name_key)
-        self.reply_to = name if is_text(name) else None
+        self._name(dialect, message.get(dialect.name_key))
         head = dialect.head(message)
         if not is_proved:
             refuse_marks(message, but="payload")
@@ -103,6 +103,16 @@ class Session:
         payload = dump({"code": spelled, "message": message, "details": details})
         return self.message("error", payload, reply_to, now_ms)
 
+    def _name(self, dialect: Dialect, name: Any) -> None:
+        """Remember the name of a message; one that is too long to be sent back is not."""
+        if not is_text(name):
+            return
+        most = self.terms.limits.reply_bytes
+        if is_short(name, most):
+            self.reply_to = name
+        elif dialect.echoes_names:
+            raise bad_request(f"{dialect.name_key} has more than {most} bytes")
+
     def _detected(self, message: dict[str, Any]) -> Dialect:
         if self.dialect is None:
             is_seed, is_camel = (key in message for key in (Seed.version_key, CamelV1.version_key))
@@ -123,11 +133,13 @@ class Session:
             if isinstance(dialect, CamelV1) and "projectId" in members:
                 dialect = CamelV2()
             request = dialect.connect(members)
+            if not is_short(request.client_id, self.terms.limits.head_bytes // 2):
+                raise bad_request("the name of this client is too long to be told")
             self.dialect = dialect
             return request
         assert self.who is not None
         if kind == "submit_events":
-            return dialect.submit(payload, self.who, self.terms, self.origin)
+            return measured(dialect.submit(payload, self.who, self.terms, self.origin), self.terms.limits)
         if kind == "sync":
             return dialect.sync(members, self.who)
         return Disconnect()
