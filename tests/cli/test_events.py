@@ -406,6 +406,44 @@ def test_a_broken_tail_goes_on_behind_the_last_whole_event() -> None:
     assert {seen.headers["Accept"] for seen in server.seen} == {"text/event-stream"}
 
 
+PRUNED_TAIL = b'event: pruned\ndata: {"pruned_to_committed_id":4}\n\nid: 5\nevent: event\ndata: {"committed_id": 5}\n\n'
+
+
+def test_c1_a_tail_warns_of_events_that_are_no_longer_kept_and_goes_on() -> None:
+    end = Line(403, {}, b'{"code": "forbidden", "detail": "This is the end.", "retry": "never"}')
+    with scripted(Line(200, {"Content-Type": "text/event-stream"}, PRUNED_TAIL), end) as server:
+        run = Semel(server.url)("events", "tail", "--partition", "p", "--since", "1")
+    assert (run.code, run.out) == (1, '{"committed_id": 5}\n')
+    assert run.err.splitlines()[0] == "Events up to 4 are no longer kept."
+    assert [seen.headers.get("Last-Event-ID") for seen in server.seen] == [None, "5"]
+
+
+def test_c1_a_tail_that_is_cut_off_behind_the_warning_warns_once() -> None:
+    end = Line(403, {}, b'{"code": "forbidden", "detail": "This is the end.", "retry": "never"}')
+    first = PRUNED_TAIL.partition(b"id: 5")[0]
+    with scripted(Line(200, {"Content-Type": "text/event-stream"}, first), end) as server:
+        run = Semel(server.url)("events", "tail", "--partition", "p", "--since", "1")
+    assert (run.code, run.err.count("no longer kept")) == (1, 1)
+    assert [seen.headers.get("Last-Event-ID") for seen in server.seen] == [None, "4"]
+
+
+def test_c1_a_strict_tail_ends_with_4_where_events_are_missing() -> None:
+    with scripted(Line(200, {"Content-Type": "text/event-stream"}, PRUNED_TAIL)) as server:
+        run = Semel(server.url)("events", "tail", "--partition", "p", "--since", "1", "--strict")
+    assert (run.code, run.out, run.err) == (4, "", "Events up to 4 are no longer kept.\n")
+
+
+def test_c1_a_tail_of_a_server_that_has_forgotten_is_told(tmp_path: Path) -> None:
+    env = {"SEMEL_EVENTS_RETENTION_MS": "1000", "SEMEL_SWEEP_INTERVAL_MS": "50"}
+    with RunningServer(tmp_path / "data", env=env) as server:
+        semel = Semel(server.url)
+        ids = [submitted(semel, "old", "--event", NOTE)["committed_id"] for _ in range(3)]
+        eventually(lambda: not listed(semel, "old"), "they are pruned")
+        strict = semel("events", "tail", "--partition", "old", "--since", "1", "--strict")
+    assert (strict.code, strict.out) == (4, "")
+    assert strict.err == f"Events up to {ids[-1]} are no longer kept.\n"
+
+
 def test_a_reader_that_leaves_is_no_failure(semel: Semel) -> None:
     submitted(semel, "pipe", "--event", NOTE)
     with following(semel, "--partition", "pipe", "--from-start") as run:

@@ -37,6 +37,10 @@ class Sink:
     def push(self, frame: bytes) -> None:
         self.sent.append(int(frame))
 
+    def pruned(self, pruned_to: int) -> bool:
+        self.fail(f"pruned to {pruned_to}")
+        return False
+
     def fail(self, message: str) -> None:
         raise AssertionError(message)
 
@@ -207,6 +211,37 @@ def test_what_was_pruned_before_the_feed_saw_it_is_not_passed_over_in_silence() 
         other.subscribe(1, frozenset("p"))
         other.release()
         await until(lambda: later.sent == [2])
+        await node.stop()
+
+    run(scenario())
+
+
+def test_c1_a_live_reader_with_a_word_for_what_was_pruned_is_told_and_goes_on() -> None:
+    """Its node stood still for longer than events are kept; who has had them all is told nothing."""
+
+    class Told(Sink):
+        def pruned(self, pruned_to: int) -> bool:
+            self.sent.append(-pruned_to)
+            return True
+
+    async def scenario() -> None:
+        node = Node()
+        sink, ahead = Told(b"a"), Told(b"b")
+        one, other = node.subscriber(sink), node.subscriber(ahead)
+        one.subscribe(0, frozenset("p"))
+        one.release()
+        await until(lambda: one.mode is Mode.LIVE)
+        node.task.cancel()
+        await node.commit("e1", "e2", "e3")
+        other.subscribe(2, frozenset("p"))
+        other.release()
+        await until(lambda: other.mode is Mode.LIVE)
+        await node.prune(1)
+        await node.prune(2)
+        node.task = asyncio.create_task(node.feed.run())
+        await until(lambda: sink.sent == [-2, 3] and ahead.sent == [3])
+        await node.commit("e4")
+        await until(lambda: sink.sent == [-2, 3, 4] and ahead.sent == [3, 4])
         await node.stop()
 
     run(scenario())

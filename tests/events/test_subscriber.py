@@ -42,6 +42,10 @@ class Sink:
     def push(self, frame: bytes) -> None:
         self.sent.append(int(frame))
 
+    def pruned(self, pruned_to: int) -> bool:
+        self.fail(f"pruned to {pruned_to}")
+        return False
+
     def fail(self, message: str) -> None:
         self.words = message
 

@@ -28,8 +28,14 @@ class Followed(NamedTuple):
     committed_id: int
 
 
-def follow(connection: Connection, partitions: Sequence[str], since: int) -> Iterator[Followed]:
-    """Events behind a position, without an end."""
+class Pruned(NamedTuple):
+    """Events up to this position are no longer kept, and some that were asked for may be among them."""
+
+    committed_id: int
+
+
+def follow(connection: Connection, partitions: Sequence[str], since: int) -> Iterator[Followed | Pruned]:
+    """Events behind a position, without an end; and where some of them are missing."""
     path = f"{PATH}?{query_of(partitions, since)}"
     headers = {"Accept": b"text/event-stream"}
     failures = 0
@@ -37,6 +43,7 @@ def follow(connection: Connection, partitions: Sequence[str], since: int) -> Ite
         try:
             for event in _one_connection(connection, path, headers):
                 failures = 0
+                # What is gone is passed too: another connection would only tell of it again.
                 headers["Last-Event-ID"] = str(event.committed_id).encode()
                 yield event
         except RequestError as error:
@@ -48,14 +55,17 @@ def follow(connection: Connection, partitions: Sequence[str], since: int) -> Ite
         time.sleep(pause_seconds(failures))
 
 
-def _one_connection(connection: Connection, path: str, headers: dict[str, bytes]) -> Iterator[Followed]:
+def _one_connection(connection: Connection, path: str, headers: dict[str, bytes]) -> Iterator[Followed | Pruned]:
     with connection.events(path, headers, SURFACE) as response:
         try:
             for event in parse_events(iter(response.readline, b"")):
                 text = event.data.strip().decode()
                 if event.kind == "reset":
                     raise _reset(int(members(text)["agreed_committed_id"]))
-                yield Followed(text, int(members(text)["committed_id"]))
+                if event.kind == "pruned":
+                    yield Pruned(int(members(text)["pruned_to_committed_id"]))
+                else:
+                    yield Followed(text, int(members(text)["committed_id"]))
         except (ValueError, KeyError) as error:
             raise not_semel(connection.address, SURFACE) from error
 

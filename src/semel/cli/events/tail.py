@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 
 import click
 
 from semel.cli.access import with_connection
 from semel.cli.connection import Connection
-from semel.cli.events.following import follow
+from semel.cli.events.following import Pruned, follow
 from semel.cli.events.history import last_position
 from semel.cli.output import content_out
+
+INCOMPLETE = 4
+"""The exit code of a strict tail that cannot have everything."""
 
 
 @click.command()
 @click.option("--partition", "partitions", multiple=True, required=True, metavar="NAME", help="May be repeated.")
 @click.option("--since", type=click.IntRange(min=0), help="Begin behind this committed_id; else with what comes now.")
 @click.option("--from-start", is_flag=True, help="Begin with all that is there, as --since 0 does.")
+@click.option("--strict", is_flag=True, help="End with exit code 4 where events are no longer kept.")
 @with_connection
-def tail(connection: Connection, partitions: tuple[str, ...], since: int | None, from_start: bool) -> None:
+def tail(
+    connection: Connection, partitions: tuple[str, ...], since: int | None, from_start: bool, strict: bool
+) -> None:
     """Follow partitions live, one JSON object a line.
 
-    Lost connections are made again behind the last event; Control-C ends it.
+    Lost connections are made again behind the last event; Control-C ends it. Events that are no longer kept are told
+    on standard error.
     """
     if from_start and since is not None:
         raise click.UsageError("Give --since or --from-start, not both.")
@@ -30,5 +38,10 @@ def tail(connection: Connection, partitions: tuple[str, ...], since: int | None,
         if since is None:
             since = 0 if from_start else last_position(connection, partitions)
         for event in follow(connection, partitions, since):
+            if isinstance(event, Pruned):
+                click.echo(f"Events up to {event.committed_id} are no longer kept.", err=True)
+                if strict:
+                    sys.exit(INCOMPLETE)
+                continue
             out.write(f"{event.text}\n".encode())
             out.flush()

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 APART_BYTES = 64 * 1024
 """A message larger than this is read in a thread of its own, so that others do not wait for it."""
 NORMAL, GOING_AWAY, TOO_BIG, FAILED, TRY_LATER, REPLACED = 1000, 1001, 1009, 1011, 1013, 4001
+PRUNED = "Events that were still to be sent have been pruned; connect again and sync."
 ROOM_SECONDS = 5.0
 """How long a submission waits for room in the engine before its client is told."""
 RETRY_SECONDS = 0.05
@@ -104,6 +105,11 @@ class Conversation:
     def push(self, frame: bytes) -> None:
         """Send a live event."""
         self._socket.write(frame)
+
+    def pruned(self, pruned_to: int) -> bool:
+        """Pages have a word for what is gone, and live events have none: the client is to sync again."""
+        self.fail(PRUNED)
+        return False
 
     def under_way(self, name: bytes) -> asyncio.Future[Any] | None:
         """The answer that this event's submitter is still to be given."""

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 LOOK_BYTES = 4 * 1024 * 1024
 POLL_SECONDS = 30.0
 REST_SECONDS = 0.5
-PRUNED = "Events that were still to be sent have been pruned; connect again and sync."
 AT_ONCE = 500
 """So many frames are sent before other work has its turn."""
 
@@ -121,8 +120,8 @@ class Feed:
         life, after = self._life, self.position
         page: Page = await self._engine.read(lambda reading: tail(reading, after, LOOK_BYTES))
         if page.pruned_to and life == self._life:
-            self._fail_all(PRUNED)
-            return True
+            for subscriber in list(self._live):
+                subscriber.overtaken(page.pruned_to)
         sent = 0
         for row in page.events:
             await self.wait_for_answer(row)

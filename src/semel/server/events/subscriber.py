@@ -20,7 +20,7 @@ import orjson
 from semel.contracts.events.reading import Page, history
 from semel.contracts.events.tables import EventRow
 from semel.engine.contract import UnavailableError
-from semel.server.events.feed import PRUNED, Feed
+from semel.server.events.feed import Feed
 
 PAGE_EVENTS = 200
 REST_SECONDS = 0.5
@@ -45,6 +45,9 @@ class Sink(Protocol):
 
     def push(self, frame: bytes) -> None:
         """Send one."""
+
+    def pruned(self, pruned_to: int) -> bool:
+        """Events up to here are gone that were still to be sent: say so, and whether it goes on behind them."""
 
     def fail(self, message: str) -> None:
         """Something went wrong here: end, so that the client comes again and misses nothing."""
@@ -139,6 +142,15 @@ class Subscriber:
         self._backlog.clear()
         self._answered.clear()
 
+    def overtaken(self, pruned_to: int) -> None:
+        """From the feed: events up to here are gone, and this one may not have had them."""
+        if self.cursor >= pruned_to:
+            return
+        if self.sink.pruned(pruned_to):
+            self.cursor = pruned_to
+        else:
+            self.close()  # what comes behind a gap would hide it
+
     def take(self, row: EventRow, frame: bytes, before: int) -> bool:
         """From the feed: one event; whether it was sent. A sink that is full is left to read the log later."""
         if self.mode is not Mode.LIVE or self.cursor >= row.committed_id:
@@ -206,8 +218,7 @@ class Subscriber:
             await self._feed.wait_for_answer(row)
         if turn != self._turn or self.mode is not Mode.CATCHING_UP:
             return
-        if page.pruned_to:
-            self.sink.fail(PRUNED)
+        if page.pruned_to and not self.sink.pruned(page.pruned_to):
             return
         for row in page.events:
             if not self._is_own(row) and not (span is not None and span.is_sent(row)):

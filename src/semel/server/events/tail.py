@@ -1,7 +1,8 @@
 """`GET /v1/events` as an event stream: history, then live, in one order without a gap.
 
 A tail is a subscriber like any other: it reads the log from its cursor until it has caught up, and then hangs on the
-node's feed, so a commit in partitions that it does not follow costs it nothing.
+node's feed, so a commit in partitions that it does not follow costs it nothing. Where events were pruned before they
+could be sent, at its beginning or because its client was slow, a frame of its own says so, and it goes on behind them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Hashable
 
 from semel.contracts.events.reading import head_of
 from semel.contracts.events.tables import EventRow
-from semel.contracts.events.wire.http import COMMENT, Tail, event_frame
+from semel.contracts.events.wire.http import COMMENT, Tail, event_frame, pruned_frame
 from semel.server.asgi import Scope, Send
 from semel.server.connection import CONNECTION, Connection
 from semel.server.context import Context
@@ -55,6 +56,11 @@ class TailSink:
         self._size += len(frame)
         self.filled.set()
 
+    def pruned(self, pruned_to: int) -> bool:
+        """Say it where the missing events would stand."""
+        self.push(pruned_frame(pruned_to))
+        return True
+
     def fail(self, message: str) -> None:
         """End the stream: the client comes back for more."""
         self.has_failed = True
@@ -79,9 +85,9 @@ class Tails:
         self._open: set[TailSink] = set()
 
     async def begin(self, asked: Tail) -> Tail:
-        """Where a tail begins: within what the log holds. A cursor beyond its end is brought back to it."""
+        """Where a tail begins: a cursor beyond the end of the log is brought back to it."""
         head = await self._context.engine.read(head_of)
-        return asked._replace(since=max(min(asked.since, head.last_id), head.pruned_to))
+        return asked._replace(since=min(asked.since, head.last_id))
 
     async def follow(self, asked: Tail, principal: Principal, scope: Scope, send: Send) -> None:
         """Event after event until the client has gone, its credential has ended, or the server stops."""

@@ -104,6 +104,11 @@ def submission(payload: Payload, who: Identity, terms: Terms, origin: bytes) -> 
     return measured(Submit(items, who.client_id, origin), terms.limits)
 
 
+def pruned_frame(pruned_to: int) -> bytes:
+    """Events up to this position are gone. It has no id: a client that comes again says what it has had."""
+    return b'event: pruned\ndata: {"pruned_to_committed_id":%d}\n\n' % pruned_to
+
+
 def event_frame(row: EventRow) -> bytes:
     """One event of an event stream."""
     return b"id: %d\nevent: event\ndata: %s\n\n" % (row.committed_id, event_payload(row))
