@@ -12,9 +12,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.events.cast import churning_cast, whole_cast
 from tests.events.simulation import Plan, Simulation
 
 SECONDS = 6.0
+CASTS = {"whole": whole_cast, "churning": churning_cast}
 
 
 def plan_for(store: str, seconds: float) -> Plan:
@@ -31,13 +33,14 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--store", choices=("memory", "sqlite", "postgres", "all"), default="all")
     parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--cast", choices=CASTS, default="whole")
     asked = parser.parse_args()
     stores = ("memory", "sqlite", "postgres") if asked.store == "all" else (asked.store,)
     events = faults = 0
     for seed in range(asked.first, asked.first + asked.seeds):
         store = stores[seed % len(stores)]
         with tempfile.TemporaryDirectory() as folder:
-            verdict = Simulation(Path(folder), plan_for(store, asked.seconds), seed).run()
+            verdict = Simulation(Path(folder), plan_for(store, asked.seconds), seed, CASTS[asked.cast]).run()
         print(f"seed {seed} on {store}: {verdict}", flush=True)
         for fault in verdict.faults:
             print(f"  {fault}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.events.model import Log
 from tests.events.peers import Manner, Peer, ProjectPeer, SeedPeer, World, Writer
-from tests.events.visitors import Auditor, Poster, Tail
+from tests.events.visitors import Auditor, Crowd, Poster, Tail
 
 NAMES = ("p-0", "p-1", "p-2", "p-é", "p-\ue000", "p-\U0001f600")
 
@@ -22,6 +22,7 @@ class Cast:
         self.peers: list[Peer] = []
         self.posters: list[Poster] = []
         self.tails: list[Tail] = []
+        self.crowds: list[Crowd] = []
 
     @property
     def writers(self) -> list[Writer]:
@@ -32,6 +33,7 @@ class Cast:
         """What everybody does, the auditor too."""
         lives = [peer.live() for peer in self.peers] + [poster.live() for poster in self.posters]
         lives += [tail.live() for tail in self.tails]
+        lives += [crowd.live() for crowd in self.crowds]
         return [*lives, Auditor(self._world, random.Random(self._seed)).live()]
 
     def missing(self, log: Log) -> dict[str, set[int]]:
@@ -62,6 +64,10 @@ class Cast:
         for _ in range(count):
             self.posters.append(Poster(self._world, *self._next("post"), manner))
 
+    def crowd(self, count: int) -> None:
+        """Clients that keep the server's readers busy."""
+        self.crowds.append(Crowd(self._world, count))
+
     def tail(self, count: int) -> None:
         """Clients that follow by server-sent events."""
         for _ in range(count):
@@ -85,6 +91,20 @@ def whole_cast(cast: Cast) -> None:
     cast.project_peers(1, Manner(follows=True))
     cast.post(2, Manner(cuts=0.2))
     cast.tail(1)
+
+
+def churning_cast(cast: Cast) -> None:
+    """Subscriptions that change all the time, in long pages, while others write without a pause.
+
+    The server is kept busy, so that events are often committed and handed on between a page's snapshot and its answer.
+    """
+    hasty = (0.0, 0.004)
+    cast.crowd(4)
+    cast.post(1, Manner(cuts=0, pace_seconds=hasty, batch=80))
+    cast.seed_peers(2, Manner(cuts=0, pace_seconds=hasty))
+    cast.seed_peers(1, Manner(writes=False, follows=True, cuts=0))
+    cast.seed_peers(4, Manner(writes=False, follows=True, cuts=0, restless=6, pace_seconds=hasty, limits=(300,)))
+    cast.project_peers(1, Manner(writes=False, follows=True, cuts=0.01, restless=5, limits=(1000,)))
 
 
 def writing_cast(cast: Cast) -> None:

@@ -51,6 +51,8 @@ class Manner:
     is_slow: bool = False
     restless: float = 1.0
     """How much more often than others it asks for pages and changes what it follows."""
+    pace_seconds: tuple[float, float] = PACE_SECONDS
+    """How long it waits between two steps."""
     batch: int = 5
     limits: tuple[int, ...] = (1, 7, 50, 200)
 
@@ -144,7 +146,7 @@ class Peer(Writer, ABC):
         while not self._is_done():
             if line.is_lost:
                 raise LineLostError
-            await asyncio.sleep(self.chance.uniform(*PACE_SECONDS))
+            await asyncio.sleep(self.chance.uniform(*self.manner.pace_seconds))
             if self.manner.writes:
                 await self._write(line)
             if self.replica is not None and not self.world.is_calm.is_set():
@@ -242,7 +244,7 @@ class SeedPeer(Peer):
         elif odds < 0.13:
             self._wanted = replica.names
             await self._cycle(line, replica, replica.names, frozenset())  # nothing is pushed until it follows again
-            await asyncio.sleep(self.chance.uniform(*PACE_SECONDS))
+            await asyncio.sleep(self.chance.uniform(*self.manner.pace_seconds))
             await self._catch_up(line, replica)
         elif odds < 0.18:
             await self._burst(line, replica)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.events.cast import churning_cast
 from tests.events.model import Draft, Feed, Log, Message, Model, Page
 from tests.events.simulation import Plan, Simulation
 
@@ -29,6 +30,17 @@ def test_everyone_sees_the_same_log_once_and_in_order(tmp_path: Path, plan: Plan
     assert not verdict.faults, "\n".join([str(verdict), *verdict.faults])
     assert verdict.events, f"the run has shown nothing: {verdict}"
     assert verdict.has_shown_all, f"the run has shown nothing: {verdict}"
+
+
+CHURN = [(Plan("sqlite", seconds=5.0), 1), (Plan("sqlite", seconds=5.0), 4), (Plan("postgres", seconds=5.0), 6)]
+
+
+@pytest.mark.parametrize(("plan", "seed"), CHURN, ids=lambda given: getattr(given, "store", str(given)))
+def test_c3_subscriptions_that_change_all_the_time_miss_nothing(tmp_path: Path, plan: Plan, seed: int) -> None:
+    """A subscription that counts from the feed's place, and not from its page's, is found by five seeds of seven."""
+    verdict = Simulation(tmp_path, plan, seed, churning_cast, has_shown=lambda verdict: verdict.pages > 100).run()
+    assert not verdict.faults, "\n".join([str(verdict), *verdict.faults])
+    assert verdict.broadcasts, f"the run has shown nothing: {verdict}"
 
 
 # -- The model itself -------------------------------------------------------------------------------------------------

@@ -156,6 +156,25 @@ class Auditor:
                     await read_log(http, port, self._world.model, self._world.names, limit)
 
 
+class Crowd:
+    """Asks for the longest pages there are, several at a time, and looks at none: the server's readers are busy."""
+
+    def __init__(self, world: World, count: int) -> None:
+        self._world = world
+        self._count = count
+
+    async def live(self) -> None:
+        """Ask until the run is over."""
+        async with httpx.AsyncClient(timeout=ANSWER_SECONDS) as http:
+            await asyncio.gather(*(self._one(http) for _ in range(self._count)))
+
+    async def _one(self, http: httpx.AsyncClient) -> None:
+        query = {"partition": list(self._world.names), "limit": "1000"}
+        while not self._world.is_over.is_set():
+            with contextlib.suppress(httpx.TransportError):
+                await http.get(address(self._world.ports[0]), params=query)
+
+
 class _ServerAwayError(Exception):
     """The server is stopping."""
 
