@@ -112,6 +112,7 @@ CONSTANTS = {
     "appends of a page": PAGE_ROWS,
     "streams in a listing": MAX_LISTED,
     "length of an event's `id`": events_limits.MAX_ID_BYTES,
+    "length of an `instance` in `connect`": events_limits.MAX_INSTANCE_BYTES,
     "length of a partition's name": events_limits.MAX_NAME_BYTES,
     "partitions of an event, or in a `sync`": events_limits.MAX_NAMES,
     "levels of an event": events_limits.EVENT_LEVELS,

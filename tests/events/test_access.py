@@ -318,6 +318,16 @@ def test_1_3_a_partition_must_be_allowed(events: Events, issuer: Issuer) -> None
 # -- A5: one connection a client --------------------------------------------------------------------------------------
 
 
+def test_c4_two_processes_with_one_token_are_told_apart_by_their_instance(events: Events, issuer: Issuer) -> None:
+    token = issuer.token("alice", fresh("room"))
+    one = events.peer("alice", token=token, instance="a")
+    other = events.peer("alice", token=token, instance="b")
+    one.heartbeat()
+    events.peer("alice", token=token, instance="b").heartbeat()
+    assert other.ending().code == 4001
+    one.heartbeat()
+
+
 def test_a5_a_newer_connection_replaces_the_older(events: Events, issuer: Issuer) -> None:
     room = fresh("room")
     token = issuer.token("alice", room)

@@ -61,7 +61,7 @@ class Client:
         session.dialect = dialect
         session.activate(Identity("client", lambda name: True, lambda name: True))
         hub = cast(Hub, SimpleNamespace(context=SimpleNamespace(engine=self.gate), terms=TERMS, feed=node.feed))
-        self.looks = Looks(hub, "", session, self.subscriber, self._tell, lambda principal: True)
+        self.looks = Looks(hub, "", session, self.subscriber, self._tell, lambda principal, instance: True)
 
     def _tell(self, kind: str, payload: bytes, reply_to: str | None) -> None:
         assert kind == "sync_response"

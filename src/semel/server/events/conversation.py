@@ -18,7 +18,7 @@ from semel.contracts.events.wire.session import Session, State
 from semel.engine.contract import EngineError, OverloadedError
 from semel.kernel.errors import REGISTRY
 from semel.server.events.clocks import Clocks
-from semel.server.events.hub import Hub
+from semel.server.events.hub import Hub, Instance
 from semel.server.events.inbox import Inbox, Message
 from semel.server.events.looks import Looks
 from semel.server.events.submissions import Submissions, unanswerable
@@ -58,6 +58,7 @@ class Conversation:
             hub, self._session, self._tell_all, self._go_on, self.fail, self._subscriber, socket.remote
         )
         self._bad = 0
+        self._instance: Instance | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_busy = False
         self._is_last = False
@@ -161,7 +162,7 @@ class Conversation:
             self.fail("The server is stopping; connect again.", GOING_AWAY)
 
     def replaced(self) -> None:
-        """A newer connection of the same client has come; an error would only start a fight."""
+        """A newer connection of the same instance has come; an error would only start a fight."""
         self.close(REPLACED, "replaced by a newer connection")
 
     def expired(self) -> None:
@@ -200,12 +201,11 @@ class Conversation:
             self._socket.close(code, reason)
 
     def _end(self) -> None:
-        who = self._session.who
         self._session.state = State.CLOSED
         self._subscriber.close()
         self._clocks.stop()
         self._inbox.clear()
-        self._hub.closed(self, None if who is None else who.client_id)
+        self._hub.closed(self, self._instance)
 
     # Requests, in their order.
 
@@ -354,8 +354,8 @@ class Conversation:
         self._is_busy = False
         self._go_on()
 
-    def _admit(self, principal: Principal) -> bool:
-        """The credential was good: it counts until its end, and it may be the client's newest connection."""
+    def _admit(self, principal: Principal, instance: str) -> bool:
+        """The credential was good: it counts until its end, and it may be the newest connection of this instance."""
         self._clocks.admitted()
         self._clocks.expire(principal.expires_at_ms, self._now)
         self._clocks.end_with(principal.revocation)
@@ -365,7 +365,8 @@ class Conversation:
         if self.is_closed or who is None or dialect is None:
             return False
         if dialect.is_exclusive:
-            self._hub.claim(who.client_id, self)
+            self._instance = (who.client_id, instance)
+            self._hub.claim(self._instance, self)
         return True
 
     def _tell(self, kind: str, payload: bytes, reply_to: str | None) -> None:

@@ -28,6 +28,9 @@ PATH = SOCKET_PATH.decode()
 ANSWERED_MS = 1_000
 """An event of this age has been answered, or its submitter has given up."""
 
+Instance = tuple[str, str]
+"""A client, and its own name for the process that connects; most have none."""
+
 _log = logging.getLogger("semel.events")
 
 
@@ -47,7 +50,7 @@ class Hub:
         self.feed = Feed(context.engine, self._answer_under_way, self.fault, self.counts)
         self._connections: dict[bytes, Conversation] = {}
         self._posts: dict[bytes, asyncio.Future[Any]] = {}
-        self._by_client: dict[str, Conversation] = {}
+        self._by_client: dict[Instance, Conversation] = {}
         context.metrics.event_connections = lambda: len(self._connections)
         context.metrics.event_live = lambda: len(self.feed)
 
@@ -59,11 +62,11 @@ class Hub:
         """A connection was made."""
         self._connections[conversation.origin] = conversation
 
-    def closed(self, conversation: Conversation, client_id: str | None) -> None:
+    def closed(self, conversation: Conversation, instance: Instance | None) -> None:
         """A connection has ended."""
         self._connections.pop(conversation.origin, None)
-        if client_id is not None and self._by_client.get(client_id) is conversation:
-            del self._by_client[client_id]
+        if instance is not None and self._by_client.get(instance) is conversation:
+            del self._by_client[instance]
 
     async def post(self, write: Write, caller: Caller, origin: bytes) -> Any:
         """Carry out a submission that came without a connection; live readers let its answer go first."""
@@ -73,10 +76,10 @@ class Hub:
         finally:
             del self._posts[origin]
 
-    def claim(self, client_id: str, conversation: Conversation) -> None:
-        """A client has one connection here: the newest."""
-        older = self._by_client.get(client_id)
-        self._by_client[client_id] = conversation
+    def claim(self, instance: Instance, conversation: Conversation) -> None:
+        """An instance of a client has one connection here: the newest."""
+        older = self._by_client.get(instance)
+        self._by_client[instance] = conversation
         if older is not None:
             older.replaced()
 

@@ -22,11 +22,11 @@ from semel.server.events.subscriber import Subscriber
 from semel.server.principals import Principal
 
 Tell = Callable[[str, bytes, str | None], None]
-Admit = Callable[[Principal], bool]
+Admit = Callable[[Principal, str], bool]
 
 
 class Looks:
-    """Answers go to `tell`; `admit` is asked for a place when a credential was good."""
+    """Answers go to `tell`; `admit` is asked for a place for an instance of the client when its credential was good."""
 
     def __init__(
         self, hub: Hub, remote: str, session: Session, subscriber: Subscriber, tell: Tell, admit: Admit
@@ -54,7 +54,7 @@ class Looks:
         if self._session.state is State.CLOSED or dialect is None:
             return
         self._session.activate(who)
-        if self._admit(principal):
+        if self._admit(principal, asked.instance):
             welcome = Welcome(who.client_id, self._hub.context.world.wall_ms(), last, project_last, epoch)
             self._tell("connected", dialect.connected(welcome, self._hub.terms), reply_to)
 

@@ -61,7 +61,7 @@ class Dialect(ABC):
     is_watched: ClassVar[bool]
     """Whether its clients send heartbeats, so that silence means that they are gone."""
     is_exclusive: ClassVar[bool]
-    """Whether a client has one connection at a time."""
+    """Whether a client has one connection at a time, or one of each instance that it names."""
     knows_reset: ClassVar[bool]
     """Whether there is a message for a cursor of another epoch; else it is an error."""
     echoes_names: ClassVar[bool]

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from semel.contracts.events.limits import FRAME_LEVELS, MAX_COMMITTED_ID, PAGE_DEFAULT, PAGE_LEAST, PAGE_MOST
+from semel.contracts.events.limits import (
+    FRAME_LEVELS,
+    MAX_COMMITTED_ID,
+    MAX_INSTANCE_BYTES,
+    PAGE_DEFAULT,
+    PAGE_LEAST,
+    PAGE_MOST,
+)
 from semel.contracts.events.rules.partitions import PartitionError, checked
 from semel.contracts.events.wire.messages import VERSION, Identity, WireError, bad_request
 from semel.kernel.json_error import JsonError
@@ -50,6 +57,16 @@ def short_text(members: Mapping[str, Any], name: str) -> str:
     value = text(members, name)
     if len(value) > _MAX_NAME_CHARACTERS:
         raise bad_request(f"payload.{name} has more than {_MAX_NAME_CHARACTERS} characters")
+    return value
+
+
+def instance(members: Mapping[str, Any]) -> str:
+    """The name of one process among several that share a client; empty if it is not given."""
+    value = members.get("instance", "")
+    if value == "":
+        return ""
+    if not isinstance(value, str) or not is_text(value) or len(value.encode()) > MAX_INSTANCE_BYTES:
+        raise bad_request(f"payload.instance must be a string of at most {MAX_INSTANCE_BYTES} bytes")
     return value
 
 

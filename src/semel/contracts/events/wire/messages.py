@@ -56,6 +56,8 @@ class Connect(NamedTuple):
     token: str
     client_id: str
     project: str | None = None
+    instance: str = ""
+    """Which of several connections of one client it is; the newest of the same name stays."""
 
 
 class Sync(NamedTuple):

@@ -13,6 +13,7 @@ from semel.contracts.events.wire.dialect import Dialect, Head, Terms, Welcome
 from semel.contracts.events.wire.fields import (
     Payload,
     cursor,
+    instance,
     is_number,
     is_text,
     names,
@@ -63,8 +64,9 @@ class Seed(Dialect):
 
     def connect(self, payload: dict[str, Any]) -> Connect:
         token, client_id = text(payload, "token"), short_text(payload, "client_id")
+        named = instance(payload)
         self._profile = negotiate(payload)
-        return Connect(token, client_id)
+        return Connect(token, client_id, instance=named)
 
     def submit(self, payload: Payload, who: Identity, terms: Terms, origin: bytes) -> Submit:
         accepted = ACCEPTED[self._profile] if terms.strict_types else None
