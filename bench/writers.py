@@ -53,7 +53,7 @@ class Commits(SilentObserver):
 
 def _template(name: bytes) -> Append:
     fields = Fields([_JSON, (b"idempotency-key", b"replaced")])
-    return parse_append(name, fields, BODY)
+    return parse_append(name, fields, BODY, 1)
 
 
 @asynccontextmanager
@@ -64,7 +64,7 @@ async def through_engine(url: str, names: list[bytes], commits: list[int]) -> As
     engine = Engine(open_store(url, TABLES, MIGRATIONS, world.wall_ms), world, observer=Commits(commits))
     for name in names:
         life = time_ordered_id(world.wall_ms(), world.random_bytes(10))
-        created = await engine.submit(Write(streams, parse_create(name, life, Fields([_JSON]), b"")))
+        created = await engine.submit(Write(streams, parse_create(name, life, Fields([_JSON]), b"", 1)))
         assert isinstance(created, Created)
     templates = [_template(name) for name in names]
 

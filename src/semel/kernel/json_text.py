@@ -1,9 +1,5 @@
 """JSON as text: what can be said of it, and cut out of it, without changing a byte.
 
-Promise: `split_messages` accepts exactly the texts of RFC 8259 (UTF-8, no byte order mark) nested at most
-MAX_DEPTH deep, and every message it returns is, byte for byte, what the client wrote. Numbers of any size,
-duplicate names and escapes of lone surrogates are text like any other here.
-
 Depth is measured on the text before anything recursive sees it, so no input can exhaust the stack. All work
 is linear in the length of the input.
 """
@@ -11,12 +7,8 @@ is linear in the length of the input.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator
 from itertools import accumulate
 from typing import NoReturn, TypeAlias
-
-import orjson
 
 from semel.kernel.json_error import JsonError, JsonKind
 
@@ -25,33 +17,30 @@ MAX_DEPTH = 64
 # What a text means once it is parsed.
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
-_WHITE_SPACE = b" \t\n\r"
-_SPACES = re.compile(r"[ \t\n\r]+")
-_EMPTY_ARRAY = re.compile(r"\[[ \t\n\r]*\]")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # as signed bytes: one level up, one level down
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _PIECE = 4_096
 
 
-def split_messages(raw: bytes) -> list[bytes]:
-    """The texts of the elements of an array, or the one text of anything else, without white space around."""
-    refuse_deep(raw)
-    text = raw.strip(_WHITE_SPACE)
-    if text.startswith(b"["):
-        return [element.encode() for element in _elements(decode(text))]
-    _refuse_broken(text)
-    return [text]
-
-
 def decode(raw: bytes) -> str:
     """The characters of strict UTF-8 without a byte order mark."""
-    if raw.startswith(_BYTE_ORDER_MARK):
-        raise JsonError(JsonKind.UTF8, "The text begins with a byte order mark; leave it out.")
+    refuse_byte_order_mark(raw)
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise JsonError(JsonKind.UTF8, f"The text is not UTF-8 at byte {error.start}.") from None
+        raise not_utf8(error.start) from None
+
+
+def refuse_byte_order_mark(raw: bytes) -> None:
+    """JSON is sent without one."""
+    if raw.startswith(_BYTE_ORDER_MARK):
+        raise JsonError(JsonKind.UTF8, "The text begins with a byte order mark; leave it out.")
+
+
+def not_utf8(byte: int) -> JsonError:
+    """The refusal of a text that is not UTF-8 from this byte on."""
+    return JsonError(JsonKind.UTF8, f"The text is not UTF-8 at byte {byte}.")
 
 
 def refuse_deep(raw: bytes) -> None:
@@ -84,6 +73,21 @@ def outside_strings(text: bytes) -> bytes:
     return b"".join(text.split(b'"')[::2])
 
 
+def without_escapes(text: bytes) -> bytes:
+    """The text with other letters for escaped backslashes and quotes: as long, and each quote is an end of a string."""
+    return text.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in text else text
+
+
+def brackets_of(outside: bytes) -> bytes:
+    """The brackets of a text without strings, in their order."""
+    return outside.translate(None, _NOT_BRACKETS)
+
+
+def bracket_steps(outside: bytes) -> memoryview:
+    """For each bracket of a text without strings, one level up or down."""
+    return memoryview(outside.translate(_STEPS, _NOT_BRACKETS)).cast("b")
+
+
 def refuse_constant(token: str) -> NoReturn:
     """NaN, Infinity and -Infinity are not JSON, though Python's parser reads them."""
     raise JsonError(JsonKind.NOT_A_NUMBER, f"{token} is not JSON; send null or a string.")
@@ -91,13 +95,18 @@ def refuse_constant(token: str) -> NoReturn:
 
 def syntax_error(error: json.JSONDecodeError) -> JsonError:
     """What Python's parser says of a text, without the text itself, which its error carries."""
+    return not_json(error.pos, syntax_reason(error))
+
+
+def syntax_reason(error: json.JSONDecodeError) -> str:
+    """What Python's parser finds wrong, as a part of a sentence."""
     reason = error.msg.removesuffix(" at").removesuffix(" starting").rstrip(": ")  # some end in mid-sentence
-    return _broken(reason[:1].lower() + reason[1:], error.pos)
+    return reason[:1].lower() + reason[1:]
 
 
 def _depth(outside: bytes, enough: int) -> int:
     """The depth, or the first depth found above `enough`. In pieces, so that other threads get their turn between."""
-    steps = memoryview(outside.translate(_STEPS, _NOT_BRACKETS)).cast("b")
+    steps = bracket_steps(outside)
     deepest = level = 0
     for start in range(0, len(steps), _PIECE):
         piece = list(accumulate(steps[start : start + _PIECE], initial=level))
@@ -107,53 +116,6 @@ def _depth(outside: bytes, enough: int) -> int:
     return deepest
 
 
-# Only the end of each value matters, so numbers are read in the one way that never raises at any size.
-_scanner = json.JSONDecoder(parse_int=float, parse_float=float, parse_constant=refuse_constant)
-
-
-def _refuse_broken(text: bytes) -> None:
-    try:
-        orjson.loads(text)  # quicker, and takes nothing that is not JSON
-    except orjson.JSONDecodeError:  # but it refuses numbers that overflow and lone surrogates
-        characters = decode(text)
-        end = _end_of_value(characters, 0)
-        if end != len(characters):
-            raise _text_after(end) from None
-
-
-def _elements(text: str) -> Iterator[str]:
-    """The texts of an array's elements; `text` begins with its bracket and has no white space at its ends."""
-    if _EMPTY_ARRAY.fullmatch(text):
-        return
-    mark = 0
-    while mark == 0 or text[mark : mark + 1] == ",":
-        start = _past_white_space(text, mark + 1)
-        end = _end_of_value(text, start)
-        yield text[start:end]
-        mark = _past_white_space(text, end)
-    if text[mark : mark + 1] != "]":
-        raise _broken("expecting a comma or the end of the array", mark)
-    if mark + 1 != len(text):
-        raise _text_after(mark + 1)
-
-
-def _past_white_space(text: str, at: int) -> int:
-    if text[at : at + 1] > " ":
-        return at  # the usual case, without the cost of a search
-    found = _SPACES.match(text, at)
-    return found.end() if found else at
-
-
-def _end_of_value(text: str, start: int) -> int:
-    try:
-        return _scanner.raw_decode(text, start)[1]
-    except json.JSONDecodeError as error:
-        raise syntax_error(error) from None
-
-
-def _text_after(character: int) -> JsonError:
-    return _broken("there is more after the value", character)
-
-
-def _broken(reason: str, character: int) -> JsonError:
+def not_json(character: int, reason: str) -> JsonError:
+    """The refusal of a text that stops being JSON at this character."""
     return JsonError(JsonKind.SYNTAX, f"The text is not JSON at character {character}: {reason}.")

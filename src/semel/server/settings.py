@@ -96,6 +96,7 @@ class Settings:
     streams_long_poll_ms: int = setting(30_000, "how long a long poll waits; also the pace of idle SSE events", 1)
     streams_sse_max_ms: int = setting(60_000, "how long an SSE connection lives before the client must reconnect", 1)
     streams_page_bytes: int = setting(1024 * 1024, "content of one read response (one append is never split)", 1)
+    streams_max_messages: int = setting(100_000, "messages of one append to a JSON stream; more are answered 413", 1)
     streams_idempotency_ttl_ms: int = setting(86_400_000, "how long an Idempotency-Key is honoured", 1)
     events_message_bytes: int = setting(1024 * 1024, "largest message or body, to the server and from it", 4_096)
     events_batch_items: int = setting(100, "items in one submission", 1)

@@ -19,6 +19,9 @@ class Content(NamedTuple):
 
 
 NO_CONTENT = Content(b"", 0)
+UNREAD = Content(b"", 0, Problem("INTERNAL_ERROR", "The content was not read."))
+"""Stands for content that is large, until it is known that nothing else decides. A decision that comes to it answers
+with its flaw, and is asked again with the content."""
 
 
 class ProducerClaim(NamedTuple):

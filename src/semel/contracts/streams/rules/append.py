@@ -36,6 +36,7 @@ from semel.contracts.streams.tables import (
     StreamRow,
 )
 from semel.engine.contract import Order, Outcome, View
+from semel.engine.reading import Reading
 from semel.kernel import producers
 from semel.kernel.clock import Now
 from semel.kernel.errors import Problem
@@ -61,15 +62,23 @@ def append(view: View, command: Append, now: Now, keep: Window) -> Outcome:
     stream = living(view.get(STREAM, (command.scope,)), now)
     if stream is None:
         return Outcome(NOT_FOUND)
-    now = now.not_before(stream.updated_at)
-    case = _Case(command, stream, _receipt(view, command, stream), _producer(view, command, stream), now)
+    case = _case(view, command, stream, now)
     for step in _STEPS:
         said = step(case)
         if said is not None:
             if _waits_for_predecessor(view, said, command):
                 return Outcome(None, later=True)
-            return Outcome(said, touches=() if isinstance(said, Problem) else use(stream, now))
+            return Outcome(said, touches=() if isinstance(said, Problem) else use(stream, case.now))
     return _commit(view, case, keep)
+
+
+def is_decided_without_content(view: View | Reading, command: Append, now: Now) -> bool:
+    """Whether, as things stand, a step before the last has something to say, so that the content need not be read."""
+    stream = living(view.get(STREAM, (command.scope,)), now)
+    if stream is None:
+        return True
+    case = _case(view, command, stream, now)
+    return any(step(case) is not None for step in _STEPS[:-1])
 
 
 def sequence_of(command: Append) -> Order | None:
@@ -80,20 +89,25 @@ def sequence_of(command: Append) -> Order | None:
     return Order(b"%s\x00%s\x00%d" % (command.scope, claim.packed, claim.epoch), claim.seq)
 
 
+def _case(view: View | Reading, command: Append, stream: StreamRow, now: Now) -> _Case:
+    receipt, producer = _receipt(view, command, stream), _producer(view, command, stream)
+    return _Case(command, stream, receipt, producer, now.not_before(stream.updated_at))
+
+
 def _waits_for_predecessor(view: View, said: Appended | Problem, command: Append) -> bool:
     """A producer may have several appends under way, and they may arrive out of order."""
     order = sequence_of(command) if isinstance(said, Problem) and said.code == "PRODUCER_GAP" else None
     return order is not None and view.is_admitted(order._replace(number=order.number - 1))
 
 
-def _receipt(view: View, command: Append, stream: StreamRow) -> ReceiptRow | None:
+def _receipt(view: View | Reading, command: Append, stream: StreamRow) -> ReceiptRow | None:
     if command.key is None:
         return None
     row = view.get(RECEIPT, (command.scope, command.key))
     return row if row is not None and row.id == stream.id else None
 
 
-def _producer(view: View, command: Append, stream: StreamRow) -> producers.ProducerState | None:
+def _producer(view: View | Reading, command: Append, stream: StreamRow) -> producers.ProducerState | None:
     if command.producer is None:
         return None
     row = view.get(PRODUCER, (command.scope, command.producer.packed))

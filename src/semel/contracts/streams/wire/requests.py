@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 from semel.contracts.fields import Fields
-from semel.contracts.streams.commands import NO_CONTENT, Append, Content, Create, ProducerClaim
+from semel.contracts.streams.commands import NO_CONTENT, UNREAD, Append, Content, Create, ProducerClaim
 from semel.contracts.streams.media_type import DEFAULT, is_json, is_usable
 from semel.contracts.streams.wire.expiry import parse_expiry
 from semel.contracts.streams.wire.names import stored_name
@@ -13,7 +13,7 @@ from semel.contracts.streams.wire.producer import parse_producer
 from semel.kernel.errors import Problem, Refused
 from semel.kernel.idempotency_key import InvalidKeyError, parse_idempotency_key
 from semel.kernel.json_error import JsonError
-from semel.kernel.json_text import split_messages
+from semel.kernel.json_messages import TooManyMessagesError, split_messages
 from semel.kernel.keys import pack
 
 MAX_STREAM_SEQ_BYTES = 1_024
@@ -25,20 +25,23 @@ EMPTY_ARRAY = Problem("INVALID_JSON", "The array is empty: there is nothing to a
 TOO_LARGE = Problem("PAYLOAD_TOO_LARGE", "The body is larger than this server takes; split it.")
 
 
-def parse_create(name: bytes, life: bytes, fields: Fields, body: bytes) -> Create:
-    """A PUT."""
+def parse_create(name: bytes, life: bytes, fields: Fields, body: bytes, most: int | None) -> Create:
+    """A PUT of at most so many messages; None leaves JSON unread."""
     if b"stream-forked-from" in fields.one:
         raise Refused("NOT_IMPLEMENTED", "This server does not fork streams; create the stream without forking.")
     ttl_seconds, expires_at, expires_text = parse_expiry(fields)
     sent = _content_type(fields)
     content_type = sent if sent is not None and is_usable(sent) else DEFAULT
-    content = NO_CONTENT if not body else _content(content_type, body, allow_empty_array=True)
+    content = NO_CONTENT if not body else parse_content(content_type, body, most, allow_empty_array=True)
     closed = fields.is_true(b"stream-closed")
     return Create(stored_name(name), name, life, content_type, ttl_seconds, expires_at, expires_text, closed, content)
 
 
-def parse_append(name: bytes, fields: Fields, body: bytes | None) -> Append:
-    """A POST; the body is None when it was larger than the limit and was not read to its end."""
+def parse_append(name: bytes, fields: Fields, body: bytes | None, most: int | None) -> Append:
+    """A POST of at most so many messages; None leaves JSON unread.
+
+    The body is None when it was larger than the limit and was not read to its end.
+    """
     producer = parse_producer(fields)
     key = _idempotency_key(fields)
     seq = fields.single(b"stream-seq", "INVALID_REQUEST")
@@ -51,7 +54,7 @@ def parse_append(name: bytes, fields: Fields, body: bytes | None) -> Append:
         key=None if key is None else pack(key),
         fingerprint=b"" if key is None or body is None else fingerprint(body, closes, producer),
         content_type=content_type,
-        content=_content(content_type, body) if body and content_type is not None else NO_CONTENT,
+        content=parse_content(content_type, body, most) if body and content_type is not None else NO_CONTENT,
         closes=closes,
         seq=seq,
         producer=producer,
@@ -89,16 +92,21 @@ def _content_type(fields: Fields) -> bytes | None:
     return sent
 
 
-def _content(content_type: bytes, body: bytes, *, allow_empty_array: bool = False) -> Content:
+def parse_content(content_type: bytes, body: bytes, most: int | None, *, allow_empty_array: bool = False) -> Content:
+    """A body as it is stored; with a flaw if it is not what its type says, or has more messages than are taken."""
     if not is_json(content_type):
         return Content(body, 1)
+    if most is None:
+        return UNREAD
     try:
-        messages = split_messages(body)
+        messages = split_messages(body, most)
     except JsonError as error:
         return Content(b"", 0, Problem("INVALID_JSON", str(error)))
-    if not messages and not allow_empty_array:
+    except TooManyMessagesError:
+        return Content(b"", 0, Problem("PAYLOAD_TOO_LARGE", f"An append has at most {most} messages; split it."))
+    if not messages.total and not allow_empty_array:
         return Content(b"", 0, EMPTY_ARRAY)
-    return Content(b",".join(messages), len(messages))
+    return Content(messages.data, messages.total)
 
 
 def _shape_flaw(body: bytes | None, closes: bool, content_type: bytes | None) -> Problem | None:

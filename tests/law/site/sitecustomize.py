@@ -1,0 +1,46 @@
+"""A clock inside of a server process that tells for how long its event loop was held.
+
+Python imports a module of this name before anything else runs, if its folder is on PYTHONPATH. LOOP_FILE names a file
+of two numbers: the most CPU time in nanoseconds that the loop's thread took between two ticks of the clock, and the
+number of ticks. The clock ticks every millisecond when the loop is free, so one hold lies between two ticks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import mmap
+import os
+import struct
+import time
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+TICK_SECONDS = 0.001
+NUMBERS = struct.Struct("qq")
+
+_main_loop = uvicorn.Server.main_loop
+
+
+class _Clock:
+    def __init__(self, path: str) -> None:
+        with Path(path).open("r+b") as file:
+            self._shared = mmap.mmap(file.fileno(), NUMBERS.size)
+        self._loop = asyncio.get_running_loop()
+        self._last = time.thread_time_ns()
+
+    def tick(self) -> None:
+        now = time.thread_time_ns()
+        longest, ticks = NUMBERS.unpack_from(self._shared)
+        NUMBERS.pack_into(self._shared, 0, max(longest, now - self._last), ticks + 1)
+        self._last = now
+        self._loop.call_later(TICK_SECONDS, self.tick)
+
+
+async def _with_clock(self: uvicorn.Server, *arguments: Any) -> None:
+    _Clock(os.environ["LOOP_FILE"]).tick()
+    await _main_loop(self, *arguments)
+
+
+uvicorn.Server.main_loop = _with_clock  # type: ignore[method-assign]
