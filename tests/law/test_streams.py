@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -71,3 +72,44 @@ def test_a2_more_messages_than_allowed_are_refused_and_nothing_is_stored(tmp_pat
             assert "1000 messages" in problem["detail"]
         assert len(httpx.get(url).json()) == 1_000
         assert httpx.post(url, headers=JSON, content=b"[" + b",".join([b"2"] * 1_000) + b"]").status_code == 204
+
+
+READERS = 10
+
+
+def test_a1_ten_event_streams_of_16_mib_of_line_ends_do_not_hold_the_loop(server: WatchedServer) -> None:
+    url = f"{server.url}/v1/stream/lines"
+    httpx.put(url, headers=TEXT).raise_for_status()
+    httpx.post(url, headers=TEXT, content=b"\n" * BODY, timeout=120).raise_for_status()
+    httpx.post(url, headers={"Stream-Closed": "true"}).raise_for_status()
+
+    def read(_: int) -> int:
+        with httpx.stream("GET", url, params={"offset": "-1", "live": "sse"}, timeout=120) as events:
+            return sum(map(len, events.iter_raw()))
+
+    def read_together() -> None:
+        with ThreadPoolExecutor(READERS) as pool:
+            sizes.update(pool.map(read, range(READERS)))
+
+    sizes: set[int] = set()
+    cost = server.cost_of(read_together)
+    assert len(sizes) == 1
+    assert sizes.pop() > len(b"data:\n") * BODY
+    assert cost.hold_ms < HOLD_MS
+    assert cost.memory_bytes < READERS * cost.allowed_bytes(BODY) / 4  # what they share is not there ten times
+
+
+@pytest.mark.parametrize("mode", [{}, {"live": "long-poll"}])
+@pytest.mark.parametrize("kind", ["application/json", "text/plain"])
+def test_a1_a_page_of_16_mib_does_not_hold_the_loop(server: WatchedServer, kind: str, mode: dict[str, str]) -> None:
+    url = f"{server.url}/v1/stream/page"
+    body = filled(b"[[", b"[],", b"0]]")
+    httpx.put(url, headers={"Content-Type": kind}).raise_for_status()
+    httpx.post(url, headers={"Content-Type": kind}, content=body, timeout=120).raise_for_status()
+    answers: list[int] = []
+    cost = server.cost_of(
+        lambda: answers.append(len(httpx.get(url, params={"offset": "-1"} | mode, timeout=120).content))
+    )
+    assert answers == [len(body)]
+    assert cost.hold_ms < HOLD_MS
+    assert cost.memory_bytes < cost.allowed_bytes(len(body))

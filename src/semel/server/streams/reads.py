@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from semel.contracts.fields import Fields
 from semel.contracts.streams.reading import Page, find, first_page
@@ -13,16 +14,18 @@ from semel.contracts.streams.wire.cursors import next_cursor
 from semel.contracts.streams.wire.names import stored_name
 from semel.contracts.streams.wire.reads import Mode, Read, parse_read
 from semel.contracts.streams.wire.responses import Response, caught_up, described, polled
-from semel.contracts.streams.wire.sse import frames, sse_headers
+from semel.contracts.streams.wire.sse import control_event, sse_headers
 from semel.engine.contract import UnavailableError
 from semel.engine.reading import Reading
 from semel.kernel.clock import Now
 from semel.kernel.errors import Refused
 from semel.server.asgi import Scope, Send
 from semel.server.context import Context
+from semel.server.streams.frame_cache import FrameCache, PageFrame
 from semel.server.streams.headers import STATIC
 from semel.server.streams.live import LiveReader, StreamEndedError
 from semel.server.streams.shared_looks import SharedLooks
+from semel.server.threads import apart
 
 
 class Reads:
@@ -33,6 +36,7 @@ class Reads:
         self._engine = context.engine
         self._page_bytes = context.settings.streams_page_bytes
         self._looks = SharedLooks(context.engine, self._page_bytes)
+        self._frames = FrameCache()
         self._poll_seconds = context.settings.streams_long_poll_ms / 1_000
         self._sse_seconds = context.settings.streams_sse_max_ms / 1_000
 
@@ -48,18 +52,17 @@ class Reads:
         except Refused:
             await self._find(stored)  # a stream that is not there is the greater fault
             raise
+        if wanted.mode is Mode.SSE:
+            await self._events(stored, wanted, await self._first_page(stored, wanted), scope, send)
+            return None
         first = await self._first_page(stored, wanted)
         if wanted.mode is Mode.CATCH_UP:
             at_now = wanted.position is None
             private = self._context.principals.are_known
             known = b",".join(fields.all(b"if-none-match"))
-            return caught_up(first, at_now=at_now, if_none_match=known, private=private)
-        if wanted.mode is Mode.LONG_POLL:
-            return await self._poll(stored, wanted, first, scope)
-        if scope.get("http_version") == "1.0":
-            raise Refused("INVALID_REQUEST", "An event stream needs HTTP/1.1; use a long poll.")
-        await self._events(stored, wanted, first, scope, send)
-        return None
+            answer = partial(caught_up, at_now=at_now, if_none_match=known, private=private)
+            return await apart(first.end - first.start, answer, first)
+        return await self._poll(stored, wanted, first, scope)
 
     async def _find(self, stored: bytes) -> StreamRow:
         stream = await self._engine.read(lambda reading: find(reading, stored))
@@ -89,15 +92,19 @@ class Reads:
                     latest = await reader.next(self._poll_seconds)
                 except StreamEndedError:
                     raise _not_found() from None
-        return polled(latest, self._cursor(wanted.cursor))
+        return await apart(latest.end - latest.start, polled, latest, self._cursor(wanted.cursor))
 
     async def _events(self, stored: bytes, wanted: Read, first: Page, scope: Scope, send: Send) -> None:
+        if scope.get("http_version") == "1.0":
+            raise Refused("INVALID_REQUEST", "An event stream needs HTTP/1.1; use a long poll.")
         headers = [*sse_headers(first.stream.content_type), *STATIC, (b"x-request-id", self._context.request_id())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         self._context.metrics.requests["streams", "GET", 200] += 1
-        await _send_frames(send, first, self._cursor(wanted.cursor))
-        if not first.is_final:
-            with LiveReader(self._context, self._looks, stored, first, scope) as reader:
+        with LiveReader(self._context, self._looks, stored, first, scope) as reader:
+            first, frame = await self._framed(first)
+            await self._send(reader, send, first, frame, self._cursor(wanted.cursor))
+            del frame
+            if not first.is_final:
                 await self._follow(reader, send)
         await send({"type": "http.response.body", "body": b""})
 
@@ -107,20 +114,41 @@ class Reads:
         end = loop.time() + self._sse_seconds
         while (left := end - loop.time()) > 0 and not reader.is_over:
             try:
-                latest = await reader.next(min(self._poll_seconds, left))
+                latest, frame = await self._framed(await reader.next(min(self._poll_seconds, left)))
             except (StreamEndedError, UnavailableError):
                 return  # what was promised has been sent; the client comes back for more
-            await _send_frames(send, latest, self._cursor(None))
+            await self._send(reader, send, latest, frame, self._cursor(None))
+            del frame
             if latest.is_final:
                 return
+
+    async def _framed(self, page: Page) -> tuple[Page, PageFrame | None]:
+        """A page without its content, and the content as readers of it share it."""
+        frame = await self._frames.frame(page) if page.pieces else None
+        return page._replace(pieces=()), frame
+
+    async def _send(self, reader: LiveReader, send: Send, page: Page, frame: PageFrame | None, cursor: int) -> None:
+        """Send the content of a page, if any, and its control event.
+
+        A small page leaves in one piece. A large one leaves part by part, each when the client has taken the last.
+        """
+        last = b""
+        if frame is not None:
+            for number in range(frame.parts - 1):
+                if reader.is_over:
+                    return
+                await _send_part(send, await self._frames.part(frame, number))
+                await asyncio.sleep(0)
+            last = await self._frames.part(frame, frame.parts - 1)
+        await _send_part(send, last + control_event(page, cursor))
 
     def _cursor(self, sent: int | None) -> int:
         world = self._context.world
         return next_cursor(world.wall_ms(), sent, int.from_bytes(world.random_bytes(4), "big"))
 
 
-async def _send_frames(send: Send, latest: Page, cursor: int) -> None:
-    await send({"type": "http.response.body", "body": frames(latest, cursor), "more_body": True})
+async def _send_part(send: Send, part: bytes) -> None:
+    await send({"type": "http.response.body", "body": part, "more_body": True})
 
 
 def _not_found() -> Refused:

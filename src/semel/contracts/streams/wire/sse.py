@@ -4,7 +4,6 @@ to go on. A payload is split at every line end, so that none can forge an event.
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 
 import orjson
@@ -12,9 +11,11 @@ import orjson
 from semel.contracts.streams.media_type import is_text
 from semel.contracts.streams.reading import Page
 from semel.contracts.streams.rules.epochs import offset_at
-from semel.contracts.streams.wire.responses import content_of
 
-_LINE_END = re.compile(rb"\r\n|\r|\n")
+PART_BYTES = 48 * 1024
+"""Content of one part of an event: a multiple of three, so that parts of base64 fit together."""
+
+_RETURN = ord("\r")
 
 
 def sse_headers(content_type: bytes) -> list[tuple[bytes, bytes]]:
@@ -25,17 +26,25 @@ def sse_headers(content_type: bytes) -> list[tuple[bytes, bytes]]:
     return headers
 
 
-def frames(page: Page, cursor: int) -> bytes:
-    """The content of a page, if any, and its control event, in one piece."""
-    return (data_event(page) if page.pieces else b"") + control_event(page, cursor)
+def parts_of(content: bytes) -> int:
+    """How many parts the data event of this content has."""
+    return max(1, -(-len(content) // PART_BYTES))
 
 
-def data_event(page: Page) -> bytes:
-    """One event that can be decoded alone."""
-    content = content_of(page)
-    payload = content if is_text(page.stream.content_type) else b64encode(content)
-    lines = _LINE_END.split(payload)
-    return b"event: data\n" + b"".join(b"data:%s\n" % line for line in lines) + b"\n"
+def event_part(content: bytes, content_type: bytes, number: int) -> bytes:
+    """One part of the data event of a page's content. An event can be decoded alone; a part is only there to be sent.
+
+    An event may be six times as long as its content, so that a large one is never made as a whole.
+    """
+    start, stop = number * PART_BYTES, (number + 1) * PART_BYTES
+    piece = content[start:stop]
+    if is_text(content_type):
+        if start and piece.startswith(b"\n") and content[start - 1] == _RETURN:
+            piece = piece[1:]  # the line ended with the part before
+        piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\ndata:")
+    else:
+        piece = b64encode(piece)
+    return (b"" if start else b"event: data\ndata:") + piece + (b"\n\n" if stop >= len(content) else b"")
 
 
 def control_event(page: Page, cursor: int) -> bytes:
