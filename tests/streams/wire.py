@@ -184,6 +184,8 @@ PROBLEMS = {
     "STREAM_GONE": (410, "Stream Gone"),
     "STREAM_CLOSED": (409, "Stream Closed"),
     "STREAM_EXISTS": (409, "Stream Exists With Other Configuration"),
+    "PRECONDITION_FAILED": (412, "Precondition Failed"),
+    "UNSUPPORTED_ENCODING": (415, "Unsupported Content Encoding"),
     "CONTENT_TYPE_MISMATCH": (409, "Content Type Mismatch"),
     "SEQUENCE_CONFLICT": (409, "Sequence Conflict"),
     "PRODUCER_GAP": (409, "Producer Sequence Gap"),

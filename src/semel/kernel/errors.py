@@ -70,6 +70,8 @@ _TABLE: tuple[tuple[str, int, str, Grpc, Retry, int], ...] = (
     ("STREAM_GONE", 410, "Stream Gone", Grpc.NOT_FOUND, Retry.NEVER, 1008),
     ("STREAM_CLOSED", 409, "Stream Closed", Grpc.FAILED_PRECONDITION, Retry.NEVER, 1008),
     ("STREAM_EXISTS", 409, "Stream Exists With Other Configuration", Grpc.ALREADY_EXISTS, Retry.NEVER, 1008),
+    ("PRECONDITION_FAILED", 412, "Precondition Failed", Grpc.FAILED_PRECONDITION, Retry.NEVER, 1008),
+    ("UNSUPPORTED_ENCODING", 415, "Unsupported Content Encoding", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
     ("CONTENT_TYPE_MISMATCH", 409, "Content Type Mismatch", Grpc.FAILED_PRECONDITION, Retry.NEVER, 1008),
     ("SEQUENCE_CONFLICT", 409, "Sequence Conflict", Grpc.ABORTED, Retry.NEVER, 1008),
     ("PRODUCER_GAP", 409, "Producer Sequence Gap", Grpc.ABORTED, Retry.NEVER, 1008),

@@ -59,6 +59,7 @@ class Append(NamedTuple):
     seq: bytes | None
     producer: ProducerClaim | None
     flaw: Problem | None
+    if_match: bytes | None = None
 
 
 class Delete(NamedTuple):

@@ -8,8 +8,9 @@
 | 4 | whether the stream is closed | the closer's own retry, a second close, closed |
 | 5 | the content type | another one |
 | 6 | the producer's state | fenced, refused, gap, duplicate |
-| 7 | `Stream-Seq` | not greater than the last |
-| 8 | the content | not JSON, nothing in it |
+| 7 | `If-Match` | the tail is another; a retry that has taken effect is known by then |
+| 8 | `Stream-Seq` | not greater than the last |
+| 9 | the content | not JSON, nothing in it, too many messages |
 
 Only what passes all of them changes anything: data, tail, closure, sequence, producer and receipt in one commit. Every
 refusal leaves key, sequence and producer as they were, so the same request can be sent again once the cause is mended.
@@ -22,6 +23,7 @@ from typing import NamedTuple
 
 from semel.contracts.epoch import epoch_of
 from semel.contracts.streams.commands import Append, Appended
+from semel.contracts.streams.etags import names_tail
 from semel.contracts.streams.media_type import same_media_type
 from semel.contracts.streams.rules.epochs import entered, epoch_at, offset_at
 from semel.contracts.streams.rules.life import living, use
@@ -189,6 +191,14 @@ def _producer_refusal(verdict: Verdict, case: _Case) -> Problem:
     return Problem("PRODUCER_GAP", f"Sequence {expected} is expected next, and {claim.seq} was sent.", facts)
 
 
+def _tail(case: _Case) -> Problem | None:
+    """A writer that names the tail it has read appends behind that tail or not at all."""
+    if case.command.if_match is None or names_tail(case.command.if_match, case.stream):
+        return None
+    facts = ((b"stream-next-offset", format_offset(case.stream.tail)),)
+    return Problem("PRECONDITION_FAILED", "The tail is not the one that If-Match names; read on, then decide.", facts)
+
+
 def _stream_seq(case: _Case) -> Problem | None:
     seq, last = case.command.seq, case.stream.last_seq
     if seq is None or last is None or seq > last:
@@ -206,6 +216,7 @@ _STEPS: tuple[Callable[[_Case], Appended | Problem | None], ...] = (
     _closed,
     _content_type,
     _producer_state,
+    _tail,
     _stream_seq,
     _content,
 )

@@ -29,6 +29,7 @@ def parse_create(name: bytes, life: bytes, fields: Fields, body: bytes, most: in
     """A PUT of at most so many messages; None leaves JSON unread."""
     if b"stream-forked-from" in fields.one:
         raise Refused("NOT_IMPLEMENTED", "This server does not fork streams; create the stream without forking.")
+    _refuse_encoded(fields)
     ttl_seconds, expires_at, expires_text = parse_expiry(fields)
     sent = _content_type(fields)
     content_type = sent if sent is not None and is_usable(sent) else DEFAULT
@@ -42,6 +43,7 @@ def parse_append(name: bytes, fields: Fields, body: bytes | None, most: int | No
 
     The body is None when it was larger than the limit and was not read to its end.
     """
+    _refuse_encoded(fields)
     producer = parse_producer(fields)
     key = _idempotency_key(fields)
     seq = fields.single(b"stream-seq", "INVALID_REQUEST")
@@ -59,6 +61,7 @@ def parse_append(name: bytes, fields: Fields, body: bytes | None, most: int | No
         seq=seq,
         producer=producer,
         flaw=_shape_flaw(body, closes, content_type),
+        if_match=b",".join(fields.all(b"if-match")) if b"if-match" in fields.one else None,
     )
 
 
@@ -80,6 +83,16 @@ def _idempotency_key(fields: Fields) -> bytes | None:
         return parse_idempotency_key(fields.all(b"idempotency-key"))
     except InvalidKeyError as error:
         raise Refused("INVALID_IDEMPOTENCY_KEY", str(error)) from None
+
+
+def _refuse_encoded(fields: Fields) -> None:
+    """Content is stored as it comes, and a reader would not be told that it is compressed."""
+    if b"content-encoding" not in fields.one:
+        return
+    named = b",".join(fields.all(b"content-encoding")).split(b",")
+    if any(encoding.strip().lower() not in (b"", b"identity") for encoding in named):
+        detail = "Send the content without a Content-Encoding; this server does not decode it."
+        raise Refused("UNSUPPORTED_ENCODING", detail, ((b"accept-encoding", b"identity"),))
 
 
 def _content_type(fields: Fields) -> bytes | None:

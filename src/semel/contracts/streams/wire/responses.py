@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from semel.contracts.streams.commands import Appended, Created
+from semel.contracts.streams.etags import format_etag, matches_any
 from semel.contracts.streams.media_type import is_json
 from semel.contracts.streams.offsets import format_offset
 from semel.contracts.streams.reading import Page
@@ -70,10 +71,10 @@ def caught_up(page: Page, *, at_now: bool, if_none_match: bytes, private: bool) 
     headers = _page_headers(page)
     if at_now:
         return Response(200, [*headers, NO_STORE], content_of(page))
-    etag = etag_of(page)
+    etag = format_etag(page.stream, page.start, page.end, is_final=page.is_final)
     settled = SETTLED_PRIVATE if private else SETTLED
     headers += [(b"etag", etag), NO_CACHE if page.at_tail else settled]
-    if if_none_match and matches(if_none_match, etag):
+    if if_none_match and matches_any(if_none_match, etag):
         return Response(304, [header for header in headers if header[0] != b"content-type"])
     return Response(200, headers, content_of(page))
 
@@ -84,19 +85,6 @@ def polled(page: Page, cursor: int) -> Response:
     if page.pieces:
         return Response(200, headers, content_of(page))
     return Response(204, [header for header in headers if header[0] != b"content-type"])
-
-
-def etag_of(page: Page) -> bytes:
-    """Names the life, both ends, the epoch of the content and closure, so that it changes with each of them."""
-    epoch = epoch_at(page.stream, page.end)
-    state = (b"-e%d" % epoch if epoch else b"") + (b"-c" if page.is_final else b"")
-    return b'"%s-%d-%d%s"' % (page.stream.id.hex().encode(), page.start, page.end, state)
-
-
-def matches(if_none_match: bytes, etag: bytes) -> bool:
-    """Whether the client has this already: lists, weak forms and `*` count."""
-    tags = [tag.strip().removeprefix(b"W/") for tag in if_none_match.split(b",")]
-    return etag in tags or b"*" in tags
 
 
 def _page_headers(page: Page) -> list[Header]:
