@@ -195,7 +195,7 @@ def _tail(case: _Case) -> Problem | None:
     """A writer that names the tail it has read appends behind that tail or not at all."""
     if case.command.if_match is None or names_tail(case.command.if_match, case.stream):
         return None
-    facts = ((b"stream-next-offset", format_offset(case.stream.tail)),)
+    facts = ((b"stream-next-offset", offset_at(case.stream, case.stream.tail)),)
     return Problem("PRECONDITION_FAILED", "The tail is not the one that If-Match names; read on, then decide.", facts)
 
 
