@@ -110,9 +110,9 @@ CORE = (
     bug(
         "engine-soft-change-falls",
         "a soft change only ever goes upwards",
-        "engine/soft.py",
-        "            if value is not None and value > getattr(row, column):\n",
-        "            if value is not None:\n",
+        "store/protocol.py",
+        "        if not getattr(row, self.column) < self.value:\n            return row\n",
+        "",
         "tests/engine/test_soft.py",
     ),
     bug(

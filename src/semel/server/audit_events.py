@@ -46,6 +46,8 @@ CLASSES: Mapping[str, LineClass] = {
     "JOB_CANCELLED": LineClass.IMPORTANT,
     "TOKEN_ROTATION_FINALIZED": LineClass.IMPORTANT,
     "LEASE_REAP": LineClass.EACH,
+    "OFFER_LAPSED": LineClass.EACH,
+    "JOB_TIMEOUT": LineClass.EACH,
     "RETRY_SCHEDULED": LineClass.EACH,
     "RETRY_EXHAUSTED": LineClass.EACH,
     "DLQ_ENQUEUE": LineClass.EACH,
