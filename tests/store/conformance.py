@@ -210,10 +210,14 @@ def find(store: Store, table: AnyTable, key: Key) -> Row | None:
 
 
 def scan(store: Store, wanted: Range) -> list[Row]:
-    """The rows of a range, by all three ways of reading, which must agree."""
+    """The rows of a range, by all ways of reading, which must agree."""
     with store.read() as snapshot:
         rows = list(snapshot.range(wanted))
-        assert list(snapshot.keys(wanted)) == [wanted.table.key_of(row) for row in rows]
+        keys = [wanted.table.key_of(row) for row in rows]
+        assert list(snapshot.keys(wanted)) == keys
+        first = wanted._replace(limit=1)
+        assert [list(found) for found in snapshot.keys_each([wanted, first, wanted])] == [keys, keys[:1], keys]
+        assert list(snapshot.keys_each([])) == []
     tx = store.begin(LOCKS)
     try:
         assert list(tx.load({}, [wanted]).ranges[0]) == rows

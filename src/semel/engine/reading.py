@@ -56,3 +56,7 @@ class Reading:
     def keys(self, wanted: Range) -> Sequence[Key]:
         """The keys of the rows of a range, without their payloads."""
         return self._snapshot.keys(wanted)
+
+    def keys_each(self, wanted: Sequence[Range]) -> Sequence[Sequence[Key]]:
+        """The same for several ranges, in one trip to the store."""
+        return self._snapshot.keys_each(wanted)

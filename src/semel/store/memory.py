@@ -235,6 +235,9 @@ class _MemorySnapshot:
     def keys(self, wanted: Range) -> list[Key]:
         return [wanted.table.key_of(row) for row in self.range(wanted)]
 
+    def keys_each(self, wanted: Sequence[Range]) -> list[list[Key]]:
+        return [self.keys(one) for one in wanted]
+
     def page(self, table: Table[R], age: int, behind: Key | None, limit: int, most_bytes: int) -> list[R]:
         rows: list[R] = []
         for key in self.page_keys(table, age, behind, limit):

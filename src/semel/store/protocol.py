@@ -223,6 +223,9 @@ class Snapshot(Protocol):
     def keys(self, wanted: Range) -> Sequence[Key]:
         """The keys of the rows of a range, without their payloads."""
 
+    def keys_each(self, wanted: Sequence[Range]) -> Sequence[Sequence[Key]]:
+        """The same for several ranges, one list for each, in one trip to the store."""
+
     def page(self, table: Table[R], age: int, behind: Key | None, limit: int, most_bytes: int) -> Sequence[R]:
         """The next rows of one generation, as they are stored, by key: for copies.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from semel.contracts.events.partition_merge import first_places
 from semel.contracts.events.rules.epochs import Standing, standing
 from semel.contracts.events.tables import (
     EMPTY_LOG,
@@ -70,7 +71,7 @@ def history(
     pruned_to = head.pruned_to if since < head.pruned_to else 0
     if since >= sync_to:
         return Page((), min(since, sync_to), sync_to, False, pruned_to)
-    ids = _places(reading, names, since, sync_to, limit + 1)
+    ids = first_places(reading, names, since, sync_to, limit + 1)
     texts: Sequence[bytes] = ()
     if printed is None:
         rows = _within(reading, ids[:limit], budget)
@@ -123,15 +124,6 @@ def last_in(reading: Reading, name: str) -> int:
 def oldest(reading: Reading, limit: int, budget: int) -> Sequence[EventRow]:
     """The first events of the log."""
     return _within(reading, [key[0] for key in reading.keys(Range(EVENT, "", (), limit))], budget)
-
-
-def _places(reading: Reading, names: Iterable[str], since: int, to: int, limit: int) -> list[int]:
-    """The first positions in any of the partitions, each once."""
-    found: set[int] = set()
-    for name in names:
-        wanted = Range(EVENT_PLACE, "", (name.encode(),), limit, start=(since + 1,), stop=(to + 1,))
-        found.update(key[1] for key in reading.keys(wanted))
-    return sorted(found)[:limit]
 
 
 def _within(reading: Reading, ids: Sequence[int], budget: int) -> list[EventRow]:

@@ -122,9 +122,18 @@ class PostgresSnapshot:
         return [made.unsigned.row_in(row) for row in self._ask(self._filled(lambda: made.scan(wanted)))[0]]
 
     def keys(self, wanted: Range) -> list[Key]:
-        made = self._store.scannable(wanted.table)
-        found = self._ask(self._filled(lambda: made.scan(wanted, keys_only=True)))[0]
-        return [made.unsigned.key_in(key) for key in found]
+        return self.keys_each([wanted])[0]
+
+    def keys_each(self, wanted: Sequence[Range]) -> list[list[Key]]:
+        if not wanted:
+            return []
+        made = [self._store.scannable(one.table) for one in wanted]
+        asked = [
+            self._filled(lambda one=one, each=each: each.scan(one, keys_only=True))
+            for each, one in zip(made, wanted, strict=True)
+        ]
+        answers = self._ask(*asked)
+        return [[each.unsigned.key_in(key) for key in keys] for each, keys in zip(made, answers, strict=True)]
 
     def page(self, table: Table[R], age: int, behind: Key | None, limit: int, most_bytes: int) -> list[R]:
         found = []

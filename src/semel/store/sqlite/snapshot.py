@@ -135,6 +135,9 @@ class SqliteSnapshot:
         _refuse_generational(wanted.table)
         return [made.unsigned.key_in(row) for row in fetch(self._reader, *made.scan(wanted, keys_only=True))]
 
+    def keys_each(self, wanted: Sequence[Range]) -> list[list[Key]]:
+        return [self.keys(one) for one in wanted]
+
     def page(self, table: Table[R], age: int, behind: Key | None, limit: int, most_bytes: int) -> list[R]:
         found: list[R] = []
         for made in self._generations(table)[age : age + 1]:
