@@ -111,8 +111,8 @@ CORE = (
         "engine-soft-change-falls",
         "a soft change only ever goes upwards",
         "store/protocol.py",
-        "        if not getattr(row, self.column) < self.value:\n            return row\n",
-        "",
+        "        if not getattr(row, self.column) < self.value:\n",
+        "        if getattr(row, self.column) == self.value:\n",
         "tests/engine/test_soft.py",
     ),
     bug(

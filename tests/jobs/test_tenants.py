@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.jobs.commands import Admitted, Promote, Refusal
+from semel.contracts.jobs.commands import Admitted, Heartbeat, Promote, Refusal
 from semel.contracts.jobs.limits import Bounds
-from semel.contracts.jobs.tables import AS_QUEUED, AS_SCHEDULED, JOB, JOB_QUEUE, JOB_SHARE
+from semel.contracts.jobs.tables import AS_QUEUED, AS_SCHEDULED, JOB, JOB_QUEUE, JOB_SHARE, JOB_TOTALS, NOT_COUNTED
+from semel.store.protocol import AnyTable, Changes
 from tests.events.tokens import token_file
-from tests.jobs.rig import FOR_EVER, OPEN, Rig, draft
+from tests.jobs.rig import FOR_EVER, OPEN, Rig, done, draft
 from tests.jobs.wire import Jobs, serving
 from tests.together import eventually
 
@@ -114,3 +115,36 @@ def test_b7_a_job_is_counted_as_queued_once_its_time_has_come() -> None:
     assert rig.do(Promote(10, FOR_EVER)).number == 1
     [share], [queue] = rig.rows(JOB_SHARE), rig.rows(JOB_QUEUE)
     assert (share.queued, share.scheduled, queue.queued, queue.scheduled) == (2, 0, 2, 0)
+
+
+def _from_before(rig: Rig) -> None:
+    """Make the rows those of data that was written before there were these counts."""
+    [totals] = rig.rows(JOB_TOTALS)
+    updates: dict[AnyTable, list[Any]] = {
+        JOB: [row._replace(counted=NOT_COUNTED, lease=b"") for row in rig.rows(JOB)],
+        JOB_QUEUE: [row._replace(queued=0, scheduled=0) for row in rig.rows(JOB_QUEUE)],
+        JOB_TOTALS: [totals._replace(scheduled=0)],
+    }
+    tx = rig.stored.begin((), durable=True)
+    tx.flush(Changes({}, updates, {JOB_SHARE: [(row.principal,) for row in rig.rows(JOB_SHARE)]}))
+    tx.commit()
+
+
+@pytest.mark.parametrize("is_counted_first", [True, False])
+def test_b7_jobs_from_before_these_counts_go_on_and_are_counted(is_counted_first: bool) -> None:
+    rig = Rig()
+    rig.submit([draft(delay_ms=YEAR_MS), draft(), draft(), draft()])
+    [held] = rig.claim("q")
+    _from_before(rig)
+    if is_counted_first:
+        assert rig.do(Promote(10, FOR_EVER)).number == 3
+        [share], [queue] = rig.rows(JOB_SHARE), rig.rows(JOB_QUEUE)
+        assert (share.queued, share.scheduled, queue.queued, queue.scheduled, queue.leased) == (2, 1, 2, 1, 1)
+    rig.do(Heartbeat(held.job.id, held.token, b"1"))
+    rig.do(done(held))
+    for lease in rig.claim("q", most=10):
+        rig.do(done(lease))
+    rig.do(Promote(10, FOR_EVER))
+    rig.check_counts()
+    [share], [totals] = rig.rows(JOB_SHARE), rig.rows(JOB_TOTALS)
+    assert (share.queued, share.scheduled, totals.waiting, totals.scheduled) == (0, 1, 1, 1)
