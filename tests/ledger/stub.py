@@ -149,12 +149,16 @@ MESSAGES = {
         " 5 limit uint32, 6 page_token string, 7 consistency ReadConsistency, 8 vault VaultSlug"
     ),
     "ListEntitiesResponse": f"1 entities* Entity, {_PAGE}",
-    "CreateOrganizationRequest": "1 name string, 2 shard_id ShardId",
+    "OrganizationQuota": (
+        "1 max_storage_bytes uint64, 2 max_vaults uint32, 3 max_write_ops_per_sec uint32, 4 max_read_ops_per_sec uint32"
+    ),
+    "CreateOrganizationRequest": "1 name string, 2 shard_id ShardId, 3 quota OrganizationQuota",
     "CreateOrganizationResponse": "1 slug OrganizationSlug, 2 shard_id ShardId",
     "GetOrganizationRequest": "1 slug OrganizationSlug",
     "GetOrganizationResponse": (
         "1 slug OrganizationSlug, 2 name string, 3 shard_id ShardId, 4 status OrganizationStatus,"
-        " 100 eviction_interval uint64, 101 ttl_seconds uint64, 102 fence bool, 103 entries uint64"
+        " 100 eviction_interval uint64, 101 ttl_seconds uint64, 102 fence bool, 103 entries uint64,"
+        " 104 quota OrganizationQuota"
     ),
     "ListOrganizationsRequest": "1 limit uint32, 2 page_token string",
     "ListOrganizationsResponse": "1 organizations* GetOrganizationResponse, 2 next_page_token string",

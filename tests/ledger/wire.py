@@ -26,6 +26,7 @@ STATUS_OF = {
     "FAILED_PRECONDITION": 409,
     "RESOURCE_EXHAUSTED": 429,
     "INTERNAL": 500,
+    "DATA_LOSS": 500,
     "UNIMPLEMENTED": 501,
     "UNAVAILABLE": 503,
     "DEADLINE_EXCEEDED": 504,
@@ -160,7 +161,9 @@ def problem_of(response: httpx.Response) -> Refused:
     assert isinstance(body["error_code"], str), body
     assert body["error_code"], body
     assert body["title"], body
-    details = {name: member for name, member in body.items() if name in ("error_code", "retry_after_ms")}
+    details = {
+        name: member for name, member in body.items() if name in ("error_code", "retry_after_ms", "retry", "context")
+    }
     return Refused(body["code"], body.get("detail", body["title"]), details)
 
 

@@ -188,7 +188,7 @@ def test_a_list_of_vaults_tells_nothing_of_those_out_of_reach(tmp_path: Path) ->
 def test_vaults_within_reach_are_found_behind_many_that_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "CHUNK", 2)
+    monkeypatch.setattr(listing, "FIRST_VAULTS", 2)
 
     async def work(office: Office) -> None:
         place = await office.org()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from semel.contracts.fields import Fields
-from semel.contracts.ledger.commands import OrgSettings
+from semel.contracts.ledger.commands import NO_QUOTA, OrgSettings, Quota
 from semel.contracts.ledger.model import (
     Check,
     Condition,
@@ -24,6 +24,7 @@ from semel.contracts.ledger.wire import members
 from semel.contracts.ledger.wire.operations import operation_json, parse_operations
 from semel.contracts.ledger.wire.requests import (
     Draft,
+    OrgDraft,
     creation_key,
     parse_batch,
     parse_batch_read,
@@ -332,8 +333,21 @@ def test_bodies_about_few_things_have_few_values(monkeypatch: pytest.MonkeyPatch
 
 
 def test_orders() -> None:
-    assert parse_org(raw({"name": "shop", "shard_id": {"id": 3}})) == "shop"
-    assert parse_org(b"") == ""
+    assert parse_org(raw({"name": "shop", "shard_id": {"id": 3}})) == OrgDraft("shop", NO_QUOTA)
+    assert parse_org(b"") == OrgDraft("", NO_QUOTA)
+    limits = {"maxStorageBytes": "9", "max_vaults": 8, "maxWriteOpsPerSec": 7, "maxReadOpsPerSec": 0}
+    assert parse_org(raw({"name": "shop", "quota": limits})) == OrgDraft("shop", Quota(9, 8, 7))
+    assert parse_org(raw({"name": "shop", "quota": {}})) == parse_org(raw({"name": "shop", "quota": None}))
+    wrong: list[tuple[Any, str]] = [
+        ({"maxVaults": 2**32}, "quota.max_vaults"),
+        ({"maxReadOpsPerSec": 1}, "quota.max_read_ops_per_sec"),
+        ({"maxVaults": -1}, "quota.maxVaults"),
+        ({"max": 1}, "quota.max"),
+        (5, "quota"),
+    ]
+    for quota, field in wrong:
+        with refused(field):
+            parse_org(raw({"name": "shop", "quota": quota}))
     assert parse_org_change(raw({"ttlSeconds": "9"})) == OrgSettings(ttl_seconds=9)
     everything = {"eviction_interval": 7, "ttlSeconds": 9, "fence": False, "status": "ORGANIZATION_STATUS_SUSPENDED"}
     assert parse_org_change(raw(everything)) == OrgSettings(7, 9, False, Status.SUSPENDED)

@@ -36,6 +36,7 @@ class Grpc(Enum):
     UNIMPLEMENTED = 12
     INTERNAL = 13
     UNAVAILABLE = 14
+    DATA_LOSS = 15
     UNAUTHENTICATED = 16
 
 
@@ -148,6 +149,7 @@ _TABLE: tuple[tuple[str, int, str, Grpc, Retry, int], ...] = (
     ("ledger:height_unavailable", 409, "Height Unavailable", Grpc.FAILED_PRECONDITION, Retry.NEVER, 1008),
     ("ledger:resource_exhausted", 429, "Resource Exhausted", Grpc.RESOURCE_EXHAUSTED, Retry.LATER, 1013),
     ("ledger:internal", 500, "Internal Error", Grpc.INTERNAL, Retry.SAME_KEY, 1011),
+    ("ledger:data_loss", 500, "Data Loss", Grpc.DATA_LOSS, Retry.NEVER, 1011),
     ("ledger:unimplemented", 501, "Not Implemented", Grpc.UNIMPLEMENTED, Retry.NEVER, 1008),
     ("ledger:unavailable", 503, "Unavailable", Grpc.UNAVAILABLE, Retry.SAME_KEY, 1013),
     ("ledger:deadline_exceeded", 504, "Deadline Exceeded", Grpc.DEADLINE_EXCEEDED, Retry.SAME_KEY, 1011),

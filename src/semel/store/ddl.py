@@ -9,7 +9,7 @@ from semel.store.migrations import AddColumn, CreateTable, MakeIndex, Migration
 from semel.store.table import Below, Column, Kind, Shape, Table
 from semel.store.unsigned import pack
 
-Change = CreateTable | AddColumn | MakeIndex
+SchemaChange = CreateTable | AddColumn | MakeIndex
 
 
 class Dialect(NamedTuple):
@@ -32,7 +32,7 @@ class Dialect(NamedTuple):
         """The same for its declaration."""
         return self.names(table.name, table.generational)
 
-    def migrate(self, step: Change, generational: frozenset[str]) -> list[str]:
+    def migrate(self, step: SchemaChange, generational: frozenset[str]) -> list[str]:
         """The statements of one migration step that changes what tables there are, and how they are made."""
         if isinstance(step, AddColumn):
             added = f"ADD COLUMN {self._column(step.column)} DEFAULT {self._literal(step.value, step.column.kind)}"

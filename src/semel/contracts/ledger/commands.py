@@ -103,6 +103,19 @@ class OrgSettings(NamedTuple):
     status: Status | None = None
 
 
+class Quota(NamedTuple):
+    """What an organization may use, from its beginning on; 0 is without a limit of its own."""
+
+    max_storage_bytes: int = 0
+    """Of the keys and values that stand in all its places."""
+    max_vaults: int = 0
+    max_write_ops_per_sec: int = 0
+    """Transactions."""
+
+
+NO_QUOTA = Quota()
+
+
 class MakeOrg(NamedTuple):
     """Create an organization; the first of the slugs that is free becomes its own."""
 
@@ -111,6 +124,7 @@ class MakeOrg(NamedTuple):
     owner: bytes
     key: bytes
     """The caller and its idempotency key, empty without one: a repeat gets what it made."""
+    quota: Quota = NO_QUOTA
 
 
 class MakeVault(NamedTuple):
@@ -182,6 +196,7 @@ class Org(NamedTuple):
     ttl_seconds: int
     fence: bool
     vaults: int
+    quota: Quota = NO_QUOTA
 
 
 class Vault(NamedTuple):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from semel.contracts.ledger.commands import OrgSettings
+from semel.contracts.ledger.commands import OrgSettings, Quota
 from semel.contracts.ledger.drafts import CONTROLS
 from semel.contracts.ledger.limits import MAX_INTERVAL, MAX_NAME_CHARACTERS, MAX_TTL_SECONDS
 from semel.contracts.ledger.refusals import invalid
 
 MAX_RETAINED = 2**62
 """More bodies than this cannot be counted off a height."""
+
+
+MAX_QUOTA_BYTES = 2**62
+MAX_QUOTA = 2**32 - 1
+"""Of vaults, and of transactions a second."""
 
 
 def check_name(name: bytes) -> None:
@@ -31,6 +36,20 @@ def check_settings(settings: OrgSettings) -> None:
     ):
         if value is not None and not 1 <= value <= most:
             raise invalid(f"{field} is a number from 1 to {most}.", field)
+
+
+def check_quota(
+    max_storage_bytes: int, max_vaults: int, max_write_ops_per_sec: int, max_read_ops_per_sec: int
+) -> Quota:
+    """What a new organization may use; a limit that is not kept here is refused rather than forgotten."""
+    quota = Quota(max_storage_bytes, max_vaults, max_write_ops_per_sec)
+    for (field, value), most in zip(quota._asdict().items(), (MAX_QUOTA_BYTES, MAX_QUOTA, MAX_QUOTA), strict=True):
+        if not 0 <= value <= most:
+            raise invalid(f"{field} is a number from 0, which is no limit, to {most}.", f"quota.{field}")
+    if max_read_ops_per_sec:
+        message = "Reads are not counted here: leave max_read_ops_per_sec out of the quota."
+        raise invalid(message, "quota.max_read_ops_per_sec")
+    return quota
 
 
 def check_retention(retain: int) -> None:

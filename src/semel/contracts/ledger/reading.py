@@ -14,13 +14,14 @@ from semel.contracts.ledger.model import ZERO, Entity, Header, Place, Transactio
 from semel.contracts.ledger.refusals import RefusedLedger, invalid
 from semel.contracts.ledger.rules.blocks import height_of_id
 from semel.contracts.ledger.rules.chain import block_hash
-from semel.contracts.ledger.rules.log import no_org, no_vault, refuse_read
+from semel.contracts.ledger.rules.log import broken_chain, no_org, no_vault, refuse_read
 from semel.contracts.ledger.rules.memory import is_compacted, living
 from semel.contracts.ledger.rules.operations import is_expired
 from semel.contracts.ledger.rules.records import (
     committed_of,
     genesis_of,
     header_of,
+    is_head,
     org_of,
     transaction_of,
     vault_of,
@@ -190,14 +191,26 @@ def tip_of(reading: Reading, place: Place, row: PlaceRow) -> Tip:
     """The last block of a place whose row is at hand."""
     if row.height == 0:
         return Tip(0, ZERO, row.state_root, genesis_of(row))
-    header = header_of(block_row(reading, place, row.height))
-    return Tip(row.height, row.tip_hash, row.state_root, header)
+    found = reading.get(LEDGER_BLOCK, (*place, row.height))
+    if found is None or not is_head(row, found):
+        raise RefusedLedger.of(broken_chain(row))
+    return Tip(row.height, row.tip_hash, row.state_root, header_of(found))
+
+
+def check_head(reading: Reading, place: Place) -> None:
+    """Refuse a place whose tip is not its last block, or has a block behind it."""
+    row = tip_row(reading, place)
+    tip_of(reading, place, row)
+    if reading.get(LEDGER_BLOCK, (*place, row.height + 1)) is not None:
+        raise RefusedLedger.of(broken_chain(row))
 
 
 def block_row(reading: Reading, place: Place, height: int) -> BlockRow:
     """The row of a block that must be there."""
     found = reading.get(LEDGER_BLOCK, (*place, height))
-    assert found is not None, "headers are kept for ever"
+    if found is None:  # headers are kept for ever
+        message = f"Block {height} of this chain is not there: rows were lost. Restore the data from a backup."
+        raise RefusedLedger("data_loss", message, {"height": str(height)})
     return found
 
 

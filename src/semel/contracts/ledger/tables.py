@@ -66,6 +66,11 @@ class OrgRow(NamedTuple):
     second: int
     """The second of the last transaction by the clock, and how many there were in it; only where a limit is set."""
     in_second: int
+    quota_bytes: int
+    """What it may use, 0 without a limit of its own; and the bytes of keys and values that it has, if they have one."""
+    quota_vaults: int
+    quota_writes: int
+    used_bytes: int
 
 
 class EntryRow(NamedTuple):

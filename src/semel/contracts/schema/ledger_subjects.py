@@ -1,6 +1,7 @@
-"""Migration 10: the subject of a ledger's relationships, and an index by it; never changed.
+"""Migration 10: the subject of a ledger's relationships with an index by it, and quotas; never changed.
 
-Data from before has the subject in the key alone: it is taken from there, row by row, when the data is migrated.
+Data from before has the subject in the key alone: it is taken from there, row by row, when the data is migrated. An
+organization from before has no quota.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ _ENTITY = (Column("org", Kind.I64), Column("vault", Kind.I64), Column("key", Kin
 _PAST = (*_ENTITY, Column("until", Kind.I64))
 _SUBJECT = Column("subject", Kind.BYTES)
 _INDEX = ("org", "vault", "subject", "key")
+_QUOTA = ("quota_bytes", "quota_vaults", "quota_writes", "used_bytes")
 
 
 def _subject(key: bytes) -> bytes:
@@ -25,8 +27,9 @@ def _subject(key: bytes) -> bytes:
 
 LEDGER_SUBJECTS = Migration(
     10,
-    "subjects of ledger relationships",
+    "subjects of ledger relationships, and quotas",
     (
+        *(AddColumn("ledger_org", Column(name, Kind.I64), 0) for name in _QUOTA),
         AddColumn("ledger_entity", _SUBJECT, b""),
         AddColumn("ledger_past", _SUBJECT, b""),
         FillColumn("ledger_entity", _ENTITY, "subject", "key", _RELATIONSHIPS, _subject),

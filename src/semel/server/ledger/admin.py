@@ -48,8 +48,8 @@ class Admin:
     async def make_org(self, request: Request) -> Answer:
         """A new organization."""
         parse_nothing(request.query)
-        name, key = await _parsed(request, parse_org), creation_key(request.fields)
-        made = await self._desk.make_org(request.asked, name, key)
+        draft, key = await _parsed(request, parse_org), creation_key(request.fields)
+        made = await self._desk.make_org(request.asked, draft.name, key, draft.quota)
         return answer_json(answers.made_org_json(made.place), 200, *((REPLAYED,) if made.is_replay else ()))
 
     async def show_org(self, request: Request) -> Answer:

@@ -5,12 +5,14 @@ Nothing here knows of HTTP or gRPC. Refusals are raised as `RefusedLedger`, fail
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from semel.contracts.ledger.commands import (
     CHANCE_BYTES,
+    NO_QUOTA,
     ChangeOrg,
     ChangeVault,
     Command,
@@ -21,9 +23,11 @@ from semel.contracts.ledger.commands import (
     MakeVault,
     Org,
     OrgSettings,
+    Quota,
     Refusal,
     Replayed,
     Vault,
+    WriteCommand,
     Written,
 )
 from semel.contracts.ledger.contract import Ledger
@@ -31,8 +35,9 @@ from semel.contracts.ledger.drafts import Prepared, prepare, write_command
 from semel.contracts.ledger.limits import Limits
 from semel.contracts.ledger.model import Operation, Place, Status
 from semel.contracts.ledger.orders import check_name, check_retention, check_settings
+from semel.contracts.ledger.reading import check_head
 from semel.contracts.ledger.refusals import RefusedLedger, invalid
-from semel.engine.contract import Write
+from semel.engine.contract import EngineError, FaultError, NotStoredError, Write
 from semel.engine.engine import Caller
 from semel.engine.reading import Reading
 from semel.kernel.keys import pack
@@ -44,6 +49,8 @@ from semel.server.ledger.watching import BlockWatch
 from semel.server.principals import Principal, Role
 
 T = TypeVar("T")
+
+_log = logging.getLogger("semel.ledger")
 
 FIRST_SLUG, SLUGS_END = 10**15, 2**53
 """Slugs are random, too many to be guessed, and whole numbers in every language."""
@@ -105,12 +112,12 @@ class Desk:
         """Whether this process has told this answer before; from here on it has."""
         return self.hot.tell(committed.transaction.id)
 
-    async def make_org(self, asked: Asked, name: str, key: bytes) -> Made:
+    async def make_org(self, asked: Asked, name: str, key: bytes, quota: Quota = NO_QUOTA) -> Made:
         """Create an organization; the same key of the same caller again gives the same one."""
         self._permit(asked, needs_everything)
         named = _utf8(name, "name")
         check_name(named)
-        command = MakeOrg(named, self._slugs(), asked.actor.encode(), pack(key) if key else b"")
+        command = MakeOrg(named, self._slugs(), asked.actor.encode(), pack(key) if key else b"", quota)
         answer = await self._carry_out(asked, command)
         assert isinstance(answer, Made)
         return answer
@@ -142,7 +149,10 @@ class Desk:
     async def look(self, asked: Asked, place: Place | None, function: Callable[[Reading], T]) -> T:
         """Read something of a place, or with None of no place in particular, as of one instant."""
         self._enter(asked, Role.READ, place)
-        return await self.context.engine.read(function)
+        try:
+            return await self.context.engine.read(function)
+        except RefusedLedger as refused:
+            raise self._with_error_id(refused) from None
 
     def sees(self, asked: Asked, place: Place) -> bool:
         """Whether something belongs into a list for this caller."""
@@ -170,10 +180,33 @@ class Desk:
             raise
 
     async def _carry_out(self, asked: Asked, command: Command, size: int = 0, cost: int = _ROWS_AROUND) -> Any:
-        answer = await self.context.engine.submit(Write(self.ledger, command, size, cost), asked.caller)
+        try:
+            answer = await self.context.engine.submit(Write(self.ledger, command, size, cost), asked.caller)
+        except (NotStoredError, FaultError):
+            if isinstance(command, WriteCommand):
+                await self._refuse_broken(command.place)
+            raise
         if isinstance(answer, Refusal):
-            raise RefusedLedger.of(answer)
+            raise self._with_error_id(RefusedLedger.of(answer))
         return answer
+
+    async def _refuse_broken(self, place: Place) -> None:
+        """A write that the store would not take: if its chain is broken, no retry will do better."""
+        try:
+            await self.context.engine.read(lambda reading: check_head(reading, place))
+        except RefusedLedger as refused:
+            raise self._with_error_id(refused) from None
+        except EngineError:
+            return
+
+    def _with_error_id(self, refused: RefusedLedger) -> RefusedLedger:
+        """A loss of data is on record, under an id that the caller is told too; any other refusal stays as it is."""
+        code, message, context, _ = refused.refusal
+        if code != "data_loss":
+            return refused
+        error_id = self.context.world.random_bytes(8).hex()
+        _log.error("%s", message, extra={"error_id": error_id})
+        return RefusedLedger(code, f"{message} Error id {error_id}.", {**context, "error_id": error_id})
 
     def _slugs(self) -> tuple[int, ...]:
         draw = self.context.world.random_bytes

@@ -20,6 +20,11 @@ def log_lock(org: int) -> Lock:
     return Lock(b"ledger:%d" % org)
 
 
+def lower_limit(one: int, other: int) -> int:
+    """The lower of two limits, of which 0 is none."""
+    return min(one, other) if one and other else one or other
+
+
 def next_entry(org: OrgRow, now: Now) -> OrgRow:
     """The organization with one more entry, proposed now; time never falls along a log.
 
@@ -38,6 +43,15 @@ def no_org() -> Refusal:
 def no_vault() -> Refusal:
     """The vault is not known."""
     return Refusal("vault_not_found", "There is no such vault in this organization.")
+
+
+def broken_chain(place: PlaceRow) -> Refusal:
+    """What is stored of a chain contradicts itself: nothing is built on it, and no retry can mend it."""
+    message = (
+        f"The head of this chain, at height {place.height}, is not the block that is stored there: rows were lost or "
+        "changed. Nothing was written; restore the data from a backup."
+    )
+    return Refusal("data_loss", message, {"height": str(place.height)})
 
 
 def refuse_write(org: OrgRow | None, place: PlaceRow | None) -> Refusal | None:

@@ -11,6 +11,7 @@ from hashlib import sha256
 import orjson
 
 from semel.contracts.ledger.commands import (
+    NO_QUOTA,
     ChangeOrg,
     ChangeVault,
     Made,
@@ -21,7 +22,7 @@ from semel.contracts.ledger.commands import (
 )
 from semel.contracts.ledger.limits import Policy
 from semel.contracts.ledger.model import ZERO, Place, Status
-from semel.contracts.ledger.rules.log import next_entry, no_org, refuse_change
+from semel.contracts.ledger.rules.log import lower_limit, next_entry, no_org, refuse_change
 from semel.contracts.ledger.rules.memory import moved_cuts
 from semel.contracts.ledger.rules.records import genesis_of, org_of, vault_of
 from semel.contracts.ledger.rules.state_tree import EMPTY_STATE_ROOT
@@ -71,7 +72,9 @@ def change_needs(command: ChangeOrg | ChangeVault) -> Needs:
 
 def make_org(view: View, command: MakeOrg, policy: Policy, now: Now) -> Outcome:
     """A new organization with its own scope, unless the key has made one."""
-    digest = sha256(b"org:" + command.name).digest()
+    quota = command.quota
+    told = b"" if quota == NO_QUOTA else b"quota:%d:%d:%d:" % quota
+    digest = sha256(told + b"org:" + command.name).digest()
     known = _known(view, command, digest)
     if known is not None:
         return Outcome(known)
@@ -82,7 +85,8 @@ def make_org(view: View, command: MakeOrg, policy: Policy, now: Now) -> Outcome:
     seconds, milliseconds = divmod(now.expiry_ms, 1_000)
     at = (seconds, milliseconds * 1_000_000)
     starts = (policy.eviction_interval, policy.ttl_seconds, int(policy.fence))
-    view.put(LEDGER_ORG, OrgRow(slug, command.name, Status.ACTIVE.value, 0, *at, *starts, 0, 0, 0, *at, 0, 0))
+    row = OrgRow(slug, command.name, Status.ACTIVE.value, 0, *at, *starts, 0, 0, 0, *at, 0, 0, *quota, 0)
+    view.put(LEDGER_ORG, row)
     view.insert(LEDGER_PLACE, _new_place(Place(slug), 0, at, term.term, 0))
     view.put(LEDGER_TERM, term._replace(orgs=term.orgs + 1))
     _remember(view, command, digest, Place(slug))
@@ -99,8 +103,9 @@ def make_vault(view: View, command: MakeVault, policy: Policy, now: Now) -> Outc
     refusal = refuse_change(org)
     if refusal is not None or org is None:
         return Outcome(refusal)
-    if policy.max_vaults and org.vaults >= policy.max_vaults:
-        message = f"An organization may have {policy.max_vaults} vaults, and this one has."
+    most = lower_limit(policy.max_vaults, org.quota_vaults)
+    if most and org.vaults >= most:
+        message = f"This organization may have {most} vaults, and it has."
         return Outcome(Refusal("resource_exhausted", message))
     slug = next(slug for slug in command.slugs if view.get(LEDGER_PLACE, (command.org, slug)) is None)
     place = Place(command.org, slug)

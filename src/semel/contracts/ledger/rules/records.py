@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from semel.contracts.ledger.commands import Committed, Org, Vault
+from semel.contracts.ledger.commands import Committed, Org, Quota, Vault
 from semel.contracts.ledger.model import Header, Instant, Place, Status, Transaction
-from semel.contracts.ledger.rules.chain import genesis_header
+from semel.contracts.ledger.rules.chain import block_hash, genesis_header
 from semel.contracts.ledger.rules.encoding import decode_operations
 from semel.contracts.ledger.tables import BlockRow, BodyRow, OrgRow, PlaceRow
 
@@ -41,6 +41,15 @@ def genesis_of(place: PlaceRow) -> Header:
     return genesis_header(Place(place.org, place.vault), at, place.created_term, place.created_index)
 
 
+def is_head(place: PlaceRow, block: BlockRow | None) -> bool:
+    """Whether the last block of a place is the one that its tip names; a place without blocks has none."""
+    if place.height == 0:
+        return block is None
+    if block is None or (block.height, block.state_root) != (place.height, place.state_root):
+        return False
+    return block_hash(header_of(block)) == place.tip_hash
+
+
 def org_of(row: OrgRow) -> Org:
     """An organization."""
     return Org(
@@ -53,6 +62,7 @@ def org_of(row: OrgRow) -> Org:
         row.ttl_seconds,
         bool(row.fence),
         row.vaults,
+        Quota(row.quota_bytes, row.quota_vaults, row.quota_writes),
     )
 
 

@@ -48,6 +48,7 @@ from semel.contracts.ledger.tables import (
 )
 from semel.engine.contract import Stage, View
 from semel.engine.demand import demand
+from semel.store.protocol import AnyTable
 from semel.store.table import Key
 
 _HEIGHT = Struct(">Q")
@@ -70,16 +71,20 @@ def page_key(place: Place, path: bytes, height: int) -> Key:
     return (*place, height, path)
 
 
-def page_needs(view: View, place: Place, keys: list[bytes]) -> Generator[Stage, View, None]:
-    """Every page on the paths of these keys, a level a stage; for changes of the state as it is now."""
+def page_needs(
+    view: View, place: Place, keys: list[bytes], beside: Sequence[tuple[AnyTable, Key]] = ()
+) -> Generator[Stage, View, None]:
+    """Every page on the paths of these keys, a level a stage, for changes of the state as it is now; and other rows."""
     tops = tops_of(view, place)
     paths = []
     for key in keys:
         bucket = bucket_of(key)
         if height := bucket_height(tops, bucket):
             paths.append((bytes((bucket,)), height, sha256(key).digest()))
-    while paths:
-        yield Stage(keys=[(LEDGER_PAGE, page_key(place, path, height)) for path, height, _ in paths])
+    while paths or beside:
+        pages = [(LEDGER_PAGE, page_key(place, path, height)) for path, height, _ in paths]
+        yield Stage(keys=[*pages, *beside])
+        beside = ()
         further = []
         for path, height, digest in paths:
             row = view.get(LEDGER_PAGE, page_key(place, path, height))
@@ -99,6 +104,15 @@ def load_state(view: View, place: Place, keys: list[bytes]) -> State:
     """The entities of these keys."""
     rows = ((key, view.get(LEDGER_ENTITY, (*place, key))) for key in keys)
     return {key: None if row is None else _held(row) for key, row in rows}
+
+
+def grown(before: State, after: State) -> int:
+    """By how many bytes of keys and values a transaction makes the state larger; below zero when it gets smaller."""
+    return sum(_bytes_of(key, held) - _bytes_of(key, before[key]) for key, held in after.items())
+
+
+def _bytes_of(key: bytes, held: Held | None) -> int:
+    return 0 if held is None else len(key) + held.size
 
 
 def store_state(view: View, place: Place, height: int, before: State, after: State) -> tuple[bytes, bytes]:

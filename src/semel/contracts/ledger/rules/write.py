@@ -17,10 +17,11 @@ from semel.contracts.ledger.rules.blocks import build_block, store_block, store_
 from semel.contracts.ledger.rules.chain import block_hash
 from semel.contracts.ledger.rules.encoding import state_keys
 from semel.contracts.ledger.rules.judgement import EXECUTES, Case, Verdict, judge
-from semel.contracts.ledger.rules.log import next_entry, refuse_write
+from semel.contracts.ledger.rules.log import broken_chain, lower_limit, next_entry, refuse_write
 from semel.contracts.ledger.rules.memory import case_of, commit_keys, moved_cuts, stream_key
 from semel.contracts.ledger.rules.operations import ConditionFailedError, carry_out
-from semel.contracts.ledger.rules.state import demand_pages, load_state, page_needs, store_state
+from semel.contracts.ledger.rules.records import is_head
+from semel.contracts.ledger.rules.state import demand_pages, grown, load_state, page_needs, store_state
 from semel.contracts.ledger.tables import (
     ALONE,
     LEDGER_BLOCK,
@@ -34,6 +35,7 @@ from semel.contracts.ledger.tables import (
     LEDGER_TERM,
     LEDGER_TOPS,
     OrgRow,
+    PlaceRow,
 )
 from semel.engine.contract import MissingRowsError, Order, Outcome, Stage, View
 from semel.kernel.clock import Now
@@ -76,7 +78,8 @@ def write_needs(command: WriteCommand) -> Generator[Stage, View, None]:
         yield Stage(keys=[(LEDGER_COMMIT, key) for key in commits])
     case = case_of(view, command, command.request, org, row)
     if judge(case).verdict in EXECUTES or _may_follow(case):
-        yield from page_needs(view, place, keys)
+        head: list[tuple[AnyTable, Key]] = [(LEDGER_BLOCK, (*place, row.height))] if row.height else []
+        yield from page_needs(view, place, keys, head)
         return
     heights = {past.height for past in (case.by_key, case.by_sequence) if past is not None}
     blocks: tuple[AnyTable, ...] = (LEDGER_BLOCK, LEDGER_BODY)
@@ -96,11 +99,11 @@ def write(view: View, command: WriteCommand, policy: Policy, now: Now) -> Outcom
         return Outcome(None, later=True)
     if rule.verdict not in EXECUTES:
         return Outcome(answer_known(view, command, rule, case))
-    after = next_entry(org, now)
-    if policy.writes_per_second:
-        after = _counted(after, now)
-        if after.in_second > policy.writes_per_second:
-            return Outcome(_too_many(policy))
+    most = lower_limit(policy.writes_per_second, org.quota_writes)
+    after = _counted(next_entry(org, now), now) if most else next_entry(org, now)
+    refusal = _refuse_new(view, place, after, most)
+    if refusal is not None:
+        return Outcome(refusal)
     keys = state_keys(command.operations)
     before = load_state(view, command.place, keys)
     state = dict(before)
@@ -109,6 +112,10 @@ def write(view: View, command: WriteCommand, policy: Policy, now: Now) -> Outcom
         carry_out(command.operations, state, height, after.at_seconds)
     except ConditionFailedError as failed:
         return Outcome(failed.declined)
+    if org.quota_bytes:
+        after = after._replace(used_bytes=org.used_bytes + grown(before, state))
+        if after.used_bytes > max(org.quota_bytes, org.used_bytes):
+            return Outcome(_too_much(org))
     try:
         root, stale = store_state(view, command.place, height, before, state)
     except MissingRowsError:
@@ -136,12 +143,28 @@ def _waits(view: View, command: WriteCommand, last: int) -> bool:
     return all(view.is_admitted(order._replace(number=number)) for number in range(last + 1, order.number))
 
 
+def _refuse_new(view: View, place: PlaceRow, after: OrgRow, most: int) -> Refusal | None:
+    """What stands in the way of a transaction that was never committed: its chain is broken, or it comes too fast."""
+    head = view.get(LEDGER_BLOCK, (place.org, place.vault, place.height)) if place.height else None
+    if not is_head(place, head):
+        return broken_chain(place)
+    return _too_many(most) if most and after.in_second > most else None
+
+
 def _counted(org: OrgRow, now: Now) -> OrgRow:
     """One more in this second, by a clock that goes on: the log's own time may stand still for a while."""
     second = now.steady_ms // 1_000
     return org._replace(second=second, in_second=org.in_second + 1 if org.second == second else 1)
 
 
-def _too_many(policy: Policy) -> Refusal:
-    message = f"This organization may commit {policy.writes_per_second} transactions a second; try again in a second."
+def _too_many(most: int) -> Refusal:
+    message = f"This organization may commit {most} transactions a second; try again in a second."
     return Refusal("resource_exhausted", message, retry_after_ms=1_000)
+
+
+def _too_much(org: OrgRow) -> Refusal:
+    message = (
+        f"This organization may hold {org.quota_bytes} bytes of keys and values, and holds {org.used_bytes}: "
+        "delete something first."
+    )
+    return Refusal("resource_exhausted", message, {"quota": "max_storage_bytes"})

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from semel.contracts.ledger.commands import Committed, Declined, Org, Vault
+from semel.contracts.ledger.commands import NO_QUOTA, Committed, Declined, Org, Quota, Vault
 from semel.contracts.ledger.model import (
     ORG_STATUSES,
     VAULT_STATUSES,
@@ -242,6 +242,16 @@ def org_json(org: Org) -> Json:
         "ttlSeconds": str(org.ttl_seconds),
         "fence": org.fence,
         "entries": str(org.entries),
+        **({} if org.quota == NO_QUOTA else {"quota": _quota_json(org.quota)}),
+    }
+
+
+def _quota_json(quota: Quota) -> Json:
+    return {
+        "maxStorageBytes": str(quota.max_storage_bytes),
+        "maxVaults": quota.max_vaults,
+        "maxWriteOpsPerSec": quota.max_write_ops_per_sec,
+        "maxReadOpsPerSec": 0,
     }
 
 

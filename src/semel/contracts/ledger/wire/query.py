@@ -135,8 +135,8 @@ class RelationshipsQuery(NamedTuple):
     subject: bytes | None
     height: int | None
     page: Page
-    trusted: int | None
-    proved: tuple[bytes, bytes, bytes] | None
+    trusted: int | None = None
+    proved: tuple[bytes, bytes, bytes] | None = None
     """The one that is to be proved; None without a proof."""
 
 
@@ -150,7 +150,7 @@ def parse_relationships(raw: bytes) -> RelationshipsQuery:
     if not query.flag("proof"):
         if trusted is not None:
             raise invalid("trustedHeight is for reads with proof=true.", "trustedHeight")
-        return RelationshipsQuery(*parts, query.height(), page, None, None)
+        return RelationshipsQuery(*parts, query.height(), page)
     if resource is None or relation is None or subject is None:
         raise invalid("proof=true is about one relationship: name its resource, relation and subject.", "proof")
     if page != Page(0, ""):

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from semel.contracts.fields import Fields
-from semel.contracts.ledger.commands import OrgSettings
+from semel.contracts.ledger.commands import OrgSettings, Quota
 from semel.contracts.ledger.limits import MAX_BATCH_KEYS
 from semel.contracts.ledger.model import ORG_STATUSES, VAULT_STATUSES, Operation, Status
+from semel.contracts.ledger.orders import check_quota
 from semel.contracts.ledger.refusals import RefusedLedger, invalid
 from semel.contracts.ledger.wire.enums import CONSISTENCIES, ORG_STATUS_NAMES, RETENTION_MODES, VAULT_STATUS_NAMES
 from semel.contracts.ledger.wire.members import (
@@ -38,7 +39,8 @@ _BATCH = Shape("clientId", "sequence", "idempotencyKey", "operations", "includeT
 _GROUP = Shape("operations")
 _CLIENT = Shape("id")
 _BATCH_READ = Shape("keys", "consistency")
-_ORG = Shape("name", "shardId")
+_ORG = Shape("name", "shardId", "quota")
+_QUOTA = Shape("maxStorageBytes", "maxVaults", "maxWriteOpsPerSec", "maxReadOpsPerSec")
 _ORG_CHANGE = Shape("evictionInterval", "ttlSeconds", "fence", "status")
 _VAULT = Shape("retentionPolicy", "replicationFactor", "initialNodes")
 """Where data lies is for the store to say: shards and nodes that a client of another server would choose are not."""
@@ -152,9 +154,23 @@ def parse_batch_read(body: bytes) -> list[bytes]:
     return [checked_text(key, f"keys[{place}]").encode() for place, key in enumerate(keys)]
 
 
-def parse_org(body: bytes) -> str:
-    """The name of a new organization."""
-    return text(parse_body(body, _ORG), "name", "body")
+class OrgDraft(NamedTuple):
+    """An organization that somebody wants made."""
+
+    name: str
+    quota: Quota
+
+
+def parse_org(body: bytes) -> OrgDraft:
+    """The name of a new organization, and what it may use."""
+    members = parse_body(body, _ORG)
+    quota = members.get("quota")
+    limits = {} if quota is None else _QUOTA.members(quota, "quota")
+    storage, vaults, writes, reads = (
+        number(limits, name, "quota") or 0
+        for name in ("maxStorageBytes", "maxVaults", "maxWriteOpsPerSec", "maxReadOpsPerSec")
+    )
+    return OrgDraft(text(members, "name", "body"), check_quota(storage, vaults, writes, reads))
 
 
 def parse_org_change(body: bytes) -> OrgSettings:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from semel.contracts.ledger.commands import OrgSettings
 from semel.contracts.ledger.listing import orgs, vaults
 from semel.contracts.ledger.model import Place, Status
+from semel.contracts.ledger.orders import check_quota
 from semel.contracts.ledger.reading import org, vault
 from semel.contracts.ledger.wire.requests import creation_key
 from semel.engine.reading import Reading
@@ -41,7 +42,11 @@ class AdminService:
             yield Method(b"/ledger.v1.AdminService/" + name.encode(), parser(kind, same), run, max_bytes=READ_BYTES)
 
     async def _make_org(self, call: Call, request: pb.CreateOrganizationRequest) -> bytes:
-        made = await self._desk.make_org(call.asked, request.name, creation_key(call.fields))
+        asked = request.quota
+        quota = check_quota(
+            asked.max_storage_bytes, asked.max_vaults, asked.max_write_ops_per_sec, asked.max_read_ops_per_sec
+        )
+        made = await self._desk.make_org(call.asked, request.name, creation_key(call.fields), quota)
         _mark(call, is_replay=made.is_replay)
         slug = pb.OrganizationSlug(slug=made.place.org)
         return pb.CreateOrganizationResponse(slug=slug, shard_id=pb.ShardId(id=0)).SerializeToString()

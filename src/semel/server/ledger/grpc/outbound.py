@@ -7,7 +7,7 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from semel.contracts.ledger.commands import Committed, Declined, Org, Vault
+from semel.contracts.ledger.commands import NO_QUOTA, Committed, Declined, Org, Vault
 from semel.contracts.ledger.model import (
     Check,
     CreateRelationship,
@@ -228,6 +228,7 @@ def org_pb(org: Org) -> pb.GetOrganizationResponse:
         ttl_seconds=org.ttl_seconds,
         fence=org.fence,
         entries=org.entries,
+        quota=None if org.quota == NO_QUOTA else pb.OrganizationQuota(**org.quota._asdict()),
     )
 
 
