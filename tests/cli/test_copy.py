@@ -20,7 +20,18 @@ from tests.running import RunningServer
 PARTS = [
     *("generation", "stream", "chunk", "producer", "receipt (older)", "receipt (younger)", "grave"),
     *("event", "event_id", "event_place", "event_head", "event_gap"),
-    *("job", "job_part", "job_record", "job_totals", "job_line", "job_kinds", "job_queue", "job_tenant", "job_dead"),
+    *(
+        "job",
+        "job_part",
+        "job_record",
+        "job_totals",
+        "job_line",
+        "job_kinds",
+        "job_queue",
+        "job_tenant",
+        "job_share",
+        "job_dead",
+    ),
     *("job_step", "job_claim", "job_seal", "job_schedule"),
     *("ledger_term", "ledger_org", "ledger_entry", "ledger_place", "ledger_stream", "ledger_commit", "ledger_key"),
     *(
