@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tests.deltas.vectors import columns, delta
 from tests.deltas.wire import Answer, Deltas, Message, fresh, hlcs
+from tests.together import eventually
+
+NODES = 2
+"""Calls go to the nodes of a cluster in turn."""
 
 
 class Peer:
@@ -45,6 +49,17 @@ class Peer:
         entries: list[Message] = page["deltas"]
         return entries
 
+    def settle(self) -> None:
+        """Pull until it is known, on every node, that it has been told everything."""
+        eventually(lambda: all(self._is_settled() for _ in range(NODES)), "nothing is outstanding")
+
+    def _is_settled(self) -> bool:
+        """Whether an empty push has nothing to say of others; each call may go to another node."""
+        while self.pull():
+            pass
+        self.push()
+        return not self.look()["deltas"]
+
 
 class Peers:
     """Peers whose stamps rise in the order in which they are made."""
@@ -61,10 +76,21 @@ class Peers:
         return [self.peer() for _ in range(count)]
 
 
+def once(entries: Sequence[Message]) -> list[Message]:
+    """The entries, without a DELETE of a row that may be there and is told anew by the entry behind it."""
+    behind = [*entries[1:], None]
+    return [one for one, other in zip(entries, behind, strict=True) if other is None or not _is_anew(one, other)]
+
+
+def _is_anew(one: Message, other: Message) -> bool:
+    is_same = (one["deltaId"], one["rowId"]) == (other["deltaId"], other["rowId"])
+    return is_same and (one["op"], other["op"]) == ("DELETE", "INSERT")
+
+
 def rows_in(page: Answer | list[Message]) -> list[str]:
-    """The rows that the entries are about, in order."""
+    """The rows that the entries are about, in order; a row that is taken away and told anew is one of them once."""
     entries = page["deltas"] if isinstance(page, Answer) else page
-    return [entry["rowId"] for entry in entries]
+    return [entry["rowId"] for entry in once(entries)]
 
 
 def walk(peer: Peer, since: int, limit: int) -> list[str]:

@@ -7,8 +7,7 @@ must hold exactly the fold of all deltas that were ever acknowledged.
 | told of the clients | because |
 |---|---|
 | plain ones push until everything is acknowledged, and then pull | that is the order in which they converge |
-| plain ones whose page got lost pull again before they write or push | a push's answer moves them beyond the page |
-| plain ones that have lost their database pull a page before they write | nobody else can know that they have |
+| plain ones that have lost their database ask for a page before they write | nobody else can know that they have |
 | rows have ids of their own, or with `reuses_rows` few for all | a row that two have made is the hardest one to tell |
 """
 
@@ -178,12 +177,11 @@ class Fleet:
         await self._restart(will_die)
         is_lost = isinstance(answer, EngineError) or self._chance.random() < trouble.lost_answers
         self._tell(replica, f"pulls from {shown(since)} -> {shown(answer)}{' (lost)' if is_lost else ''}")
+        if not isinstance(answer, EngineError):
+            self._must_pull.discard(replica.name)
         if is_lost:
-            if isinstance(replica, PlainReplica):
-                self._must_pull.add(replica.name)
             return False
         assert isinstance(answer, Pulled)
-        self._must_pull.discard(replica.name)
         self._require_order(answer)
         replica.apply(answer, self._physical(replica))
         self._verdict.seen["entries"] += len(answer.entries)

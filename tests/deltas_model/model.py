@@ -45,12 +45,20 @@ class Pushed(NamedTuple):
 class Meaning(NamedTuple):
     """What a cursor stands for: go on behind `start`, without own entries up to `skip`.
 
-    Who has begun again from 0 is told anew what was there then, up to `mute`: its own entries, and no repairs.
+    Who has begun again is told anew what was there then, up to `mute`: its own entries, and no repairs. Up to `doubt` a
+    row that is made may be there already. At the end it goes on behind `back`, if there is such a place.
     """
 
     start: int
     skip: int = 0
     mute: int = 0
+    doubt: int = 0
+    back: int | None = None
+
+    @property
+    def shown(self) -> int:
+        """What the client has for certain that asks from there."""
+        return self.start if self.back is None else self.back
 
 
 class Page(NamedTuple):
@@ -61,6 +69,10 @@ class Page(NamedTuple):
     has_more: bool
     rest: Meaning | None = None
     """What the cursor stands for, when it is not itself."""
+    shown: int = 0
+    """What the client has for certain that asked for it."""
+    begun_at: int | None = None
+    """The end of the log, when the client has gone back to an older cursor."""
 
 
 class Item(NamedTuple):
@@ -101,9 +113,27 @@ class Told:
     """What one replica was given."""
 
     seen: int = 0
+    """What it has shown."""
     mute: int = 0
     aliases: dict[int, Meaning] = field(default_factory=dict)
     """Every cursor that did not mean itself, ever."""
+    is_known: bool = False
+    """Whether it has pushed, or anything else was remembered of it."""
+
+    @property
+    def last_push(self) -> Meaning | None:
+        """What the last push stood for, if that was more than itself and is the last thing that was remembered."""
+        for number, meaning in reversed(self.aliases.items()):
+            is_same = (meaning.shown, meaning.mute) == (self.seen, self.mute)
+            return meaning if meaning.skip == number and is_same else None
+        return None
+
+    @property
+    def last_page(self) -> Meaning | None:
+        """What the end of a page stands for, if it is the last thing that was remembered, and was not shown."""
+        for number, meaning in reversed(self.aliases.items()):
+            return meaning if meaning.skip != number and meaning.start > self.seen else None
+        return None
 
 
 class Gateway:
@@ -118,6 +148,10 @@ class Gateway:
         self.told: dict[Replica, Told] = {}
         self.made: dict[Place, int] = {}
         """Where the log ended when a client was known to have made a row itself, not knowing of another's."""
+        self.mended: dict[Place, set[str] | None] = {}
+        """The columns that the last repair of a row for a client tells; None for all of them."""
+        self.repaired: dict[str, int] = {}
+        """Where the last repair for a client was put."""
 
     # -- Pushing ------------------------------------------------------------------------------------------------------
 
@@ -132,10 +166,29 @@ class Gateway:
         refused = self._refuse(fresh, physical_ms)
         if refused is not None:
             return refused
+        again = None if fresh else self._again(replica, deltas)
+        if again is not None:
+            return Pushed(again, len(deltas), len(deltas), ())
         before = len(self.log)
         entries = [entry for delta in fresh.values() if (entry := self._commit(delta)) is not None]
         self._repair(replica, self.log[before:], is_named=is_named)
         return Pushed(self._answer(replica, physical_ms), len(deltas), len(deltas) - len(fresh), tuple(entries))
+
+    def _again(self, replica: Replica, deltas: Sequence[Delta]) -> int | None:
+        """What a push of nothing new answers, if there is a number already that stands for the right thing."""
+        told = self.told.get(replica, Told())
+        if not told.is_known:
+            return None
+        is_behind = self.outstanding(replica) or told.mute > told.seen or self._is_repaired(replica, told)
+        number = None
+        if not is_behind:
+            number = self.high_water
+        elif told.last_push is not None:
+            number = told.last_push.skip
+        elif told.mute <= told.seen and told.seen not in told.aliases:
+            has_pushed_since = any(one > told.seen and meaning.skip == one for one, meaning in told.aliases.items())
+            number = None if has_pushed_since else told.seen
+        return None if number is None or any(delta.hlc >= number for delta in deltas) else number
 
     def _refuse(self, fresh: dict[int, Delta], physical_ms: int) -> Refused | None:
         strange = [index for index, delta in fresh.items() if self._has_strange_column(delta)]
@@ -177,17 +230,35 @@ class Gateway:
         return entry
 
     def _answer(self, replica: Replica, physical_ms: int) -> int:
-        """A fresh tick, which is what the client will ask from."""
-        tick = self._tick(physical_ms)
-        told = self.told.setdefault(replica, Told())
-        if self.outstanding(replica):
-            told.aliases[tick] = Meaning(told.seen, tick, told.mute)
-        else:
-            told.seen, told.mute = tick, 0
-        return tick
+        """A fresh tick, which is what the client will ask from: odd when it stands for more than itself.
 
-    def _tick(self, physical_ms: int) -> int:
+        A page that was sent and not shown is outstanding. Where one of those has ended early, the client is told on
+        behind it first, and then from what it has shown.
+        """
+        told = self.told.setdefault(replica, Told())
+        told.is_known = True
+        if not self.outstanding(replica) and told.mute <= told.seen and not self._is_repaired(replica, told):
+            told.seen, told.mute = self._tick(physical_ms, 0), 0
+            return told.seen
+        number = self._tick(physical_ms, 1)
+        self.high_water += 1
+        same, page = told.last_push, told.last_page
+        meaning = Meaning(told.seen, number, told.mute, number)
+        if same is not None:
+            meaning = same._replace(skip=number, doubt=number)
+        elif page is not None:
+            meaning = meaning._replace(start=page.start, back=told.seen)
+        told.aliases[number] = meaning
+        return number
+
+    def _is_repaired(self, replica: Replica, told: Told) -> bool:
+        """Whether there ever was a repair for it behind what it has shown; another one may stand for it now."""
+        return self.repaired.get(replica.client, 0) > told.seen
+
+    def _tick(self, physical_ms: int, odd: int) -> int:
+        """The next number; odd or even."""
         self.high_water = max(self.high_water + 1, physical_ms << 16)
+        self.high_water += self.high_water % 2 != odd
         return self.high_water
 
     def outstanding(self, replica: Replica) -> list[Item]:
@@ -205,25 +276,40 @@ class Gateway:
         for place, deltas in groups.items():
             here = [one for one in pushed if (one.delta.table, one.delta.row) == place[1:]]
             is_new = len(self.deltas_of(*place[1:])) == len(here)
-            self._repair_row(replica_of(replica, place[0], is_named=is_named), place, deltas, is_new=is_new)
+            author = replica_of(replica, place[0], is_named=is_named)
+            told = self.told.get(author, Told())
+            if author != replica and not told.is_known:
+                told = Told()  # what it has shown is held for its own pushes alone
+            self._repair_row(told, place, deltas, is_new=is_new)
 
-    def _repair_row(self, author: Replica, place: Place, pushed: Sequence[Logged], *, is_new: bool) -> None:
-        others = [item.entry for item in self.outstanding(author) if (item.entry.table, item.entry.row) == place[1:]]
-        told = self.told.get(author, Told())
+    def _repair_row(self, told: Told, place: Place, pushed: Sequence[Logged], *, is_new: bool) -> None:
+        news = [item for item in self.items if item.is_news_for(place[0], told)]
+        here = [item for item in news if (item.entry.table, item.entry.row) == place[1:]]
+        others = [item.entry for item in here if item.addressee is None]
         has_begun_again = told.mute > told.seen and not is_new
-        if not others and not any(one.has_lost for one in pushed) and not has_begun_again:
+        if not here and not any(one.has_lost for one in pushed) and not has_begun_again:
             return
+        self._replace_repair(place, [item for item in here if item.addressee is not None], pushed)
         last = pushed[-1].delta
         if has_begun_again:  # it has begun again, and has yet to hear of its own former life: away with the row
             others.append(self._address(_entry(last, Op.DELETE)))
+            self.mended[place] = None
         entry = self._repair_of(last, others)
         if entry is not None:
             self._address(entry)
         is_own_make = self.made.pop(place, 0) > max(told.seen, told.mute)
         for one in pushed:
             is_own_make = one.delta.op is Op.INSERT or (is_own_make and one.delta.op is not Op.DELETE)
-        if is_own_make and (others or has_begun_again):
+        if is_own_make and (here or has_begun_again):
             self.made[place] = self.high_water
+
+    def _replace_repair(self, place: Place, pending: Sequence[Item], pushed: Sequence[Logged]) -> None:
+        """One that is still to come makes room; what it was to tell is told by the next, with what was written now."""
+        self.items = [item for item in self.items if item not in pending]
+        before = self.mended.get(place) if pending else set()
+        is_update = all(one.delta.op is Op.UPDATE for one in pushed)
+        names = {column.name for one in pushed for column in one.delta.columns}
+        self.mended[place] = before | names if before is not None and is_update else None
 
     def _repair_of(self, last: Delta, others: Sequence[Entry]) -> Entry | None:
         """What an author is told about a row that it has written to; None if its copy is right by itself.
@@ -237,15 +323,22 @@ class Gateway:
         if not state.is_live and will_be_absent:
             return None
         if not state.is_live:
+            self.mended[last.client, *place] = None
             return _entry(last, Op.DELETE)
-        columns = [_column(name, state.columns.get(name, "null")) for name in sorted(state.known)]
+        mended = self.mended[last.client, *place]
+        if will_be_absent:
+            mended = self.mended[last.client, *place] = None
+        names = state.known if mended is None else mended
+        columns = [_column(name, state.columns.get(name, "null")) for name in sorted(names)]
         return _entry(last, Op.INSERT if will_be_absent else Op.UPDATE, columns)
 
     def _address(self, entry: Entry) -> Entry:
         """Put an entry in the log for the author of its delta alone."""
         self.high_water += 1
+        self.high_water += self.high_water % 2
         placed = entry._replace(position=self.high_water)
         self.items.append(Item(placed, entry.client))
+        self.repaired[entry.client] = self.high_water
         return placed
 
     # -- Pulling ------------------------------------------------------------------------------------------------------
@@ -254,6 +347,17 @@ class Gateway:
         """One page; whoever is given it is told of by `give`."""
         told = self.told.get(replica, Told())
         meaning = told.aliases.get(since, Meaning(since)) if since else Meaning(0, mute=self.high_water)
+        page = self._page(replica, meaning, limit)
+        if not page.entries and meaning.back is not None:
+            page = self._page(replica, meaning._replace(start=meaning.back, back=None), limit)
+        has_gone_back = meaning.shown < told.seen or (since == 0 and bool(told.aliases))
+        begun_at = self.high_water if told.is_known and has_gone_back else None
+        rest = page.rest
+        if not told.is_known and self.repaired.get(replica.client, 0) <= page.cursor:
+            rest = None  # it has no past
+        return page._replace(rest=rest, shown=meaning.shown, begun_at=begun_at)
+
+    def _page(self, replica: Replica, meaning: Meaning, limit: int) -> Page:
         visible = [item for item in self.items if item.is_visible(replica.client, meaning)]
         page: list[Entry] = []
         for item in visible:
@@ -262,33 +366,48 @@ class Gateway:
                 break
             page += told_of
         else:
-            return Page(tuple(page), self.high_water, False)
+            if meaning.back is None or not page:
+                return Page(tuple(page), self.high_water, False)
+            cursor = page[-1].position
+            doubt = max(meaning.doubt, cursor)
+            return Page(tuple(page), cursor, True, Meaning(meaning.back, meaning.skip, meaning.mute, doubt))
         cursor = page[-1].position
-        rest = Meaning(cursor, *(bound if bound > cursor else 0 for bound in meaning[1:]))
+        if meaning.back is not None:
+            return Page(tuple(page), cursor, True, meaning._replace(start=cursor))
+        rest = Meaning(cursor, *(bound if bound > cursor else 0 for bound in meaning[1:4]))
         return Page(tuple(page), cursor, True, rest if rest != Meaning(cursor) else None)
 
     def _told_of(self, item: Item, client: str, meaning: Meaning) -> list[Entry]:
-        """An entry; before one that makes a row which the client has made itself meanwhile, one that takes it away."""
+        """An entry; before one that makes a row which the client may have, one that takes it away.
+
+        It has it if it has made the row itself meanwhile, and it may have it if it was told of it and has not shown it.
+        """
         entry = item.entry
+        if entry.op is Op.INSERT and entry.position <= meaning.doubt:
+            return [entry._replace(op=Op.DELETE, columns="[]", is_resolved=True), entry]
         made_at = self.made.get((client, entry.table, entry.row), 0)
         is_own = item.addressee is None and entry.client == client and entry.position > meaning.mute
         if entry.op is not Op.INSERT or is_own or made_at <= max(entry.position, meaning.mute):
             return [entry]
         return [entry._replace(op=Op.DELETE, columns="[]", is_resolved=True), entry]
 
-    def give(self, replica: Replica, page: Page, physical_ms: int) -> int:
-        """The cursor with which a page leaves; from now on the replica counts as told."""
-        if not page.entries:
-            return page.cursor
+    def give(self, replica: Replica, page: Page) -> int:
+        """The cursor with which a page leaves; from now on what was asked behind counts as shown."""
         told = self.told.setdefault(replica, Told())
-        cursor = page.cursor
-        if not page.has_more and cursor in told.aliases:  # one number cannot stand for two things
-            cursor = self._tick(physical_ms)
-        told.seen, told.mute = cursor, page.rest.mute if page.rest else 0
-        told.aliases.pop(cursor, None)
-        if page.rest is not None:
-            told.aliases[cursor] = page.rest
-        return cursor
+        is_end = page.cursor in told.aliases and told.aliases[page.cursor].skip != page.cursor
+        is_noted = bool(page.entries) and (page.rest is not None or page.begun_at is not None or is_end)
+        if page.begun_at is not None:
+            if not page.entries:
+                return page.cursor
+            told.seen, told.mute = page.shown, page.begun_at
+        # Of one that is not known, only what it showed last is.
+        told.seen = max(told.seen, page.shown) if told.is_known else page.shown
+        if is_noted:
+            told.is_known = True
+            told.aliases.pop(page.cursor, None)
+            if page.rest is not None:
+                told.aliases[page.cursor] = page.rest
+        return page.cursor
 
     # -- Looking ------------------------------------------------------------------------------------------------------
 

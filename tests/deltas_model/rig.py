@@ -12,6 +12,7 @@ from semel.contracts.deltas.commands import Command, Give, Given, Push
 from semel.contracts.deltas.contract import Deltas
 from semel.contracts.deltas.limits import PAGE_BYTES, Policy
 from semel.contracts.deltas.model import Delta, Entry, Replica
+from semel.contracts.deltas.shown import ShownCursors
 from semel.contracts.schema import TABLES
 from semel.engine.contract import EngineError, Write
 from semel.engine.engine import Engine
@@ -51,6 +52,7 @@ class Rig:
     async def start(self) -> None:
         """A process."""
         self._armed = ""
+        self.shown = ShownCursors()
         self._engine = Engine(self.store, self.world, reach=self._reach)
 
     async def stop(self) -> bool:
@@ -82,16 +84,24 @@ class Rig:
 
     async def push(self, replica: Replica, deltas: tuple[Delta, ...], *, is_named: bool = True) -> Any:
         """The answer to a push."""
-        return await self.send(Push(replica, deltas, is_named))
+        return await self.send(self.push_of(replica, deltas, is_named=is_named))
+
+    def push_of(self, replica: Replica, deltas: tuple[Delta, ...], *, is_named: bool = True) -> Push:
+        """A push as the host makes it."""
+        return Push(replica, deltas, is_named, self.shown.of(replica))
 
     async def pull(self, replica: Replica, since: int, limit: int) -> Pulled | EngineError:
-        """A page, as the host makes it: read, then note how far the replica was told, then let it go."""
+        """A page, as the host makes it: read, then note what a promise rests on, then let it go."""
+        turn = self.shown.begin(replica)
         while True:
             page = await self.read_page(replica, since, limit)
             assert isinstance(page, reading.Page), "a short log takes one look"
             if not page.must_note:
+                self._engine.touch(page.touches)
+                if not page.is_known:
+                    self.shown.note(replica, turn, page.shown)
                 return Pulled(tuple(page.entries), page.cursor, page.has_more)
-            given = await self.send(note_of(replica, since, page))
+            given = await self.send(note_of(replica, page))
             if isinstance(given, EngineError):
                 return given
             assert isinstance(given, Given)
@@ -123,7 +133,7 @@ def _pull(
     return reading.pull(look, replica, {}, since, limit, PAGE_BYTES, begun)
 
 
-def note_of(replica: Replica, since: int, page: reading.Page) -> Give:
+def note_of(replica: Replica, page: reading.Page) -> Give:
     """What is to be on disk before a page leaves: whatever a page and its note have in common."""
     common = {name: getattr(page, name) for name in Give._fields if name in page._fields}
-    return Give(replica, since, **common)
+    return Give(replica, **common)

@@ -17,10 +17,12 @@ from functools import partial
 from typing import Any
 
 from semel.contracts.deltas import reading
-from semel.contracts.deltas.commands import Given, Push, SaveSchema
+from semel.contracts.deltas.commands import Given, SaveSchema
 from semel.contracts.deltas.limits import KEPT_ALIASES, MAX_COLUMNS, Policy
 from semel.contracts.deltas.model import Delta, Entry, Replica
 from semel.contracts.deltas.refusals import Refusal
+from semel.contracts.deltas.rules.replicas import progress_key
+from semel.contracts.deltas.tables import DELTA_REPLICA, DeltaReplicaRow
 from semel.engine.contract import EngineError
 from semel.engine.crash import POINTS
 from semel.engine.reading import Reading
@@ -166,7 +168,7 @@ class Simulation:
     async def _push_at_once(self) -> None:
         """Several that may be judged in one batch."""
         replicas = [self._replica() for _ in range(self._chance.randrange(2, 6))]
-        pushes = [Push(replica, self._draw(replica), self._is_named) for replica in replicas]
+        pushes = [self._rig.push_of(replica, self._draw(replica), is_named=self._is_named) for replica in replicas]
         answers = await self._rig.send_at_once(list(pushes))
         for push, answer in zip(pushes, answers, strict=True):
             self._compare_push(push.replica, push.deltas, answer)
@@ -181,10 +183,10 @@ class Simulation:
         answer = await self._rig.pull(replica, since, limit)
         if isinstance(answer, EngineError) and point:
             if point in STORED_AFTER:
-                self._note_cursor(replica, model.give(replica, page, self._rig.physical_ms))
+                self._note_cursor(replica, model.give(replica, page))
             self._tell(f"{name(replica)} pulls from {shown(since)}; no answer, dead at {point}")
             return False
-        expected = Pulled(page.entries, model.give(replica, page, self._rig.physical_ms), page.has_more)
+        expected = Pulled(page.entries, model.give(replica, page), page.has_more)
         self._tell(f"{name(replica)} pulls {limit} from {shown(since)}\n      -> {shown(answer)}")
         self._require_same(f"{name(replica)} pulled {limit} from {shown(since)}", answer, expected)
         if page.entries:  # the cursor of an empty page is no better than the one it was asked with
@@ -206,9 +208,10 @@ class Simulation:
         self._tell(f"{name(replica)} is given the page from {shown(since)} late")
         if not page.must_note:
             return
-        answer = await self._rig.send(note_of(replica, since, page))
-        is_late = model.told.get(replica, Told()) != before or (page.is_taken and model.high_water != page.cursor)
-        cursor = None if is_late else model.give(replica, expected, self._rig.physical_ms)
+        answer = await self._rig.send(note_of(replica, page))
+        after = model.told.get(replica, Told())
+        is_late = after != before or list(after.aliases) != list(before.aliases)
+        cursor = None if is_late else model.give(replica, expected)
         self._require_same("a page left late", answer, Given(cursor))
         if cursor is not None:
             self._note_cursor(replica, cursor)
@@ -235,6 +238,18 @@ class Simulation:
         if self._chance.random() < 0.4:
             self._rig.world.wall -= self._chance.choice((1, 4_000, 90_000))
         await self._rig.start()
+        for replica in {replica for model in self._models.values() for replica in model.told}:
+            await self._forget(replica)
+
+    async def _forget(self, replica: Replica) -> None:
+        """A crash may forget what a replica has shown, but nothing else of it; then it counts as shown no more."""
+        told = self._models[replica.gateway].told[replica]
+        row = await self._rig.look(partial(_row_of, replica=replica))
+        self._verdict.require(told.is_known == (row is not None), f"{self._where}: {name(replica)} is {row}")
+        seen = 0 if row is None else row.seen
+        self._verdict.require(seen <= told.seen, f"{self._where}: {name(replica)} is said to have shown {seen}")
+        self._verdict.seen["forgotten"] += seen < told.seen
+        told.seen = seen
 
     # -- Comparing ----------------------------------------------------------------------------------------------------
 
@@ -286,6 +301,10 @@ class Simulation:
 
     def _tell(self, what: str) -> None:
         self._verdict.trace.append(f"{self._where}: {what}")
+
+
+def _row_of(look: Reading, replica: Replica) -> DeltaReplicaRow | None:
+    return look.get(DELTA_REPLICA, progress_key(replica))
 
 
 def differences(look: Reading, gateway: str, model: Gateway) -> list[str]:

@@ -100,8 +100,12 @@ def _without_skipping(meaning: Callable[..., Cursor], skip: int) -> Callable[...
     return other
 
 
-def _without_the_rest(self: Progress, since: int, cursor: int, skip: int, mute: int) -> Progress:
-    return Progress(cursor, 0, self.aliases)
+def _without_the_rest(self: Progress, shown: int, cursor: int, rest: Cursor | None) -> Progress:
+    return self._replace(seen=max(self.seen, shown))
+
+
+def _as_if_nothing_had_happened(self: Progress, shown: int, high_water: int) -> Progress:
+    return self
 
 
 def _delete_and_keep(state: RowState, stamp: Stamp) -> Change:
@@ -111,7 +115,7 @@ def _delete_and_keep(state: RowState, stamp: Stamp) -> Change:
     return change
 
 
-def _clock_alone(self: Log, now_ms: int) -> int:
+def _clock_alone(self: Log, now_ms: int, *, is_behind: bool) -> int:
     self.high_water = max(self.high_water, now_ms << 16)
     return self.high_water
 
@@ -136,7 +140,8 @@ BREAKAGES: dict[str, tuple[str, Any]] = {
         f"{RULES}.cursors.Progress.meaning",
         _without_skipping(Progress.meaning, MAX_HLC),
     ),
-    "the rest of a page means itself": (f"{RULES}.cursors.Progress.given", _without_the_rest),
+    "the rest of a page means itself": (f"{RULES}.cursors.Progress.noted", _without_the_rest),
+    "nobody goes back": (f"{RULES}.cursors.Progress.gone_back", _as_if_nothing_had_happened),
     "one number stands for two things": (f"{RULES}.cursors.Progress.is_alias", lambda self, number: False),
     "two pushes are given one number": (f"{RULES}.log.Log.tick", _clock_alone),
     "the clock may be ahead by less": (f"{RULES}.push.drift_ms", lambda hlc, now: max(0, (hlc >> 16) - now - 4_999)),

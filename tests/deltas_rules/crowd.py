@@ -1,4 +1,4 @@
-"""Three clients on few rows who lose answers to pushes, read in small pages, and now and then lose their databases.
+"""Three clients on few rows who lose answers, read in small pages, and now and then lose their databases.
 
 Either all of them make the same rows, or rules say who sees what, and writes move rows from one view to another. At the
 end there are some quiet rounds; then every client, and one who comes new, must hold what all deltas together make, as
@@ -7,7 +7,6 @@ far as it may see it.
 | told of the clients | because |
 |---|---|
 | they push until everything is acknowledged, and then pull | that is the order in which they converge |
-| no page is lost | a push's answer would move them beyond it |
 | under rules rows have ids of their own | a row that two have made, each in a view of its own, nobody can tell |
 """
 
@@ -85,7 +84,7 @@ class Crowd:
                 self._verdict.require(False, f"{self._where}: {error}")
 
     def _client(self, place: int) -> Plain:
-        return Plain(self._rig, f"c{place}", self._claims(place))
+        return Plain(self._rig, f"c{place}", self._claims(place), shows=False)
 
     def _claims(self, place: int) -> Claims:
         return of_org(ORGS[place]) if self._has_rules else NOBODY
@@ -105,7 +104,7 @@ class Crowd:
         else:
             await self._push_all(client)
             if draw > 0.72:
-                await self._pull(client, self._chance.choice((1, 2, WHOLE)))
+                await self._pull(client, self._chance.choice((1, 2, 999)))
 
     def _write(self, client: Plain, ahead_ms: int, number: int) -> None:
         """A change that a user could make who sees these rows."""
@@ -145,10 +144,11 @@ class Crowd:
             self._tell(client, f"pushes -> {shown(answer)}{' (lost)' if is_lost else ''}")
 
     async def _pull(self, client: Plain, limit: int = WHOLE) -> None:
-        since = client.cursor
-        entries = await client.pull(limit)
+        since, is_lost = client.cursor, limit != WHOLE and self._chance.random() < LOST_ANSWERS
+        entries = await client.pull(limit, is_lost=is_lost)
         self._verdict.seen["entries"] += len(entries)
-        self._tell(client, f"pulls {limit} from {shown(since)} -> {shown(entries)}, at {shown(client.cursor)} then")
+        outcome = "lost" if is_lost else f"at {shown(client.cursor)} then"
+        self._tell(client, f"pulls {limit} from {shown(since)} -> {shown(entries)}, {outcome}")
 
     async def _come_to_rest(self) -> None:
         clients = [member.client for member in self._members]

@@ -19,6 +19,7 @@ from semel.contracts.deltas.refusals import Refusal, RefusedDeltas
 from semel.contracts.deltas.rules.cursors import Progress
 from semel.contracts.deltas.rules.replicas import load_progress, progress_key
 from semel.contracts.deltas.rules.rows import RowState, load_state
+from semel.contracts.deltas.shown import ShownCursors
 from semel.contracts.deltas.tables import (
     DELTA_GATEWAY,
     DELTA_LOG,
@@ -36,7 +37,7 @@ from semel.engine.reading import Reading
 from semel.kernel.delta_id import json_text
 from semel.kernel.hlc import join
 from semel.store.memory import MemoryStore
-from semel.store.protocol import Range
+from semel.store.protocol import Range, Touch
 from tests.deltas_model.replicas import TABLE, PlainReplica
 from tests.deltas_model.requests import make_column, make_delta
 from tests.deltas_model.rig import BEGIN_MS, Pulled
@@ -80,6 +81,7 @@ class Rig:
     def __init__(self, policy: Policy | None = None) -> None:
         self.world = ToyWorld(BEGIN_MS)
         self._contract = Deltas(policy)
+        self._shown = ShownCursors()
         self._engine = Engine(MemoryStore(TABLES, self.world.wall_ms), self.world)
 
     async def __aenter__(self) -> Self:
@@ -108,21 +110,27 @@ class Rig:
 
     async def push(self, replica: Replica, *deltas: Delta, is_named: bool = True) -> Pushed:
         """The answer to a push."""
-        answer = await self.send(Push(replica, deltas, is_named))
+        answer = await self.send(Push(replica, deltas, is_named, self._shown.of(replica)))
         assert isinstance(answer, Pushed)
         return answer
 
     async def pull(
         self, replica: Replica, since: int, limit: int = WHOLE, claims: Claims = NOBODY, *, is_guest: bool = False
     ) -> reading.Page:
-        """A page as it leaves: how far it brings the replica is stored before."""
+        """A page as it leaves: what a promise rests on is stored before."""
+        turn = 0 if is_guest else self._shown.begin(replica)
         while True:
             page, looks = await self.read_page(replica, since, limit, claims, is_guest=is_guest)
             if looks > 1 and not page.entries and since and not is_guest:
                 await self.rest(replica, since, page)
-            if is_guest or not page.must_note:
+            if is_guest:
                 return page
-            given = await self.send(note_of(replica, since, page))
+            if not page.must_note:
+                self._engine.touch(page.touches)
+                if not page.is_known:
+                    self._shown.note(replica, turn, page.shown)
+                return page
+            given = await self.send(note_of(replica, page))
             assert isinstance(given, Given)
             if given.cursor is not None:
                 return page._replace(cursor=given.cursor)
@@ -153,6 +161,10 @@ class Rig:
     async def rest(self, replica: Replica, since: int, page: reading.Page) -> None:
         """A page was long to make, and is empty."""
         await self.send(Rest(replica, since, page.cursor, page.mark))
+
+    def touch(self, touches: Sequence[Touch]) -> None:
+        """Soft changes."""
+        self._engine.touch(touches)
 
     async def save_rules(self, rules: bytes = BY_ORG) -> None:
         """From now on these say who sees what."""
@@ -205,8 +217,12 @@ class Told(NamedTuple):
 class Plain(PlainReplica):
     """A client that applies what it is told blindly; an INSERT of a row that it has is a `DoubledRowError`."""
 
-    def __init__(self, rig: Rig, name: str, claims: Claims = NOBODY, subject: str = ANYBODY) -> None:
+    def __init__(
+        self, rig: Rig, name: str, claims: Claims = NOBODY, subject: str = ANYBODY, *, shows: bool = True
+    ) -> None:
+        """`shows` is whether it asks again when it has all: only then is it known that the last page has arrived."""
         super().__init__(name, hears=False)
+        self._shows = shows
         self.plain_name = name
         self.claims = claims
         self.replica = Replica(GATEWAY, self.name, subject)
@@ -235,10 +251,13 @@ class Plain(PlainReplica):
         self.change(op, row, hlc, **cells)
         return await self.push()
 
-    async def pull(self, limit: int = WHOLE) -> list[Told]:
-        """The next page, applied."""
+    async def pull(self, limit: int = WHOLE, *, is_lost: bool = False) -> list[Told]:
+        """The next page, applied; unless it is lost on its way."""
         page = await self._rig.pull(self.replica, self.cursor, limit, self.claims)
-        self.apply(Pulled(tuple(page.entries), page.cursor, page.has_more), BEGIN_MS)
+        if not is_lost:
+            self.apply(Pulled(tuple(page.entries), page.cursor, page.has_more), BEGIN_MS)
+            if self._shows and page.entries and not page.has_more:
+                assert not (await self._rig.pull(self.replica, self.cursor, 1, self.claims)).entries
         return told(page.entries)
 
     def held(self) -> Rows:
@@ -256,9 +275,9 @@ def cells_of(columns: str | bytes) -> dict[str, Any]:
     return {column["column"]: column["value"] for column in json.loads(columns)}
 
 
-def note_of(replica: Replica, since: int, page: reading.Page) -> Give:
+def note_of(replica: Replica, page: reading.Page) -> Give:
     """What is stored before a page leaves."""
-    return Give(replica, since, page.cursor, page.skip, page.mute, page.is_taken, page.mark)
+    return Give(replica, page.cursor, page.shown, page.rest, page.gone_back_at, page.is_taken, page.mark)
 
 
 def scene(function: Callable[Concatenate[Rig, P], Awaitable[None]]) -> Callable[P, None]:

@@ -12,45 +12,64 @@ from semel.contracts.deltas.rules.cursors import Alias, Progress, dump_aliases, 
 
 Step = Callable[[Progress], Progress]
 
-OF_PUSHES = Alias(20, 25, 10, None)
+OF_PUSHES = Alias(21, 25, 10, None)
 OF_A_PAGE = Alias(14, 14, 14, 22, 0)
 TOLD = Progress(10, 0, (OF_A_PAGE, OF_PUSHES))
 
 
 def pushes(count: int) -> tuple[Alias, ...]:
-    """Numbers of pushes with pages between them: 100, 200 and so on, each standing for a hundred less."""
-    return tuple(Alias(number, number, number - 100, None) for number in range(100, 100 * count + 1, 100))
+    """Numbers of pushes with pages between them: 101, 201 and so on, each standing for a hundred less."""
+    return tuple(Alias(number, number, number - 101, None) for number in range(101, 100 * count + 2, 100))
 
 
 # -- Meaning -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("number", "is_alias"), [(13, False), (14, True), (15, False), (19, False), (20, True), (23, True), (25, True)]
+    ("number", "is_alias"),
+    [(13, False), (14, True), (15, False), (20, False), (21, True), (22, False), (23, True), (25, True), (27, False)],
 )
-def test_numbers_between_the_first_and_the_last_of_pushes_in_a_row_stand_for_something_else(
-    number: int, is_alias: bool
-) -> None:
+def test_odd_numbers_from_the_first_to_the_last_of_pushes_stand_for_something_else(number: int, is_alias: bool) -> None:
     assert TOLD.is_alias(number) is is_alias
+
+
+def test_up_to_schema_version_7_numbers_of_pushes_could_be_even() -> None:
+    (alias,) = load_aliases(b"[[20,24,10,null,0,true]]")
+    assert Progress(10, 0, (alias,)).meaning(22, is_entry=False) == Cursor(10, 22, doubt=22)
+    assert load_aliases(dump_aliases((alias,))) == (alias,)
+    assert load_aliases(b"[[14,14,14,22,0,false]]") == (OF_A_PAGE,)
 
 
 MEANINGS: dict[str, tuple[Progress, int, bool, Cursor]] = {
     # name: the progress, the cursor, whether it is the position of an entry, what it means
     "of nobody": (Progress(), 7, False, Cursor(7)),
-    "of no push": (TOLD, 26, False, Cursor(26)),
-    "the first of pushes": (TOLD, 20, False, Cursor(10, 20)),
-    "one of pushes": (TOLD, 23, False, Cursor(10, 23)),
-    "the last of pushes": (TOLD, 25, False, Cursor(10, 25)),
+    "of no push": (TOLD, 27, False, Cursor(27)),
+    "the first of pushes": (TOLD, 21, False, Cursor(10, 21, doubt=21)),
+    "one of pushes": (TOLD, 23, False, Cursor(10, 23, doubt=23)),
+    "the last of pushes": (TOLD, 25, False, Cursor(10, 25, doubt=25)),
     "an entry between pushes": (TOLD, 23, True, Cursor(23)),
-    "the end of a page": (TOLD, 14, True, Cursor(14, 22)),
-    "a push in a new life": (Progress(3, 40, (Alias(50, 50, 3, None, 40),)), 50, False, Cursor(3, 50, 40)),
+    "the end of a whole page between pushes": (TOLD, 24, False, Cursor(24)),
+    "the end of a page": (TOLD, 14, True, Cursor(14, 22, doubt=22)),
+    "a push in a new life": (Progress(3, 40, (Alias(51, 51, 3, None, 40),)), 51, False, Cursor(3, 51, 40, doubt=51)),
     "a page in a new life": (Progress(3, 40, (Alias(3, 3, 3, 0, 40),)), 3, True, Cursor(3, 0, 40)),
     "the newest of two": (Progress(9, 0, (Alias(5, 5, 1, 0), Alias(5, 5, 2, 0))), 5, False, Cursor(2)),
-    "an entry between pushes, and the end of an older page": (
-        Progress(9, 0, (Alias(22, 22, 22, 30), OF_PUSHES)),
-        22,
+    "a push behind a page that was not shown": (
+        Progress(3, 0, (Alias(51, 51, 9, None, back=3),)),
+        51,
+        False,
+        Cursor(9, 51, back=3, doubt=51),
+    ),
+    "a page in doubt beyond the push": (
+        Progress(3, 0, (Alias(60, 60, 3, 51, doubt=60),)),
+        60,
         True,
-        Cursor(22, 30),
+        Cursor(3, 51, doubt=60),
+    ),
+    "an entry between pushes, and the end of an older page": (
+        Progress(9, 0, (Alias(23, 23, 23, 30), OF_PUSHES)),
+        23,
+        True,
+        Cursor(23, 30, doubt=30),
     ),
 }
 
@@ -61,15 +80,15 @@ def test_a_cursor_means(name: str) -> None:
     assert progress.meaning(since, is_entry=is_entry) == meaning
 
 
-def test_a_mark_changes_with_every_number_that_is_given_out() -> None:
+def test_a_mark_changes_with_every_number_that_is_remembered() -> None:
     steps: list[Step] = [
-        lambda progress: progress.pushed(20, is_behind=True),
         lambda progress: progress.pushed(21, is_behind=True),
-        lambda progress: progress.given(21, 22, 0, 0),
-        lambda progress: progress.given(22, 23, 30, 0),
+        lambda progress: progress.pushed(23, is_behind=True),
+        lambda progress: progress.noted(0, 22, Cursor(22, 23)),
+        lambda progress: progress.noted(22, 24, Cursor(24, 30)),
         lambda progress: progress.pushed(31, is_behind=True),
         lambda progress: progress.pushed(32, is_behind=False),
-        lambda progress: progress.told(40),
+        lambda progress: progress.gone_back(32, 40),
         lambda progress: progress.rested(40, 50),
     ]
     progress = Progress()
@@ -78,6 +97,16 @@ def test_a_mark_changes_with_every_number_that_is_given_out() -> None:
         progress = step(progress)
         marks.append(progress.mark)
     assert len(set(marks)) == len(marks)
+
+
+# -- What is shown -----------------------------------------------------------------------------------------------------
+
+
+def test_g1_whoever_asks_behind_a_cursor_has_shown_what_it_stands_for() -> None:
+    assert TOLD.meaning(40, is_entry=True).shown == 40
+    assert TOLD.meaning(14, is_entry=True).shown == 14
+    assert TOLD.meaning(25, is_entry=False).shown == 10, "a push's number shows nothing of pages"
+    assert Cursor(9, 51, back=3).shown == 3
 
 
 # -- After a push ------------------------------------------------------------------------------------------------------
@@ -93,135 +122,128 @@ def test_such_a_push_ends_a_new_life() -> None:
     assert Progress(10, 5).pushed(30, is_behind=False).muted == 0
 
 
-def is_open(low: int, high: int, start: int, mute: int = 0) -> Alias:
-    """Of pushes in a row, to which the next one belongs."""
-    return Alias(low, high, start, None, mute, is_open=True)
-
-
 BEHIND: dict[str, tuple[Progress, tuple[Alias, ...]]] = {
-    # name: the progress before a push that answers 30, and the aliases after it
-    "the first": (Progress(10), (is_open(30, 30, 10),)),
-    "in a row with others": (Progress(10, 0, (OF_A_PAGE, is_open(20, 25, 10))), (OF_A_PAGE, is_open(20, 30, 10))),
-    "after a page": (TOLD._replace(seen=26), (OF_A_PAGE, OF_PUSHES, is_open(30, 30, 26))),
-    "after a page, and back again": (TOLD, (OF_A_PAGE, OF_PUSHES, is_open(30, 30, 10))),
-    "after a page that ended early": (Progress(14, 0, (OF_A_PAGE,)), (OF_A_PAGE, is_open(30, 30, 14))),
-    "in a new life": (Progress(10, 15), (is_open(30, 30, 10, 15),)),
+    # name: the progress before a push that answers 31, and the aliases after it
+    "the first": (Progress(10), (Alias(31, 31, 10, None),)),
+    "in a row with others": (TOLD, (OF_A_PAGE, Alias(21, 31, 10, None))),
+    "after more was shown": (TOLD._replace(seen=26), (OF_A_PAGE, OF_PUSHES, Alias(31, 31, 26, None))),
+    "after the end of a page was shown": (Progress(14, 0, (OF_A_PAGE,)), (OF_A_PAGE, Alias(31, 31, 14, None))),
+    "in a new life": (Progress(10, 15), (Alias(31, 31, 10, None, 15),)),
+    "in a row with others of another life": (
+        Progress(10, 15, (OF_PUSHES,)),
+        (OF_PUSHES, Alias(31, 31, 10, None, 15)),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", BEHIND)
 def test_the_number_of_a_push_with_something_outstanding_stands_for_more(name: str) -> None:
     before, aliases = BEHIND[name]
-    after = before.pushed(30, is_behind=True)
+    after = before.pushed(31, is_behind=True)
     assert after == before._replace(aliases=aliases)
-    assert after.meaning(30, is_entry=False) == Cursor(before.seen, 30, before.muted)
+    assert after.meaning(31, is_entry=False) == Cursor(before.seen, 31, before.muted, doubt=31)
+
+
+def test_g1_behind_a_page_that_ended_early_and_was_not_shown_a_push_goes_on_and_then_begins_again() -> None:
+    """Else a client that pushes between any two pulls would be given the same page for ever."""
+    after = Progress(10, 0, (OF_A_PAGE,)).pushed(31, is_behind=True)
+    assert after.aliases == (OF_A_PAGE, Alias(31, 31, 14, None, back=10))
+    assert after.meaning(31, is_entry=False) == Cursor(14, 31, back=10, doubt=31)
+    assert after.meaning(31, is_entry=False).shown == 10
+    again = after.pushed(33, is_behind=True)
+    assert again.aliases == (OF_A_PAGE, Alias(31, 33, 14, None, back=10))
 
 
 def test_pushes_in_a_row_take_the_room_of_one() -> None:
     progress = Progress(10)
-    for number in range(1, 1_000):
-        progress = progress.pushed(10 + number, is_behind=True)
-    assert progress == Progress(10, 0, (is_open(11, 1_009, 10),))
-    assert progress.meaning(500, is_entry=False) == Cursor(10, 500)
+    for number in range(11, 2_001, 2):
+        progress = progress.pushed(number, is_behind=True)
+    assert progress == Progress(10, 0, (Alias(11, 1_999, 10, None),))
+    assert progress.meaning(501, is_entry=False) == Cursor(10, 501, doubt=501)
 
 
 def test_the_oldest_go_when_there_are_too_many() -> None:
     aliases = pushes(MAX_ALIASES)
-    after = Progress(9_999, 0, aliases).pushed(10_000, is_behind=True)
-    assert after.aliases == (*aliases[1:], is_open(10_000, 10_000, 9_999))
+    before = Progress(50, 0, aliases)
+    after = before.pushed(10_001, is_behind=True)
+    assert after.aliases == (*aliases[1:], Alias(10_001, 10_001, 50, None))
 
 
-ENDS: dict[str, Step] = {
-    "a push with nothing outstanding": lambda progress: progress.pushed(50, is_behind=False),
-    "a page": lambda progress: progress.given(25, 50, 0, 0),
-    "a page that ends early": lambda progress: progress.given(25, 50, 60, 0),
-    "a rest": lambda progress: progress.rested(22, 50),
-    "news": lambda progress: progress.told(50),
+AGAIN: dict[str, tuple[Progress, bool, int | None]] = {
+    # name: the progress, whether something is outstanding, and what a push of nothing new answers
+    "nothing outstanding": (TOLD, False, 90),
+    "nothing outstanding, and the end is a number of old": (
+        Progress(10, 0, (Alias(90, 90, 10, None, is_old=True),)),
+        False,
+        None,
+    ),
+    "in a row": (TOLD, True, 25),
+    "more was shown": (TOLD._replace(seen=40), True, 40),
+    "more was shown, but not what it pushed": (TOLD._replace(seen=24), True, None),
+    "in a new life": (Progress(10, 15), True, None),
 }
 
 
-@pytest.mark.parametrize("name", ENDS)
-def test_pushes_are_in_a_row_until_something_else_is_given_out(name: str) -> None:
-    """Else the number that was given out between two of them would be taken for one of theirs."""
-    before = Progress(10, 0, (is_open(20, 25, 10),))
-    after = ENDS[name](before)
-    assert not any(alias.is_open for alias in after.aliases)
-    assert after.pushed(70, is_behind=True).meaning(50, is_entry=False) == after.meaning(50, is_entry=False)
+@pytest.mark.parametrize("name", AGAIN)
+def test_g5_a_push_of_nothing_new_answers_a_number_that_is_known(name: str) -> None:
+    progress, is_behind, number = AGAIN[name]
+    assert progress.again(is_behind=is_behind, high_water=90) == number
 
 
 # -- After a page ------------------------------------------------------------------------------------------------------
 
 
-def test_the_end_of_a_page_is_how_far_a_client_was_told() -> None:
-    after = TOLD.given(25, 40, 0, 0)
-    assert after == Progress(40, 0, TOLD.aliases)
-    assert after.meaning(40, is_entry=True) == Cursor(40)
-
-
-def test_a_page_from_the_beginning_sets_a_client_back() -> None:
-    assert Progress(100).given(0, 7, 0, 0) == Progress(7)
-
-
-@pytest.mark.parametrize(("skip", "mute"), [(90, 0), (0, 80), (90, 80)])
-def test_what_is_left_out_behind_a_page_that_ends_early_is_kept(skip: int, mute: int) -> None:
-    after = Progress(10).given(10, 40, skip, mute)
-    assert after == Progress(40, mute, (Alias(40, 40, 40, skip, mute),))
-    assert after.meaning(40, is_entry=True) == Cursor(40, skip, mute)
+@pytest.mark.parametrize(
+    "rest", [Cursor(40, 90, doubt=90), Cursor(40, 0, 80), Cursor(40, 90, 80, 3, 90), Cursor(3, 30, doubt=40)]
+)
+def test_what_is_left_out_behind_a_page_that_ends_early_is_kept(rest: Cursor) -> None:
+    after = Progress(10).noted(10, 40, rest)
+    assert after == Progress(10, 0, (Alias(40, 40, *rest),))
+    assert after.meaning(40, is_entry=True) == rest
 
 
 def test_a_page_that_ends_where_another_did_takes_its_place() -> None:
-    before = Progress(40, 0, (Alias(40, 40, 40, 90), OF_PUSHES))
-    assert before.given(10, 40, 0, 0).aliases == (OF_PUSHES,)
-    assert before.given(10, 40, 95, 0).aliases == (OF_PUSHES, Alias(40, 40, 40, 95, 0))
+    before = Progress(10, 0, (Alias(40, 40, 40, 90), OF_PUSHES))
+    assert before.is_end(40)
+    assert before.noted(10, 40, None).aliases == (OF_PUSHES,)
+    assert before.noted(10, 40, Cursor(40, 95)).aliases == (OF_PUSHES, Alias(40, 40, 40, 95))
 
 
 def test_older_numbers_are_kept_until_the_client_shows_a_later_one() -> None:
     aliases = pushes(MAX_ALIASES)
-    newest = 100 * MAX_ALIASES
-    before = Progress(newest, 0, aliases)
-    assert before.given(100, newest + 1, 0, 0).aliases == aliases
-    assert before.given(newest - 1_000, newest + 1, 0, 0).aliases == aliases[-11:]
-    assert before.given(newest + 1, newest + 2, 0, 0).aliases == aliases[-KEPT_ALIASES:]
+    newest = 100 * MAX_ALIASES + 1
+    before = Progress(0, 0, aliases)
+    assert before.noted(100, newest, None).aliases == aliases[:-1]
+    assert before.noted(newest - 1_000, newest + 1, None).aliases == aliases[-11:]
+    assert before.noted(newest + 1, newest + 2, None).aliases == aliases[-KEPT_ALIASES:]
 
 
-def test_the_end_of_a_page_that_ends_early_pushes_the_oldest_out() -> None:
-    aliases = pushes(MAX_ALIASES)
-    after = Progress(9_000, 0, aliases).given(1, 9_001, 9_500, 0)
-    assert after.aliases == (*aliases[1:], Alias(9_001, 9_001, 9_001, 9_500, 0))
+def test_whoever_goes_back_lives_anew() -> None:
+    after = Progress(100, 0, (OF_PUSHES,), b"").gone_back(7, 300)
+    assert (after.seen, after.muted, after.aliases) == (7, 300, (OF_PUSHES,))
+    assert len({b"", after.life, after.gone_back(7, 300).life}) == 3
 
 
-# -- After a rest, and after news --------------------------------------------------------------------------------------
+# -- After a rest ------------------------------------------------------------------------------------------------------
 
 
 def test_a_cursor_that_rests_stands_for_a_later_one() -> None:
-    after = Progress(10, 5, (Alias(12, 12, 10, None),)).rested(12, 90)
-    assert after == Progress(90, 0, (Alias(12, 12, 90, 0),))
-    assert after.meaning(12, is_entry=False) == Cursor(90)
-    assert after.rested(12, 95) == Progress(95, 0, (Alias(12, 12, 95, 0),))
+    after = Progress(10, 5, (Alias(13, 13, 10, None),)).rested(13, 90)
+    assert after == Progress(90, 0, (Alias(13, 13, 90, 0),))
+    assert after.meaning(13, is_entry=False) == Cursor(90)
+    assert after.rested(13, 95) == Progress(95, 0, (Alias(13, 13, 95, 0),))
 
 
 def test_a_cursor_that_rests_leaves_later_numbers_as_they_are() -> None:
-    earlier, later = Alias(5, 5, 1, None), Alias(20, 25, 10, None)
-    after = Progress(10, 0, (earlier, later)).rested(22, 90)
-    assert after.aliases == (later, Alias(22, 22, 90, 0))
-    assert after.meaning(22, is_entry=False) == Cursor(90)
-    assert after.meaning(21, is_entry=False) == Cursor(10, 21)
-
-
-def test_what_has_arrived_unasked_is_not_behind_a_number_any_more() -> None:
-    early, late = Alias(14, 14, 5, 22), Alias(20, 25, 10, None)
-    after = Progress(10, 0, (early, late)).told(40)
-    assert after == Progress(40, 0, (early, late._replace(start=40)))
-    assert after.meaning(25, is_entry=False) == Cursor(40, 25)
-    assert after.meaning(14, is_entry=False) == Cursor(5, 22)
-
-
-def test_news_of_what_was_told_sets_nobody_back() -> None:
-    assert TOLD.told(5) == TOLD
+    earlier, later = Alias(5, 5, 1, None), Alias(21, 25, 10, None)
+    after = Progress(10, 0, (earlier, later)).rested(23, 90)
+    assert after.aliases == (later, Alias(23, 23, 90, 0))
+    assert after.meaning(23, is_entry=False) == Cursor(90)
+    assert after.meaning(21, is_entry=False) == Cursor(10, 21, doubt=21)
 
 
 @pytest.mark.parametrize(
-    "aliases", [(), (OF_PUSHES,), (OF_A_PAGE, OF_PUSHES, Alias(2**64 - 1, 2**64 - 1, 0, None, 7, is_open=True))]
+    "aliases", [(), (OF_PUSHES,), (OF_A_PAGE, OF_PUSHES, Alias(2**64 - 1, 2**64 - 1, 0, None, 7, 3, 9))]
 )
 def test_aliases_are_stored_as_they_are(aliases: tuple[Alias, ...]) -> None:
     assert load_aliases(dump_aliases(aliases)) == aliases

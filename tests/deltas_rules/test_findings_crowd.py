@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from semel.contracts.deltas import reading
+from semel.contracts.deltas.model import Cursor
 from semel.contracts.deltas.rules import repairs, visibility
+from semel.contracts.deltas.rules.cursors import Progress
 from tests.deltas_model.shrink import shrunk
 from tests.deltas_rules.crowd import Crowd
 
@@ -43,10 +45,22 @@ def test_so_they_do_when_every_bound_is_near(monkeypatch: pytest.MonkeyPatch, ha
         assert not make().run().faults, f"seed {seed}: {shrunk(make)}"
 
 
+_MEANING, _NOTED = Progress.meaning, reading._noted
+
+
+def _without_doubt(self: Progress, since: int, *, is_entry: bool) -> Cursor:
+    return _MEANING(self, since, is_entry=is_entry)._replace(doubt=0)
+
+
+def _shown_when_it_leaves(asker: Any, page: reading.Page, begun: reading.Begun, *others: Any) -> reading.Page:
+    return _NOTED(asker, page, begun._replace(shown=page.cursor), *others)
+
+
 RULES = "semel.contracts.deltas.rules"
 BREAKAGES: dict[str, tuple[bool, str, Any]] = {
     # name: whether there are rules, what is broken, and what stands there instead
-    "a row that its reader has made comes twice": (False, f"{RULES}.visibility.Watcher.may_hold", lambda *_: False),
+    "a row that was told and not shown comes twice": (False, f"{RULES}.cursors.Progress.meaning", _without_doubt),
+    "a page counts as shown when it leaves": (False, "semel.contracts.deltas.reading._noted", _shown_when_it_leaves),
     "a former life is no news": (
         False,
         "semel.contracts.deltas.reading._is_known",

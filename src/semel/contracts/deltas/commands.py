@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from semel.contracts.deltas.model import Delta, Entry, Replica
+from semel.contracts.deltas.model import Cursor, Delta, Entry, Replica
 
 
 class Push(NamedTuple):
@@ -14,6 +14,8 @@ class Push(NamedTuple):
     deltas: tuple[Delta, ...]
     is_named: bool = True
     """Whether callers are known by name: then the replica of another author is known by the author's own."""
+    shown: int = 0
+    """What the replica has shown to this server, if nothing is remembered of it; a push of its own makes it known."""
 
 
 class Pushed(NamedTuple):
@@ -26,17 +28,19 @@ class Pushed(NamedTuple):
 
 
 class Give(NamedTuple):
-    """A page leaves for a replica: remember how far it has been told before it goes."""
+    """A page leaves for a replica: what a promise rests on is on disk before it goes."""
 
     replica: Replica
-    since: int
     cursor: int
-    skip: int = 0
-    mute: int = 0
-    """What is left out behind a page that ends early, as in `Cursor`; both 0 when the cursor means itself."""
+    shown: int = 0
+    """What the replica has shown by asking."""
+    rest: Cursor | None = None
+    """What the cursor stands for, when it is not itself."""
+    gone_back_at: int | None = None
+    """The end of the log when the replica went back to an older cursor; None when it did not."""
     is_taken: bool = False
     """Whether the cursor, the end of the log, already stands for something else, so that a fresh number is needed."""
-    mark: tuple[int, int] = (0, 0)
+    mark: tuple[int, int, bytes] = (0, 0, b"")
     """The replica's progress as the page was read with it: if that has changed, the page must be read again."""
 
 
@@ -46,22 +50,13 @@ class Rest(NamedTuple):
     replica: Replica
     since: int
     cursor: int
-    mark: tuple[int, int]
+    mark: tuple[int, int, bytes]
 
 
 class Given(NamedTuple):
     """It is on disk; no cursor when things have moved on and the page must be read again."""
 
     cursor: int | None
-
-
-class Tell(NamedTuple):
-    """A page that nobody had asked for has reached a replica: remember how far it has been told."""
-
-    replica: Replica
-    seen: int
-    """How far it had been told when the page was made; if that has changed since, the page counts for nothing."""
-    cursor: int
 
 
 class SaveSchema(NamedTuple):
@@ -90,4 +85,4 @@ class Saved(NamedTuple):
     """It is on disk."""
 
 
-Command = Push | Give | Rest | Tell | SaveSchema | SaveRules | Flush
+Command = Push | Give | Rest | SaveSchema | SaveRules | Flush

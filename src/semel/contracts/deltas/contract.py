@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from semel.contracts.deltas.commands import Command, Flush, Give, Push, Rest, Saved, SaveRules, SaveSchema, Tell
+from semel.contracts.deltas.commands import Command, Flush, Give, Push, Rest, Saved, SaveRules, SaveSchema
 from semel.contracts.deltas.limits import Policy
 from semel.contracts.deltas.rules.gateways import lock_of
-from semel.contracts.deltas.rules.give import give, give_needs, rest, tell
+from semel.contracts.deltas.rules.give import give, give_needs, rest
 from semel.contracts.deltas.rules.push import push, push_needs
 from semel.contracts.deltas.rules.schemas import gateway_needs, save_rules, save_schema, schema_needs
 from semel.engine.contract import Order, Outcome, Stage, View
@@ -26,14 +26,14 @@ class Deltas:
 
     def locks(self, command: Command) -> Sequence[Lock]:
         """The lock of the gateway."""
-        gateway = command.replica.gateway if isinstance(command, Push | Give | Rest | Tell) else command.gateway
+        gateway = command.replica.gateway if isinstance(command, Push | Give | Rest) else command.gateway
         return (lock_of(gateway),)
 
     def needs(self, command: Command) -> Generator[Stage, View, None]:
         """What each command looks at."""
         if isinstance(command, Push):
             return push_needs(command, self.policy)
-        if isinstance(command, Give | Rest | Tell):
+        if isinstance(command, Give | Rest):
             return give_needs(command)
         return schema_needs(command) if isinstance(command, SaveSchema) else gateway_needs(command)
 
@@ -48,9 +48,7 @@ class Deltas:
         if isinstance(command, Give):
             return give(view, command, now)
         if isinstance(command, Rest):
-            return rest(view, command)
-        if isinstance(command, Tell):
-            return tell(view, command)
+            return rest(view, command, now)
         if isinstance(command, SaveSchema):
             return save_schema(view, command, self.policy)
         if isinstance(command, SaveRules):

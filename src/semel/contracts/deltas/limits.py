@@ -28,6 +28,8 @@ SCANNED_ROWS = 20_000
 """Rows of the log that one look passes over; then others have their turn."""
 KEPT_AIDS = 64
 """Authors of one row whose last repair is remembered with it."""
+REPAIRED_COLUMNS = 16
+"""Columns that a repair tells; where more may differ, it tells the whole row."""
 MAX_REPLICAS = 1_000_000
 """Clients of one gateway whose progress is remembered."""
 MAX_TABLES = 1_000

@@ -70,6 +70,10 @@ class Replica(NamedTuple):
     """Whose credential it came with."""
 
 
+NOWHERE = -1
+"""No position."""
+
+
 class Cursor(NamedTuple):
     """What a cursor of a replica means: go on behind `start`, and leave some things out."""
 
@@ -78,3 +82,12 @@ class Cursor(NamedTuple):
     """Its own entries up to here: it made them."""
     mute: int = 0
     """Repairs for it up to here: it began again, and is told the rows themselves."""
+    back: int = NOWHERE
+    """Where to begin again when the end of the log is reached."""
+    doubt: int = 0
+    """Up to here it may have been told already: an INSERT comes behind a DELETE of its row."""
+
+    @property
+    def shown(self) -> int:
+        """What has certainly arrived at whoever asks from it."""
+        return self.start if self.back == NOWHERE else self.back

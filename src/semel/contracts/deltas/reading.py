@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from semel.contracts.deltas.limits import SCANNED_ROWS
-from semel.contracts.deltas.model import Cursor, Entry, Op, Replica
+from semel.contracts.deltas.model import NOWHERE, Cursor, Entry, Op, Replica
 from semel.contracts.deltas.rules.cursors import Progress
 from semel.contracts.deltas.rules.epochs import present_gateway, refuse_lost
 from semel.contracts.deltas.rules.gateways import COUNT_KEY
-from semel.contracts.deltas.rules.replicas import load_progress, progress_key
+from semel.contracts.deltas.rules.replicas import load_progress, progress_key, touches_of
 from semel.contracts.deltas.rules.rows import load_state
 from semel.contracts.deltas.rules.visibility import Watcher, gone
 from semel.contracts.deltas.tables import (
@@ -24,11 +24,12 @@ from semel.contracts.deltas.tables import (
     DELTA_ROW,
     DeltaGatewayRow,
     DeltaLogRow,
+    DeltaReplicaRow,
     gateway_key,
 )
 from semel.engine.reading import Reading
 from semel.kernel.hlc import MAX_HLC
-from semel.store.protocol import Range
+from semel.store.protocol import Range, Touch
 from semel.store.table import Key
 
 AT_ONCE = 64
@@ -45,24 +46,31 @@ class Page(NamedTuple):
     entries: Sequence[Entry]
     cursor: int
     has_more: bool
-    skip: int = 0
-    mute: int = 0
-    """What is left out behind a page that ends early, as in `Cursor`."""
+    rest: Cursor | None = None
+    """What the cursor stands for, when it is not itself."""
+    shown: int = 0
+    """What the replica has shown by asking."""
+    gone_back_at: int | None = None
+    """The end of the log, if the replica has gone back to an older cursor."""
     must_note: bool = False
-    """Whether the replica's progress has to be on disk before the page leaves."""
+    """Whether something of it has to be on disk before the page leaves."""
     is_taken: bool = False
     """Whether the cursor already stands for something else and a fresh number is needed."""
-    mark: tuple[int, int] = (0, 0)
+    is_known: bool = True
+    """Whether anything is remembered of the replica."""
+    mark: tuple[int, int, bytes] = (0, 0, b"")
     """The replica's progress as it was read."""
     epoch: int = 0
     """The epoch of the store."""
+    touches: Sequence[Touch] = ()
+    """Soft changes that the page brings about when it leaves."""
 
 
 class News(NamedTuple):
-    """Entries for a replica that has not asked, and how far it was known to have been told when they were read."""
+    """Entries for a replica that has not asked, and the soft changes that their arrival brings about."""
 
     page: Page
-    seen: int
+    touches: Sequence[Touch] = ()
 
 
 class Begun(NamedTuple):
@@ -71,8 +79,21 @@ class Begun(NamedTuple):
     start: Cursor
     entries: tuple[Entry, ...]
     budget: int
-    mark: tuple[int, int] = (0, 0)
-    """The replica's progress as the first look saw it."""
+    shown: int = 0
+    """What the replica has shown by asking."""
+    high_water: int = 0
+    mark: tuple[int, int, bytes] = (0, 0, b"")
+    """The end of the log and the replica's progress as the first look saw them."""
+
+
+class _Asker(NamedTuple):
+    """Who is told, as one look sees it."""
+
+    gateway: DeltaGatewayRow
+    replica: Replica
+    row: DeltaReplicaRow | None
+    progress: Progress
+    watcher: Watcher
 
 
 class Gauges(NamedTuple):
@@ -127,19 +148,31 @@ def pull(
     A guest asks under the id of a client that it is not: its cursors mean themselves, and nothing is kept of it.
     A cursor of changes that a restore has lost is refused.
     """
-    gateway = present_gateway(reading, replica.gateway)
-    refuse_lost(reading, gateway, since)
-    if gateway is None:
-        return Page((), 0, False)
-    progress = load_progress(reading.get(DELTA_REPLICA, progress_key(replica)))
-    if begun is None and is_guest:
-        begun = Begun(Cursor(since, mute=MAX_HLC), (), budget, progress.mark)
+    asker = _asker(reading, replica, claims)
+    refuse_lost(reading, None if asker is None else asker.gateway, since)
+    if asker is None:
+        return Page((), 0, False, is_known=False)
+    gateway, progress = asker.gateway, asker.progress
     if begun is None:
         # From the beginning there is nothing to repair: the rows themselves are on the way.
         start = _meaning(reading, gateway, progress, since) if since else Cursor(0, mute=gateway.high_water)
-        begun = Begun(start, (), budget, progress.mark)
-    page = _page(reading, gateway, progress, begun, Watcher(reading, gateway, claims, replica.client), limit)
-    return page if isinstance(page, Begun) else page._replace(epoch=gateway.epoch)
+        if is_guest:
+            start = Cursor(since, mute=MAX_HLC)
+        begun = Begun(start, (), budget, start.shown, gateway.high_water, progress.mark)
+    found = _page(reading, asker, begun, limit)
+    if isinstance(found, Begun):
+        return found
+    page = found if is_guest else _noted(asker, found, begun, since, reading.now.ms)
+    return page._replace(epoch=gateway.epoch)
+
+
+def _asker(reading: Reading, replica: Replica, claims: Claims) -> _Asker | None:
+    gateway = present_gateway(reading, replica.gateway)
+    if gateway is None:
+        return None
+    row = reading.get(DELTA_REPLICA, progress_key(replica))
+    watcher = Watcher(reading, gateway, claims, replica.client)
+    return _Asker(gateway, replica, row, load_progress(row, gateway), watcher)
 
 
 def _meaning(reading: Reading, gateway: DeltaGatewayRow, progress: Progress, since: int) -> Cursor:
@@ -147,6 +180,29 @@ def _meaning(reading: Reading, gateway: DeltaGatewayRow, progress: Progress, sin
         return Cursor(since)
     is_entry = reading.get(DELTA_LOG, (gateway.gateway, since)) is not None
     return progress.meaning(since, is_entry=is_entry)
+
+
+def _noted(asker: _Asker, page: Page, begun: Begun, since: int, now_ms: int) -> Page:
+    """A page with what has to be kept of it: on disk before it leaves, or softly.
+
+    A replica of which nothing is remembered has nothing to lose: its cursors mean themselves. Of its former lives there
+    may be repairs, which a page from the beginning leaves out.
+    """
+    progress, rest = asker.progress, page.rest
+    if asker.row is None and rest is not None and asker.watcher.repaired_at <= page.cursor:
+        rest = None
+    has_gone_back = asker.row is not None and (begun.shown < progress.seen or (not since and progress.aliases != ()))
+    is_other = rest is not None or progress.is_end(page.cursor)
+    is_noted = bool(page.entries) and (is_other or has_gone_back or page.is_taken)
+    return page._replace(
+        rest=rest,
+        shown=begun.shown,
+        gone_back_at=begun.high_water if has_gone_back else None,
+        must_note=is_noted,
+        is_known=asker.row is not None,
+        mark=begun.mark,
+        touches=() if is_noted or has_gone_back else touches_of(asker.replica, asker.row, begun.shown, now_ms),
+    )
 
 
 def news(
@@ -163,38 +219,45 @@ def news(
 
     A guest is told what everyone is.
     """
-    gateway = present_gateway(reading, replica.gateway)
-    if gateway is None:
-        return News(Page((), 0, False), 0)
-    progress = load_progress(reading.get(DELTA_REPLICA, progress_key(replica)))
-    watcher = Watcher(reading, gateway, claims, replica.client)
+    asker = _asker(reading, replica, claims)
+    if asker is None:
+        return News(Page((), 0, False))
     start = Cursor(after, mute=MAX_HLC) if is_guest else Cursor(after, skip=MAX_HLC)
-    begun = Begun(start, (), budget, progress.mark)
-    page = _page(reading, gateway, progress, begun, watcher, limit)
+    page = _page(reading, asker, Begun(start, (), budget), limit)
     if isinstance(page, Begun):  # as good as a page: who is told without asking is told of the rest as well
-        page = Page(page.entries, page.start.start, True, must_note=bool(page.entries))
-    return News(page, progress.seen)
+        page = Page(page.entries, page.start.start, True)
+    touches = () if is_guest else touches_of(replica, asker.row, page.cursor, reading.now.ms)
+    return News(page, touches)
 
 
-def _page(
-    reading: Reading, gateway: DeltaGatewayRow, progress: Progress, begun: Begun, watcher: Watcher, limit: int
-) -> Page | Begun:
+def _page(reading: Reading, asker: _Asker, begun: Begun, limit: int) -> Page | Begun:
     start, entries, budget = begun.start, list(begun.entries), begun.budget
-    for scanned, row in enumerate(_log(reading, gateway.gateway, start.start), 1):
-        told = _told(row, start, watcher)
+    for scanned, row in enumerate(_log(reading, asker.gateway.gateway, start.start), 1):
+        told = _told(row, start, asker.watcher)
         if told:
             budget -= sum(map(entry_size, told))
             if entries and (len(entries) + len(told) > limit or budget < 0):
                 cursor = entries[-1].position
-                skip, mute = (bound if bound > cursor else 0 for bound in (start.skip, start.mute))
-                return Page(entries, cursor, True, skip, mute, must_note=True, mark=begun.mark)
+                return Page(entries, cursor, True, _rest(start, cursor))
             entries += told
         if scanned >= SCANNED_ROWS:
-            return Begun(start._replace(start=row.position), tuple(entries), budget, begun.mark)
-    if not entries:
-        return Page((), gateway.high_water, False, mark=begun.mark)
-    is_taken = progress.is_alias(gateway.high_water)
-    return Page(entries, gateway.high_water, False, must_note=True, is_taken=is_taken, mark=begun.mark)
+            return begun._replace(start=start._replace(start=row.position), entries=tuple(entries), budget=budget)
+    if start.back != NOWHERE:
+        again = start._replace(start=start.back, back=NOWHERE)
+        if not entries:
+            return begun._replace(start=again)
+        cursor = entries[-1].position
+        return Page(entries, cursor, True, again._replace(doubt=max(again.doubt, cursor)))
+    high_water = asker.gateway.high_water
+    return Page(entries, high_water, False, is_taken=bool(entries) and asker.progress.is_alias(high_water))
+
+
+def _rest(start: Cursor, cursor: int) -> Cursor | None:
+    """What the end of a page stands for that ends early: what is left out behind it is left out there too."""
+    if start.back != NOWHERE:
+        return start._replace(start=cursor)
+    skip, mute, doubt = (bound if bound > cursor else 0 for bound in (start.skip, start.mute, start.doubt))
+    return Cursor(cursor, skip, mute, doubt=doubt) if skip or mute or doubt else None
 
 
 def _told(row: DeltaLogRow, start: Cursor, watcher: Watcher) -> tuple[Entry, ...]:
@@ -206,7 +269,8 @@ def _told(row: DeltaLogRow, start: Cursor, watcher: Watcher) -> tuple[Entry, ...
     entry = watcher.entry(row, start.mute)
     if entry is None:
         return ()
-    return (gone(row), entry) if watcher.may_hold(row, entry, start.mute) else (entry,)
+    may_hold = row.position <= start.doubt or watcher.may_hold(row, entry, start.mute)
+    return (gone(row), entry) if may_hold and entry.op is Op.INSERT else (entry,)
 
 
 def _is_known(row: DeltaLogRow, start: Cursor) -> bool:

@@ -5,7 +5,8 @@ for ever, beside the time that is hashed into them, so that the index grows at i
 
 Look-ups: a gateway by its name (DELTA_GATEWAY), a delta by its time and id (DELTA_ID) or, where ids are believed, by
 its id alone (DELTA_LEGACY_ID), the log by position (DELTA_LOG), a row by table and id (DELTA_ROW), a replica by client
-and subject (DELTA_REPLICA), the last repair for an author (DELTA_AUTHOR), a table's columns (DELTA_SCHEMA).
+and subject (DELTA_REPLICA) or by when it was last heard of, the last repair for an author (DELTA_AUTHOR), a table's
+columns (DELTA_SCHEMA).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from semel.kernel.keys import pack
-from semel.store.table import U64, Table
+from semel.store.table import U64, Below, Table
 
 _KEPT_KEYS = 4_096
 """A push asks for the keys of its gateway and of each of its rows several times, and several are decided together."""
@@ -46,6 +47,10 @@ class DeltaGatewayRow(NamedTuple):
     """The epoch of the store when the gateway was last changed."""
     gaps: bytes = b""
     """Numbers that were leapt over when an epoch began: see `rules.epochs`."""
+    forgotten_at: U64 = 0
+    """The end of the log when a client was last forgotten; 0 when none ever was."""
+    cut: U64 = 0
+    """The log up to here has been removed; 0 when all of it is there."""
 
 
 class DeltaIdRow(NamedTuple):
@@ -110,6 +115,10 @@ class DeltaReplicaRow(NamedTuple):
     seen: U64
     muted: U64
     aliases: bytes
+    life: bytes
+    """Changes when the client goes back to an older cursor: soft changes of before do not count then."""
+    used_at: int
+    """When it was last heard of, in milliseconds and by the hour; 0 when that was not noted."""
 
 
 class DeltaAuthorRow(NamedTuple):
@@ -134,7 +143,13 @@ DELTA_ID = Table("delta_id", DeltaIdRow, key=3)
 DELTA_LEGACY_ID = Table("delta_legacy_id", DeltaLegacyIdRow, key=2)
 DELTA_LOG = Table("delta_log", DeltaLogRow, key=2, bulky=True)
 DELTA_ROW = Table("delta_row", DeltaRowRow, key=3, heavy=True)
-DELTA_REPLICA = Table("delta_replica", DeltaReplicaRow, key=3)
+DELTA_REPLICA = Table(
+    "delta_replica",
+    DeltaReplicaRow,
+    key=3,
+    indexes={"used": ("used_at",)},
+    partial={"used": Below("used_at", 2**63 - 1)},
+)
 DELTA_AUTHOR = Table("delta_author", DeltaAuthorRow, key=2)
 DELTA_SCHEMA = Table("delta_schema", DeltaSchemaRow, key=2)
 

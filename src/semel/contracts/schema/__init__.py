@@ -7,7 +7,7 @@ from semel.contracts.epoch import TABLES as EPOCH_TABLES
 from semel.contracts.events.tables import TABLES as EVENTS_TABLES
 from semel.contracts.jobs.tables import TABLES as JOBS_TABLES
 from semel.contracts.ledger.tables import TABLES as LEDGER_TABLES
-from semel.contracts.schema.deltas import DELTAS
+from semel.contracts.schema.deltas import BOUNDED_DELTAS, DELTAS
 from semel.contracts.schema.epoch import EPOCHS
 from semel.contracts.schema.events import EVENTS
 from semel.contracts.schema.jobs import JOBS, LIGHTER_JOBS
@@ -32,4 +32,16 @@ TABLES: tuple[AnyTable, ...] = (
     *EPOCH_TABLES,
 )
 
-MIGRATIONS = (STREAMS, EVENTS, JOBS, LEDGER, DELTAS, LIGHTER_JOBS, LEDGER_ROOTS, EPOCHS, JOBS_OFFERS, LEDGER_SUBJECTS)
+MIGRATIONS = (
+    STREAMS,
+    EVENTS,
+    JOBS,
+    LEDGER,
+    DELTAS,
+    LIGHTER_JOBS,
+    LEDGER_ROOTS,
+    EPOCHS,
+    JOBS_OFFERS,
+    LEDGER_SUBJECTS,
+    BOUNDED_DELTAS,
+)

@@ -1,9 +1,9 @@
-"""Migration 5: deltas, as they were first made; never changed."""
+"""Migrations of deltas: 5, as they were first made, and 8, clients that can be forgotten and logs that can be cut."""
 
 from __future__ import annotations
 
-from semel.store.migrations import CreateTable, Migration
-from semel.store.table import Column, Kind, Shape
+from semel.store.migrations import AddColumn, CreateTable, MakeIndex, Migration
+from semel.store.table import Below, Column, Kind, Shape
 
 _I64, _U64, _BYTES = Kind.I64, Kind.U64, Kind.BYTES
 
@@ -126,6 +126,24 @@ DELTAS = Migration(
                 ),
                 key=2,
             )
+        ),
+    ),
+)
+
+BOUNDED_DELTAS = Migration(
+    11,
+    "clients of deltas that can be forgotten, and logs of deltas that can be cut",
+    (
+        AddColumn("delta_gateway", Column("forgotten_at", _U64), 0),
+        AddColumn("delta_gateway", Column("cut", _U64), 0),
+        AddColumn("delta_replica", Column("life", _BYTES), b""),
+        AddColumn("delta_replica", Column("used_at", _I64), 0),
+        MakeIndex(
+            "delta_replica",
+            ("gateway", "client", "subject"),
+            "used",
+            ("used_at",),
+            Below("used_at", 2**63 - 1),
         ),
     ),
 )

@@ -48,7 +48,7 @@ class Checkpoints:
         self._writers = asyncio.Semaphore(MAX_WRITTEN)
 
     async def checkpoint(self, request: Request) -> Answer | Flow:
-        """GET of everything that the caller may see; where it ends is on disk for the client before it leaves.
+        """GET of everything that the caller may see. Where it ends, the client shows when it goes on from there.
 
         For a HEAD it is written as well: only then it is known that it could be.
         """
@@ -57,8 +57,6 @@ class Checkpoints:
         spool = self._desk.spools.open(asked.counted_as)
         try:
             written = await self._write(request, replica, spool)
-            if replica is not None and not request.is_head:
-                await self._desk.note(asked, replica, written.cursor)
         except BaseException:
             spool.close()
             raise

@@ -207,22 +207,16 @@ class Conversation:
         if message is Word.TOO_LARGE:
             self._close(TOO_BIG, f"A message may have at most {self._most_bytes} bytes.")
         elif message is Word.ARRIVED:
-            await self._arrived()
+            self._arrived()
         else:
             await self._answer(message)
             self._holdings.answered(len(message))
             self._mind_room()
 
-    async def _arrived(self) -> None:
-        """The client has what it was told last; that is stored before anything else is done for it."""
-        async with self._desk.tellers:
-            await self._find_room(self._store_arrival)
+    def _arrived(self) -> None:
+        """The client has what it was told last."""
+        self._live.arrived()
         self._mind_stall()
-
-    async def _store_arrival(self) -> None:
-        told = self._live.arrived()
-        if told is not None:
-            await asyncio.shield(told)  # it is stored even if the connection ends meanwhile
 
     async def _answer(self, raw: bytes) -> None:
         if raw.startswith(PUSH):
@@ -263,7 +257,7 @@ class Conversation:
     async def _pull(self, message: SyncPull) -> None:
         wanted = pull_of(message)
         if self._live.is_shown_by(wanted.since):
-            await self._arrived()
+            self._arrived()
         if self._live.crosses(wanted.since):
             # The client asked before it had the broadcast that is on its way: giving it the same entries again would
             # break clients that take an INSERT at its word. It is given nothing, and its cursor stays where it is.
@@ -382,8 +376,7 @@ class Conversation:
     def _remember_last(self) -> None:
         """What has reached the client counts, although nobody waits for it any more."""
         if Word.ARRIVED in self._inbox:
-            with suppress(EngineError):  # then it is given again
-                self._live.arrived()
+            self._live.arrived()
         self._inbox.clear()
 
 

@@ -5,19 +5,19 @@ Nothing here knows of HTTP or WebSocket. Refusals are raised as `RefusedDeltas`,
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import ceil
 from typing import Any, TypeVar
 
-from semel.contracts.deltas.commands import Command, Flush, Give, Given, Push, Pushed, Rest, SaveRules, SaveSchema, Tell
+from semel.contracts.deltas.commands import Command, Flush, Give, Given, Push, Pushed, Rest, SaveRules, SaveSchema
 from semel.contracts.deltas.contract import Deltas
 from semel.contracts.deltas.limits import PAGE_BYTES, Policy
 from semel.contracts.deltas.model import Replica
 from semel.contracts.deltas.reading import Begun, News, Page, entry_size, news, pull
 from semel.contracts.deltas.refusals import Refusal, RefusedDeltas
+from semel.contracts.deltas.shown import ShownCursors
 from semel.contracts.deltas.wire.bodies import PushBody
 from semel.contracts.deltas.wire.schemas import Schema
 from semel.engine.contract import UnavailableError, Write
@@ -36,8 +36,6 @@ T = TypeVar("T")
 
 PULL_TRIES = 8
 """A page whose cursor turns out to be in use is read again; so often, before the client is asked to."""
-MAX_TELLING = 256
-"""So much of that is stored at once, however many clients listen: the engine is there for pushes first."""
 _ROWS_OF_A_DELTA = 5
 """Rows that a delta touches: its id, its place in the log, its row, and something of its author or its table."""
 
@@ -64,9 +62,8 @@ class Desk:
     uploads: Budget
     """Bytes of frames that are not whole, or wait for their turn."""
     spools: Spools
-    telling: dict[Replica, asyncio.Future[Given]] = field(default_factory=dict)
-    """Clients of which it is being stored that they have been told something."""
-    tellers: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, MAX_TELLING))
+    shown: ShownCursors = field(default_factory=ShownCursors)
+    """What those have shown who have never pushed."""
 
     def asked(self, principal: Principal, caller: Caller, where: Mapping[str, str]) -> Asked:
         """A call of somebody who was let in."""
@@ -90,7 +87,10 @@ class Desk:
 
     async def push(self, asked: Asked, gateway: str, body: PushBody, size: int) -> Pushed:
         """Commit the deltas of a push, all or none, each once. `size` is how many bytes it took to send them."""
-        command = Push(self.replica(asked, gateway, body.client), body.deltas, asked.is_named)
+        replica = self.replica(asked, gateway, body.client)
+        # Another process may know that the client has gone back since.
+        shown = 0 if self.context.engine.is_shared else self.shown.of(replica)
+        command = Push(replica, body.deltas, asked.is_named, shown)
         cost = _ROWS_OF_A_DELTA * (2 + len(body.deltas))
         answer = await self._carry_out(asked, command, weight_of(body, size), cost)
         assert isinstance(answer, Pushed)
@@ -98,30 +98,39 @@ class Desk:
         return answer
 
     async def pull(self, asked: Asked, gateway: str, client: str, since: int, limit: int, room: Share) -> Page:
-        """The next page for a client; how far it brings the client is on disk before this returns.
+        """The next page for a client; what a promise rests on is on disk before this returns.
 
         The page has the room that was brought for it, until that is given back; without room there is none.
         """
         replica = self.replica(asked, gateway, client)
-        telling = self.telling.get(replica)
-        if telling is not None:  # on a connection that has ended just now
-            await asyncio.wait((telling,))
         is_guest = not asked.speaks_for(client)
+        turn = 0 if is_guest else self.shown.begin(replica)
         for _ in range(PULL_TRIES):
             if not room.has_room:
                 raise NoRoomError
             page = await self._page(asked, replica, since, limit, is_guest=is_guest)
             if not room.resize(size_of(page)):
                 raise NoRoomError
-            if is_guest or not page.must_note:
+            if is_guest:
                 return page
-            command = Give(replica, since, page.cursor, page.skip, page.mute, page.is_taken, page.mark)
-            given = await self._carry_out(asked, command)
+            if not page.must_note:
+                self._note_softly(replica, turn, page)
+                return page
+            given = await self._carry_out(asked, note_of(replica, page))
             assert isinstance(given, Given)
             if given.cursor is not None:
                 self.journal.given(len(page.entries))
                 return page._replace(cursor=given.cursor)
         raise UnavailableError("The gateway changes too fast to be read.")
+
+    def _note_softly(self, replica: Replica, turn: int, page: Page) -> None:
+        """What may be forgotten of a page: then the client is told again."""
+        if page.is_known:
+            self.context.engine.touch(page.touches)
+        else:
+            self.shown.note(replica, turn, page.shown)
+        if page.entries:
+            self.journal.given(len(page.entries))
 
     async def _page(self, asked: Asked, replica: Replica, since: int, limit: int, *, is_guest: bool) -> Page:
         """A page, in as many looks as it takes to pass over what is not for this caller."""
@@ -152,25 +161,10 @@ class Desk:
         look = partial(news, replica=replica, claims=claims, after=after, limit=limit, budget=budget, is_guest=is_guest)
         return await self.look(look)
 
-    def tell(self, replica: Replica, told: News, entries: int) -> asyncio.Future[Given]:
-        """Remember that a client has what it had not asked for; whether or not it is still there to hear of it."""
-        command = Tell(replica, told.seen, told.page.cursor)
-        future = self.context.engine.admit(Write(self.deltas, command, 0, _ROWS_OF_A_DELTA))
-        self.telling[replica] = future
-        future.add_done_callback(partial(self._told, replica, entries))
-        return future
-
-    def _told(self, replica: Replica, entries: int, future: asyncio.Future[Given]) -> None:
-        if self.telling.get(replica) is future:
-            del self.telling[replica]
-        if not future.cancelled() and future.exception() is None:
-            self.journal.given(entries)
-
-    async def note(self, asked: Asked, replica: Replica, cursor: int) -> None:
-        """Remember that a client has been told everything up to a cursor that means nothing but itself."""
-        given = await self._carry_out(asked, Give(replica, 0, cursor))
-        if given.cursor is None:  # it was a newcomer, and has pushed or pulled meanwhile
-            raise RefusedDeltas("NOT_FOUND", "There is no checkpoint for this client; pull from 0.")
+    def tell(self, replica: Replica, told: News, entries: int) -> None:
+        """Remember softly that a client has what it had not asked for."""
+        self.context.engine.touch(told.touches)
+        self.journal.given(entries)
 
     async def save_schema(self, asked: Asked, gateway: str, schema: Schema) -> None:
         """Keep the columns of a table."""
@@ -210,6 +204,11 @@ def weight_of(body: PushBody, size: int) -> int:
     """About how many bytes a push of this size holds in memory: of short columns, many times what they took to send."""
     columns = sum(len(delta.columns) for delta in body.deltas)
     return size + _DELTA_BYTES * len(body.deltas) + _COLUMN_BYTES * columns
+
+
+def note_of(replica: Replica, page: Page) -> Give:
+    """What is to be on disk before a page leaves."""
+    return Give(replica, page.cursor, page.shown, page.rest, page.gone_back_at, page.is_taken, page.mark)
 
 
 def size_of(page: Page) -> int:

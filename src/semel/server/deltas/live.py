@@ -9,10 +9,8 @@ did not know. There is one broadcast under way at a time: a client that is slow 
 
 from __future__ import annotations
 
-import asyncio
 from typing import NamedTuple
 
-from semel.contracts.deltas.commands import Given
 from semel.contracts.deltas.limits import MAX_PAGE
 from semel.contracts.deltas.model import Replica
 from semel.contracts.deltas.reading import News, Page
@@ -40,6 +38,8 @@ class Live:
         self._asked = asked
         self._budget = budget
         self._replica: Replica | None = None
+        self._turn = 0
+        """The number of the client's turn in which it pulled here."""
         self._after = 0
         self._held = 0
         """The cursor that the client has, if it is one that was given to it here."""
@@ -77,6 +77,7 @@ class Live:
         self._after = page.cursor
         self._held = page.cursor if page.entries else since
         self._replica = None if page.has_more else replica
+        self._turn = self._desk.shown.turn(replica)
         self._has_news = True
 
     def pushed(self, cursor: int) -> None:
@@ -111,16 +112,16 @@ class Live:
         self._sent = self._sent._replace(has_arrived=True)
         return True
 
-    def arrived(self) -> asyncio.Future[Given] | None:
-        """The client has it: go on behind it, while that is being stored; None when there is nothing to store."""
+    def arrived(self) -> None:
+        """The client has it: go on behind it. That counts unless the client has asked elsewhere meanwhile."""
         if self._sent is None:
-            return None
+            return
         assert self._replica is not None
         news = self._sent.news
         is_guest = not self._asked.speaks_for(self._replica.client)
-        told = None if is_guest else self._desk.tell(self._replica, news, self._sent.entries)
+        if not is_guest and self._desk.shown.turn(self._replica) == self._turn:
+            self._desk.tell(self._replica, news, self._sent.entries)
         self._sent = None
         self._after = news.page.cursor
         self._held = max(self._held, news.page.cursor)
         self._has_news = self._has_news or news.page.has_more
-        return told

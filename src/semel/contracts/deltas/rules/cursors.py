@@ -1,10 +1,23 @@
 """What a cursor means for the client that was given it.
 
 Clients of this dialect take the answer of every push for their cursor, although they have not been told what others did
-meanwhile. So a push with something outstanding gives out a fresh number and remembers what it stands for: go on where
-the last pull ended, and pass over the client's own entries up to here. Any other cursor means itself.
+meanwhile. So a push with something outstanding gives out a number of its own and remembers what it stands for: go on
+behind what the client has shown, and pass over the client's own entries up to here. Any other cursor means itself.
 
-A crash loses none of it: a number is remembered in the commit that makes it, and a page leaves after its own.
+A client has shown what it asks behind: the pull that names a cursor says that everything up to it has arrived. A page
+that was sent and not shown may have been lost, so it is outstanding, and the next push's number stands for it as well.
+The client may hold it all the same: up to the number of the push every INSERT is told behind a DELETE of its row.
+
+| what | is kept | when a crash forgets it |
+|---|---|---|
+| the meaning of a push's number | in the commit of the push | it cannot |
+| the meaning of the end of a page that ends early | on disk before the page leaves | it cannot |
+| that a client has gone back, as after the loss of its database | on disk before the page leaves | it cannot |
+| that a client has shown a page | softly | the page counts as not shown, and is told again |
+
+So `seen` may be too low after a crash, and never too high: no change is passed over, and what is told twice does no
+harm. A client that pushes between any two of its pulls never shows a page. Where all that it has not shown takes more
+than a page, its pages go on one behind the other to the end of the log, and then begin again where `seen` is.
 """
 
 from __future__ import annotations
@@ -14,14 +27,14 @@ from typing import Any, NamedTuple
 import orjson
 
 from semel.contracts.deltas.limits import KEPT_ALIASES, MAX_ALIASES
-from semel.contracts.deltas.model import Cursor
+from semel.contracts.deltas.model import NOWHERE, Cursor
 
 
 class Alias(NamedTuple):
     """Numbers that were given out, and what they stand for.
 
-    Those of pushes in a row stand for the same, so the first and the last of them are kept: between the two there are
-    positions of entries, which stand for themselves, and nothing else that a client can have been given.
+    Those of pushes stand for the same until the client shows more, so the first and the last of them are kept. They are
+    odd, and the ends of whole pages are even: between the two there are else positions, which stand for themselves.
     """
 
     low: int
@@ -30,84 +43,123 @@ class Alias(NamedTuple):
     skip: int | None
     """None for the numbers of pushes: each passes over the client's own entries up to itself."""
     mute: int = 0
-    is_open: bool = False
-    """Whether nothing else has been given out since, so that the next push belongs to them."""
+    back: int = NOWHERE
+    """Where to begin again when the end of the log is reached."""
+    doubt: int = 0
+    """As in `Cursor`; the numbers of pushes and what follows from them are in doubt up to `skip` at least."""
+    is_old: bool = False
+    """Whether it is of a time when the numbers of pushes could be even."""
+
+    @property
+    def base(self) -> int:
+        """What had been shown when it was made."""
+        return self.start if self.back == NOWHERE else self.back
+
+    def has(self, number: int) -> bool:
+        """Whether a number may be one of them."""
+        if not self.low <= number <= self.high:
+            return False
+        return self.skip is not None or self.is_old or number % 2 == 1
 
 
 class Progress(NamedTuple):
     """How far a replica was told."""
 
     seen: int = 0
-    """The last cursor that a pull gave it, or a push with nothing outstanding."""
+    """What it has shown, or the number of a push with nothing outstanding."""
     muted: int = 0
     """Repairs up to here were made for an earlier life of it."""
     aliases: tuple[Alias, ...] = ()
     """Oldest first."""
+    life: bytes = b""
+    """Changes when it goes back."""
 
     @property
-    def mark(self) -> tuple[int, int]:
-        """Changes with every number that is given out."""
-        return self.seen, self.aliases[-1].high if self.aliases else 0
+    def mark(self) -> tuple[int, int, bytes]:
+        """Changes with every number that is remembered for it."""
+        return self.seen, self.aliases[-1].high if self.aliases else 0, self.life
 
     def is_alias(self, number: int) -> bool:
         """Whether a number may stand for something else."""
-        return any(alias.low <= number <= alias.high for alias in self.aliases)
+        return any(alias.has(number) for alias in self.aliases)
+
+    def is_end(self, number: int) -> bool:
+        """Whether a number is the end of a page and stands for something else."""
+        return any(alias.has(number) for alias in self.aliases if alias.skip is not None)
 
     def meaning(self, since: int, *, is_entry: bool) -> Cursor:
         """What a cursor stands for; `is_entry` when it is the position of one."""
         for alias in reversed(self.aliases):
-            if alias.low <= since <= alias.high and not (alias.skip is None and is_entry):
-                return Cursor(alias.start, since if alias.skip is None else alias.skip, alias.mute)
+            if alias.has(since) and not (alias.skip is None and is_entry):
+                skip = since if alias.skip is None else alias.skip
+                return Cursor(alias.start, skip, alias.mute, alias.back, max(skip, alias.doubt))
         return Cursor(since)
 
-    def pushed(self, tick: int, *, is_behind: bool) -> Progress:
-        """After a push that answers `tick`; `is_behind` when something of others is outstanding."""
+    def pushed(self, number: int, *, is_behind: bool) -> Progress:
+        """After a push that answers this; `is_behind` when something of others is outstanding."""
+        aliases = self._kept(self.seen)
         if not is_behind:
-            return Progress(tick, 0, _closed(self.aliases))
-        if self.aliases and self.aliases[-1].is_open:
-            *others, last = self.aliases
-            return self._replace(aliases=(*others, last._replace(high=tick)))
-        fresh = Alias(tick, tick, self.seen, None, self.muted, is_open=True)
-        return self._replace(aliases=(*self.aliases, fresh)[-MAX_ALIASES:])
+            return self._replace(seen=number, muted=0, aliases=aliases)
+        last = aliases[-1] if aliases else None
+        if last is not None and self._goes_on(last):
+            return self._replace(aliases=(*aliases[:-1], last._replace(high=number)))
+        fresh = Alias(number, number, self.seen, None, self.muted)
+        if last is not None and last.skip is not None and last.start > self.seen:
+            # A page has ended there that was not shown: on behind it, so that who never shows one hears of the rest.
+            fresh = fresh._replace(start=last.start, back=self.seen)
+        return self._replace(aliases=(*aliases, fresh)[-MAX_ALIASES:])
 
-    def given(self, since: int, cursor: int, skip: int, mute: int) -> Progress:
-        """After a page that began at `since` and ends at `cursor`.
+    def again(self, *, is_behind: bool, high_water: int) -> int | None:
+        """What a push of nothing new answers, if it can without anything being remembered."""
+        if not is_behind:
+            return None if self.is_alias(high_water) else high_water
+        last = self.aliases[-1] if self.aliases else None
+        if last is not None and self._goes_on(last):
+            return last.high
+        # It has pushed nothing since: then behind that there is nothing of its own to pass over.
+        is_last = all(alias.high <= self.seen for alias in self.aliases if alias.skip is None)
+        is_itself = is_last and self.muted <= self.seen and not self.is_alias(self.seen)
+        return self.seen if is_itself else None
 
-        Older numbers are kept for an answer that got lost, until the client shows a later one.
-        """
-        others = [alias for alias in _closed(self.aliases) if not alias.low == alias.high == cursor]
-        recent = len(others) - KEPT_ALIASES
-        kept = [alias for place, alias in enumerate(others) if place >= recent or alias.high >= since]
-        if skip or mute:
-            kept.append(Alias(cursor, cursor, cursor, skip, mute))
-        return Progress(cursor, mute, tuple(kept[-MAX_ALIASES:]))
+    def _goes_on(self, last: Alias) -> bool:
+        """Whether a push stands for the same as the last number that was remembered."""
+        return last.skip is None and not last.is_old and (last.base, last.mute) == (self.seen, self.muted)
+
+    def noted(self, shown: int, cursor: int, rest: Cursor | None) -> Progress:
+        """After a page that ends at a cursor which stands for something else; `shown` is what was asked behind."""
+        aliases = [alias for alias in self._kept(shown) if not alias.low == alias.high == cursor]
+        if rest is not None:
+            aliases.append(Alias(cursor, cursor, *rest))
+        return self._replace(seen=max(self.seen, shown), aliases=tuple(aliases[-MAX_ALIASES:]))
+
+    def gone_back(self, shown: int, high_water: int) -> Progress:
+        """After the client has asked behind an older cursor: it lives anew since the end of the log was there."""
+        life = (int.from_bytes(self.life) + 1).to_bytes(8)
+        return self._replace(seen=shown, muted=high_water, life=life)
 
     def rested(self, since: int, cursor: int) -> Progress:
         """After an empty page that was long to make: the client keeps its cursor, which stands for a later one now."""
-        aliases = _closed(self.aliases)
-        kept = [alias for alias in aliases if alias.high >= since and not alias.low == alias.high == since]
-        return Progress(cursor, 0, (*kept, Alias(since, since, cursor, 0))[-MAX_ALIASES:])
+        kept = [alias for alias in self.aliases if alias.high >= since and not alias.low == alias.high == since]
+        return self._replace(seen=cursor, muted=0, aliases=(*kept, Alias(since, since, cursor, 0))[-MAX_ALIASES:])
 
-    def told(self, cursor: int) -> Progress:
-        """After a page that nobody had asked for, behind `seen`, has arrived: what stood for more stands for less."""
-        aliases = (
-            alias._replace(start=cursor) if self.seen <= alias.start < cursor else alias
-            for alias in _closed(self.aliases)
-        )
-        return self._replace(seen=max(self.seen, cursor), aliases=tuple(aliases))
-
-
-def _closed(aliases: tuple[Alias, ...]) -> tuple[Alias, ...]:
-    """The same, when something else is given out."""
-    if not aliases or not aliases[-1].is_open:
-        return aliases
-    return (*aliases[:-1], aliases[-1]._replace(is_open=False))
+    def _kept(self, shown: int) -> tuple[Alias, ...]:
+        """Without older numbers than the client has shown; a few of them stay, for an answer that got lost."""
+        recent = len(self.aliases) - KEPT_ALIASES
+        return tuple(alias for place, alias in enumerate(self.aliases) if place >= recent or alias.high >= shown)
 
 
 def load_aliases(stored: bytes) -> tuple[Alias, ...]:
     """The aliases from their stored form."""
     facts: list[list[Any]] = orjson.loads(stored) if stored else []
-    return tuple(Alias(*one) for one in facts)
+    return tuple(_alias(one) for one in facts)
+
+
+def _alias(facts: list[Any]) -> Alias:
+    """Up to schema version 7 the sixth fact was a truth value, and the numbers of pushes could be even."""
+    if len(facts) == 6 and isinstance(facts[5], bool):
+        low, high, start, skip, mute = facts[:5]
+        return Alias(low, high, start, skip, mute, is_old=skip is None)
+    return Alias(*facts)
 
 
 def dump_aliases(aliases: tuple[Alias, ...]) -> bytes:

@@ -47,4 +47,19 @@ def save_gateway(view: View, gateway: DeltaGatewayRow) -> None:
 
 def empty_gateway(key: bytes, name: bytes) -> DeltaGatewayRow:
     """A gateway that nothing has happened in."""
-    return DeltaGatewayRow(key, name, 0, 0, 0, 0, 0, authors=b"[]", rules=b"", rules_version=0, schemas=0, replicas=0)
+    return DeltaGatewayRow(
+        key,
+        name,
+        0,
+        0,
+        0,
+        0,
+        0,
+        authors=b"[]",
+        rules=b"",
+        rules_version=0,
+        schemas=0,
+        replicas=0,
+        forgotten_at=0,
+        cut=0,
+    )

@@ -1,10 +1,10 @@
-"""A page on its way to a client: how far the client was told is on disk before the page leaves."""
+"""A page on its way to a client: what a promise rests on is on disk before the page leaves."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 
-from semel.contracts.deltas.commands import Give, Given, Rest, Tell
+from semel.contracts.deltas.commands import Give, Given, Rest
 from semel.contracts.deltas.rules.gateways import gateway_of
 from semel.contracts.deltas.rules.replicas import is_new, load_progress, progress_key, save_progress, too_many
 from semel.contracts.deltas.tables import DELTA_GATEWAY, DELTA_REPLICA, gateway_key
@@ -14,7 +14,7 @@ from semel.kernel.clock import Now
 from semel.kernel.hlc import tick
 
 
-def give_needs(command: Give | Rest | Tell) -> Generator[Stage, View, None]:
+def give_needs(command: Give | Rest) -> Generator[Stage, View, None]:
     """The gateway and the replica."""
     gateway = gateway_key(command.replica.gateway)
     replica = (DELTA_REPLICA, progress_key(command.replica))
@@ -28,12 +28,12 @@ def give(view: View, command: Give, now: Now) -> Outcome:
     a fresh number takes its place, unless something was committed behind the page, which that number would pass over.
     A page that was overtaken by another answer to the same client does not count: it would set the client back.
     """
-    progress = load_progress(view.get(DELTA_REPLICA, progress_key(command.replica)))
+    gateway = gateway_of(view, command.replica.gateway)
+    assert gateway is not None, "a page comes from somewhere"
+    progress = load_progress(view.get(DELTA_REPLICA, progress_key(command.replica)), gateway)
     if progress.mark != command.mark:
         return Outcome(Given(None))
     cursor = command.cursor
-    gateway = gateway_of(view, command.replica.gateway)
-    assert gateway is not None, "a page comes from somewhere"
     if is_new(view, command.replica):
         refusal = too_many(gateway)
         if refusal is not None:
@@ -43,32 +43,20 @@ def give(view: View, command: Give, now: Now) -> Outcome:
         if gateway.high_water != cursor:
             return Outcome(Given(None))
         cursor = tick(cursor, now.wall_ms)
+        cursor += cursor % 2
         gateway = gateway._replace(high_water=cursor)
     view.put(DELTA_GATEWAY, gateway)
-    save_progress(view, command.replica, progress.given(command.since, cursor, command.skip, command.mute))
+    if command.gone_back_at is not None:
+        progress = progress.gone_back(command.shown, command.gone_back_at)
+    save_progress(view, command.replica, progress.noted(command.shown, cursor, command.rest), now)
     return Outcome(Given(cursor))
 
 
-def rest(view: View, command: Rest) -> Outcome:
+def rest(view: View, command: Rest, now: Now) -> Outcome:
     """Let a cursor stand for a later one, behind which nothing was found for its client."""
     row = view.get(DELTA_REPLICA, progress_key(command.replica))
-    progress = load_progress(row)
-    if row is not None and progress.mark == command.mark:
-        save_progress(view, command.replica, progress.rested(command.since, command.cursor))
+    if row is not None:
+        progress = load_progress(row)
+        if progress.mark == command.mark:
+            save_progress(view, command.replica, progress.rested(command.since, command.cursor), now)
     return Outcome(Given(command.cursor))
-
-
-def tell(view: View, command: Tell) -> Outcome:
-    """Remember the end of a page that has arrived unasked."""
-    told = Outcome(Given(command.cursor))
-    progress = load_progress(view.get(DELTA_REPLICA, progress_key(command.replica)))
-    if progress.seen != command.seen:
-        return told
-    if is_new(view, command.replica):  # its pulls had nothing to remember
-        gateway = gateway_of(view, command.replica.gateway)
-        assert gateway is not None, "a page comes from somewhere"
-        if too_many(gateway) is not None:
-            return told
-        view.put(DELTA_GATEWAY, gateway._replace(replicas=gateway.replicas + 1))
-    save_progress(view, command.replica, progress.told(command.cursor))
-    return told

@@ -40,6 +40,8 @@ class Log:
         """Author, table and row of the deltas of which a part had no effect."""
         self.repaired: dict[str, int] = {}
         """Where the last repair for each author stands."""
+        self.dropped: list[int] = []
+        """Where repairs stand in the place of which there is another one now."""
         self.inserted: dict[str, int] = {}
         """Where the log ended when an author made a row itself that it did not know to be there."""
         self.eye = Eye(gateway.rules_version, rules_of(gateway.rules)) if gateway.rules else None
@@ -100,8 +102,12 @@ class Log:
             state.turns = marked(state.turns, mark)
 
     def add_repair(self, delta: Delta, op: Op, columns: str, state: RowState) -> int:
-        """Add an entry for the author of a delta alone; its position."""
+        """Add an entry for the author of a delta alone; its position.
+
+        That is even, so that it is never taken for the number of a push when there is another repair in its place.
+        """
         position = self._position(0)
+        position = self.high_water = position + position % 2
         sight = None
         if self.eye is not None:
             values = self.eye.look(delta.table, state)
@@ -131,21 +137,29 @@ class Log:
         self.inserted[author] = self.high_water
         return self.high_water
 
-    def tick(self, now_ms: int) -> int:
-        """The number that the push answers with."""
-        self.high_water = tick(self.high_water, now_ms)
-        return self.high_water
+    def tick(self, now_ms: int, *, is_behind: bool) -> int:
+        """The number that the push answers with: odd if it stands for more than itself.
+
+        The number behind an odd one is taken as well. So the log never ends at one, and the end of a page that reaches
+        it stands for itself without anything being remembered.
+        """
+        number = tick(self.high_water, now_ms)
+        number += number % 2 if not is_behind else 1 - number % 2
+        self.high_water = number + is_behind
+        return number
 
     def save(self, view: View, new_rows: int) -> None:
         """Write the log and the end of it."""
         for row in self.rows:
             view.insert(DELTA_LOG, row)
+        for position in self.dropped:
+            view.forget(DELTA_LOG, (self.gateway.gateway, position))
         for author in self.repaired.keys() | self.inserted.keys():
             self._save_author(view, author)
         gateway = self.gateway
         changed = gateway._replace(
             high_water=self.high_water,
-            entries=gateway.entries + sum(row.op > 0 for row in self.rows),
+            entries=gateway.entries + sum(row.op > 0 for row in self.rows) - len(self.dropped),
             deltas=gateway.deltas + sum(row.pushed > 0 for row in self.rows),
             rows=gateway.rows + new_rows,
             size=gateway.size + sum(len(row.body) + len(row.row_id) + len(row.client) for row in self.rows),

@@ -22,16 +22,18 @@ from semel.contracts.deltas.commands import Push, Pushed
 from semel.contracts.deltas.limits import FIRST_ROWS, MAX_COLUMNS, MAX_ROW_BYTES, MAX_TOUCHED_BYTES, MORE_ROWS, Policy
 from semel.contracts.deltas.model import Delta, Op
 from semel.contracts.deltas.refusals import Flaw, Refusal, refusal_of
+from semel.contracts.deltas.rules.cursors import Progress
 from semel.contracts.deltas.rules.gateways import gateway_of, new_gateway
 from semel.contracts.deltas.rules.log import Log
 from semel.contracts.deltas.rules.repairs import repair_all
 from semel.contracts.deltas.rules.replicas import (
     is_new,
-    load_progress,
     progress_key,
+    progress_of,
     save_progress,
     subject_of,
     too_many,
+    touches_of,
 )
 from semel.contracts.deltas.rules.rows import RowState, dump_state, last_of_others, load_state
 from semel.contracts.deltas.tables import (
@@ -42,6 +44,7 @@ from semel.contracts.deltas.tables import (
     DELTA_REPLICA,
     DELTA_ROW,
     DELTA_SCHEMA,
+    DeltaGatewayRow,
     DeltaIdRow,
     DeltaLegacyIdRow,
     DeltaRowRow,
@@ -124,16 +127,13 @@ def push(view: View, command: Push, policy: Policy, now: Now) -> Outcome:
     """Judge a push."""
     name = command.replica.gateway
     fresh = _unknown(view, command, policy)
-    flaws = _schema_flaws(view, gateway_key(name), fresh)
-    if flaws:
-        return Outcome(refusal_of(flaws))
     found = gateway_of(view, name)
-    high_water = 0 if found is None else found.high_water
-    flaws = _drift_flaws(fresh, now.wall_ms)
-    if flaws:
-        return Outcome(refusal_of(flaws)._replace(server_hlc=tick(high_water, now.wall_ms)))
-    if _is_too_heavy(view, gateway_key(name), fresh):
-        return Outcome(Refusal("VALIDATION_ERROR", _TOO_HEAVY, 413))
+    refusal = _refusal(view, command, fresh, found, now)
+    if refusal is not None:
+        return Outcome(refusal)
+    again = None if fresh or found is None else _again(view, command, found, now)
+    if again is not None:
+        return again
     gateway = found or new_gateway(view, name, policy)
     if isinstance(gateway, Refusal):
         return Outcome(gateway)
@@ -154,11 +154,29 @@ def push(view: View, command: Push, policy: Policy, now: Now) -> Outcome:
         return Outcome(refusal_of(flaws))
     rows.save()
     _remember(view, log, policy)
-    server_hlc = log.tick(now.wall_ms)
+    progress = progress_of(view, command, command.replica)
+    is_behind = _is_behind(view, command, log, progress)
+    server_hlc = log.tick(now.wall_ms, is_behind=is_behind)
     log.save(view, new_rows=rows.made)
-    _advance(view, command, log, server_hlc)
+    # What the answer stands for when the client uses it as its cursor.
+    save_progress(view, command.replica, progress.pushed(server_hlc, is_behind=is_behind), now)
     answer = Pushed(server_hlc, len(command.deltas), len(command.deltas) - len(fresh), tuple(log.entries))
     return Outcome(answer, (topic_of(name),) if log.rows else ())
+
+
+def _refusal(
+    view: View, command: Push, fresh: Sequence[_Numbered], found: DeltaGatewayRow | None, now: Now
+) -> Refusal | None:
+    """Why nothing of a push is taken, as far as that is known before it is applied."""
+    key = gateway_key(command.replica.gateway)
+    flaws = _schema_flaws(view, key, fresh)
+    if flaws:
+        return refusal_of(flaws)
+    flaws = _drift_flaws(fresh, now.wall_ms)
+    if flaws:
+        high_water = 0 if found is None else found.high_water
+        return refusal_of(flaws)._replace(server_hlc=tick(high_water, now.wall_ms))
+    return Refusal("VALIDATION_ERROR", _TOO_HEAVY, 413) if _is_too_heavy(view, key, fresh) else None
 
 
 def _unknown(view: View, command: Push, policy: Policy) -> list[_Numbered]:
@@ -261,15 +279,28 @@ def _remember(view: View, log: Log, policy: Policy) -> None:
                 view.insert(DELTA_LEGACY_ID, DeltaLegacyIdRow(row.gateway, row.id, row.position))
 
 
-def _advance(view: View, command: Push, log: Log, server_hlc: int) -> None:
-    """Remember what the answer will stand for when the client uses it as its cursor."""
-    replica = command.replica
-    progress = load_progress(view.get(DELTA_REPLICA, progress_key(replica)))
-    repair = view.get(DELTA_AUTHOR, (log.gateway.gateway, text_key(replica.client)))
-    is_behind = (
+def _is_behind(view: View, command: Push, log: Log, progress: Progress) -> bool:
+    """Whether something is outstanding: of others, or a repair."""
+    client = command.replica.client
+    row = view.get(DELTA_AUTHOR, (log.gateway.gateway, text_key(client)))
+    repaired_at = log.repaired.get(client, 0 if row is None else row.repaired_at)
+    return (
         progress.muted > progress.seen  # it has begun again, and what it wrote before is still to come
-        or (repair is not None and repair.repaired_at > progress.seen)
+        or repaired_at > progress.seen
         or log.eye is not None  # it may have put a row out of its own view
-        or last_of_others(log.authors, replica.client, progress.seen) is not None
+        or last_of_others(log.authors, client, progress.seen) is not None
     )
-    save_progress(view, replica, progress.pushed(server_hlc, is_behind=is_behind))
+
+
+def _again(view: View, command: Push, gateway: DeltaGatewayRow, now: Now) -> Outcome | None:
+    """The answer to a push of nothing new, if it can be given without a commit: nothing has happened."""
+    row = view.get(DELTA_REPLICA, progress_key(command.replica))
+    if row is None:
+        return None
+    progress = progress_of(view, command, command.replica)
+    is_behind = _is_behind(view, command, Log(gateway), progress)
+    number = progress.again(is_behind=is_behind, high_water=gateway.high_water)
+    if number is None or any(delta.hlc >= number for delta in command.deltas):
+        return None
+    touches = touches_of(command.replica, row, 0, now.ms)
+    return Outcome(Pushed(number, len(command.deltas), len(command.deltas), ()), touches=touches)

@@ -2,7 +2,12 @@
 
 Entries carry what won, so the author of a write that lost would keep its losing value for ever; and an author that has
 not been told all of a row yet would apply older entries over its newer write. Both get one entry of their own behind
-the push, with the row's full state. Nobody else sees it.
+the push, which no other client sees.
+
+It tells the columns that may differ for the author: those that the author wrote to, for others' older entries may yet
+come over them. Where its copy of the row may lack any other column, because it has made the row itself or taken it
+away, all columns are told. A repair that the author has not shown is replaced by the next one of the same row, which
+tells what the former one told: there is one repair a row and author at most that is still to come.
 """
 
 from __future__ import annotations
@@ -10,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from semel.contracts.deltas.commands import Push
-from semel.contracts.deltas.limits import KEPT_AIDS
+from semel.contracts.deltas.limits import KEPT_AIDS, REPAIRED_COLUMNS
 from semel.contracts.deltas.model import Delta, Op
 from semel.contracts.deltas.rules.cursors import Progress
 from semel.contracts.deltas.rules.entries import NO_COLUMNS
 from semel.contracts.deltas.rules.log import Log
-from semel.contracts.deltas.rules.replicas import load_progress, progress_key, subject_of
+from semel.contracts.deltas.rules.replicas import progress_of, subject_of
 from semel.contracts.deltas.rules.rows import Aid, Mark, RowState, last_of_others
-from semel.contracts.deltas.tables import DELTA_AUTHOR, DELTA_REPLICA, text_key
+from semel.contracts.deltas.tables import DELTA_AUTHOR, text_key
 from semel.engine.contract import View
 from semel.kernel.delta_id import columns_text, plain_column
 
@@ -34,7 +39,7 @@ def repair_all(view: View, command: Push, log: Log, pushed: Sequence[tuple[Delta
     for place, own in deltas.items():
         author, state = place[0], states[place]
         if author not in known:
-            known[author] = load_progress(view.get(DELTA_REPLICA, progress_key(subject_of(command, author))))
+            known[author] = progress_of(view, command, subject_of(command, author))
         _mend(view, log, own, state, known[author], is_lost=place in log.lost)
 
 
@@ -55,14 +60,23 @@ def _mend(view: View, log: Log, own: Sequence[Delta], state: RowState, progress:
     if not is_behind and not is_lost:
         return
     turn = last_of_others(state.turns, author, progress.seen)
+    columns = _columns(own, aid)
+    if aid.position and known.first:
+        log.dropped += {known.first, known.position}
+        known = known._replace(position=0, turn=0, op=0)
+    elif aid.turn > (0 if turn is None else turn.position):  # made by an earlier version, which did not note its first
+        turn = Mark(author, aid.turn, aid.op)
+    known = known._replace(first=0)
     if is_forgotten or has_begun_again or log.eye is not None:
         # Nobody knows what its copy will be, or which of the others' entries it will be shown: away with it first.
         position = log.add_repair(own[-1], Op.DELETE, NO_COLUMNS, state)
         turn = Mark(author, position, int(Op.DELETE))
-        known = _aided(known, Op.DELETE, position)
-    told = _repair(own[-1], state, aid, turn)
+        known = _aided(known, Op.DELETE, position, None)
+    told = _repair(own[-1], state, turn)
     if told is not None:
-        known = _aided(known, told[0], log.add_repair(own[-1], *told, state))
+        columns = columns if told is Op.UPDATE else None
+        text = NO_COLUMNS if told is Op.DELETE else _told_columns(state, columns)
+        known = _aided(known, told, log.add_repair(own[-1], told, text, state), columns)
     # Of repairs that it has been told is kept where they stand: a client may go back to an older cursor.
     has_inserted = is_behind and _has_inserted(own, aid, may_have=is_forgotten)
     known = known._replace(inserted_at=log.note_insert(author) if has_inserted else 0)
@@ -77,23 +91,28 @@ def _is_forgotten(view: View, log: Log, author: str, state: RowState, told_to: i
     return row is not None and row.repaired_at > told_to
 
 
-def _aided(aid: Aid, op: Op, position: int) -> Aid:
-    """After one more repair."""
-    if op is Op.UPDATE:
-        return aid._replace(position=position)
-    return aid._replace(position=position, turn=position, op=int(op))
+def _aided(aid: Aid, op: Op, position: int, columns: tuple[str, ...] | None) -> Aid:
+    """After one more repair, or the second entry of one."""
+    aid = aid._replace(position=position, first=aid.first or position, columns=columns)
+    return aid if op is Op.UPDATE else aid._replace(turn=position, op=int(op))
 
 
-def _repair(delta: Delta, state: RowState, aid: Aid, turn: Mark | None) -> tuple[Op, str] | None:
-    """The operation and the columns of a repair; None when the author's copy will be right without one."""
-    # What the author has yet to apply comes last, be it of others or an earlier repair; else its own last word stands.
-    last = (0, int(delta.op)) if turn is None else (turn.position, turn.op)
-    if aid.turn > last[0]:
-        last = (aid.turn, aid.op)
-    will_be_absent = last[1] == Op.DELETE
+def _columns(own: Sequence[Delta], aid: Aid) -> tuple[str, ...] | None:
+    """The columns of a row that may differ for its author; None for all of them."""
+    if any(delta.op is not Op.UPDATE for delta in own) or (aid.position and aid.columns is None):
+        return None
+    before = aid.columns if aid.position and aid.columns is not None else ()
+    names = dict.fromkeys((*before, *(column.name for delta in own for column in delta.columns)))
+    return tuple(names) if len(names) <= REPAIRED_COLUMNS else None
+
+
+def _repair(delta: Delta, state: RowState, turn: Mark | None) -> Op | None:
+    """The operation of a repair; None when the author's copy will be right without one."""
+    # What the author has yet to apply of others comes last; else its own last word stands.
+    will_be_absent = (int(delta.op) if turn is None else turn.op) == Op.DELETE
     if not state.is_live:
-        return None if will_be_absent else (Op.DELETE, NO_COLUMNS)
-    return Op.INSERT if will_be_absent else Op.UPDATE, _all_columns(state)
+        return None if will_be_absent else Op.DELETE
+    return Op.INSERT if will_be_absent else Op.UPDATE
 
 
 def _has_inserted(own: Sequence[Delta], aid: Aid, *, may_have: bool) -> bool:
@@ -104,8 +123,8 @@ def _has_inserted(own: Sequence[Delta], aid: Aid, *, may_have: bool) -> bool:
     return has
 
 
-def _all_columns(state: RowState) -> str:
-    """Every column the row ever had; those that are gone as null."""
-    told = [plain_column(name, cell.value) for name, cell in state.cells.items()]
-    told += [plain_column(name, "null") for name in state.gone]
-    return columns_text(told)
+def _told_columns(state: RowState, names: tuple[str, ...] | None) -> str:
+    """These columns of a row, or every one it ever had; those that are gone as null."""
+    wanted = (*state.cells, *state.gone) if names is None else names
+    texts = ((name, state.cells[name].value if name in state.cells else "null") for name in wanted)
+    return columns_text([plain_column(name, value) for name, value in texts])

@@ -10,11 +10,21 @@ from semel.contracts.deltas.limits import MAX_REPLICAS
 from semel.contracts.deltas.model import Replica
 from semel.contracts.deltas.refusals import Refusal
 from semel.contracts.deltas.rules.cursors import Progress, dump_aliases, load_aliases
-from semel.contracts.deltas.tables import DELTA_REPLICA, DeltaGatewayRow, DeltaReplicaRow, gateway_key, text_key
+from semel.contracts.deltas.tables import (
+    DELTA_GATEWAY,
+    DELTA_REPLICA,
+    DeltaGatewayRow,
+    DeltaReplicaRow,
+    gateway_key,
+    text_key,
+)
 from semel.engine.contract import View
+from semel.kernel.clock import Now
 from semel.kernel.delta_id import json_text
+from semel.store.protocol import Touch
 from semel.store.table import Key
 
+HOUR_MS = 3_600_000
 _KEPT_KEYS = 1_024
 """A push asks for the key of its replica again and again."""
 
@@ -25,9 +35,40 @@ def progress_key(replica: Replica) -> Key:
     return gateway_key(replica.gateway), text_key(replica.client), text_key(json_text(replica.subject))
 
 
-def load_progress(row: DeltaReplicaRow | None) -> Progress:
-    """How far a replica was told; one that is not known was told nothing."""
-    return Progress() if row is None else Progress(row.seen, row.muted, load_aliases(row.aliases))
+def load_progress(row: DeltaReplicaRow | None, gateway: DeltaGatewayRow | None = None, shown: int = 0) -> Progress:
+    """How far a replica was told.
+
+    One that is not known has been told what it has shown. It may be one that was forgotten, and then it has a past: it
+    is told of its own entries from before that as of those of others.
+    """
+    if row is None:
+        return Progress(shown, 0 if gateway is None else gateway.forgotten_at)
+    return Progress(row.seen, row.muted, load_aliases(row.aliases), row.life)
+
+
+def progress_of(view: View, command: Push, replica: Replica) -> Progress:
+    """How far the pusher was told, or another author whose deltas it passes on."""
+    row = view.get(DELTA_REPLICA, progress_key(replica))
+    gateway = view.get(DELTA_GATEWAY, (gateway_key(replica.gateway),))
+    return load_progress(row, gateway, command.shown if replica == command.replica else 0)
+
+
+def touches_of(replica: Replica, row: DeltaReplicaRow | None, shown: int, now_ms: int) -> tuple[Touch, ...]:
+    """The soft changes that a pull brings about: a crash may forget them, and then the replica is told again."""
+    if row is None:
+        return ()
+    key = progress_key(replica)
+    touches = []
+    if shown > row.seen:
+        touches.append(Touch(DELTA_REPLICA, key, "seen", shown, "life", row.life))
+    if hour_of(now_ms) > row.used_at:
+        touches.append(Touch(DELTA_REPLICA, key, "used_at", hour_of(now_ms)))
+    return tuple(touches)
+
+
+def hour_of(now_ms: int) -> int:
+    """The beginning of the hour: a client that is heard of all the time is noted once an hour."""
+    return now_ms - now_ms % HOUR_MS
 
 
 def is_new(view: View, replica: Replica) -> bool:
@@ -43,11 +84,12 @@ def too_many(gateway: DeltaGatewayRow) -> Refusal | None:
     return Refusal("RATE_LIMITED", message, retry_after=60)
 
 
-def save_progress(view: View, replica: Replica, progress: Progress) -> None:
+def save_progress(view: View, replica: Replica, progress: Progress, now: Now) -> None:
     """Write it."""
     gateway, client, subject = progress_key(replica)
-    aliases = dump_aliases(progress.aliases)
-    view.put(DELTA_REPLICA, DeltaReplicaRow(gateway, client, subject, progress.seen, progress.muted, aliases))
+    aliases, used_at = dump_aliases(progress.aliases), hour_of(now.ms)
+    row = DeltaReplicaRow(gateway, client, subject, progress.seen, progress.muted, aliases, progress.life, used_at)
+    view.put(DELTA_REPLICA, row)
 
 
 def subject_of(command: Push, author: str) -> Replica:

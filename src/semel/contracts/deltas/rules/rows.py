@@ -62,6 +62,10 @@ class Aid(NamedTuple):
     """Which of the two it did."""
     inserted_at: int = 0
     """Where the log ended when it made the row itself, not knowing of another's; 0 when its copy is not such a one."""
+    first: int = 0
+    """Where the last repair begins: it may be two entries, of which the first takes the row away."""
+    columns: tuple[str, ...] | None = None
+    """The columns that the last repair tells; None for all of them."""
 
     def above(self, position: int) -> Aid:
         """As much of it as lies above a position; what lies below has been told."""
@@ -69,7 +73,7 @@ class Aid(NamedTuple):
             return self
         turn, op = (self.turn, self.op) if self.turn > position else (0, 0)
         at, inserted_at = (one if one > position else 0 for one in (self.position, self.inserted_at))
-        return Aid(self.client, at, turn, op, inserted_at)
+        return self._replace(position=at, turn=turn, op=op, inserted_at=inserted_at)
 
 
 class Basis(NamedTuple):
@@ -230,9 +234,14 @@ def load_state(row: str, stored: bytes) -> RowState:
         dict.fromkeys(facts.get("g", ())),
         load_marks(facts["e"]),
         load_marks(facts["t"]),
-        tuple(Aid(*one) for one in facts.get("a", ())),
+        tuple(map(_load_aid, facts.get("a", ()))),
         None if basis is None else Basis(basis[0], basis[1]),
     )
+
+
+def _load_aid(facts: list[Any]) -> Aid:
+    aid = Aid(*facts)
+    return aid if aid.columns is None else aid._replace(columns=tuple(aid.columns))
 
 
 def dump_state(state: RowState) -> bytes:
