@@ -78,8 +78,8 @@ class Peers:
 
 def once(entries: Sequence[Message]) -> list[Message]:
     """The entries, without a DELETE of a row that may be there and is told anew by the entry behind it."""
-    behind = [*entries[1:], None]
-    return [one for one, other in zip(entries, behind, strict=True) if other is None or not _is_anew(one, other)]
+    is_last = len(entries) - 1
+    return [one for place, one in enumerate(entries) if place == is_last or not _is_anew(one, entries[place + 1])]
 
 
 def _is_anew(one: Message, other: Message) -> bool:

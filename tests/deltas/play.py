@@ -12,6 +12,7 @@ from tests.deltas.wire import fresh
 AHEAD_MS = (-3_000, 0, 3_000)
 """How wrong the clocks are; no further ahead than a server believes."""
 OPERATIONS = 50
+LOST_PAGES = 0.5
 SMALL = 3
 """Entries in a page of a client that is short of memory."""
 
@@ -19,8 +20,8 @@ SMALL = 3
 class Play:
     """One run. With `troubles`, answers are lost, copies of old pushes arrive, and pages are small.
 
-    A client pushes before it pulls, and repeats what it was not answered: the order that keeps replicas equal. A row is
-    inserted by one client, and again only by one who has just deleted it: more a plain INSERT does not bear.
+    A client pushes before it pulls, and repeats pushes that were not answered: the order that keeps replicas equal. A
+    row is inserted by one client, and again only by one who has just deleted it: more a plain INSERT does not bear.
     """
 
     def __init__(self, cast: Cast, seed: int, *, troubles: bool = False) -> None:
@@ -69,7 +70,7 @@ class Play:
         return {name: self.chance.choice([None, 0, 1, "x", "y", "z"]) for name in names}
 
     def sync(self, client: Scripted) -> None:
-        """Push, then pull; whatever has failed or was not heard is done again before anything else."""
+        """Push, then pull; what was pushed and not heard of is pushed again, and any page may be lost."""
         if not self._troubles:
             client.cycle()
             return
@@ -78,8 +79,7 @@ class Play:
             client.push(lose=True)
         client.push_all()
         for _ in range(self.chance.randrange(3)):
-            client.pull(lose=True, limit=self._limit())
-        client.pull(limit=self._limit())
+            client.pull(lose=self.chance.random() < LOST_PAGES, limit=self._limit())
 
     def _copy_arrives(self, client: Scripted) -> None:
         """A push that the network has kept for a while; nobody waits for its answer any more."""

@@ -41,7 +41,7 @@ def test_the_clock_is_beyond_every_stamp_of_the_push(deltas: Deltas, gateway: st
     ahead = [stamp(now_ms() + 4_500, counter) for counter in (7, 65_535, 3)]
     answer = deltas.push(gateway, [delta("INSERT", row=str(hlc), hlc=hlc) for hlc in ahead])
     assert answer.hlc > max(ahead)
-    assert deltas.push(gateway, []).hlc > answer.hlc
+    assert deltas.push(gateway, []).hlc >= answer.hlc
 
 
 def test_many_at_once_are_told_different_times(deltas: Deltas, gateway: str) -> None:

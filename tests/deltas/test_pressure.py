@@ -36,7 +36,7 @@ def test_one_delta_over_many_connections(deltas: Deltas, gateway: str) -> None:
     assert {status for status, _ in answers} == {200}
     assert sorted(told["duplicates"] for _, told in answers) == [0] + [1] * (PUSHES - 1)
     assert [told["deltas"] for _, told in answers if told["deltas"]] == [[made]]
-    assert len({told["serverHlc"] for _, told in answers}) == PUSHES
+    assert len({told["serverHlc"] for _, told in answers}) == 1, "a push of nothing new needs no commit"
     assert deltas.log(gateway) == [made]
     gauges = deltas.gauges(gateway)
     assert (gauges["logSize"], gauges["deltaCount"]) == (1, 1)

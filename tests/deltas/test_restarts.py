@@ -41,7 +41,7 @@ def test_everything_is_back(mortal: Deltas, gateway: str) -> None:
     assert mortal.log(gateway) == made
     again = mortal.push(gateway, made)
     assert (again["accepted"], again["duplicates"], again["deltas"]) == (20, 20, [])
-    assert again.hlc > max(told)
+    assert again.hlc >= max(told)
     again = mortal.push(gateway, [loser], client="other")
     assert (again["duplicates"], again["deltas"]) == (1, [])
     assert mortal.push(gateway, [delta("UPDATE", columns(colour=1))], expect=422).code == "SCHEMA_ERROR"
@@ -59,7 +59,7 @@ def test_the_clock_goes_on_over_every_restart(mortal: Deltas, gateway: str) -> N
         told.append(mortal.push(gateway, []).hlc)
         told.append(mortal.pull(gateway).hlc)
         mortal.crash()
-        first = mortal.push(gateway, [])
+        first = mortal.push(gateway, [delta("INSERT", row=fresh("first"), hlc=3)])
         assert first.hlc > max(told)
         told.append(first.hlc)
         late = delta("INSERT", row=fresh("late"), hlc=7)

@@ -34,10 +34,11 @@ from semel.contracts.schema import TABLES
 from semel.engine.contract import Write
 from semel.engine.engine import Engine
 from semel.engine.reading import Reading
+from semel.engine.sweeper import Sweeper
 from semel.kernel.delta_id import json_text
 from semel.kernel.hlc import join
 from semel.store.memory import MemoryStore
-from semel.store.protocol import Range, Touch
+from semel.store.protocol import AnyTable, Changes, Range, Row, Touch
 from tests.deltas_model.replicas import TABLE, PlainReplica
 from tests.deltas_model.requests import make_column, make_delta
 from tests.deltas_model.rig import BEGIN_MS, Pulled
@@ -82,7 +83,8 @@ class Rig:
         self.world = ToyWorld(BEGIN_MS)
         self._contract = Deltas(policy)
         self._shown = ShownCursors()
-        self._engine = Engine(MemoryStore(TABLES, self.world.wall_ms), self.world)
+        self._store = MemoryStore(TABLES, self.world.wall_ms)
+        self._engine = Engine(self._store, self.world)
 
     async def __aenter__(self) -> Self:
         return self
@@ -99,7 +101,11 @@ class Rig:
 
     def believe_ids(self) -> None:
         """The operator has changed the policy."""
-        self._contract = Deltas(Policy(checks_ids=False))
+        self.rule(Policy(checks_ids=False))
+
+    def rule(self, policy: Policy) -> None:
+        """So has it been started with other settings."""
+        self._contract = Deltas(policy)
 
     async def send(self, command: Command) -> Any:
         """The answer; a refusal is raised."""
@@ -161,6 +167,16 @@ class Rig:
     async def rest(self, replica: Replica, since: int, page: reading.Page) -> None:
         """A page was long to make, and is empty."""
         await self.send(Rest(replica, since, page.cursor, page.mark))
+
+    def write(self, table: AnyTable, row: Row) -> None:
+        """A row as another version has left it."""
+        tx = self._store.begin(())
+        tx.flush(Changes({}, {table: [row]}, {}))
+        tx.commit()
+
+    async def sweep(self) -> int:
+        """Do all chores; how many there were."""
+        return await Sweeper(self._engine, [self._contract], 1).sweep(self._contract)
 
     def touch(self, touches: Sequence[Touch]) -> None:
         """Soft changes."""

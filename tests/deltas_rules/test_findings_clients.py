@@ -9,10 +9,9 @@ from __future__ import annotations
 import pytest
 
 from semel.contracts.deltas import reading
-from semel.contracts.deltas.limits import KEPT_AIDS
+from semel.contracts.deltas.limits import KEPT_AIDS, Policy
 from semel.contracts.deltas.model import Op, Replica
 from semel.contracts.deltas.refusals import RefusedDeltas
-from semel.contracts.deltas.rules import replicas
 from semel.kernel.delta_id import json_text
 from tests.deltas_rules.rig import GATEWAY, Plain, Rig, change, scene, told
 
@@ -178,10 +177,8 @@ async def test_nobody_takes_the_places_of_others_by_pulling_under_made_up_ids(ri
 
 
 @scene
-async def test_when_there_are_too_many_clients_those_that_are_known_go_on(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(replicas, "MAX_REPLICAS", FEW)
+async def test_g3_when_there_are_too_many_clients_those_that_are_known_go_on(rig: Rig) -> None:
+    rig.rule(Policy(max_clients=FEW))
     known = [Plain(rig, f"c{number}") for number in range(FEW)]
     for client in known:
         await client.say(INSERT, client.plain_name)

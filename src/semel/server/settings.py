@@ -170,6 +170,13 @@ class Settings:
     )
     deltas_gateways: str = setting("", "names of the gateways there are, with commas between; empty takes any name")
     deltas_max_gateways: int = setting(10_000, "gateways; 0 is no limit", 0, _MANY)
+    deltas_max_clients: int = setting(1_000_000, "clients that have pushed to one gateway", 1, _MANY)
+    deltas_client_ttl_sec: int = setting(
+        90 * 86_400, "how long a client of deltas is remembered that is not heard of; 0 is for ever", 0, _MANY
+    )
+    deltas_keep_log_sec: int = setting(
+        0, "how long the log of a gateway is kept behind its checkpoint; 0 is for ever", 0, _MANY
+    )
     deltas_pushes_per_sec: int = setting(0, "pushes a second of one client; 0 is no limit", 0, _MANY)
     deltas_jwt_secret: str = secret("the key (HS256) that clients of deltas sign their JWTs with")
     deltas_jwt_secret_next: str = secret("the key that follows it; both hold while it is set")

@@ -8,7 +8,7 @@ from semel.cli.lazy import LazyGroup
 
 __all__ = ["deltas"]
 
-_NAMES = ("export", "flush", "gateways", "pull", "rules", "schema", "stats")
+_NAMES = ("clients", "export", "flush", "gateways", "pull", "rules", "schema", "stats")
 
 
 @click.group(cls=LazyGroup, homes={name: f"{__name__}.{name}" for name in _NAMES})

@@ -33,14 +33,18 @@ class Server(NamedTuple):
 
     def post(self, path: str, body: bytes, member: str) -> Facts:
         """The answer to something that is to be kept, if it is the right one: its member says so."""
+        facts = self.send(path, body)
+        if facts.get(member) is not True:
+            raise self.stranger()
+        return facts
+
+    def send(self, path: str, body: bytes) -> Facts:
+        """The answer to a POST."""
 
         def send() -> Answer:
             return self.connection.request("POST", path, {"Content-Type": b"application/json"}, body)
 
-        facts = self._facts(send_until_answered(send, self.retries).body)
-        if facts.get(member) is not True:
-            raise self.stranger()
-        return facts
+        return self._facts(send_until_answered(send, self.retries).body)
 
     def stranger(self) -> Exception:
         """The error for an answer that no gateway gives."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from semel.contracts.deltas.model import Entry, Op, Replica
 from semel.contracts.deltas.reading import Claims, MergedRow, merged_rows
 from semel.contracts.deltas.rules.buckets import Rules, rules_of, sees
+from semel.contracts.deltas.rules.entries import NO_COLUMNS
 from semel.contracts.deltas.rules.epochs import present_gateway
 from semel.contracts.deltas.rules.replicas import progress_key
 from semel.contracts.deltas.tables import DELTA_REPLICA
@@ -31,26 +32,29 @@ class Checkpoint(NamedTuple):
 
 
 def checkpoint(reading: Reading, gateway: str, claims: Claims, replica: Replica | None) -> Checkpoint | None:
-    """What a caller with these claims may see. None where there are no rows, and for all but newcomers.
+    """What a caller with these claims may see. None where there are no rows.
 
-    Its rows are INSERTs, and a client that has pushed or pulled has some of them: it would fail on the first, and go on
-    behind all of them. One that is not named may be such a client.
+    Its rows are INSERTs. A client that has pushed has some of them, and one that is not named may be such a client: for
+    those every row is told behind a DELETE, and rows that are gone by one. Under rules it is not told of rows that are
+    gone, since it may never have seen them.
     """
     row = present_gateway(reading, gateway)
     if row is None or not row.rows:
         return None
-    if replica is None or reading.get(DELTA_REPLICA, progress_key(replica)) is not None:
-        return None
+    may_hold = replica is None or reading.get(DELTA_REPLICA, progress_key(replica)) is not None
     rules = rules_of(row.rules) if row.rules else None
-    return Checkpoint(row.high_water, _entries(reading, gateway, rules, claims))
+    return Checkpoint(row.high_water, _entries(reading, gateway, rules, claims, may_hold=may_hold))
 
 
-def _entries(reading: Reading, gateway: str, rules: Rules | None, claims: Claims) -> Iterator[Entry]:
+def _entries(reading: Reading, gateway: str, rules: Rules | None, claims: Claims, *, may_hold: bool) -> Iterator[Entry]:
     after: Key | None = None
     while True:
         rows, after = merged_rows(reading, gateway, after, ROWS_AT_ONCE)
         for row in rows:
-            if row.is_live and (rules is None or sees(rules, claims, row.table, dict(row.columns))):
+            is_seen = row.is_live and (rules is None or sees(rules, claims, row.table, dict(row.columns)))
+            if may_hold and (is_seen or rules is None):
+                yield _entry(row)._replace(op=Op.DELETE, columns=NO_COLUMNS)
+            if is_seen:
                 yield _entry(row)
         if after is None:
             return

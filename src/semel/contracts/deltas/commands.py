@@ -85,4 +85,32 @@ class Saved(NamedTuple):
     """It is on disk."""
 
 
-Command = Push | Give | Rest | SaveSchema | SaveRules | Flush
+class Forget(NamedTuple):
+    """Forget how far clients were told: keys of client and subject."""
+
+    gateway: str
+    clients: tuple[tuple[bytes, bytes], ...]
+    before_ms: int | None = None
+    """Only those that were not heard of since; None for all of them."""
+
+
+class Forgotten(NamedTuple):
+    """How many are forgotten."""
+
+    clients: int
+
+
+class Trim(NamedTuple):
+    """Remove these positions, which the log begins with."""
+
+    gateway: str
+    positions: tuple[int, ...]
+
+
+class Trimmed(NamedTuple):
+    """Up to where the log is removed."""
+
+    cut: int
+
+
+Command = Push | Give | Rest | SaveSchema | SaveRules | Flush | Forget | Trim

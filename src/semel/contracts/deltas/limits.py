@@ -47,3 +47,9 @@ class Policy(NamedTuple):
     """Of one push."""
     max_gateways: int = 0
     """0 is no limit."""
+    max_clients: int = MAX_REPLICAS
+    """Of one gateway."""
+    client_ttl_ms: int = 0
+    """How long a client is remembered that is not heard of; 0 is for ever."""
+    keep_log_ms: int = 0
+    """How long the log is kept; 0 is for ever."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from semel.contracts.deltas.limits import SCANNED_ROWS
 from semel.contracts.deltas.model import NOWHERE, Cursor, Entry, Op, Replica
+from semel.contracts.deltas.refusals import RefusedDeltas
 from semel.contracts.deltas.rules.cursors import Progress
 from semel.contracts.deltas.rules.epochs import present_gateway, refuse_lost
 from semel.contracts.deltas.rules.gateways import COUNT_KEY
@@ -26,6 +27,7 @@ from semel.contracts.deltas.tables import (
     DeltaLogRow,
     DeltaReplicaRow,
     gateway_key,
+    text_key,
 )
 from semel.engine.reading import Reading
 from semel.kernel.hlc import MAX_HLC
@@ -36,6 +38,8 @@ AT_ONCE = 64
 """So many rows of the log are fetched before their size is looked at."""
 ENTRY_BYTES = 256
 """About what an entry has besides its columns."""
+
+_EXPIRED = "The log before this cursor has been removed: take the checkpoint, and pull from its cursor."
 
 Claims = Mapping[str, tuple[str, ...]]
 
@@ -103,6 +107,15 @@ class Gauges(NamedTuple):
     index_size: int = 0
     byte_size: int = 0
     delta_count: int = 0
+
+
+class KnownClient(NamedTuple):
+    """A client of which something is remembered, and under which key of client and subject."""
+
+    key: tuple[bytes, bytes]
+    seen: int
+    used_at: int
+    """When it was last heard of, in milliseconds and by the hour; 0 when that was not noted."""
 
 
 class MergedRow(NamedTuple):
@@ -232,6 +245,8 @@ def news(
 
 def _page(reading: Reading, asker: _Asker, begun: Begun, limit: int) -> Page | Begun:
     start, entries, budget = begun.start, list(begun.entries), begun.budget
+    if start.start < asker.gateway.cut:  # at each look: it may have been cut since the last one
+        raise RefusedDeltas("CURSOR_EXPIRED", _EXPIRED)
     for scanned, row in enumerate(_log(reading, asker.gateway.gateway, start.start), 1):
         told = _told(row, start, asker.watcher)
         if told:
@@ -314,6 +329,20 @@ def gateways(reading: Reading, after: str | None, limit: int) -> list[str]:
     start = COUNT_KEY if after is None else (gateway_key(after) + b"\x00",)
     rows = reading.range(Range(DELTA_GATEWAY, "", (), limit + 1, start=start))
     return [row.name.decode() for row in rows if (row.gateway,) != COUNT_KEY][:limit]
+
+
+def clients(reading: Reading, gateway: str, after: tuple[bytes, bytes], limit: int) -> list[KnownClient]:
+    """The clients of which something is remembered, in the order of their keys."""
+    key = gateway_key(gateway)
+    start = (after[0], after[1] + b"\x00")
+    rows = reading.range(Range(DELTA_REPLICA, "", (key,), limit, start=start))
+    return [KnownClient((row.client, row.subject), row.seen, row.used_at) for row in rows]
+
+
+def subjects_of(reading: Reading, gateway: str, client: str, limit: int) -> list[tuple[bytes, bytes]]:
+    """The keys under which something is remembered of a client, by the text of its id."""
+    found = reading.keys(Range(DELTA_REPLICA, "", (gateway_key(gateway), text_key(client)), limit))
+    return [(key[1], key[2]) for key in found]
 
 
 def merged_rows(reading: Reading, gateway: str, after: Key | None, limit: int) -> tuple[list[MergedRow], Key | None]:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from semel.contracts.deltas.reading import gateways, gauges
+import json
+
+from semel.contracts.deltas.reading import KnownClient, clients, gateways, gauges, subjects_of
+from semel.contracts.deltas.refusals import RefusedDeltas
 from semel.contracts.deltas.rules.buckets import rules_of
+from semel.contracts.deltas.wire.clients import parse_clients
 from semel.contracts.deltas.wire.query import parse_listing
 from semel.contracts.deltas.wire.schemas import parse_schema
 from semel.engine.reading import Reading
 from semel.kernel.canonical import Integers, Surrogates, canonicalize
+from semel.kernel.keys import unpack
 from semel.server.deltas.desk import Desk
 from semel.server.deltas.exchange import Answer, Request, answer_json
 from semel.server.deltas.tokens import SURFACE
 from semel.server.principals import Role
 from semel.server.threads import apart
 
+MOST_SUBJECTS = 100
+"""Credentials that one client id is forgotten for at a time."""
 SCANNED_NAMES = 1_000
 """So many names are looked at in one step of a listing."""
 
@@ -72,9 +79,62 @@ class Admin:
         names = await self._desk.look(look)
         return answer_json({"gateways": names[: wanted.limit], "hasMore": len(names) > wanted.limit})
 
+    async def clients(self, request: Request) -> Answer:
+        """GET of the clients whose progress is remembered; `after` is the `next` of the page before."""
+        wanted = parse_listing(request.query)
+        after = _key_of(wanted.after)
+        found = await self._desk.look(lambda reading: clients(reading, request.gateway, after, wanted.limit + 1))
+        page = found[: wanted.limit]
+        has_more = len(found) > wanted.limit
+        return answer_json(
+            {
+                "clients": [_client_facts(client) for client in page],
+                "hasMore": has_more,
+                "next": _name_of(page[-1].key) if has_more else None,
+            }
+        )
+
+    async def forget_clients(self, request: Request) -> Answer:
+        """POST of clients to forget. Their next cursors mean themselves; nothing that they wrote is touched."""
+        names = parse_clients(request.body)
+
+        def look(reading: Reading) -> list[tuple[bytes, bytes]]:
+            return [key for name in names for key in subjects_of(reading, request.gateway, name, MOST_SUBJECTS)]
+
+        keys = await self._desk.look(look)
+        return answer_json({"forgotten": await self._desk.forget(request.asked, request.gateway, keys) if keys else 0})
+
     async def connector_types(self, request: Request) -> Answer:
         """GET of the kinds of connectors: there are none."""
         return answer_json([])
+
+
+def _client_facts(client: KnownClient) -> dict[str, object]:
+    return {
+        "clientId": _text_of(client.key[0]),
+        "subject": _text_of(client.key[1]),
+        "key": _name_of(client.key),
+        "lastSeenMs": client.used_at or None,
+        "cursor": str(client.seen),
+    }
+
+
+def _text_of(key: bytes) -> str | None:
+    """The id behind a key; None for a long one, of which only the hash is kept."""
+    name = unpack(key)
+    return None if name is None else json.loads(f'"{name.decode()}"')
+
+
+def _name_of(key: tuple[bytes, bytes]) -> str:
+    return f"{key[0].hex()}.{key[1].hex()}"
+
+
+def _key_of(name: str | None) -> tuple[bytes, bytes]:
+    client, _, subject = (name or ".").partition(".")
+    try:
+        return bytes.fromhex(client), bytes.fromhex(subject)
+    except ValueError:
+        raise RefusedDeltas("VALIDATION_ERROR", "after is the next of the page before.") from None
 
 
 def _checked(raw: bytes) -> bytes:

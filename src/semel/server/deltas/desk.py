@@ -5,13 +5,25 @@ Nothing here knows of HTTP or WebSocket. Refusals are raised as `RefusedDeltas`,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import ceil
 from typing import Any, TypeVar
 
-from semel.contracts.deltas.commands import Command, Flush, Give, Given, Push, Pushed, Rest, SaveRules, SaveSchema
+from semel.contracts.deltas.commands import (
+    Command,
+    Flush,
+    Forget,
+    Forgotten,
+    Give,
+    Given,
+    Push,
+    Pushed,
+    Rest,
+    SaveRules,
+    SaveSchema,
+)
 from semel.contracts.deltas.contract import Deltas
 from semel.contracts.deltas.limits import PAGE_BYTES, Policy
 from semel.contracts.deltas.model import Replica
@@ -173,6 +185,12 @@ class Desk:
     async def save_rules(self, asked: Asked, gateway: str, rules: bytes) -> None:
         """Keep who sees what: canonical JSON, and checked."""
         await self._carry_out(asked, SaveRules(gateway, rules), len(rules))
+
+    async def forget(self, asked: Asked, gateway: str, clients: Sequence[tuple[bytes, bytes]]) -> int:
+        """Forget how far clients were told; how many there were."""
+        answer = await self._carry_out(asked, Forget(gateway, tuple(clients)), cost=len(clients) + 1)
+        assert isinstance(answer, Forgotten)
+        return answer.clients
 
     async def flush(self, asked: Asked, gateway: str) -> None:
         """Return when everything before it is on disk."""

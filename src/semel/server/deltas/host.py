@@ -181,6 +181,8 @@ def _actions_of(desk: Desk) -> Mapping[str, _Action]:
         "admin/sync-rules/{}": _Action("POST", Role.ADMIN, admin.save_rules),
         "admin/flush/{}": _Action("POST", Role.ADMIN, admin.flush),
         "admin/metrics/{}": _Action("GET", Role.ADMIN, admin.metrics),
+        "admin/clients/{}": _Action("GET", Role.ADMIN, admin.clients),
+        "admin/forget-clients/{}": _Action("POST", Role.ADMIN, admin.forget_clients),
         "admin/gateways": _Action("GET", Role.ADMIN, admin.gateways),
         "connectors/types": _Action("GET", None, admin.connector_types),
     }

@@ -28,6 +28,9 @@ def policy_of(settings: Settings) -> Policy:
         checks_ids=settings.deltas_check_ids,
         max_deltas=settings.deltas_max_deltas,
         max_gateways=settings.deltas_max_gateways,
+        max_clients=settings.deltas_max_clients,
+        client_ttl_ms=settings.deltas_client_ttl_sec * 1_000,
+        keep_log_ms=settings.deltas_keep_log_sec * 1_000,
     )
 
 

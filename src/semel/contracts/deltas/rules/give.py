@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from semel.contracts.deltas.commands import Give, Given, Rest
+from semel.contracts.deltas.limits import Policy
 from semel.contracts.deltas.rules.gateways import gateway_of
 from semel.contracts.deltas.rules.replicas import is_new, load_progress, progress_key, save_progress, too_many
 from semel.contracts.deltas.tables import DELTA_GATEWAY, DELTA_REPLICA, gateway_key
@@ -21,7 +22,7 @@ def give_needs(command: Give | Rest) -> Generator[Stage, View, None]:
     yield Stage(keys=[(DELTA_GATEWAY, (gateway,)), replica, (EPOCH, EPOCH_KEY)])
 
 
-def give(view: View, command: Give, now: Now) -> Outcome:
+def give(view: View, command: Give, policy: Policy, now: Now) -> Outcome:
     """Remember the end of a page.
 
     A cursor that already stands for something else is no use: the client could not say which of the two it means. Then
@@ -35,7 +36,7 @@ def give(view: View, command: Give, now: Now) -> Outcome:
         return Outcome(Given(None))
     cursor = command.cursor
     if is_new(view, command.replica):
-        refusal = too_many(gateway)
+        refusal = too_many(gateway, policy)
         if refusal is not None:
             return Outcome(refusal)
         gateway = gateway._replace(replicas=gateway.replicas + 1)

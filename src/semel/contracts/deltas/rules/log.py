@@ -152,6 +152,7 @@ class Log:
         """Write the log and the end of it."""
         for row in self.rows:
             view.insert(DELTA_LOG, row)
+        self.dropped = [position for position in self.dropped if position > self.gateway.cut]
         for position in self.dropped:
             view.forget(DELTA_LOG, (self.gateway.gateway, position))
         for author in self.repaired.keys() | self.inserted.keys():

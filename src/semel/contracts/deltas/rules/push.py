@@ -35,6 +35,7 @@ from semel.contracts.deltas.rules.replicas import (
     too_many,
     touches_of,
 )
+from semel.contracts.deltas.rules.retention import untellable_flaws
 from semel.contracts.deltas.rules.rows import RowState, dump_state, last_of_others, load_state
 from semel.contracts.deltas.tables import (
     DELTA_AUTHOR,
@@ -128,7 +129,7 @@ def push(view: View, command: Push, policy: Policy, now: Now) -> Outcome:
     name = command.replica.gateway
     fresh = _unknown(view, command, policy)
     found = gateway_of(view, name)
-    refusal = _refusal(view, command, fresh, found, now)
+    refusal = _refusal(view, command, fresh, found, now, keeps_all=not policy.keep_log_ms)
     if refusal is not None:
         return Outcome(refusal)
     again = None if fresh or found is None else _again(view, command, found, now)
@@ -138,7 +139,7 @@ def push(view: View, command: Push, policy: Policy, now: Now) -> Outcome:
     if isinstance(gateway, Refusal):
         return Outcome(gateway)
     if is_new(view, command.replica):
-        refusal = too_many(gateway)
+        refusal = too_many(gateway, policy)
         if refusal is not None:
             return Outcome(refusal)
         gateway = gateway._replace(replicas=gateway.replicas + 1)
@@ -165,11 +166,17 @@ def push(view: View, command: Push, policy: Policy, now: Now) -> Outcome:
 
 
 def _refusal(
-    view: View, command: Push, fresh: Sequence[_Numbered], found: DeltaGatewayRow | None, now: Now
+    view: View,
+    command: Push,
+    fresh: Sequence[_Numbered],
+    found: DeltaGatewayRow | None,
+    now: Now,
+    *,
+    keeps_all: bool,
 ) -> Refusal | None:
     """Why nothing of a push is taken, as far as that is known before it is applied."""
     key = gateway_key(command.replica.gateway)
-    flaws = _schema_flaws(view, key, fresh)
+    flaws = _schema_flaws(view, key, fresh) or ([] if keeps_all else untellable_flaws(fresh))
     if flaws:
         return refusal_of(flaws)
     flaws = _drift_flaws(fresh, now.wall_ms)

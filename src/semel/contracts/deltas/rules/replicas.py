@@ -6,7 +6,7 @@ import json
 from functools import lru_cache
 
 from semel.contracts.deltas.commands import Push
-from semel.contracts.deltas.limits import MAX_REPLICAS
+from semel.contracts.deltas.limits import Policy
 from semel.contracts.deltas.model import Replica
 from semel.contracts.deltas.refusals import Refusal
 from semel.contracts.deltas.rules.cursors import Progress, dump_aliases, load_aliases
@@ -76,11 +76,11 @@ def is_new(view: View, replica: Replica) -> bool:
     return view.get(DELTA_REPLICA, progress_key(replica)) is None
 
 
-def too_many(gateway: DeltaGatewayRow) -> Refusal | None:
+def too_many(gateway: DeltaGatewayRow, policy: Policy) -> Refusal | None:
     """The refusal of one more client, if there are as many as there may be."""
-    if gateway.replicas < MAX_REPLICAS:
+    if gateway.replicas < policy.max_clients:
         return None
-    message = f"This gateway has {MAX_REPLICAS} clients already, which is as many as it takes."
+    message = f"This gateway has {policy.max_clients} clients already, which is as many as it takes."
     return Refusal("RATE_LIMITED", message, retry_after=60)
 
 
