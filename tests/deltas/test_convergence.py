@@ -78,10 +78,12 @@ class Fate:
             play.sync(client)
             other.insert(fresh("fate"), title="t")
             other.push_all()
-            heard: list[Message] = []
-            # What is given to a client is noted before it is given.
-            self._server.dies(point, lambda: heard.extend(client.pull()))
-            eventually(lambda: bool(heard or client.pull()), "somebody gives the page")
+            client.pull()
+            # What it has shown by then may be forgotten.
+            client.insert(fresh("fate"), title="t")
+            self._server.dies(point, client.push)
+            client.pull(lose=True)
+            eventually(lambda: self._is_told(client), "somebody takes the push")
 
     @staticmethod
     def _is_told(client: Scripted) -> bool:

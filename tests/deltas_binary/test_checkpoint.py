@@ -82,10 +82,10 @@ def test_rows_as_they_are(deltas: Deltas) -> None:
 
 
 def test_a_client_that_begins_with_one_goes_on_as_if_it_had_pulled(one: Deltas) -> None:
-    """Its first push is not answered with everything once more."""
+    """When it has pulled behind it, its first push is not answered with everything once more."""
     gateway, hlc = fresh("gw"), hlcs()
     one.push(gateway, [delta("INSERT", columns(a=1), row="r1", hlc=next(hlc))])
-    Snapshot(one, gateway, "b")
+    assert one.pull(gateway, Snapshot(one, gateway, "b").cursor, client="b")["deltas"] == []
     cursor = one.push(gateway, [delta("INSERT", columns(a=1), row="r2", client="b", hlc=next(hlc))], client="b").hlc
     assert one.pull(gateway, cursor, client="b")["deltas"] == []
     with joined(one.server.port, gateway, "b") as line:
@@ -94,12 +94,17 @@ def test_a_client_that_begins_with_one_goes_on_as_if_it_had_pulled(one: Deltas) 
         assert [entry["rowId"] for entry in line.broadcast().deltas] == ["r3"]
 
 
-@pytest.mark.parametrize("query", ["", "?clientId=client-a", "?clientId=reader"], ids=["nobody", "writer", "reader"])
-def test_there_is_none_for_those_who_may_have_rows(one: Deltas, query: str) -> None:
-    gateway = fresh("gw")
-    one.push(gateway, [delta("INSERT", columns(a=1))])
-    one.pull(gateway)
-    assert one.call("GET", f"/v1/sync/{gateway}/checkpoint{query}", expect=404).code == "NOT_FOUND"
+@pytest.mark.parametrize("query", ["", "?clientId=client-a", "?clientId=new"], ids=["nobody", "writer", "new"])
+def test_g6_for_those_who_may_have_rows_each_comes_behind_a_delete(one: Deltas, query: str) -> None:
+    """A LakeSync client does not say who it is, and may have pushed before."""
+    gateway, hlc = fresh("gw"), hlcs()
+    made = [delta("INSERT", columns(a=1), row=row, hlc=next(hlc)) for row in ("gone", "live")]
+    one.push(gateway, [*made, delta("DELETE", row="gone", hlc=next(hlc))])
+    response = one.send("GET", f"/v1/sync/{gateway}/checkpoint{query}")
+    entries = [entry for frame in frames_of(response.content) for entry in read_response(frame).deltas]
+    anew = [("DELETE", "gone"), ("DELETE", "live"), ("INSERT", "live")]
+    expected = [("INSERT", "live")] if "new" in query else anew
+    assert [(entry["op"], entry["rowId"]) for entry in entries] == expected
 
 
 @pytest.mark.parametrize("query", ["?clientId=", "?clientId=a&clientId=b", f"?clientId={'x' * 257}"])

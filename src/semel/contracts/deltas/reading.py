@@ -75,6 +75,8 @@ class News(NamedTuple):
 
     page: Page
     touches: Sequence[Touch] = ()
+    is_known: bool = True
+    """Whether anything is remembered of the replica."""
 
 
 class Begun(NamedTuple):
@@ -235,12 +237,15 @@ def news(
     asker = _asker(reading, replica, claims)
     if asker is None:
         return News(Page((), 0, False))
-    start = Cursor(after, mute=MAX_HLC) if is_guest else Cursor(after, skip=MAX_HLC)
+    start = Cursor(after, mute=MAX_HLC)
+    if not is_guest:
+        # A repair may stand for one that was told here already: then nobody knows what the client's copy is.
+        start = Cursor(after, skip=MAX_HLC, doubt=MAX_HLC if asker.watcher.repaired_at > after else 0)
     page = _page(reading, asker, Begun(start, (), budget), limit)
     if isinstance(page, Begun):  # as good as a page: who is told without asking is told of the rest as well
         page = Page(page.entries, page.start.start, True)
     touches = () if is_guest else touches_of(replica, asker.row, page.cursor, reading.now.ms)
-    return News(page, touches)
+    return News(page, touches, asker.row is not None)
 
 
 def _page(reading: Reading, asker: _Asker, begun: Begun, limit: int) -> Page | Begun:
@@ -281,6 +286,8 @@ def _told(row: DeltaLogRow, start: Cursor, watcher: Watcher) -> tuple[Entry, ...
         return ()
     if row.client == watcher.own and _is_known(row, start):
         return watcher.left(row)
+    if row.addressee and row.addressee == watcher.own and start.doubt == MAX_HLC:
+        return watcher.anew(row)
     entry = watcher.entry(row, start.mute)
     if entry is None:
         return ()

@@ -173,9 +173,12 @@ class Desk:
         look = partial(news, replica=replica, claims=claims, after=after, limit=limit, budget=budget, is_guest=is_guest)
         return await self.look(look)
 
-    def tell(self, replica: Replica, told: News, entries: int) -> None:
-        """Remember softly that a client has what it had not asked for."""
-        self.context.engine.touch(told.touches)
+    def tell(self, replica: Replica, turn: int, told: News, entries: int) -> None:
+        """Remember softly that a client has what it had not asked for; `turn` is that of its last pull."""
+        if told.is_known:
+            self.context.engine.touch(told.touches)
+        else:
+            self.shown.note(replica, turn, told.page.cursor)
         self.journal.given(entries)
 
     async def save_schema(self, asked: Asked, gateway: str, schema: Schema) -> None:

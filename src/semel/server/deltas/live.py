@@ -120,7 +120,7 @@ class Live:
         news = self._sent.news
         is_guest = not self._asked.speaks_for(self._replica.client)
         if not is_guest and self._desk.shown.turn(self._replica) == self._turn:
-            self._desk.tell(self._replica, news, self._sent.entries)
+            self._desk.tell(self._replica, self._turn, news, self._sent.entries)
         self._sent = None
         self._after = news.page.cursor
         self._held = max(self._held, news.page.cursor)

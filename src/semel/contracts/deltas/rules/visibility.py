@@ -72,6 +72,12 @@ class Watcher:
         values = self._state(row).values()
         return () if values is not None and self._sees(row, values) else (gone(row),)
 
+    def anew(self, row: DeltaLogRow) -> tuple[Entry, ...]:
+        """The row of an entry as it is now, whatever the caller has of it."""
+        values = self._state(row).values()
+        is_seen = values is not None and (self._rules is None or self._sees(row, values))
+        return (gone(row), _whole(row, values)) if is_seen and values is not None else (gone(row),)
+
     def may_hold(self, row: DeltaLogRow, entry: Entry, mute: int) -> bool:
         """Whether the caller may have a copy of a row that is about to come: that must go before this can come.
 

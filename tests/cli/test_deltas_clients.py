@@ -1,0 +1,39 @@
+"""`semel deltas clients` against a real server."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+
+from tests.cli.command import SECONDS, Semel
+from tests.deltas.vectors import columns, delta
+from tests.running import RunningServer
+
+
+def push(server: RunningServer, gateway: str, client: str) -> None:
+    made = delta("INSERT", columns(n=1), row=client, client=client)
+    path = f"{server.url}/v1/sync/{gateway}/push"
+    httpx.post(path, json={"clientId": client, "deltas": [made]}, timeout=SECONDS).raise_for_status()
+
+
+def test_g3_clients_are_listed_and_forgotten(server: RunningServer, semel: Semel) -> None:
+    for name in ("ann", "bob", "cyd"):
+        push(server, "counted", name)
+    listed = semel("deltas", "clients", "ls", "counted")
+    assert [line.split()[-1] for line in listed.out.splitlines()] == ["ann", "bob", "cyd"]
+    as_json = semel("deltas", "clients", "ls", "counted", "--json")
+    assert [json.loads(line)["clientId"] for line in as_json.out.splitlines()] == ["ann", "bob", "cyd"]
+    dry = semel("deltas", "clients", "rm", "counted", "ann", "--dry-run")
+    assert "Would forget 1 client of counted: ann" in dry.out
+    unasked = semel("deltas", "clients", "rm", "counted", "ann", code=2)
+    assert "--yes" in unasked.err
+    gone = semel("deltas", "clients", "rm", "counted", "ann", "nobody", "--yes", "--json")
+    assert json.loads(gone.out)["forgotten"] == 1
+    left = semel("deltas", "clients", "ls", "counted")
+    assert [line.split()[-1] for line in left.out.splitlines()] == ["bob", "cyd"]
+
+
+def test_g3_a_gateway_without_clients_says_so(server: RunningServer, semel: Semel) -> None:
+    run = semel("deltas", "clients", "ls", "empty")
+    assert (run.out, run.err) == ("", "There are no clients that have pushed.\n")
