@@ -13,6 +13,7 @@ from semel.contracts.deltas.refusals import RefusedDeltas
 from semel.contracts.deltas.rules import retention
 from semel.contracts.deltas.rules.replicas import HOUR_MS, progress_key
 from semel.contracts.deltas.tables import DELTA_ID, DELTA_REPLICA, gateway_key
+from semel.engine.reading import Reading
 from semel.store.protocol import Range
 from tests.deltas_rules.rig import GATEWAY, NOBODY, Plain, Rig, change, scene, told
 
@@ -232,7 +233,7 @@ async def test_g4_a_checkpoint_for_whoever_may_hold_rows_takes_them_away_first(r
     await x.say(DELETE, "gone")
     replica = {"nobody": None, "known": x.replica, "new": Plain(rig, "new").replica}[who]
 
-    def look(one: reading.Reading) -> list[tuple[Op, str]]:
+    def look(one: Reading) -> list[tuple[Op, str]]:
         found = checkpoint(one, GATEWAY, NOBODY, replica)
         assert found is not None
         return [(entry.op, entry.row) for entry in told(list(found.entries))]
