@@ -20,6 +20,7 @@ from semel.cli.retries import RETRIES
 from semel.cli.streams.source import LARGEST_BYTES
 from semel.contracts.deltas import limits as deltas_limits
 from semel.contracts.deltas import refusals as deltas_refusals
+from semel.contracts.deltas import shown as deltas_shown
 from semel.contracts.deltas.rules.epochs import KEPT_GAPS
 from semel.contracts.epoch_raise import MAX_RAISES
 from semel.contracts.events import limits as events_limits
@@ -241,6 +242,8 @@ CONSTANTS = {
     "levels of a push's JSON": MAX_DEPTH,
     "clock of a client ahead of ours": MAX_DRIFT_MS,
     "columns that one row can ever have had, or that a delta has": deltas_limits.MAX_COLUMNS,
+    "columns that a repair tells": deltas_limits.REPAIRED_COLUMNS,
+    "clients that have only pulled, and whose cursors a process remembers": deltas_shown.MAX_SHOWN,
     "merged row, with its stamps": deltas_limits.MAX_ROW_BYTES,
     "deltas that a refusal names in `details`": deltas_refusals.MAX_FLAWS,
     "entries of a page": deltas_limits.MAX_PAGE,

@@ -62,7 +62,7 @@ def _mend(view: View, log: Log, own: Sequence[Delta], state: RowState, progress:
     turn = last_of_others(state.turns, author, progress.seen)
     columns = _columns(own, aid)
     if aid.position and known.first:
-        log.dropped += {known.first, known.position}
+        log.dropped += {position for position in (known.first, known.position) if position > told_to}
         known = known._replace(position=0, turn=0, op=0)
     elif aid.turn > (0 if turn is None else turn.position):  # made by an earlier version, which did not note its first
         turn = Mark(author, aid.turn, aid.op)
