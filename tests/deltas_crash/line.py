@@ -25,6 +25,7 @@ class Given(NamedTuple):
 
     gateway: str
     is_push: bool
+    """Whether it was the answer of a push that brought something new."""
     asked_at: float
     told_at: float
     number: int
@@ -85,7 +86,9 @@ class DeltaLine:
             return None
         if told.status == 200:
             number = int(told.body["serverHlc"])
-            self.given.append(Given(gateway, method == "POST", asked_at, time.monotonic(), number))
+            # A push of nothing new writes nothing, and may be answered with a number of before.
+            is_push = method == "POST" and told.body["duplicates"] < told.body["accepted"]
+            self.given.append(Given(gateway, is_push, asked_at, time.monotonic(), number))
         return told
 
 

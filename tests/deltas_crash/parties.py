@@ -20,6 +20,8 @@ from tests.deltas_model.replicas import PUSHED_AT_ONCE, DoubledRowError, PlainRe
 from tests.deltas_model.requests import make_column, make_delta
 from tests.jobs.line import Told
 
+LOST_PAGES = 0.3
+"""Of the pages that clients ask for, these do not reach them."""
 LOAD, FLEET = "load", "fleet"
 """Gateways: batches of many writers on few rows, and clients that keep databases."""
 PAUSE_SECONDS = (0.0, 0.08)
@@ -187,7 +189,11 @@ class Client(Party):
             if delta is not None:
                 self.written.append(delta)
         self._push()
-        self._pull(self._chance.choice(PAGES))
+        limit = self._chance.choice(PAGES)
+        if self._chance.random() < LOST_PAGES:
+            self._line.pull(FLEET, self.client, self.replica.cursor, limit)
+        else:
+            self._pull(limit)
 
     def come_to_rest(self) -> None:
         """Push what is left, and pull all there is."""

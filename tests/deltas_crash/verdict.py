@@ -113,7 +113,7 @@ def _name(batch: Batch) -> str:
 
 
 def judge_numbers(verdict: Verdict, given: Iterable[Given]) -> None:
-    """No push is answered with a number that somebody had before it was sent, or with a smaller one."""
+    """No push of anything new is answered with a number that a client had before it was sent, or with a smaller one."""
     by_time = sorted(given, key=lambda one: one.told_at)
     for gateway in sorted({one.gateway for one in by_time}):
         told = [one for one in by_time if one.gateway == gateway]
