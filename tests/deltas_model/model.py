@@ -289,9 +289,13 @@ class Gateway:
         has_begun_again = told.mute > told.seen and not is_new
         if not here and not any(one.has_lost for one in pushed) and not has_begun_again:
             return
-        self._replace_repair(place, [item for item in here if item.addressee is not None], pushed)
+        pending = [item for item in here if item.addressee is not None]
+        self._replace_repair(place, pending, pushed)
         last = pushed[-1].delta
-        if has_begun_again:  # it has begun again, and has yet to hear of its own former life: away with the row
+        # One that was sent may come behind this write, before it or never: then nobody knows whether there is a row.
+        is_live = fold(self.deltas_of(*place[1:])).is_live
+        may_turn = bool(pending) and (not is_live or any(item.entry.op is not Op.UPDATE for item in pending))
+        if has_begun_again or may_turn:  # or it has yet to hear of its own former life: away with the row
             others.append(self._address(_entry(last, Op.DELETE)))
             self.mended[place] = None
         entry = self._repair_of(last, others)

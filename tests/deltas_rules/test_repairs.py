@@ -111,29 +111,33 @@ CASES = {
         (*MADE, theirs(DELETE, 200), of_third(UPDATE, 150, t=2)), (mine(UPDATE, 160, t=3),), []
     ),
     "of another row: no concern": Case((*MADE, theirs(UPDATE, 200, t=2), PULL), (mine(UPDATE, 300, t=3),), []),
-    # a repair is still to come
+    # a repair is still to come, or has been sent and comes behind what is pushed now
     "an update that repairs to come: it wins now": Case(
         (*MADE, mine(UPDATE, 50, t=2)), (mine(UPDATE, 300, n=3),), [(UPDATE, {"t": 1, "n": 3})]
     ),
-    "an update that repairs to come: it deletes": Case((*MADE, mine(UPDATE, 50, t=2)), (mine(DELETE, 300),), []),
+    "an update that repairs to come: it deletes": Case(
+        (*MADE, mine(UPDATE, 50, t=2)), (mine(DELETE, 300),), [(DELETE, {})]
+    ),
     "an update that repairs to come: its delete loses": Case(
         (*MADE, theirs(UPDATE, 300, n=3), PULL, mine(UPDATE, 50, t=9)),
         (mine(DELETE, 200),),
         [(INSERT, {"n": 3, "t": None})],
     ),
-    "an insert that repairs to come: it deletes": Case((*MADE, mine(DELETE, 50)), (mine(DELETE, 300),), []),
+    "an insert that repairs to come: it deletes": Case((*MADE, mine(DELETE, 50)), (mine(DELETE, 300),), [(DELETE, {})]),
     "an insert that repairs to come: it writes": Case(
-        (*MADE, mine(DELETE, 50)), (mine(INSERT, 300, t=3),), [(UPDATE, {"t": 3, "n": 1})]
+        (*MADE, mine(DELETE, 50)), (mine(INSERT, 300, t=3),), [(DELETE, {}), (INSERT, {"t": 3, "n": 1})]
     ),
     "a delete that repairs to come: it writes": Case(
-        (*GONE, mine(INSERT, 150, t=2)), (mine(UPDATE, 300, t=3),), [(UPDATE, {"t": 3, "n": None})]
+        (*GONE, mine(INSERT, 150, t=2)), (mine(UPDATE, 300, t=3),), [(DELETE, {}), (INSERT, {"t": 3, "n": None})]
     ),
     "a delete that repairs to come: it loses again": Case(
         (*GONE, mine(INSERT, 150, t=2)), (mine(UPDATE, 160, t=3),), [(DELETE, {})]
     ),
     "a repair that has been told": Case((*MADE, mine(UPDATE, 50, t=2), PULL), (mine(UPDATE, 300, t=3),), []),
     "a repair, and then a delete of others": Case(
-        (*MADE, mine(DELETE, 50), theirs(DELETE, 200)), (mine(INSERT, 300, t=3),), [(INSERT, {"t": 3, "n": None})]
+        (*MADE, mine(DELETE, 50), theirs(DELETE, 200)),
+        (mine(INSERT, 300, t=3),),
+        [(DELETE, {}), (INSERT, {"t": 3, "n": None})],
     ),
 }
 

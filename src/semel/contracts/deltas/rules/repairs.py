@@ -7,7 +7,9 @@ the push, which no other client sees.
 It tells the columns that may differ for the author: those that the author wrote to, for others' older entries may yet
 come over them. Where its copy of the row may lack any other column, because it has made the row itself or taken it
 away, all columns are told. A repair that the author has not shown is replaced by the next one of the same row, which
-tells what the former one told: there is one repair a row and author at most that is still to come.
+tells what the former one told: there is one repair a row and author at most that is still to come. The former one may
+have been sent, and so be applied before the author's new write, behind it, or never. Where it made the row or took it
+away, or the row is gone now, the new one takes the row away first.
 """
 
 from __future__ import annotations
@@ -61,13 +63,16 @@ def _mend(view: View, log: Log, own: Sequence[Delta], state: RowState, progress:
         return
     turn = last_of_others(state.turns, author, progress.seen)
     columns = _columns(own, aid)
-    if aid.position and known.first:
+    is_replaced = aid.position > 0 and known.first > 0
+    if is_replaced:
         log.dropped += {position for position in (known.first, known.position) if position > told_to}
         known = known._replace(position=0, turn=0, op=0)
     elif aid.turn > (0 if turn is None else turn.position):  # made by an earlier version, which did not note its first
         turn = Mark(author, aid.turn, aid.op)
     known = known._replace(first=0)
-    if is_forgotten or has_begun_again or log.eye is not None:
+    # What is replaced may have been sent: it comes before this author's write, behind it, or never.
+    may_turn = is_replaced and (aid.turn > 0 or not state.is_live)
+    if is_forgotten or has_begun_again or log.eye is not None or may_turn:
         # Nobody knows what its copy will be, or which of the others' entries it will be shown: away with it first.
         position = log.add_repair(own[-1], Op.DELETE, NO_COLUMNS, state)
         turn = Mark(author, position, int(Op.DELETE))

@@ -73,7 +73,9 @@ class Watcher:
         return () if values is not None and self._sees(row, values) else (gone(row),)
 
     def anew(self, row: DeltaLogRow) -> tuple[Entry, ...]:
-        """The row of an entry as it is now, whatever the caller has of it."""
+        """The row of a repair as it is now, whatever the caller has of it; away with it, if that is all it tells."""
+        if row.op == Op.DELETE:
+            return (gone(row),)
         values = self._state(row).values()
         is_seen = values is not None and (self._rules is None or self._sees(row, values))
         return (gone(row), _whole(row, values)) if is_seen and values is not None else (gone(row),)
