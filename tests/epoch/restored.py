@@ -132,9 +132,9 @@ class Writer:
 
 
 def rows_of(answer: httpx.Response) -> list[tuple[str, str]]:
-    """Row and title of each entry of a page."""
+    """Row and title of each entry of a page; a row that may be there comes behind a DELETE, which has no title."""
     entries: Sequence[Message] = answer.json()["deltas"]
-    return [(entry["rowId"], entry["columns"][0]["value"]) for entry in entries]
+    return [(entry["rowId"], entry["columns"][0]["value"]) for entry in entries if entry["op"] != "DELETE"]
 
 
 class Held(NamedTuple):

@@ -8,6 +8,7 @@ watermark, wherever the feed stands by then.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
@@ -22,6 +23,7 @@ from semel.contracts.events.wire.messages import Identity, Sync
 from semel.contracts.events.wire.seed import Seed
 from semel.contracts.events.wire.session import Session
 from semel.engine.reading import Reading
+from semel.server.events.cursors import CursorWatch
 from semel.server.events.hub import Hub
 from semel.server.events.looks import Looks
 from semel.server.events.subscriber import Mode
@@ -60,7 +62,8 @@ class Client:
         session = Session(TERMS, b"client")
         session.dialect = dialect
         session.activate(Identity("client", lambda name: True, lambda name: True))
-        hub = cast(Hub, SimpleNamespace(context=SimpleNamespace(engine=self.gate), terms=TERMS, feed=node.feed))
+        near, watch = SimpleNamespace(engine=self.gate), CursorWatch(Counter(), lambda: 0)
+        hub = cast(Hub, SimpleNamespace(context=near, terms=TERMS, feed=node.feed, cursors=watch))
         self.looks = Looks(hub, "", session, self.subscriber, self._tell, lambda principal, instance: True)
 
     def _tell(self, kind: str, payload: bytes, reply_to: str | None) -> None:

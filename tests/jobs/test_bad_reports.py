@@ -180,9 +180,9 @@ def test_a_requeue_with_a_body_that_is_not_json_is_refused(jobs: Jobs, queue: st
 
 @pytest.mark.parametrize("path", [PATH, "/mesh/submit_request"])
 def test_a_web_page_must_say_what_it_sends(jobs: Jobs, queue: str, path: str) -> None:
-    """Without a type a browser would not ask us first whether a page of somebody else may send it."""
+    """Without a type a browser would not ask us first whether a page of another origin may send it."""
     body = json.dumps({"kind": "k", "queue": queue}).encode()
-    origin = {"Origin": "https://elsewhere.example"}
+    origin = {"Origin": "http://localhost:5173"}
     for headers in (origin, origin | {"Content-Type": "text/plain"}):
         refused = read_answer(jobs.http.post(path, content=body, headers=headers))
         assert (refused.http, refused["error"]) == (415, "unsupported_media_type")

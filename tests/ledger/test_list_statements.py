@@ -35,12 +35,14 @@ class Statements:
 
     @contextmanager
     def of_page(self, table: str) -> Iterator[list[str]]:
-        """The statements of the one page that is read of this table inside."""
+        """The statements of every reading of this table inside: those of a page, and of a chore that came between."""
         self._seen = len(self._log.read_bytes())
         found: list[str] = []
         yield found
-        [page] = [one for one in self._readings() if any(f'"{table}"' in statement for statement in one)]
-        found += page
+        for one in self._readings():
+            if any(f'"{table}"' in statement for statement in one):
+                found += one
+        assert found, "nothing was read"
 
     def _readings(self) -> Iterator[list[str]]:
         open_ones: dict[str, list[str]] = {}
