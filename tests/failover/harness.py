@@ -28,12 +28,12 @@ CLIENTS_A_STREAM = 9
 ORDER = (
     Round(Manner.KILL, is_behind=True),
     Round(Manner.KILL, is_mute=True),
-    Round(Manner.HANG),
+    Round(Manner.HANG, is_behind=True),
     Round(Manner.KILL, is_mute=True, is_long=True),
     Round(Manner.WAKE),
     Round(Manner.KILL),
     Round(Manner.KILL, is_behind=True, is_long=True),
-    Round(Manner.HANG, is_behind=True),
+    Round(Manner.HANG),
 )
 """Which failovers there are, in turn."""
 NAMED_CLIENTS = 6

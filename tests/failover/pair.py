@@ -5,16 +5,14 @@ moment in which the standby is synchronous; before that moment nobody may kill t
 after it. A primary that has just been promoted waits for nobody, because its standby was copied before it was told to.
 
 On one machine a standby is never behind: whatever the primary has written, the standby has too, and an acknowledgement
-that did not wait for it goes unnoticed. So in some rounds the standby's receiver is frozen before the primary goes, and
-what the primary sent meanwhile never arrives. In others the answers of the primary are lost before it goes, so that
+that did not wait for it goes unnoticed. So in some rounds the line between the two is silent before the primary goes,
+and what the primary sent meanwhile never arrives. In others the answers of the primary are lost before it goes, so that
 commits stand on the standby of which no node has heard.
 """
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import time
 from enum import Enum
 from types import TracebackType
@@ -77,6 +75,8 @@ class Pair:
         self.primary = Cluster(_SETTINGS)
         self.standby = Cluster(_SETTINGS)
         self._ways = {cluster: Proxy(cluster.port) for cluster in (self.primary, self.standby)}
+        self._feeds = {cluster: Proxy(cluster.port) for cluster in (self.primary, self.standby)}
+        """Through these a standby receives what its primary writes."""
         places = ",".join(f"{HOST}:{way.port}" for way in self._ways.values())
         self.url = f"postgresql://semel@{places}/postgres?target_session_attrs=read-write&patience_ms={PATIENCE_MS}"
         """For `semel serve --store`: finds whichever of the two takes writes."""
@@ -84,7 +84,7 @@ class Pair:
     def fail_over(self, what: Round, chance: random.Random) -> None:
         """The primary goes and the standby takes its place; there is no standby until `attach`."""
         manner, old, new = what.manner, self.primary, self.standby
-        receiver = self._freeze_receiver() if what.is_behind else None
+        self._feeds[old].silence(what.is_behind)
         self._ways[old].mute(what.is_mute)
         if what.is_behind or what.is_mute:
             time.sleep(BEHIND_SECONDS)
@@ -93,10 +93,6 @@ class Pair:
         else:
             old.pause()
         self._ways[old].mute(False)
-        if receiver is not None:
-            # It ends before it reads what still waits for it: the first thing that it looks at is the signal.
-            os.kill(receiver, signal.SIGTERM)
-            os.kill(receiver, signal.SIGCONT)
         time.sleep(chance.uniform(*(NOTICE_SECONDS if manner is Manner.KILL else HANG_SECONDS)))
         if what.is_long:
             time.sleep(LONG_SECONDS)
@@ -109,16 +105,11 @@ class Pair:
             time.sleep(chance.uniform(*HANG_SECONDS))
         if manner is not Manner.KILL:
             old.kill()
-
-    def _freeze_receiver(self) -> int:
-        """Stop the process of the standby that receives, while the primary writes on."""
-        [[receiver]] = self.standby.execute("SELECT pid FROM pg_stat_wal_receiver")
-        os.kill(receiver, signal.SIGSTOP)
-        return int(receiver)
+        self._feeds[old].silence(False)
 
     def attach(self) -> None:
         """Make the other server a fresh standby, and wait until everything confirmed stands on it."""
-        self.standby.copy_of(self.primary, STANDBY)
+        self.standby.copy_of(self.primary, STANDBY, self._feeds[self.primary].port)
         self.standby.start()
         self.primary.set("synchronous_standby_names", STANDBY)
         self._wait_until("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'")
@@ -152,3 +143,4 @@ class Pair:
         for cluster, way in self._ways.items():
             cluster.remove()
             way.__exit__(None, None, None)
+            self._feeds[cluster].__exit__(None, None, None)

@@ -68,10 +68,10 @@ class Cluster:
         """An empty data folder."""
         self._run("initdb", "--auth=trust", "--username=semel", "--encoding=UTF8", "--locale=C", "--no-sync", "-D")
 
-    def copy_of(self, primary: Cluster, name: str) -> None:
-        """A standby of a running server, known to it by this name."""
+    def copy_of(self, primary: Cluster, name: str, port: int | None = None) -> None:
+        """A standby of a running server, known to it by this name, and fed through this port."""
         shutil.rmtree(self.data, ignore_errors=True)
-        source = f"host={HOST} port={primary.port} user=semel application_name={name}"
+        source = f"host={HOST} port={port or primary.port} user=semel application_name={name}"
         self._run("pg_basebackup", "--dbname", source, "--write-recovery-conf", "--checkpoint=fast", "--no-sync", "-D")
 
     def start(self) -> None:

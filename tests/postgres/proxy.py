@@ -29,6 +29,7 @@ class Proxy:
         self._open: set[socket.socket] = set()
         self._stopped = False
         self._is_mute = False
+        self._is_silent = False
         self.port: int = self._listener.getsockname()[1]
         self.cuts = 0
         """How many connections were cut on demand."""
@@ -49,6 +50,10 @@ class Proxy:
     def mute(self, is_mute: bool = True) -> None:
         """What nodes ask reaches the server, and no answer to a COMMIT reaches a node; from now on, or no longer."""
         self._is_mute = is_mute
+
+    def silence(self, is_silent: bool = True) -> None:
+        """Nothing that the server says arrives, from now on; connections of this time stay deaf when it is over."""
+        self._is_silent = is_silent
 
     def cut_all(self, *, and_stay_away: bool) -> None:
         """End every connection; stay away: let nobody in until `come_back`."""
@@ -122,7 +127,7 @@ class Proxy:
         end, is_deaf = b"", False
         with contextlib.suppress(OSError):
             while data := server.recv(65_536):
-                is_deaf = is_deaf or (self._is_mute and _COMMITTED in data)
+                is_deaf = is_deaf or self._is_silent or (self._is_mute and _COMMITTED in data)
                 if is_deaf:
                     continue
                 if not asked_last.is_set():
