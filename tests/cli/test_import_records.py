@@ -85,6 +85,8 @@ def test_a_whole_record() -> None:
         key="abc123",
         payload_hash=bytes.fromhex(HASH),
         request=UUID(REQUEST).bytes,
+        job="job_123",
+        has_odd_job=False,
         created_ms=NOON_MS - 2 * HOUR_MS,
         ended_ms=NOON_MS - HOUR_MS,
         is_unfinished=False,
@@ -154,12 +156,14 @@ def test_a_key_expires_a_day_after_it_was_last_heard_of() -> None:
 
 
 def test_a_record_is_the_same_job_at_every_run() -> None:
-    assert record().id_of("p") == UUID(REQUEST).bytes
-    made = record(request_id="req-1").id_of("p")
-    assert (len(made), made) == (16, record(request_id=...).id_of("p"))
+    assert record(job_id=...).id_of("p") == UUID(REQUEST).bytes
+    assert record().id_of("p") == UUID(REQUEST).bytes + b"123"
+    named = record(request_id="req-1").id_of("p")
+    made = record(request_id="req-1", job_id=...).id_of("p")
+    assert (len(made), made, named) == (16, record(request_id=..., job_id=...).id_of("p"), made + b"123")
     assert (UUID(bytes=made).version, int.from_bytes(made[:6], "big")) == (8, NOON_MS - 2 * HOUR_MS)
-    assert made != record(request_id=...).id_of("q")
-    assert made != record(request_id=..., key="other").id_of("p")
+    assert made != record(request_id=..., job_id=...).id_of("q")
+    assert made != record(request_id=..., job_id=..., key="other").id_of("p")
 
 
 @pytest.mark.parametrize(

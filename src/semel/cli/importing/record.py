@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from semel.cli.importing.layout import Entry
-from semel.contracts.jobs.ids import parse_request
+from semel.contracts.jobs.ids import parse_foreign, parse_own, parse_request
 from semel.contracts.jobs.limits import MAX_ERROR_BYTES, MAX_KEY_CHARACTERS
 from semel.kernel.job_report import parsed_bytes
 from semel.kernel.json_error import JsonError
@@ -45,6 +45,10 @@ class Record(NamedTuple):
     payload_hash: bytes
     request: bytes | None
     """The sixteen bytes of the request id, when that is a UUID."""
+    job: str | None
+    """The id of its job, when it is one that can be kept."""
+    has_odd_job: bool
+    """Whether its job has an id that cannot be kept."""
     created_ms: int
     ended_ms: int
     """The last time that the store heard of the key: its job ended then or before."""
@@ -54,8 +58,12 @@ class Record(NamedTuple):
     """The canonical result or error."""
 
     def id_of(self, principal: str) -> bytes:
-        """The same sixteen bytes at every run, also without a request id that can be kept."""
-        return self.request if self.request is not None else self._made_id(principal)
+        """The same bytes at every run: an id of the form that is ours as it is, another one behind a request id."""
+        own = None if self.job is None else parse_own(self.job)
+        if own is not None:
+            return own
+        request = self.request if self.request is not None else self._made_id(principal)
+        return request + (parse_foreign(self.job or "") or b"")
 
     def _made_id(self, principal: str) -> bytes:
         """A UUID of version 8 that stands where the job was created, with a hash in the place of chance."""
@@ -83,6 +91,8 @@ def read_record(entry: Entry, limits: Limits) -> Record:
     ended = seen if seen is not None else created
     if ended is None:
         raise RecordError("it has neither created_utc nor last_seen_utc")
+    job = fields.get("job_id")
+    is_kept = isinstance(job, str) and parse_foreign(job) is not None
     cached = fields.get("cached_result")
     ok, value = _end(status, fields.get("cached_response") if cached is None else cached, limits)
     return Record(
@@ -90,6 +100,8 @@ def read_record(entry: Entry, limits: Limits) -> Record:
         _key(entry, fields),
         _hash(fields.get("payload_hash")),
         _request(fields.get("request_id")),
+        job if is_kept else None,
+        job is not None and not is_kept,
         ended if created is None else min(created, ended),
         ended,
         status in ("accepted", "in_progress"),

@@ -37,8 +37,8 @@ def sheratan(
     """Take over the keys in FILE, an idempotency_store.json or .jsonl; - is standard input.
 
     Who submits a job again under such a key is answered as before: with the result of a completed job, and that its
-    outcome is unknown for one that had not ended. Keys that have expired are left out, and keys that are there already
-    are left alone, so that it can be run again. Stop the server first, and start it afterwards.
+    outcome is unknown for one that had not ended. Its job keeps its id. Keys that have expired are left out, and keys
+    that are there already are left alone, so that it can be run again. Stop the server first, and start it afterwards.
     """
     try:
         # This listens nowhere: what a server must know before it may listen is not asked for.

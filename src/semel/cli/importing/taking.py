@@ -7,24 +7,23 @@ left alone, so that the same command goes on where it stopped.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import click
 
 from semel.cli.holding import held_store
 from semel.cli.importing.layout import LayoutError, entries
+from semel.cli.importing.plan import ImportPlan, plan_of
 from semel.cli.importing.record import Limits, Record, RecordError, is_expired, read_record
 from semel.cli.output import printable, say
 from semel.cli.progress import progress
 from semel.contracts.jobs.commands import Import, ImportedRecord
 from semel.contracts.jobs.contract import Jobs
 from semel.contracts.jobs.limits import Policy
-from semel.contracts.jobs.rules.integrity import digest_of
-from semel.contracts.jobs.tables import ALONE, JOB, JOB_RECORD, JOB_TOTALS, NO_TOTALS
+from semel.contracts.jobs.tables import ALONE, JOB_TOTALS, NO_TOTALS
 from semel.engine.contract import EngineError, OutcomeUnknownError, Write
 from semel.engine.engine import Engine
-from semel.kernel.keys import pack
 from semel.server.settings import Settings
 from semel.server.world import SystemWorld
 from semel.store.open import shown
@@ -32,8 +31,10 @@ from semel.store.protocol import Snapshot, Store, StoreError
 
 BATCH_RECORDS = 200
 BATCH_BYTES = 1024 * 1024
-LOOKED_UP_AT_ONCE = 500
 SHOWN_FAULTS = 20
+_KEYS_TAKEN = "the key stands for another payload here"
+_IDS_TAKEN = "the job id is that of another job or another end here"
+_ODD_IDS = "a job_id that is not job_ and 1 to 60 letters or digits: their jobs have new ids here."
 
 
 class Manner(NamedTuple):
@@ -55,17 +56,6 @@ class _File(NamedTuple):
     faults: list[str]
 
 
-class _Plan(NamedTuple):
-    """What is to be done with it here."""
-
-    new: list[ImportedRecord]
-    unfinished: int
-    """Those of the new ones whose jobs had not ended."""
-    known: int
-    taken: list[int]
-    """The lines of keys that stand for another payload here."""
-
-
 def import_keys(raw: bytes, settings: Settings, manner: Manner) -> None:
     """Look, and take over what is new; every refusal is one sentence."""
     url = settings.store_url
@@ -77,7 +67,7 @@ def import_keys(raw: bytes, settings: Settings, manner: Manner) -> None:
                 )
                 file = _judge(raw, limits)
                 _tell_faults(file.faults, manner)
-                plan = _look(snapshot, file.records, manner.principal)
+                plan = plan_of(snapshot, file.records, manner.principal)
                 _refuse_too_many(snapshot, plan, settings)
             if plan.new and not manner.dry_run:
                 asyncio.run(_take_over(store, settings, plan.new))
@@ -119,45 +109,7 @@ def _tell_faults(faults: list[str], manner: Manner) -> None:
         raise click.ClickException(f"{count} cannot be read, so nothing was imported: mend it, or say --skip-bad.")
 
 
-def _look(snapshot: Snapshot, records: list[Record], principal: str) -> _Plan:
-    owner = principal.encode()
-    new: list[ImportedRecord] = []
-    unfinished = known = 0
-    taken: list[int] = []
-    ids: set[bytes] = set()
-    for some in _portions(records, LOOKED_UP_AT_ONCE):
-        here = snapshot.find(JOB_RECORD, [(owner, pack(record.key.encode())) for record in some])
-        jobs = snapshot.find(JOB, [(record.request,) for record in some if record.request is not None])
-        for record in some:
-            row = here.get((owner, pack(record.key.encode())))
-            if row is None or row.expires_at <= snapshot.now_ms:
-                is_free = (record.request,) not in jobs and record.request not in ids
-                new.append(_imported(record if is_free else record._replace(request=None), principal))
-                ids.add(new[-1].id)
-                unfinished += record.is_unfinished
-            elif row.fingerprint == record.payload_hash:
-                known += 1
-            else:
-                taken.append(record.line)
-    return _Plan(new, unfinished, known, taken)
-
-
-def _imported(record: Record, principal: str) -> ImportedRecord:
-    job_id = record.id_of(principal)
-    return ImportedRecord(
-        principal.encode(),
-        pack(record.key.encode()),
-        record.payload_hash,
-        job_id,
-        record.created_ms,
-        record.ended_ms,
-        record.ok,
-        record.value,
-        digest_of(job_id, record.ok, record.value),
-    )
-
-
-def _refuse_too_many(snapshot: Snapshot, plan: _Plan, settings: Settings) -> None:
+def _refuse_too_many(snapshot: Snapshot, plan: ImportPlan, settings: Settings) -> None:
     """Keys are promises: none is dropped to make room, and none is taken over that there is no room for."""
     most = settings.jobs_idempotency_store_max_items
     there = (snapshot.get(JOB_TOTALS, ALONE) or NO_TOTALS).records
@@ -175,7 +127,7 @@ async def _take_over(store: Store, settings: Settings, records: list[ImportedRec
         with progress(len(records), "Importing") as advance:
             for batch in _batches(records):
                 size = sum(len(record.value) for record in batch)
-                write = Write(contract, Import(tuple(batch)), size, 3 * len(batch))
+                write = Write(contract, Import(tuple(batch)), size, 4 * len(batch))
                 await engine.submit(write)
                 advance(len(batch))
     finally:
@@ -203,12 +155,7 @@ def _batches(records: list[ImportedRecord]) -> Iterator[list[ImportedRecord]]:
         yield batch
 
 
-def _portions(records: list[Record], most: int) -> Iterator[Sequence[Record]]:
-    for start in range(0, len(records), most):
-        yield records[start : start + most]
-
-
-def _report(url: str, file: _File, plan: _Plan, manner: Manner) -> None:
+def _report(url: str, file: _File, plan: ImportPlan, manner: Manner) -> None:
     facts = {
         "store": shown(url),
         "principal": manner.principal,
@@ -220,6 +167,8 @@ def _report(url: str, file: _File, plan: _Plan, manner: Manner) -> None:
         "expired": file.expired,
         "bad": len(file.faults),
         "taken": len(plan.taken),
+        "ids_taken": len(plan.ids_taken),
+        "new_ids": plan.new_ids,
         "dry_run": manner.dry_run,
     }
     verb = "Would import" if manner.dry_run else "Imported"
@@ -229,6 +178,14 @@ def _report(url: str, file: _File, plan: _Plan, manner: Manner) -> None:
         f"{len(file.faults)} bad."
     )
     say(manner.as_json, facts, printable(counts))
-    if plan.taken:
-        lines = ", ".join(map(str, plan.taken[:SHOWN_FAULTS])) + (", ..." if len(plan.taken) > SHOWN_FAULTS else "")
-        raise click.ClickException(f"Left alone, because the key stands for another payload here: lines {lines}.")
+    if plan.new_ids:
+        count = "1 record has" if plan.new_ids == 1 else f"{plan.new_ids} records have"
+        click.echo(f"{count} {_ODD_IDS}", err=True)
+    reasons = [(_KEYS_TAKEN, plan.taken), (_IDS_TAKEN, plan.ids_taken)]
+    left = [f"Left alone, because {reason}: lines {_lines(found)}." for reason, found in reasons if found]
+    if left:
+        raise click.ClickException(" ".join(left))
+
+
+def _lines(found: list[int]) -> str:
+    return ", ".join(map(str, found[:SHOWN_FAULTS])) + (", ..." if len(found) > SHOWN_FAULTS else "")

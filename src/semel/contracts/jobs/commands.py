@@ -239,7 +239,7 @@ class ImportedRecord(NamedTuple):
     """Packed."""
     payload_hash: bytes
     id: bytes
-    """Sixteen bytes: those of the request id, when it was a UUID."""
+    """Sixteen bytes: those of the request id, when it was a UUID; and the name of the job there, if it had one."""
     created_at: int
     finished_at: int
     ok: bool

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from semel.contracts.jobs.ids import REQUEST_BYTES, parse_foreign, parse_job
 from semel.contracts.jobs.limits import MAX_LISTED_ROWS
 from semel.contracts.jobs.rules.claim import MAX_LINES
 from semel.contracts.jobs.rules.promote import to_promote
@@ -17,6 +18,7 @@ from semel.contracts.jobs.tables import (
     JOB_DEAD,
     JOB_KIND,
     JOB_LINE,
+    JOB_NAME,
     JOB_PART,
     JOB_QUEUE,
     JOB_RECORD,
@@ -72,6 +74,26 @@ def record_of(reading: Reading, principal: bytes, key: bytes) -> JobRecordRow | 
     """What a key stands for, if it is live."""
     record = reading.get(JOB_RECORD, (principal, key))
     return record if record is not None and reading.now.expiry_ms < record.expires_at else None
+
+
+def job_of_name(reading: Reading, name: str) -> bytes | None:
+    """The bytes behind a job id that was not made here; those of no job for one that is unknown, None for no id."""
+    foreign = parse_foreign(name)
+    if foreign is None:
+        return None
+    row = reading.get(JOB_NAME, (foreign,))
+    return (parse_job(name) or bytes(REQUEST_BYTES) + foreign) if row is None else row.id
+
+
+def job_of_request(reading: Reading, request: bytes) -> bytes | None:
+    """The bytes of the job that a request id stands for: they begin with it."""
+    keys = reading.keys(of_request(request))
+    return keys[0][0] if keys else None
+
+
+def of_request(request: bytes) -> Range:
+    """Where the job of a request id is: letters and digits of a foreign name may follow, and they are below 255."""
+    return Range(JOB, "", (), 1, start=(request,), stop=(request + b"\xff",))
 
 
 class Filter(NamedTuple):

@@ -4,12 +4,13 @@ A job is one row that moves through three phases; record and job are written in 
 to its job and copies nothing of it: status and result are the job's own. Counts are rows too, so that depth, leases and
 records are judged in the commit that changes them.
 
-Everything stands under one lock. Look-ups: a job by its id (JOB), what waits by queue and priority or by kind (JOB
-"ready", "kind"), what gets ready (JOB "later"), what is due by phase (JOB "due": a lease that runs out, a job that is
-to be forgotten), a principal's jobs (JOB "owner"), a key by principal (JOB_RECORD), who has most jobs (JOB_SHARE), dead
-letters by age (JOB_DEAD), schedules by their next instant (JOB_SCHEDULE "next"). Jobs that do not wait are not in the
-indexes by which they are claimed, and keys that do not expire, those of all jobs that have not ended, not in that of
-keys by their end: a claim or an end of a job writes few pages.
+Everything stands under one lock. Look-ups: a job by its id (JOB), or by the id that another store gave it (JOB_NAME),
+what waits by queue and priority or by kind (JOB "ready", "kind"), what gets ready (JOB "later"), what is due by phase
+(JOB "due": a lease that runs out, a job that is to be forgotten), a principal's jobs (JOB "owner"), a key by principal
+(JOB_RECORD), who has most jobs (JOB_SHARE), dead letters by age (JOB_DEAD), schedules by their next instant
+(JOB_SCHEDULE "next"). Jobs that do not wait are not in the indexes by which they are claimed, and keys that do not
+expire, those of all jobs that have not ended, not in that of keys by their end: a claim or an end of a job writes few
+pages.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class JobRow(NamedTuple):
     """One job."""
 
     id: bytes
+    """See `ids`: sixteen bytes, and behind them the name of a job that came from another store."""
     principal: bytes
     key: bytes
     """The packed idempotency key; empty without one."""
@@ -97,6 +99,13 @@ class JobRow(NamedTuple):
     """When `progress` was set, in steady time, and later than the time before."""
     counted: int
     """What a waiting job is counted as, by caller and queue: scheduled, queued, or not yet."""
+
+
+class JobNameRow(NamedTuple):
+    """The job that an id of another store stands for; `name` is what stands behind `job_`."""
+
+    name: bytes
+    id: bytes
 
 
 class JobPartRow(NamedTuple):
@@ -194,7 +203,7 @@ class JobStepRow(NamedTuple):
 
 
 class JobClaimRow(NamedTuple):
-    """What a named claim was given: sixteen bytes of job and eight of epoch each."""
+    """What a named claim was given: jobs and epochs, packed by `rules.claim`."""
 
     worker: bytes
     claim: bytes
@@ -249,6 +258,7 @@ JOB = Table(
         "later": Below("counted", AS_QUEUED),
     },
 )
+JOB_NAME = Table("job_name", JobNameRow, key=1)
 JOB_PART = Table("job_part", JobPartRow, key=2, bulky=True)
 JOB_RECORD = Table(
     "job_record",
@@ -275,6 +285,7 @@ NO_TOTALS = JobTotalsRow(b"", 0, 0, 0, 0, 0, 0, 0)
 
 TABLES = (
     JOB,
+    JOB_NAME,
     JOB_PART,
     JOB_RECORD,
     JOB_TOTALS,

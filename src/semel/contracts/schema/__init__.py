@@ -11,6 +11,7 @@ from semel.contracts.schema.deltas import BOUNDED_DELTAS, DELTAS
 from semel.contracts.schema.epoch import EPOCHS
 from semel.contracts.schema.events import EVENTS
 from semel.contracts.schema.jobs import JOBS, LIGHTER_JOBS
+from semel.contracts.schema.jobs_lists import JOBS_LISTS
 from semel.contracts.schema.jobs_offers import JOBS_OFFERS
 from semel.contracts.schema.ledger import LEDGER
 from semel.contracts.schema.ledger_roots import LEDGER_ROOTS
@@ -44,4 +45,5 @@ MIGRATIONS = (
     JOBS_OFFERS,
     LEDGER_SUBJECTS,
     BOUNDED_DELTAS,
+    JOBS_LISTS,
 )

@@ -12,9 +12,9 @@ import orjson
 from semel.contracts.fields import Fields
 from semel.contracts.jobs.commands import Command, Note, Refusal
 from semel.contracts.jobs.contract import Jobs
-from semel.contracts.jobs.ids import job_name
+from semel.contracts.jobs.ids import job_name, parse_own
 from semel.contracts.jobs.limits import Policy
-from semel.contracts.jobs.reading import Look, look
+from semel.contracts.jobs.reading import Look, job_of_name, look
 from semel.contracts.jobs.rules.ends import topic_of
 from semel.contracts.jobs.rules.integrity import Signing
 from semel.contracts.jobs.rules.states import is_done
@@ -102,6 +102,11 @@ class Desk:
         if isinstance(answer, Refusal):
             raise RefusedJob.of(answer)
         return answer
+
+    async def job_id(self, name: str) -> bytes | None:
+        """The bytes behind a job id; None for a name that no job can have. Only ids from elsewhere are looked up."""
+        own = parse_own(name)
+        return own if own is not None else await self.context.engine.read(lambda reading: job_of_name(reading, name))
 
     async def look(self, job_id: bytes, *, with_params: bool = True) -> Look | None:
         """One job as it is now."""

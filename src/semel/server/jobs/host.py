@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from urllib.parse import unquote_to_bytes
 
 from semel.contracts.fields import Fields
-from semel.contracts.jobs.ids import parse_job
 from semel.contracts.jobs.limits import MAX_BODY_BYTES
 from semel.contracts.jobs.reading import gauges
 from semel.contracts.jobs.wire.refusals import RefusedJob, refusal_body
@@ -152,10 +151,10 @@ class JobsHost:
         found = self._of_a_job.get(names[1] if len(names) == 2 else "") if len(names) <= 2 else None
         if found is None or not names[0].startswith("job_"):
             return None
-        job_id = parse_job(names[0])
         method, call = found
 
         async def about_the_job(request: Request) -> Answer:
+            job_id = await self._desk.job_id(names[0])
             if job_id is None:
                 raise RefusedJob("not_found", "There is no such job here.")
             return await call(job_id, request)

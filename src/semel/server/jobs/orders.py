@@ -6,6 +6,7 @@ from semel.contracts.jobs.commands import Cancel, Changed, DropSchedule, LimitQu
 from semel.contracts.jobs.reading import (
     Look,
     dead_letters,
+    job_of_request,
     list_jobs,
     queue_of,
     queues,
@@ -18,6 +19,7 @@ from semel.contracts.jobs.tables import LEASED
 from semel.contracts.jobs.wire import answers
 from semel.contracts.jobs.wire.fields import KIND_RULE
 from semel.contracts.jobs.wire.orders import (
+    Lookup,
     checked_queue,
     parse_dead,
     parse_limit,
@@ -78,11 +80,7 @@ class Orders:
         """A job by its key or by its request id."""
         needs_role(request.principal, Role.READ)
         asked = parse_lookup(await self._desk.members(request))
-        job_id = asked.request
-        if asked.key is not None:
-            key = asked.key
-            record = await self._desk.context.engine.read(lambda reading: record_of(reading, request.owner, key))
-            job_id = None if record is None else record.job
+        job_id = await self._desk.context.engine.read(lambda reading: _found(reading, asked, request.owner))
         if job_id is None:
             raise RefusedJob("not_found", _NO_JOB)
         return await self._seen(_visible(await self._desk.look(job_id), request), request)
@@ -173,6 +171,13 @@ class Orders:
 
     async def _changed(self, changed: Changed) -> Answer:
         return answer_json({"ok": True, **answers.brief(changed.job, changed.now.ms, changed.now.steady_ms)})
+
+
+def _found(reading: Reading, asked: Lookup, owner: bytes) -> bytes | None:
+    if asked.request is not None:
+        return job_of_request(reading, asked.request)
+    record = None if asked.key is None else record_of(reading, owner, asked.key)
+    return None if record is None else record.job
 
 
 def _visible(seen: Look | None, request: Request) -> Look:

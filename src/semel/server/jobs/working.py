@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from semel.contracts.jobs.commands import Claimed, Report, Reported
-from semel.contracts.jobs.ids import parse_job
 from semel.contracts.jobs.reading import large_params
 from semel.contracts.jobs.rules.integrity import MISSING
 from semel.contracts.jobs.rules.reach import Reach
@@ -64,26 +64,22 @@ class Working:
 
     async def complete(self, job_id: bytes, request: Request) -> Answer:
         """A result."""
-        return await self._report(request, lambda members: self._parsed(parse_completion, job_id, members))
+        return await self._report(request, await self._worker(request), self._parsed(parse_completion, job_id))
 
     async def fail(self, job_id: bytes, request: Request) -> Answer:
         """An error."""
-        return await self._report(request, lambda members: self._parsed(parse_failure, job_id, members))
+        return await self._report(request, await self._worker(request), self._parsed(parse_failure, job_id))
 
     async def mesh_result(self, request: Request) -> Answer:
         """The end of a run, in the mesh dialect: the job is named in the body."""
-
-        def parse(members: Members) -> Report:
-            name = members.text("job_id", 128)
-            job_id = None if name is None else parse_job(name)
-            if name is None:
-                raise members.refuse("job_id", "must be given")
-            if job_id is None:
-                raise RefusedJob("not_found", "There is no such job here.")
-            policy, signing = self._desk.policy, self._desk.signing
-            return parse_mesh_result(job_id, members, policy, signing, _reach(request))
-
-        return await self._report(request, parse)
+        members = await self._worker(request)
+        name = members.text("job_id", 128)
+        if name is None:
+            raise members.refuse("job_id", "must be given")
+        job_id = await self._desk.job_id(name)
+        if job_id is None:
+            raise RefusedJob("not_found", "There is no such job here.")
+        return await self._report(request, members, self._parsed(parse_mesh_result, job_id, reach=_reach(request)))
 
     async def defer(self, job_id: bytes, request: Request) -> Answer:
         """Put a job off."""
@@ -97,15 +93,14 @@ class Working:
         command = await self._desk.apart(request.body, parse_step, job_id, members, self._desk.policy)
         return answer_json(answers.stepped(await self._desk.carry_out(request, command)))
 
-    def _parsed(self, parse: Callable[..., Report], job_id: bytes, members: Members) -> Report:
-        return parse(job_id, members, self._desk.policy, self._desk.signing)
+    def _parsed(self, parse: Callable[..., Report], job_id: bytes, **more: Any) -> Callable[[Members], Report]:
+        return lambda members: parse(job_id, members, self._desk.policy, self._desk.signing, **more)
 
     async def _worker(self, request: Request) -> Members:
         needs_role(request.principal, Role.WORK)
         return await self._desk.members(request)
 
-    async def _report(self, request: Request, parse: Callable[[Members], Report]) -> Answer:
-        members = await self._worker(request)
+    async def _report(self, request: Request, members: Members, parse: Callable[[Members], Report]) -> Answer:
         command: Report = await self._desk.apart(request.body, parse, members)
         try:
             done: Reported = await self._desk.carry_out(request, command)

@@ -19,6 +19,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from semel.contracts.jobs.commands import Claim, Claimed, Lease, Note
+from semel.contracts.jobs.ids import REQUEST_BYTES, foreign_name
 from semel.contracts.jobs.limits import LEAST_URGENT, Policy
 from semel.contracts.jobs.rules.reach import reaches
 from semel.contracts.jobs.rules.reap import Toll, in_time, leases_until, offer_ms, reap_first
@@ -61,7 +62,7 @@ ENOUGH = 1_000
 """Lines are loaded ahead until so many jobs stand in them: others in the same batch claim from them too."""
 
 UNBOUNDED = 2**31
-_LEASE_BYTES = 24
+_LEASE_BYTES = REQUEST_BYTES + 8
 
 
 class Line(NamedTuple):
@@ -133,9 +134,18 @@ def claim(view: View, command: Claim, policy: Policy, now: Now) -> Outcome:
 
 def epochs_of(row: JobClaimRow) -> Iterator[tuple[bytes, int]]:
     """The jobs and epochs of a named claim."""
-    for at in range(0, len(row.leases), _LEASE_BYTES):
-        piece = row.leases[at : at + _LEASE_BYTES]
-        yield piece[:16], int.from_bytes(piece[16:], "big")
+    left = row.leases
+    while left:
+        name_bytes, epoch = left[REQUEST_BYTES], int.from_bytes(left[REQUEST_BYTES + 1 : _LEASE_BYTES], "big")
+        name, rest = left[_LEASE_BYTES : _LEASE_BYTES + name_bytes], left[_LEASE_BYTES + name_bytes :]
+        yield left[:REQUEST_BYTES] + name, epoch
+        left = rest
+
+
+def _packed(job: JobRow) -> bytes:
+    """Sixteen bytes of the job, one that counts those of its foreign name, seven of its epoch; then that name."""
+    name = foreign_name(job.id)
+    return b"%b%c%b%b" % (job.id[:REQUEST_BYTES], len(name), job.epoch.to_bytes(7, "big"), name)
 
 
 class _Choice(NamedTuple):
@@ -277,7 +287,7 @@ def _repeated(tally: Tally, command: Claim, secret: bytes) -> tuple[Lease, ...]:
 
 
 def _remember(tally: Tally, command: Claim, leases: tuple[Lease, ...]) -> None:
-    packed = b"".join(lease.job.id + lease.job.epoch.to_bytes(8, "big") for lease in leases)
+    packed = b"".join(_packed(lease.job) for lease in leases)
     until = max(lease.job.due_at for lease in leases)
     tally.view.put(JOB_CLAIM, JobClaimRow(*_claim_key(command), until, packed))
 

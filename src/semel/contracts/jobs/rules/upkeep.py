@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from semel.contracts.jobs.commands import Done, ForgetClaims, ForgetJobs, ForgetRecords, Import, ImportedRecord
+from semel.contracts.jobs.ids import foreign_name
 from semel.contracts.jobs.limits import Policy
 from semel.contracts.jobs.rules.claim import epochs_of
 from semel.contracts.jobs.rules.states import End, Reason
@@ -18,6 +19,7 @@ from semel.contracts.jobs.tables import (
     JOB,
     JOB_CLAIM,
     JOB_DEAD,
+    JOB_NAME,
     JOB_PART,
     JOB_RECORD,
     JOB_STEP,
@@ -27,6 +29,7 @@ from semel.contracts.jobs.tables import (
     NO_TIMEOUT_GIVEN,
     PARAMS,
     RESULT,
+    JobNameRow,
     JobPartRow,
     JobRecordRow,
     JobRow,
@@ -82,6 +85,8 @@ def forget_jobs(view: View, command: ForgetJobs, policy: Policy, now: Now) -> Ou
             view.forget(JOB_PART, (job_id, RESULT))
         for key in steps:
             view.forget(JOB_STEP, (job_id, key))
+        if name := foreign_name(job_id):
+            view.forget(JOB_NAME, (name,))
         tally.unbury((job.finished_at, job_id))
         tally.remove(job)
         number += 1
@@ -114,10 +119,12 @@ def forget_claims(view: View, command: ForgetClaims, now: Now) -> Outcome:
 
 
 def import_needs(command: Import) -> Generator[Stage, View, None]:
-    """Keys and ids, which may be taken."""
+    """Keys, ids and names, which may be taken."""
     keys: list[tuple[AnyTable, Key]] = [(JOB_TOTALS, ALONE)]
     for record in command.records:
         keys += [(JOB_RECORD, (record.principal, record.key)), (JOB, (record.id,)), (JOB_TENANT, (record.principal,))]
+        if name := foreign_name(record.id):
+            keys.append((JOB_NAME, (name,)))
     yield Stage(keys=keys)
 
 
@@ -128,11 +135,14 @@ def take_over(view: View, command: Import, policy: Policy, now: Now) -> Outcome:
     for record in command.records:
         known = view.get(JOB_RECORD, (record.principal, record.key))
         is_taken = known is not None and now.expiry_ms < known.expires_at
-        if is_taken or view.get(JOB, (record.id,)) is not None:
+        name = foreign_name(record.id)
+        if is_taken or view.get(JOB, (record.id,)) is not None or (name and view.get(JOB_NAME, (name,)) is not None):
             continue
         expires_at = record.finished_at + policy.key_ttl_ms
         job = _imported(record, max(expires_at, record.finished_at + policy.retention_ms))
         tally.add(job)
+        if name:
+            view.insert(JOB_NAME, JobNameRow(name, job.id))
         if len(record.value) > INLINE_BYTES:
             view.insert(JOB_PART, JobPartRow(job.id, RESULT, record.value))
         row = JobRecordRow(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 from semel.contracts.jobs.commands import LimitQueue, PutSchedule, Release
-from semel.contracts.jobs.ids import job_name, parse_job, parse_request
+from semel.contracts.jobs.ids import job_name, parse_digits, parse_request
 from semel.contracts.jobs.limits import (
     DEFAULT_LIST_JOBS,
     DEFAULT_PRIORITY,
@@ -99,7 +99,7 @@ def list_cursor(job_id: bytes) -> str:
 def _list_cursor(text: str | None) -> bytes | None:
     if text is None:
         return None
-    found = parse_job("job_" + text[1:]) if text[:1] == "l" else None
+    found = parse_digits(text[1:]) if text[:1] == "l" else None
     if found is None:
         raise invalid("after", "after must be the `next` of an earlier page.")
     return found
@@ -120,7 +120,7 @@ def parse_dead(raw: bytes) -> DeadRequest:
     if text is None:
         return DeadRequest(None, limit)
     died_at, _, name = text[1:].partition("-")
-    job_id = parse_job("job_" + name)
+    job_id = parse_digits(name)
     if text[:1] != "d" or job_id is None or not (died_at.isascii() and died_at.isdigit() and len(died_at) < 19):
         raise invalid("after", "after must be the `next` of an earlier page.")
     return DeadRequest((int(died_at), job_id), limit)
