@@ -159,7 +159,10 @@ CONSTANTS = {
     "errors that a job remembers": jobs_limits.ERRORS_KEPT,
     "length of each one's `message`": jobs_limits.MAX_MESSAGE_BYTES,
     "jobs, or dead letters, of a page": jobs_limits.MAX_LIST_JOBS,
-    "rows looked at for a page of jobs": jobs_limits.MAX_LISTED_ROWS,
+    "kinds and queues, each pair counted for each state, that a page of filtered jobs is merged from": (
+        jobs_limits.MAX_LISTED_LINES
+    ),
+    "rows looked at for a page of jobs then": jobs_limits.MAX_LISTED_ROWS,
     "`max_inflight` of a queue": jobs_limits.MAX_QUEUE_LIMIT,
     "queues in the listing of queues": jobs_reading.MAX_QUEUES,
     "schedules in their listing": jobs_reading.MAX_SCHEDULES,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from semel.store.migrations import AddColumn, CreateTable, MakeIndex, Migration
+from semel.store.migrations import AddColumn, CreateTable, MakeIndex, Migration, SetColumn
 from semel.store.table import Below, Column, Kind, Shape, Table
 from semel.store.unsigned import pack
 
-SchemaChange = CreateTable | AddColumn | MakeIndex
+SchemaChange = CreateTable | AddColumn | MakeIndex | SetColumn
 
 
 class Dialect(NamedTuple):
@@ -33,7 +33,7 @@ class Dialect(NamedTuple):
         return self.names(table.name, table.generational)
 
     def migrate(self, step: SchemaChange, generational: frozenset[str]) -> list[str]:
-        """The statements of one migration step that changes what tables there are, and how they are made."""
+        """The statements of one migration step that needs nothing but SQL."""
         if isinstance(step, AddColumn):
             added = f"ADD COLUMN {self._column(step.column)} DEFAULT {self._literal(step.value, step.column.kind)}"
             tables = self.names(step.table, step.table in generational)
@@ -41,6 +41,10 @@ class Dialect(NamedTuple):
         if isinstance(step, MakeIndex):
             made = self._index(step.table, step.key, step.name, step.columns, step.below)
             return [f'DROP INDEX IF EXISTS "{step.table}_{step.name}"', made]
+        if isinstance(step, SetColumn):
+            rows = " AND ".join(map(self.condition, step.below))
+            tables = self.names(step.table, step.table in generational)
+            return [f'UPDATE "{name}" SET "{step.column}" = {step.value} WHERE {rows}' for name in tables]
         shape = step.shape
         return [sql for name in self.names(shape.name, shape.generational) for sql in self._create(name, shape)]
 

@@ -36,8 +36,17 @@ class MakeIndex(NamedTuple):
     """The columns of the table's key."""
     name: str
     columns: tuple[str, ...]
-    below: Below
-    """The rows that it has."""
+    below: Below | None = None
+    """The rows that it has; None for all."""
+
+
+class SetColumn(NamedTuple):
+    """Give a column one value in those of the rows that are there for which all conditions hold."""
+
+    table: str
+    column: str
+    value: int
+    below: tuple[Below, ...]
 
 
 class FillColumn(NamedTuple):
@@ -54,7 +63,7 @@ class FillColumn(NamedTuple):
     derive: Callable[[bytes], bytes]
 
 
-Step = CreateTable | AddColumn | MakeIndex | FillColumn
+Step = CreateTable | AddColumn | MakeIndex | SetColumn | FillColumn
 
 
 class Migration(NamedTuple):
@@ -82,7 +91,7 @@ def shapes(migrations: Sequence[Migration]) -> dict[str, Shape]:
     made: dict[str, Shape] = {}
     for migration in migrations:
         for step in migration.steps:
-            if isinstance(step, FillColumn):
+            if isinstance(step, SetColumn | FillColumn):
                 continue
             if isinstance(step, CreateTable):
                 made[step.shape.name] = step.shape
@@ -92,5 +101,7 @@ def shapes(migrations: Sequence[Migration]) -> dict[str, Shape]:
                 made[step.table] = old._replace(columns=(*old.columns, step.column))
             else:
                 indexes = {**old.indexes, step.name: step.columns}
-                made[step.table] = old._replace(indexes=indexes, partial={**old.partial, step.name: step.below})
+                partial = {name: below for name, below in old.partial.items() if name != step.name}
+                partial |= {} if step.below is None else {step.name: step.below}
+                made[step.table] = old._replace(indexes=indexes, partial=partial)
     return made

@@ -1,4 +1,4 @@
-"""Looking at jobs without changing them: one job, lists, dead letters, queues, schedules, and counts."""
+"""Looking at jobs without changing them: one job, dead letters, queues, schedules, and counts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from semel.contracts.jobs.ids import REQUEST_BYTES, parse_foreign, parse_job
 from semel.contracts.jobs.limits import MAX_LISTED_ROWS
+from semel.contracts.jobs.lists import Filter, list_jobs
 from semel.contracts.jobs.rules.claim import MAX_LINES
 from semel.contracts.jobs.rules.promote import to_promote
 from semel.contracts.jobs.rules.states import State, state_of
@@ -94,53 +95,6 @@ def job_of_request(reading: Reading, request: bytes) -> bytes | None:
 def of_request(request: bytes) -> Range:
     """Where the job of a request id is: letters and digits of a foreign name may follow, and they are below 255."""
     return Range(JOB, "", (), 1, start=(request,), stop=(request + b"\xff",))
-
-
-class Filter(NamedTuple):
-    """What a list is to hold; None is anything."""
-
-    principal: bytes | None
-    state: str | None
-    queue: bytes | None
-    kind: bytes | None
-
-    def holds(self, job: JobRow, now_ms: int) -> bool:
-        """Whether a job belongs in it."""
-        return (
-            (self.state is None or state_of(job, now_ms).value == self.state)
-            and (self.queue is None or job.queue == self.queue)
-            and (self.kind is None or job.kind == self.kind)
-        )
-
-
-class Page(NamedTuple):
-    """Jobs, newest first, and where to go on."""
-
-    jobs: list[JobRow]
-    next: bytes | None
-    now_ms: int
-    steady_ms: int
-
-
-def list_jobs(reading: Reading, wanted: Filter, before: bytes | None, limit: int) -> Page:
-    """The newest jobs before an id that fit; after so many rows the page ends, with the way to go on."""
-    by, prefix = ("", ()) if wanted.principal is None else ("owner", (wanted.principal,))
-    now_ms = reading.now.expiry_ms
-    found: list[JobRow] = []
-    seen = 0
-    while seen < MAX_LISTED_ROWS:
-        size = min(500, MAX_LISTED_ROWS - seen)
-        rows = reading.range(Range(JOB, by, prefix, size, stop=(before,) if before else (), reverse=True))
-        for job in rows:
-            before = job.id
-            if wanted.holds(job, now_ms):
-                found.append(job)
-                if len(found) == limit:
-                    return Page(found, before, now_ms, reading.now.steady_ms)
-        seen += len(rows)
-        if len(rows) < size:
-            return Page(found, None, now_ms, reading.now.steady_ms)
-    return Page(found, before, now_ms, reading.now.steady_ms)
 
 
 class Letter(NamedTuple):

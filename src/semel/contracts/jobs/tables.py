@@ -6,11 +6,11 @@ records are judged in the commit that changes them.
 
 Everything stands under one lock. Look-ups: a job by its id (JOB), or by the id that another store gave it (JOB_NAME),
 what waits by queue and priority or by kind (JOB "ready", "kind"), what gets ready (JOB "later"), what is due by phase
-(JOB "due": a lease that runs out, a job that is to be forgotten), a principal's jobs (JOB "owner"), a key by principal
-(JOB_RECORD), who has most jobs (JOB_SHARE), dead letters by age (JOB_DEAD), schedules by their next instant
-(JOB_SCHEDULE "next"). Jobs that do not wait are not in the indexes by which they are claimed, and keys that do not
-expire, those of all jobs that have not ended, not in that of keys by their end: a claim or an end of a job writes few
-pages.
+(JOB "due": a lease that runs out, a job that is to be forgotten), what lists show by state, kind and queue (JOB
+"listed", and "owner" of one principal; see `lists`), a key by principal (JOB_RECORD), who has most jobs (JOB_SHARE),
+dead letters by age (JOB_DEAD), schedules by their next instant (JOB_SCHEDULE "next"). Jobs that do not wait are not in
+the indexes by which they are claimed, and keys that do not expire, those of all jobs that have not ended, not in that
+of keys by their end: a claim or an end of a job writes few pages.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ IMPORTED = b"imported job"
 
 NOT_COUNTED, AS_SCHEDULED, AS_QUEUED = 0, 1, 2
 """What a waiting job is counted as; not at all yet if it is from before these counts. Others have the last one."""
+
+LISTED_SCHEDULED, LISTED_ACTIVE, LISTED_COMPLETED, LISTED_FAILED = 0, 1, 2, 3
+"""Where lists find a job. Queued and leased ones stand together, so that a claim moves none."""
 
 NO_TIMEOUT_GIVEN = -1
 """A job that leaves its time limit to its queue."""
@@ -99,6 +102,8 @@ class JobRow(NamedTuple):
     """When `progress` was set, in steady time, and later than the time before."""
     counted: int
     """What a waiting job is counted as, by caller and queue: scheduled, queued, or not yet."""
+    listed: int
+    """Where lists find it."""
 
 
 class JobNameRow(NamedTuple):
@@ -248,8 +253,9 @@ JOB = Table(
         "ready": ("phase", "queue", "priority", "ready_at"),
         "kind": ("phase", "kind", "queue", "priority", "ready_at"),
         "due": ("phase", "due_at"),
-        "owner": ("principal",),
+        "owner": ("principal", "listed", "kind", "queue", "id"),
         "later": ("phase", "counted", "ready_at"),
+        "listed": ("listed", "kind", "queue", "id"),
     },
     bulky=True,
     partial={

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from semel.contracts.jobs.commands import Cancel, Changed, DropSchedule, LimitQueue, Requeue, Scheduled
+from semel.contracts.jobs.lists import list_jobs
 from semel.contracts.jobs.reading import (
     Look,
     dead_letters,
     job_of_request,
-    list_jobs,
     queue_of,
     queues,
     record_of,

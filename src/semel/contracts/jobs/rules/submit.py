@@ -31,6 +31,7 @@ from semel.contracts.jobs.tables import (
     JOB_SHARE,
     JOB_TENANT,
     JOB_TOTALS,
+    LISTED_ACTIVE,
     PARAMS,
     WAITING,
     JobPartRow,
@@ -265,6 +266,7 @@ def _new_job(tally: Tally, draft: Draft, *, has_key: bool) -> JobRow:
         lease=b"",
         beat_at=0,
         counted=AS_QUEUED,
+        listed=LISTED_ACTIVE,
     )
 
 

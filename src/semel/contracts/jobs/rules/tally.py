@@ -19,6 +19,10 @@ from semel.contracts.jobs.tables import (
     JOB_TENANT,
     JOB_TOTALS,
     LEASED,
+    LISTED_ACTIVE,
+    LISTED_COMPLETED,
+    LISTED_FAILED,
+    LISTED_SCHEDULED,
     NO_TOTALS,
     NOT_COUNTED,
     WAITING,
@@ -105,7 +109,11 @@ class Tally:
 
     def _as_counted(self, job: JobRow) -> JobRow:
         is_later = job.phase == WAITING and job.ready_at > self.now.ms
-        return job._replace(counted=AS_SCHEDULED if is_later else AS_QUEUED)
+        ended = LISTED_FAILED if job.reason else LISTED_COMPLETED
+        return job._replace(
+            counted=AS_SCHEDULED if is_later else AS_QUEUED,
+            listed=ended if job.phase == DONE else LISTED_SCHEDULED if is_later else LISTED_ACTIVE,
+        )
 
     def remove(self, job: JobRow) -> None:
         """A finished job that is forgotten."""

@@ -26,6 +26,8 @@ from semel.contracts.jobs.tables import (
     JOB_TENANT,
     JOB_TOTALS,
     LEASED,
+    LISTED_COMPLETED,
+    LISTED_FAILED,
     NO_TIMEOUT_GIVEN,
     PARAMS,
     RESULT,
@@ -199,4 +201,5 @@ def _imported(record: ImportedRecord, due_at: int) -> JobRow:
         lease=b"",
         beat_at=0,
         counted=AS_QUEUED,
+        listed=LISTED_COMPLETED if record.ok else LISTED_FAILED,
     )

@@ -10,7 +10,8 @@ import orjson
 from semel.contracts.jobs.commands import Admitted, Claimed, Collision, Draft, Held, Refusal, Reported, Stepped
 from semel.contracts.jobs.ids import job_name, request_name
 from semel.contracts.jobs.limits import Policy
-from semel.contracts.jobs.reading import Letter, Look, Page, QueueFacts
+from semel.contracts.jobs.lists import Page
+from semel.contracts.jobs.reading import Letter, Look, QueueFacts
 from semel.contracts.jobs.rules.cron import next_after, parse
 from semel.contracts.jobs.rules.integrity import Signing, digest_of, envelope, envelope_bytes
 from semel.contracts.jobs.rules.states import is_done, state_of, status_of

@@ -18,7 +18,7 @@ from semel.contracts.jobs.limits import (
     MAX_TIMEOUT_MS,
     MAX_WAIT_MS,
 )
-from semel.contracts.jobs.reading import Filter
+from semel.contracts.jobs.lists import Filter
 from semel.contracts.jobs.rules.cron import CronError, next_after, parse
 from semel.contracts.jobs.rules.schedules import CATCH_UPS, LAST
 from semel.contracts.jobs.rules.states import State
