@@ -110,10 +110,12 @@ def test_submit_makes_keys_unless_told_otherwise(semel: Semel) -> None:
 def test_submit_hands_on_every_option(semel: Semel, tmp_path: Path) -> None:
     (tmp_path / "params").write_text('{\n "big": 12345678901234567890, "one": 1.50}\n')
     options = ["--queue", "images", "--priority", "high", "--max-attempts", "3", "--lease", "7", "--delay", "3600"]
+    options += ["--timeout", "1.5"]
     made = submitted(semel, "every", "--file", str(tmp_path / "params"), *options)
     job = semel.here("jobs", "show", made["job_id"], "--json").facts
     assert job["params"] == {"big": 12345678901234567890, "one": 1.5}
     assert (job["queue"], job["priority"], job["max_attempts"], job["lease_sec"]) == ("images", 2, 3, 7)
+    assert job["timeout_ms"] == 1_500
     assert (job["state"], made["state"]) == ("scheduled", "scheduled")
     later = submitted(semel, "every", "--run-at", "2100-01-01T00:00:00Z", "--priority", "9")
     assert semel.here("jobs", "show", later["job_id"], "--json").facts["run_at_utc"] == "2100-01-01T00:00:00.000Z"
@@ -449,10 +451,28 @@ def test_queues_have_limits(semel: Semel, worker: Worker) -> None:
     rows = {one["queue"]: one for one in objects(semel.here("jobs", "queue", "list", "--json"))}
     assert (rows["narrow"]["max_inflight"], rows["narrow"]["inflight"], rows["narrow"]["waiting"]) == (1, 1, 1)
     shown = semel.here("jobs", "queue", "list").out.splitlines()
-    assert ["narrow", "1", "1", "1"] in [row.split() for row in shown]
+    assert ["narrow", "1", "1", "1", "none"] in [row.split() for row in shown]
     assert semel.here("jobs", "queue", "rm", "narrow").out == "narrow has no limit\n"
     assert semel.here("jobs", "queue", "set", "narrow", "0").out == "narrow has no limit\n"
     assert "none" in semel.here("jobs", "queue", "list").out
+
+
+def test_d3_a_queue_limits_the_time_of_its_runs(semel: Semel, worker: Worker) -> None:
+    def say(*args: str) -> str:
+        return semel.here("jobs", "queue", *args).out
+
+    assert say("show", "timed") == "timed has no limit; 0 waiting, 0 in work\n"
+    assert say("set", "timed", "--timeout", "1.5") == "timed: a run may take 1.5 s\n"
+    assert say("set", "timed", "3") == "timed: at most 3 in work at once, a run may take 1.5 s\n"
+    submitted(semel, "timed", "--queue", "timed")
+    assert worker.claim("timed")["timeout_ms"] == 1_500
+    assert say("show", "timed") == "timed: at most 3 in work at once, a run may take 1.5 s; 0 waiting, 1 in work\n"
+    assert semel.here("jobs", "queue", "show", "timed", "--json").facts["default_timeout_ms"] == 1_500
+    assert ["timed", "0", "1", "3", "1.5", "s"] in [row.split() for row in say("list").splitlines()]
+    assert say("set", "timed", "--timeout", "0") == "timed: at most 3 in work at once\n"
+    assert say("rm", "timed") == "timed has no limit\n"
+    for args in (["set", "timed"], ["set", "timed", "--timeout", "-1"], ["set", "timed", "--timeout", "604801"]):
+        assert semel.here("jobs", "queue", *args).code == 2
 
 
 def test_schedules_come_and_go(semel: Semel) -> None:

@@ -23,6 +23,7 @@ from semel.client import (
     NotFoundError,
     Patience,
     ProofRefusedError,
+    QueueInfo,
     ResultConflictError,
     Submitted,
     TooLargeError,
@@ -184,6 +185,26 @@ def test_verdicts_are_raised_at_once(server: RunningServer) -> None:
                     await jobs.submit(kind, {"value": value})
             with pytest.raises(ValueError, match="not both"):
                 await jobs.lookup()
+
+    asyncio.run(main())
+
+
+def test_d3_a_queue_limits_the_time_of_its_runs(server: RunningServer) -> None:
+    async def main() -> None:
+        name = fresh("queue/with a slash")
+        async with JobsClient(server.url) as jobs:
+            assert await jobs.queue(name) == QueueInfo(name, 0, 0.0, 0, 0)
+            limited = await jobs.set_queue(name, default_timeout=1.5)
+            assert (limited.max_inflight, limited.default_timeout) == (0, 1.5)
+            assert await jobs.set_queue(name, max_inflight=3) == QueueInfo(name, 3, 1.5, 0, 0)
+            kind = fresh("kind")
+            await jobs.submit(kind, queue=name)
+            [lease] = (await jobs.claim("w", kinds=[kind])).leases
+            assert lease.timeout_ms == 1_500
+            assert await jobs.queue(name) == QueueInfo(name, 3, 1.5, 1, 0)
+            assert (await jobs.set_queue(name, default_timeout=0)).default_timeout == 0
+            with pytest.raises(ValueError, match="default_timeout"):
+                await jobs.set_queue(name)
 
     asyncio.run(main())
 

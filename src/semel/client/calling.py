@@ -37,6 +37,10 @@ class Caller:
         """The members of the answer; `body` names what it asks for, so that asking twice does nothing twice."""
         return await self._ask("POST", path, body, wait, most_bytes)
 
+    async def put(self, path: str, body: bytes) -> Facts:
+        """The members of the answer to what has the same effect however often it is asked."""
+        return await self._ask("PUT", path, body, 0.0, 0)
+
     async def get(self, path: str, *, wait: float = 0.0, instead: Instead | None = None) -> Facts:
         """The members of the answer; a try after an error asks for the same again, or for what `instead` says."""
         return await self._ask("GET", path, None, wait, 0, instead)

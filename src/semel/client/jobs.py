@@ -33,6 +33,7 @@ from semel.client.values import (
     JobRequest,
     Lease,
     Outcome,
+    QueueInfo,
     Reported,
     Step,
     Submitted,
@@ -160,17 +161,43 @@ class JobsClient:
         facts = await self._caller.get(_job_path(job_id) + "/result")
         return reading.read(lambda: reading.outcome(facts, self._hmac_key))
 
-    async def lookup(self, *, key: str | None = None, request_id: str | None = None) -> JobInfo:
-        """The job of a key, or of the request id that its submission was answered with."""
+    async def lookup(
+        self, *, key: str | None = None, request_id: str | None = None, principal: str | None = None
+    ) -> JobInfo:
+        """The job of a key, or of the request id that its submission was answered with.
+
+        An administrator may name the `principal` whose key it is; without it the key is the caller's own.
+        """
         if (key is None) == (request_id is None):
             raise ValueError("give a key or a request_id, not both")
-        facts = await self._caller.post(_PATH + "/lookup", spliced({"idempotency_key": key, "request_id": request_id}))
+        if principal is not None and key is None:
+            raise ValueError("a principal goes with a key")
+        fields = {"idempotency_key": key, "request_id": request_id, "principal": principal}
+        facts = await self._caller.post(_PATH + "/lookup", spliced(fields))
         return reading.read(lambda: reading.job_info(facts))
 
     async def cancel(self, job_id: str, *, force: bool = False) -> Cancellation:
         """End a job that waits; tell the worker of one that runs, or with `force` take it away from it."""
         facts = await self._caller.post(_job_path(job_id) + "/cancel", spliced({"force": force}))
         return reading.read(lambda: reading.cancelled(facts))
+
+    async def queue(self, name: str) -> QueueInfo:
+        """A queue, its limits, and how much is in it; for an administrator."""
+        facts = await self._caller.get(_queue_path(name))
+        return reading.read(lambda: reading.queue_info(facts))
+
+    async def set_queue(
+        self, name: str, *, max_inflight: int | None = None, default_timeout: float | None = None
+    ) -> QueueInfo:
+        """Limit the jobs of a queue that are worked on at once, or the seconds of a run; for an administrator.
+
+        0 lifts a limit, and one that is not given stays as it is.
+        """
+        if max_inflight is None and default_timeout is None:
+            raise ValueError("give max_inflight or default_timeout")
+        fields = {"max_inflight": max_inflight, "default_timeout_ms": milliseconds(default_timeout)}
+        facts = await self._caller.put(_queue_path(name), spliced(fields))
+        return reading.read(lambda: reading.queue_info(facts))
 
     async def claim(
         self,
@@ -246,6 +273,10 @@ class JobsClient:
         body = spliced({"lease_token": lease.token, **fields, "integrity": proof}, **{name: text})
         facts = await self._caller.post(f"{_job_path(lease.job_id)}/{verb}", body)
         return reading.read(lambda: reading.reported(facts))
+
+
+def _queue_path(name: str) -> str:
+    return f"{_PATH}/queues/{quote(name, safe='')}"
 
 
 def _job_path(job_id: str) -> str:

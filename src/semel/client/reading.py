@@ -12,7 +12,18 @@ from typing import Any, TypeVar
 
 from semel.client import integrity
 from semel.client.errors import BadAnswerError
-from semel.client.values import Beat, Cancellation, Claimed, JobInfo, Lease, Outcome, Reported, Step, Submitted
+from semel.client.values import (
+    Beat,
+    Cancellation,
+    Claimed,
+    JobInfo,
+    Lease,
+    Outcome,
+    QueueInfo,
+    Reported,
+    Step,
+    Submitted,
+)
 from semel.kernel.canonical import Json, JsonError, JsonKind, parse
 from semel.kernel.utc import utc_ms
 
@@ -91,6 +102,17 @@ def job_info(facts: Facts) -> JobInfo:
         reason=facts.get("reason"),
         outcome=_cached(facts),
         facts=facts,
+    )
+
+
+def queue_info(facts: Facts) -> QueueInfo:
+    """A queue as it stands."""
+    return QueueInfo(
+        name=str(facts["queue"]),
+        max_inflight=int(facts["max_inflight"]),
+        default_timeout=int(facts["default_timeout_ms"]) / 1_000,
+        inflight=int(facts["inflight"]),
+        waiting=int(facts["waiting"]),
     )
 
 

@@ -35,6 +35,19 @@ class JobRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """A queue: its limits, and how much is in it."""
+
+    name: str
+    max_inflight: int
+    """Jobs that may be worked on at once; 0 is no limit."""
+    default_timeout: float
+    """Seconds that a run may take, for jobs without a limit of their own; 0 is no limit."""
+    inflight: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """How a job ended: a result, or an error. Its checksum has been verified."""
 

@@ -23,6 +23,8 @@ class Wanted(NamedTuple):
 
     name: str | None
     key: str | None
+    principal: str | None = None
+    """Whose key it is; None is the caller's own."""
 
     @property
     def job_id(self) -> str | None:
@@ -34,6 +36,8 @@ class Wanted(NamedTuple):
         if self.job_id is not None:
             return server.get(job_path(self.job_id))
         handle = {"request_id": self.name} if self.key is None else {"idempotency_key": self.key}
+        if self.principal is not None:
+            handle["principal"] = self.principal
         return server.post(f"{PATH}/lookup", handle)
 
     def find(self, server: Server) -> str:
@@ -42,17 +46,20 @@ class Wanted(NamedTuple):
 
 
 def with_wanted(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds JOB and `--key`, of which one is given."""
+    """Adds JOB and `--key`, of which one is given, and `--principal`."""
 
     @click.argument("job", required=False)
     @click.option("--key", help="Idempotency key that the job was submitted with, instead of JOB.")
+    @click.option("--principal", metavar="NAME", help="Whose key it is, for an administrator; without it your own.")
     @functools.wraps(command)
-    def wanting(*args: Any, job: str | None, key: str | None, **rest: Any) -> None:
+    def wanting(*args: Any, job: str | None, key: str | None, principal: str | None, **rest: Any) -> None:
         if (job is None) == (key is None):
             raise click.UsageError("Name one job: by its id, by its request id, or with --key.")
+        if principal is not None and key is None:
+            raise click.UsageError("--principal goes with --key: an id says by itself whose job it is.")
         if job is not None:
             check_name(job)
-        command(*args, wanted=Wanted(job, key), **rest)
+        command(*args, wanted=Wanted(job, key, principal), **rest)
 
     return wanting
 

@@ -10,6 +10,8 @@ import click
 
 from semel.cli.jobs.asking import Facts
 
+MAX_TIMEOUT_SECONDS = 604_800
+"""The longest that a run may be limited to: seven days."""
 PRIORITIES = ("critical", "high", "normal", "low")
 
 
@@ -46,6 +48,12 @@ def with_job_options(command: Callable[..., None]) -> Callable[..., None]:
     @click.option("--delay", type=click.FloatRange(min=0), metavar="SECONDS", help="Not to be run before that.")
     @click.option("--run-at", metavar="RFC3339", help="Not to be run before a time such as 2030-01-31T12:00:00Z.")
     @click.option("--lease", "lease_sec", type=click.IntRange(1, 86_400), metavar="SECONDS", help="Time of one run.")
+    @click.option(
+        "--timeout",
+        type=click.FloatRange(0, MAX_TIMEOUT_SECONDS),
+        metavar="SECONDS",
+        help="Most time that one run may take; 0 is no limit, without it the queue's limit holds.",
+    )
     @click.option("--on-failed", type=click.Choice(["return", "retry"]), help="What a failed job under this key does.")
     @functools.wraps(command)
     def optional(
@@ -56,6 +64,7 @@ def with_job_options(command: Callable[..., None]) -> Callable[..., None]:
         delay: float | None,
         run_at: str | None,
         lease_sec: int | None,
+        timeout: float | None,
         on_failed: str | None,
         **rest: Any,
     ) -> None:
@@ -68,6 +77,7 @@ def with_job_options(command: Callable[..., None]) -> Callable[..., None]:
             "delay_ms": None if delay is None else round(delay * 1_000),
             "run_at": run_at,
             "lease_sec": lease_sec,
+            "timeout_ms": None if timeout is None else round(timeout * 1_000),
             "on_failed": on_failed,
         }
         command(*args, options=given(options), **rest)

@@ -1,4 +1,4 @@
-"""`semel jobs queue`: how many jobs of a queue may be worked on at once."""
+"""`semel jobs queue`: how many jobs of a queue may be worked on at once, and for how long."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from semel.cli.access import with_connection
 from semel.cli.connection import Connection
 from semel.cli.failures import not_semel
 from semel.cli.jobs.asking import PATH, SURFACE, Facts, Server, named_path, with_retries
+from semel.cli.jobs.options import MAX_TIMEOUT_SECONDS, given
 from semel.cli.output import printable, say, table, with_json
 
-HEAD = ("QUEUE", "WAITING", "IN WORK", "LIMIT")
+HEAD = ("QUEUE", "WAITING", "IN WORK", "LIMIT", "TIMEOUT")
 
 
 @click.group()
@@ -25,7 +26,7 @@ def queue() -> None:
 @with_json
 @with_connection
 def list_queues(connection: Connection, retries: int, as_json: bool) -> None:
-    """List queues: jobs that wait, jobs in work, and how many may be."""
+    """List queues: jobs that wait, jobs in work, how many may be, and how long a run may take."""
     queues = Server(connection, retries).get(f"{PATH}/queues").get("queues")
     if not isinstance(queues, list):
         raise not_semel(connection.address, SURFACE)
@@ -41,20 +42,61 @@ def list_queues(connection: Connection, retries: int, as_json: bool) -> None:
 
 def _row(one: Facts) -> tuple[str, ...]:
     limit = one.get("max_inflight") or "none"
-    return tuple(printable(str(cell)) for cell in (one.get("queue"), one.get("waiting"), one.get("inflight"), limit))
+    cells = (one.get("queue"), one.get("waiting"), one.get("inflight"), limit, _seconds(one) or "none")
+    return tuple(printable(str(cell)) for cell in cells)
+
+
+def _seconds(one: Facts) -> str:
+    """The time limit of a run; empty without one."""
+    timeout_ms = one.get("default_timeout_ms")
+    return f"{timeout_ms / 1_000:g} s" if timeout_ms else ""
+
+
+def _sentence(one: Facts) -> str:
+    """The limits of a queue."""
+    most, seconds = one.get("max_inflight"), _seconds(one)
+    limits = [f"at most {most} in work at once"] if most else []
+    limits += [f"a run may take {seconds}"] if seconds else []
+    return printable(f"{one.get('queue')}: {', '.join(limits)}" if limits else f"{one.get('queue')} has no limit")
+
+
+@queue.command("show")
+@click.argument("name")
+@with_retries
+@with_json
+@with_connection
+def show_queue(connection: Connection, name: str, retries: int, as_json: bool) -> None:
+    """Show a queue: its limits, and how many jobs wait and are in work."""
+    told = Server(connection, retries).get(named_path("queues", name))
+    counts = f"{told.get('waiting')} waiting, {told.get('inflight')} in work"
+    say(as_json, told, f"{_sentence(told)}; {counts}")
 
 
 @queue.command("set")
 @click.argument("name")
-@click.argument("max_inflight", type=click.IntRange(min=0), metavar="LIMIT")
+@click.argument("max_inflight", type=click.IntRange(min=0), metavar="[LIMIT]", required=False)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, MAX_TIMEOUT_SECONDS),
+    metavar="SECONDS",
+    help="Most time that a run may take, for jobs without a limit of their own; 0 lifts it.",
+)
 @with_retries
 @with_json
 @with_connection
-def set_limit(connection: Connection, name: str, max_inflight: int, retries: int, as_json: bool) -> None:
-    """Let at most LIMIT jobs of a queue be worked on at once; 0 lifts the limit. No lease that is out is ended."""
-    told = Server(connection, retries).put(named_path("queues", name), {"max_inflight": max_inflight})
-    limit = f"{name}: at most {max_inflight} in work at once" if max_inflight else f"{name} has no limit"
-    say(as_json, told, printable(limit))
+def set_limit(
+    connection: Connection, name: str, max_inflight: int | None, timeout: float | None, retries: int, as_json: bool
+) -> None:
+    """Let at most LIMIT jobs of a queue be worked on at once; 0 lifts the limit. No lease that is out is ended.
+
+    What is not given stays as it is.
+    """
+    if max_inflight is None and timeout is None:
+        raise click.UsageError("Give LIMIT, --timeout, or both.")
+    timeout_ms = None if timeout is None else round(timeout * 1_000)
+    limits = given({"max_inflight": max_inflight, "default_timeout_ms": timeout_ms})
+    told = Server(connection, retries).put(named_path("queues", name), limits)
+    say(as_json, told, _sentence(told))
 
 
 @queue.command("rm")
@@ -63,6 +105,6 @@ def set_limit(connection: Connection, name: str, max_inflight: int, retries: int
 @with_json
 @with_connection
 def remove_limit(connection: Connection, name: str, retries: int, as_json: bool) -> None:
-    """Lift the limit of a queue."""
+    """Lift the limits of a queue."""
     told = Server(connection, retries).delete(named_path("queues", name))
     say(as_json, told, printable(f"{name} has no limit"))

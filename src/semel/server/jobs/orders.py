@@ -77,9 +77,11 @@ class Orders:
         return answer_json(answers.listed(page))
 
     async def lookup(self, request: Request) -> Answer:
-        """A job by its key or by its request id."""
+        """A job by its key or by its request id; an administrator may name whose key it is."""
         needs_role(request.principal, Role.READ)
         asked = parse_lookup(await self._desk.members(request))
+        if asked.principal is not None:
+            _needs_admin(request.principal)
         job_id = await self._desk.context.engine.read(lambda reading: _found(reading, asked, request.owner))
         if job_id is None:
             raise RefusedJob("not_found", _NO_JOB)
@@ -176,7 +178,7 @@ class Orders:
 def _found(reading: Reading, asked: Lookup, owner: bytes) -> bytes | None:
     if asked.request is not None:
         return job_of_request(reading, asked.request)
-    record = None if asked.key is None else record_of(reading, owner, asked.key)
+    record = None if asked.key is None else record_of(reading, asked.principal or owner, asked.key)
     return None if record is None else record.job
 
 

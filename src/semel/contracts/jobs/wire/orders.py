@@ -31,6 +31,7 @@ from semel.kernel.keys import pack
 from semel.kernel.prefixes import key_prefix
 
 _MAX_FIELDS = 32
+MAX_PRINCIPAL_CHARACTERS = 256
 _STATES = tuple(state.value for state in State if state is not State.NONE)
 
 
@@ -141,6 +142,8 @@ class Lookup(NamedTuple):
 
     key: bytes | None
     request: bytes | None
+    principal: bytes | None = None
+    """Whose key it is; None is the caller's own."""
 
 
 def parse_lookup(members: Members) -> Lookup:
@@ -149,8 +152,11 @@ def parse_lookup(members: Members) -> Lookup:
     request = members.text("request_id", MAX_NAME_CHARACTERS)
     if (key is None) == (request is None):
         raise members.refuse("idempotency_key", "or request_id must be given, and not both")
+    principal = members.text("principal", MAX_PRINCIPAL_CHARACTERS)
     if key is not None:
-        return Lookup(pack(key.encode()), None)
+        return Lookup(pack(key.encode()), None, None if principal is None else principal.encode())
+    if principal is not None:
+        raise members.refuse("principal", "goes with an idempotency_key: a request id says by itself whose it is")
     found = parse_request(request or "")
     if found is None:
         raise members.refuse("request_id", "must be a UUID")
@@ -159,7 +165,7 @@ def parse_lookup(members: Members) -> Lookup:
 
 def parse_release(members: Members) -> Release:
     """The key that is to be forgotten, and whose it is."""
-    principal = members.text("principal", 256)
+    principal = members.text("principal", MAX_PRINCIPAL_CHARACTERS)
     key = checked_key(members)
     if principal is None:
         raise members.refuse("principal", "must be given")
