@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import product
@@ -109,11 +110,20 @@ class CountedSnapshot:
         return counted
 
 
+@functools.cache
+def in_memory() -> Store:
+    """One filled store for all tests: they read."""
+    store = opened("memory:")
+    asyncio.run(fill(store))
+    return store
+
+
 @pytest.fixture
 def filled(url: str) -> Iterator[Store]:
+    if url == "memory:":
+        yield in_memory()
+        return
     with closing(opened(url)) as store:
-        if url == "memory:":
-            asyncio.run(fill(store))
         yield store
 
 
@@ -136,7 +146,12 @@ FILTERS = [
 ]
 
 
-def test_d8_every_filter_gives_exact_pages_for_what_they_show(filled: Store) -> None:
+@pytest.mark.parametrize("lines_at_once", [lists.LINES_AT_ONCE, 1])
+def test_d8_every_filter_gives_exact_pages_for_what_they_show(
+    filled: Store, monkeypatch: pytest.MonkeyPatch, lines_at_once: int
+) -> None:
+    monkeypatch.setattr(lists, "LINES_AT_ONCE", lines_at_once)
+    monkeypatch.setattr(lists, "FEW", 0 if lines_at_once == 1 else lists.FEW)
     rows, _ = look(filled, lambda reading: reading.range(Range(JOB, "", (), 100_000)))
     now_ms = SystemWorld().wall_ms()
     assert len(rows) > DONE_JOBS
