@@ -22,6 +22,7 @@ PARTS = [
     *("event", "event_id", "event_place", "event_head", "event_gap"),
     *(
         "job",
+        "job_name",
         "job_part",
         "job_record",
         "job_totals",
