@@ -109,7 +109,7 @@ def test_7_a_bad_field_of_a_submission_is_named_and_nothing_is_stored(
         check_refused(jobs.post(path, body, expect=400), field)
     after = jobs.metrics()
     assert after["idempotency_store_size"] == before["idempotency_store_size"]
-    assert after["queue_depth"] == before["queue_depth"]
+    assert jobs.page(queue=queue)["jobs"] == []  # the depth of all queues changes by leases of earlier tests that end
     assert jobs.submit("k", key=key, queue=queue)["status"] == "accepted"
 
 
