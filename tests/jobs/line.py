@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 HOST = "127.0.0.1"
 ANSWER_SECONDS = 15.0
 PAUSE_SECONDS = 0.03
+MOVES = 0.1
+"""Of the requests to several servers, these are made over a new connection, to any of them."""
 Body = dict[str, Any]
 
 
@@ -31,7 +33,11 @@ class Told(NamedTuple):
 
 
 class Line:
-    """One connection at a time, to any of the servers; for one thread."""
+    """One connection at a time, to any of the servers; for one thread.
+
+    A caller that stayed with the server that answers it would leave one that was killed for good: nothing would be
+    asked of its next life, which then never comes to the point at which it is to die.
+    """
 
     def __init__(self, ports: Sequence[int], chance: random.Random) -> None:
         self._ports = ports
@@ -76,6 +82,8 @@ class Line:
         return Told(answer.status, json.loads(content) if content else {})
 
     def _request(self, method: str, path: str, body: Any, headers: Body) -> http.client.HTTPConnection:
+        if len(self._ports) > 1 and self._chance.random() < MOVES:
+            self.close()
         if self._open is None:
             self._open = http.client.HTTPConnection(HOST, self._chance.choice(self._ports), timeout=ANSWER_SECONDS)
         content = None if body is None else json.dumps(body).encode()
