@@ -10,6 +10,7 @@ import pytest
 from semel.contracts.deltas.limits import DEFAULT_PAGE, MAX_COLUMNS, MAX_PAGE, Policy
 from semel.contracts.deltas.model import Delta, Entry, Op
 from semel.contracts.deltas.refusals import Refusal, RefusedDeltas
+from semel.contracts.deltas.wire.query import PullQuery
 from semel.kernel.delta_id import json_text
 from semel.server.deltas.desk import weight_of
 from semel.server.deltas.frames import (
@@ -45,7 +46,7 @@ def test_the_published_pull() -> None:
     raw = bytes.fromhex("0a08636c69656e742d6111000000a4381c9c0118e807")
     message = read_frame(b"\x02" + raw)
     assert isinstance(message, SyncPull)
-    assert pull_of(message) == ('"client-a"', 115998720000000000, 1000)
+    assert pull_of(message) == PullQuery('"client-a"', 115998720000000000, 1000)
     assert message.SerializeToString() == raw
 
 

@@ -40,6 +40,8 @@ class Pushed(NamedTuple):
     accepted: int
     duplicates: int
     entries: tuple[Entry, ...]
+    first: int = 0
+    """Told in the plain dialect alone."""
 
 
 class Meaning(NamedTuple):

@@ -43,10 +43,13 @@ def checkpoint(reading: Reading, gateway: str, claims: Claims, replica: Replica 
         return None
     may_hold = replica is None or reading.get(DELTA_REPLICA, progress_key(replica)) is not None
     rules = rules_of(row.rules) if row.rules else None
-    return Checkpoint(row.high_water, _entries(reading, gateway, rules, claims, may_hold=may_hold))
+    return Checkpoint(row.high_water, row_entries(reading, gateway, rules, claims, may_hold=may_hold))
 
 
-def _entries(reading: Reading, gateway: str, rules: Rules | None, claims: Claims, *, may_hold: bool) -> Iterator[Entry]:
+def row_entries(
+    reading: Reading, gateway: str, rules: Rules | None, claims: Claims, *, may_hold: bool
+) -> Iterator[Entry]:
+    """The rows of a gateway that a caller with these claims may see; with `may_hold` each behind a DELETE."""
     after: Key | None = None
     while True:
         rows, after = merged_rows(reading, gateway, after, ROWS_AT_ONCE)

@@ -16,6 +16,8 @@ class Push(NamedTuple):
     """Whether callers are known by name: then the replica of another author is known by the author's own."""
     shown: int = 0
     """What the replica has shown to this server, if nothing is remembered of it; a push of its own makes it known."""
+    is_plain: bool = False
+    """Whether the client speaks the plain dialect: nothing is remembered of it, and it needs no repair."""
 
 
 class Pushed(NamedTuple):
@@ -25,6 +27,8 @@ class Pushed(NamedTuple):
     accepted: int
     duplicates: int
     entries: tuple[Entry, ...]
+    first: int = 0
+    """In the plain dialect, the position of the first of its new deltas; 0 when none was new."""
 
 
 class Give(NamedTuple):

@@ -39,7 +39,7 @@ AT_ONCE = 64
 ENTRY_BYTES = 256
 """About what an entry has besides its columns."""
 
-_EXPIRED = "The log before this cursor has been removed: take the checkpoint, and pull from its cursor."
+EXPIRED = "The log before this cursor has been removed: take the checkpoint, and pull from its cursor."
 
 Claims = Mapping[str, tuple[str, ...]]
 
@@ -251,8 +251,8 @@ def news(
 def _page(reading: Reading, asker: _Asker, begun: Begun, limit: int) -> Page | Begun:
     start, entries, budget = begun.start, list(begun.entries), begun.budget
     if start.start < asker.gateway.cut:  # at each look: it may have been cut since the last one
-        raise RefusedDeltas("CURSOR_EXPIRED", _EXPIRED)
-    for scanned, row in enumerate(_log(reading, asker.gateway.gateway, start.start), 1):
+        raise RefusedDeltas("CURSOR_EXPIRED", EXPIRED)
+    for scanned, row in enumerate(log_rows(reading, asker.gateway.gateway, start.start), 1):
         told = _told(row, start, asker.watcher)
         if told:
             budget -= sum(map(entry_size, told))
@@ -302,7 +302,7 @@ def _is_known(row: DeltaLogRow, start: Cursor) -> bool:
     return start.mute < row.position <= start.skip
 
 
-def _log(reading: Reading, gateway: bytes, after: int) -> Iterator[DeltaLogRow]:
+def log_rows(reading: Reading, gateway: bytes, after: int) -> Iterator[DeltaLogRow]:
     """The log behind a position, a few rows at a time."""
     while after < 2**64 - 1:
         rows = reading.range(Range(DELTA_LOG, "", (gateway,), AT_ONCE, start=(after + 1,)))
@@ -373,7 +373,7 @@ def merged_rows(reading: Reading, gateway: str, after: Key | None, limit: int) -
 def delta_log(reading: Reading, gateway: str, after: int, limit: int) -> list[LoggedDelta]:
     """What was pushed, in the order of its commits."""
     found: list[LoggedDelta] = []
-    for row in _log(reading, gateway_key(gateway), after):
+    for row in log_rows(reading, gateway_key(gateway), after):
         if not row.pushed:
             continue
         found.append(

@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 from semel.contracts.deltas.checkpoint import checkpoint
 from semel.contracts.deltas.model import Entry, Replica
-from semel.contracts.deltas.reading import Claims, entry_size
+from semel.contracts.deltas.plain_dialect import PlainAsker, plain_checkpoint
+from semel.contracts.deltas.reading import Claims, Page, entry_size
 from semel.contracts.deltas.refusals import RefusedDeltas
-from semel.contracts.deltas.wire.query import parse_checkpoint
+from semel.contracts.deltas.wire.answers import plain_page_body
+from semel.contracts.deltas.wire.query import CheckpointQuery, parse_checkpoint
 from semel.engine.engine import Caller
 from semel.engine.reading import Reading
 from semel.kernel.delta_id import json_text
@@ -26,6 +28,7 @@ from semel.server.deltas.exchange import PIECE_BYTES, Answer, Flow, Request
 from semel.server.deltas.frames import MEDIA_TYPE, UntellableError, checkpoint_frame
 from semel.server.deltas.spools import Spool
 
+PLAIN_MEDIA_TYPE = b"application/x-ndjson"
 MAX_WRITTEN = 2
 """So many checkpoints are written at a time: each has a reader of the store for itself."""
 FRAME_BYTES = 256 * 1024
@@ -53,34 +56,39 @@ class Checkpoints:
         For a HEAD it is written as well: only then it is known that it could be.
         """
         asked = request.asked
-        replica = self._replica(request)
+        wanted = parse_checkpoint(request.query)
         spool = self._desk.spools.open(asked.counted_as)
         try:
-            written = await self._write(request, replica, spool)
+            written = await self._write(request, wanted, spool)
         except BaseException:
             spool.close()
             raise
         headers = [
-            (b"content-type", MEDIA_TYPE),
+            (b"content-type", PLAIN_MEDIA_TYPE if wanted.is_plain else MEDIA_TYPE),
             (b"content-length", b"%d" % spool.size),
             (b"x-checkpoint-hlc", b"%d" % written.cursor),
         ]
         return Flow(headers, partial(self._send, spool, written, asked.caller), spool.close)
 
-    def _replica(self, request: Request) -> Replica | None:
+    def _replica(self, request: Request, client: str | None) -> Replica | None:
         """Who will go on from it: the client that the query names, or the one that the credential is for."""
         asked = request.asked
-        client = parse_checkpoint(request.query)
         if client is None and asked.is_named:
             client = json_text(asked.principal.client_id)
         is_known = client is not None and asked.speaks_for(client)
         return self._desk.replica(asked, request.gateway, client) if client is not None and is_known else None
 
-    async def _write(self, request: Request, replica: Replica | None, spool: Spool) -> Written:
-        asked = request.asked
-        look = partial(
-            _write, gateway=request.gateway, claims=asked.claims, replica=replica, spool=spool, caller=asked.caller
-        )
+    async def _write(self, request: Request, wanted: CheckpointQuery, spool: Spool) -> Written:
+        asked, gateway = request.asked, request.gateway
+        look: Callable[[Reading], Written | None]
+        if wanted.is_plain:
+            asker = PlainAsker(gateway, wanted.client or "", asked.claims)
+            look = partial(_write_plain, asker=asker, spool=spool, caller=asked.caller)
+        else:
+            replica = self._replica(request, wanted.client)
+            look = partial(
+                _write, gateway=gateway, claims=asked.claims, replica=replica, spool=spool, caller=asked.caller
+            )
         async with self._writers:
             try:
                 written = await self._desk.look(look)
@@ -114,6 +122,19 @@ def _write(
         rows += len(entries)
         spool.write(checkpoint_frame(entries, found.cursor, has_more=True))
     spool.write(checkpoint_frame((), found.cursor, has_more=False))
+    spool.rewind()
+    return Written(found.cursor, rows)
+
+
+def _write_plain(reading: Reading, *, asker: PlainAsker, spool: Spool, caller: Caller) -> Written:
+    """The same in the plain dialect: a line for each piece, and one that says that it was the last."""
+    found, epoch = plain_checkpoint(reading, asker)
+    spool.restart()
+    rows = 0
+    for entries in _pieces(found.entries, lambda: caller.gone):
+        rows += len(entries)
+        spool.write(plain_page_body(Page(entries, found.cursor, True, epoch=epoch)) + b"\n")
+    spool.write(plain_page_body(Page((), found.cursor, False, epoch=epoch)) + b"\n")
     spool.rewind()
     return Written(found.cursor, rows)
 

@@ -15,10 +15,10 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from semel.contracts.deltas.limits import Policy
 from semel.contracts.deltas.reading import Page
 from semel.contracts.deltas.refusals import Refusal, RefusedDeltas
-from semel.contracts.deltas.wire.bodies import PushBody
+from semel.contracts.deltas.wire.answers import plain_page_body
+from semel.contracts.deltas.wire.query import PullQuery
 from semel.engine.contract import EngineError, OverloadedError
 from semel.server.deltas.access import Asked
 from semel.server.deltas.desk import NoRoomError
@@ -29,14 +29,14 @@ from semel.server.deltas.frames import (
     FrameError,
     UntellableError,
     pull_of,
-    push_of,
     read_frame,
     response,
 )
 from semel.server.deltas.holdings import Holdings
 from semel.server.deltas.live import Live
-from semel.server.deltas.proto.sync_pb2 import SyncPull, SyncPush
-from semel.server.deltas.pushes import FORBIDDEN, parse_for
+from semel.server.deltas.plain_frame import PlainFrame
+from semel.server.deltas.proto.sync_pb2 import SyncPull
+from semel.server.deltas.pushes import FORBIDDEN, read_push_frame
 from semel.server.principals import Role
 from semel.server.threads import apart
 
@@ -117,9 +117,9 @@ class Conversation:
         self._heard_at = self._loop.time()
 
     def received(self, raw: bytes, is_text: bool) -> None:
-        """A whole message has arrived; text is none of ours, and an empty frame is read as badly."""
+        """A whole message has arrived; text is of the plain dialect."""
         if not self._is_over and not self._is_last:
-            self._inbox.append(b"" if is_text else raw)
+            self._inbox.append(PlainFrame(raw) if is_text else raw)
             self._holdings.arrived(len(raw))
             self._mind_room()
             self._woken.set()
@@ -219,17 +219,19 @@ class Conversation:
         self._mind_stall()
 
     async def _answer(self, raw: bytes) -> None:
-        if raw.startswith(PUSH):
+        if isinstance(raw, PlainFrame):
+            await self._plain_pull(await apart(len(raw), raw.read))
+        elif raw.startswith(PUSH):
             await self._push(raw)
-            return
-        message = await apart(len(raw), read_frame, raw)
-        assert isinstance(message, SyncPull)
-        await self._pull(message)
+        else:
+            message = await apart(len(raw), read_frame, raw)
+            assert isinstance(message, SyncPull)
+            await self._pull(message)
 
     async def _push(self, raw: bytes) -> None:
         self._desk.enter(self._asked, Role.WRITE, self._gateway)
         await self._keep_pace()
-        body = await apart(len(raw), _read_push, raw, self._desk.policy, self._asked.authors)
+        body = await apart(len(raw), read_push_frame, raw, self._desk.policy, self._asked.authors)
         pushed = await self._find_room(partial(self._desk.push, self._asked, self._gateway, body, len(raw)))
         self._live.pushed(pushed.server_hlc)
         # Clients of this dialect count the entries of an answer, if there are any, as all that was accepted.
@@ -269,6 +271,14 @@ class Conversation:
         self._send(await apart(room.size, _response, page))
         self._live.pulled(self._desk.replica(self._asked, self._gateway, wanted.client), wanted.since, page)
 
+    async def _plain_pull(self, wanted: PullQuery) -> None:
+        room = self._holdings.output
+        page = await self._find_room(partial(self._desk.plain_pull, self._asked, self._gateway, wanted, room))
+        self._socket.write(self._socket.frame(await apart(room.size, plain_page_body, page)))
+        self._holdings.settle()
+        replica = self._desk.replica(self._asked, self._gateway, wanted.client)
+        self._live.pulled(replica, wanted.since, page, is_plain=True)
+
     async def _broadcast(self) -> None:
         room = self._holdings.output
         try:
@@ -278,7 +288,10 @@ class Conversation:
                 await asyncio.wait_for(self._woken.wait(), ROOM_SECONDS)
             return
         if news is not None:
-            frame = self._socket.binary_frame(BROADCAST + await apart(room.size, _response, news.page))
+            if self._live.is_plain:
+                frame = self._socket.frame(await apart(room.size, plain_page_body, news.page))
+            else:
+                frame = self._socket.binary_frame(BROADCAST + await apart(room.size, _response, news.page))
             # In one piece, so that who has read the one has most likely read the other.
             self._socket.write(frame + self._ping())
             self._holdings.settle()
@@ -378,13 +391,6 @@ class Conversation:
         if Word.ARRIVED in self._inbox:
             self._live.arrived()
         self._inbox.clear()
-
-
-def _read_push(raw: bytes, policy: Policy, authors: tuple[str, ...] | None) -> PushBody:
-    """At one go: between reading and judging it, a message would take up many times what it took to send it."""
-    message = read_frame(raw)
-    assert isinstance(message, SyncPush)
-    return parse_for(partial(push_of, message, policy), authors)
 
 
 def _response(page: Page) -> bytes:

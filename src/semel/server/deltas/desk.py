@@ -27,10 +27,12 @@ from semel.contracts.deltas.commands import (
 from semel.contracts.deltas.contract import Deltas
 from semel.contracts.deltas.limits import PAGE_BYTES, Policy
 from semel.contracts.deltas.model import Replica
+from semel.contracts.deltas.plain_dialect import PlainAsker, PlainStart, Settlement, plain_page, settle
 from semel.contracts.deltas.reading import Begun, News, Page, entry_size, news, pull
 from semel.contracts.deltas.refusals import Refusal, RefusedDeltas
 from semel.contracts.deltas.shown import ShownCursors
 from semel.contracts.deltas.wire.bodies import PushBody
+from semel.contracts.deltas.wire.query import PullQuery
 from semel.contracts.deltas.wire.schemas import Schema
 from semel.engine.contract import UnavailableError, Write
 from semel.engine.engine import Caller
@@ -102,12 +104,52 @@ class Desk:
         replica = self.replica(asked, gateway, body.client)
         # Another process may know that the client has gone back since.
         shown = 0 if self.context.engine.is_shared else self.shown.of(replica)
-        command = Push(replica, body.deltas, asked.is_named, shown)
+        command = Push(replica, body.deltas, asked.is_named, shown, body.cursor is not None)
         cost = _ROWS_OF_A_DELTA * (2 + len(body.deltas))
         answer = await self._carry_out(asked, command, weight_of(body, size), cost)
         assert isinstance(answer, Pushed)
         self.journal.pushed(answer)
         return answer
+
+    async def settle(self, asked: Asked, gateway: str, body: PushBody) -> Settlement:
+        """What a client of the plain dialect is told of a push that is on disk."""
+        asker = PlainAsker(gateway, body.client, asked.claims)
+        look = partial(settle, asker=asker, deltas=body.deltas, cursor=body.cursor or 0, budget=PAGE_BYTES)
+        return await self.look(look)
+
+    async def plain_pull(self, asked: Asked, gateway: str, wanted: PullQuery, room: Share) -> Page:
+        """The next page for a client of the plain dialect, with room for it: a read, of which nothing is kept."""
+        if not room.has_room:
+            raise NoRoomError
+        asker = PlainAsker(gateway, wanted.client, asked.claims)
+        page = await self._plain_page(asked, asker, wanted, PAGE_BYTES)
+        if not room.resize(size_of(page)):
+            raise NoRoomError
+        self.journal.given(len(page.entries))
+        return page
+
+    async def plain_news(self, asked: Asked, replica: Replica, after: int, limit: int, budget: int) -> News:
+        """What others have done behind a position, for a client of the plain dialect that is told without asking."""
+        asker = PlainAsker(replica.gateway, replica.client, asked.claims)
+        wanted = PullQuery(replica.client, after, limit, is_plain=True, own_after=0)
+        return News(await self._plain_page(asked, asker, wanted, budget))
+
+    async def _plain_page(self, asked: Asked, asker: PlainAsker, wanted: PullQuery, budget: int) -> Page:
+        found: Page | PlainStart = PlainStart(wanted.since)
+        while not asked.caller.gone:
+            assert isinstance(found, PlainStart)
+            look = partial(
+                plain_page,
+                asker=asker,
+                start=found,
+                own_after=wanted.own_after,
+                limit=wanted.limit,
+                budget=budget,
+            )
+            found = await self.look(look)
+            if isinstance(found, Page):
+                return found
+        raise ClientGoneError
 
     async def pull(self, asked: Asked, gateway: str, client: str, since: int, limit: int, room: Share) -> Page:
         """The next page for a client; what a promise rests on is on disk before this returns.

@@ -45,6 +45,8 @@ class Live:
         """The cursor that the client has, if it is one that was given to it here."""
         self._has_news = False
         self._sent: Sent | None = None
+        self.is_plain = False
+        """Whether the client speaks the plain dialect: nothing is remembered of what it has."""
 
     @property
     def is_due(self) -> bool:
@@ -66,14 +68,15 @@ class Live:
 
     def crosses(self, since: int) -> bool:
         """Whether a pull from this cursor was sent by a client that did not have what was on its way to it."""
-        return self.is_waiting and since == self._held
+        return self.is_waiting and since == self._held and not self.is_plain
 
-    def pulled(self, replica: Replica, since: int, page: Page) -> None:
+    def pulled(self, replica: Replica, since: int, page: Page, *, is_plain: bool = False) -> None:
         """The client has asked, and this was the answer: behind its end it is told, unless it has more to ask for.
 
         What is on its way counts for nothing then: the client has said where it stands.
         """
         self._sent = None
+        self.is_plain = is_plain
         self._after = page.cursor
         self._held = page.cursor if page.entries else since
         self._replica = None if page.has_more else replica
@@ -90,7 +93,9 @@ class Live:
         if not room.has_room:
             raise NoRoomError
         self._has_news = False
-        found = await self._desk.news(self._asked, self._replica, self._after, MAX_PAGE, self._budget)
+        desk, replica = self._desk, self._replica
+        look = desk.plain_news if self.is_plain else desk.news
+        found = await look(self._asked, replica, self._after, MAX_PAGE, self._budget)
         if found.page.entries:
             if not room.resize(size_of(found.page)):
                 self._has_news = True
@@ -119,7 +124,9 @@ class Live:
         assert self._replica is not None
         news = self._sent.news
         is_guest = not self._asked.speaks_for(self._replica.client)
-        if not is_guest and self._desk.shown.turn(self._replica) == self._turn:
+        if self.is_plain:
+            self._desk.journal.given(self._sent.entries)
+        elif not is_guest and self._desk.shown.turn(self._replica) == self._turn:
             self._desk.tell(self._replica, self._turn, news, self._sent.entries)
         self._sent = None
         self._after = news.page.cursor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from semel.contracts.deltas.wire.answers import page_body
+from semel.contracts.deltas.wire.answers import page_body, plain_page_body
 from semel.contracts.deltas.wire.query import parse_pull
 from semel.server.deltas.desk import Desk
 from semel.server.deltas.exchange import JSON, Answer, Flow, Request, answer_json, send_pieces
@@ -24,8 +24,11 @@ class Pulls:
             return Answer(200, [JSON], b"")
         room = self._desk.answers.share(asked.counted_as)
         try:
-            page = await self._desk.pull(asked, request.gateway, wanted.client, wanted.since, wanted.limit, room)
-            body = await apart(room.size, page_body, page)
+            if wanted.is_plain:
+                page = await self._desk.plain_pull(asked, request.gateway, wanted, room)
+            else:
+                page = await self._desk.pull(asked, request.gateway, wanted.client, wanted.since, wanted.limit, room)
+            body = await apart(room.size, plain_page_body if wanted.is_plain else page_body, page)
         except BaseException:
             room.close()
             raise

@@ -78,9 +78,10 @@ def push_needs(command: Push, policy: Policy) -> Generator[Stage, View, None]:
     keys: dict[tuple[AnyTable, Key], None] = {
         (DELTA_GATEWAY, (gateway,)): None,
         (EPOCH, EPOCH_KEY): None,
-        (DELTA_REPLICA, progress_key(command.replica)): None,
-        (DELTA_AUTHOR, (gateway, text_key(command.replica.client))): None,
     }
+    if not command.is_plain:
+        keys[DELTA_REPLICA, progress_key(command.replica)] = None
+        keys[DELTA_AUTHOR, (gateway, text_key(command.replica.client))] = None
     for delta in command.deltas:
         keys[DELTA_ID, (gateway, delta.hlc, delta.id)] = None
         keys[DELTA_SCHEMA, (gateway, delta.table.encode())] = None
@@ -132,13 +133,13 @@ def push(view: View, command: Push, policy: Policy, now: Now) -> Outcome:
     refusal = _refusal(view, command, fresh, found, now, keeps_all=not policy.keep_log_ms)
     if refusal is not None:
         return Outcome(refusal)
-    again = None if fresh or found is None else _again(view, command, found, now)
+    again = None if fresh else _again(view, command, found, now)
     if again is not None:
         return again
     gateway = found or new_gateway(view, name, policy)
     if isinstance(gateway, Refusal):
         return Outcome(gateway)
-    if is_new(view, command.replica):
+    if not command.is_plain and is_new(view, command.replica):
         refusal = too_many(gateway, policy)
         if refusal is not None:
             return Outcome(refusal)
@@ -147,22 +148,38 @@ def push(view: View, command: Push, policy: Policy, now: Now) -> Outcome:
     rows = _Rows(view, gateway.gateway)
     for _, delta in fresh:
         log.add(delta, rows.of(delta))
-        if log.eye is not None:
+        if log.eye is not None and _may_need_repairs(command, delta):
             log.note_insert(delta.client)  # it may hold a row that it is never told of
-    repair_all(view, command, log, [(delta, rows.of(delta)) for _, delta in fresh])
+    repair_all(view, command, log, [(delta, rows.of(delta)) for _, delta in fresh if _may_need_repairs(command, delta)])
     flaws = rows.flaws(fresh)
     if flaws:
         return Outcome(refusal_of(flaws))
     rows.save()
     _remember(view, log, policy)
+    server_hlc = _answer(view, command, log, rows.made, now)
+    first = log.rows[0].position if command.is_plain and log.rows else 0
+    answer = Pushed(server_hlc, len(command.deltas), len(command.deltas) - len(fresh), tuple(log.entries), first)
+    return Outcome(answer, (topic_of(name),) if log.rows else ())
+
+
+def _answer(view: View, command: Push, log: Log, new_rows: int, now: Now) -> int:
+    """Write the log; the number that the push is answered with."""
+    if command.is_plain:
+        server_hlc = log.tick(now.wall_ms, is_behind=False)
+        log.save(view, new_rows)
+        return server_hlc
     progress = progress_of(view, command, command.replica)
     is_behind = _is_behind(view, command, log, progress)
     server_hlc = log.tick(now.wall_ms, is_behind=is_behind)
-    log.save(view, new_rows=rows.made)
+    log.save(view, new_rows)
     # What the answer stands for when the client uses it as its cursor.
     save_progress(view, command.replica, progress.pushed(server_hlc, is_behind=is_behind), now)
-    answer = Pushed(server_hlc, len(command.deltas), len(command.deltas) - len(fresh), tuple(log.entries))
-    return Outcome(answer, (topic_of(name),) if log.rows else ())
+    return server_hlc
+
+
+def _may_need_repairs(command: Push, delta: Delta) -> bool:
+    """Whether the author of a delta may need a repair; one that speaks the plain dialect is told by the answer."""
+    return not command.is_plain or delta.client != command.replica.client
 
 
 def _refusal(
@@ -299,15 +316,20 @@ def _is_behind(view: View, command: Push, log: Log, progress: Progress) -> bool:
     )
 
 
-def _again(view: View, command: Push, gateway: DeltaGatewayRow, now: Now) -> Outcome | None:
+def _again(view: View, command: Push, gateway: DeltaGatewayRow | None, now: Now) -> Outcome | None:
     """The answer to a push of nothing new, if it can be given without a commit: nothing has happened."""
+    if command.is_plain:
+        number = 0 if gateway is None else gateway.high_water
+        return Outcome(Pushed(number, len(command.deltas), len(command.deltas), ()))
+    if gateway is None:
+        return None
     row = view.get(DELTA_REPLICA, progress_key(command.replica))
     if row is None:
         return None
     progress = progress_of(view, command, command.replica)
     is_behind = _is_behind(view, command, Log(gateway), progress)
-    number = progress.again(is_behind=is_behind, high_water=gateway.high_water)
-    if number is None or any(delta.hlc >= number for delta in command.deltas):
+    told = progress.again(is_behind=is_behind, high_water=gateway.high_water)
+    if told is None or any(delta.hlc >= told for delta in command.deltas):
         return None
     touches = touches_of(command.replica, row, 0, now.ms)
-    return Outcome(Pushed(number, len(command.deltas), len(command.deltas), ()), touches=touches)
+    return Outcome(Pushed(told, len(command.deltas), len(command.deltas), ()), touches=touches)

@@ -9,16 +9,17 @@ import orjson
 
 from semel.contracts.deltas.commands import Pushed
 from semel.contracts.deltas.model import Entry
+from semel.contracts.deltas.plain_dialect import Settlement
 from semel.contracts.deltas.reading import Page
 from semel.contracts.deltas.refusals import Refusal
 
 
-def entry_text(entry: Entry) -> str:
-    """One entry."""
+def entry_text(entry: Entry, more: str = "") -> str:
+    """One entry, with these members besides."""
     resolved = ',"resolved":true' if entry.is_resolved else ""
     return (
         f'{{"op":"{entry.op.name}","table":"{entry.table}","rowId":{entry.row},"clientId":{entry.client},'
-        f'"columns":{entry.columns},"hlc":"{entry.hlc}","deltaId":"{entry.id.hex()}"{resolved}}}'
+        f'"columns":{entry.columns},"hlc":"{entry.hlc}","deltaId":"{entry.id.hex()}"{resolved}{more}}}'
     )
 
 
@@ -35,6 +36,20 @@ def page_body(page: Page) -> bytes:
     return f'{{"deltas":{_entries(page.entries)},"serverHlc":"{page.cursor}","hasMore":{has_more}{epoch}}}'.encode()
 
 
+def plain_page_body(page: Page) -> bytes:
+    """The answer to a pull in the plain dialect, and a line of its checkpoint."""
+    head = f'{{"serverHlc":"{page.cursor}","hasMore":{"true" if page.has_more else "false"},"epoch":{page.epoch}'
+    return f'{head},"deltas":{_placed(page.entries)}}}'.encode()
+
+
+def plain_pushed_body(pushed: Pushed, settlement: Settlement) -> bytes:
+    """The answer to a push in the plain dialect."""
+    head = f'{{"serverHlc":"{settlement.position}","accepted":{pushed.accepted},"duplicates":{pushed.duplicates}'
+    first = f',"first":"{pushed.first}"' if pushed.first else ""
+    place = f'"settled":{settlement.settled},"cursor":"{settlement.cursor}","epoch":{settlement.epoch}{first}'
+    return f'{head},{place},"deltas":{_placed(settlement.entries)}}}'.encode()
+
+
 def refusal_body(refusal: Refusal, request_id: str) -> bytes:
     """A refusal."""
     told: dict[str, Any] = {"error": refusal.message, "code": refusal.code, "requestId": request_id}
@@ -46,6 +61,12 @@ def refusal_body(refusal: Refusal, request_id: str) -> bytes:
     if refusal.server_hlc is not None:
         told["serverHlc"] = str(refusal.server_hlc)
     return orjson.dumps(told)
+
+
+def _placed(entries: Sequence[Entry]) -> str:
+    """Entries with their positions."""
+    told = (entry_text(entry, f',"position":"{entry.position}"') for entry in entries)
+    return f"[{','.join(told)}]"
 
 
 def _entries(entries: Sequence[Entry]) -> str:

@@ -37,6 +37,8 @@ class PushBody(NamedTuple):
     client: str
     """Text of the client's id."""
     deltas: tuple[Delta, ...]
+    cursor: int | None = None
+    """How far the client has been told, if it speaks the plain dialect."""
 
 
 class Flawed(Exception):  # noqa: N818 - it is an answer, not a fault
@@ -55,7 +57,8 @@ def parse_push(raw: bytes, policy: Policy, author: str | None = None) -> PushBod
     if not isinstance(items, list):
         raise RefusedDeltas(INVALID[0], "deltas must be an array.")
     check_last_seen(value.get("lastSeenHlc"))
-    return judge_push(client, len(items), items.__getitem__, policy, author)
+    cursor = _cursor(value.get("cursor"))
+    return judge_push(client, len(items), items.__getitem__, policy, author)._replace(cursor=cursor)
 
 
 def judge_push(client: str, count: int, item_at: Callable[[int], Json], policy: Policy, author: str | None) -> PushBody:
@@ -107,6 +110,14 @@ def check_last_seen(value: Json) -> None:
     """What a client says of its own clock: told, and used for nothing."""
     if value is not None and (not isinstance(value, str) or read_hlc(value) is None):
         raise RefusedDeltas(INVALID[0], "lastSeenHlc must be a string of decimal digits.")
+
+
+def _cursor(value: Json) -> int | None:
+    """The cursor of a client that speaks the plain dialect; no other one has it in its push."""
+    cursor = read_hlc(value) if isinstance(value, str) else None
+    if value is not None and cursor is None:
+        raise RefusedDeltas(INVALID[0], "cursor must be a string of decimal digits.")
+    return cursor
 
 
 def is_name(text: str) -> bool:

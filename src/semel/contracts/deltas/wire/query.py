@@ -12,6 +12,8 @@ from semel.kernel.delta_id import json_text
 from semel.kernel.hlc import read_hlc
 
 _DIGITS = re.compile(r"[0-9]+")
+PLAIN = "plain"
+"""The dialect of clients that fold entries by their positions."""
 _LONGEST = 18
 """Digits of a number that is read; one with more is more than anything here."""
 
@@ -23,6 +25,18 @@ class PullQuery(NamedTuple):
     """Text of its id."""
     since: int
     limit: int
+    is_plain: bool = False
+    """Whether the answer is to be in the plain dialect."""
+    own_after: int | None = None
+    """Entries of the client's own behind this position are left out; None for none of them."""
+
+
+class CheckpointQuery(NamedTuple):
+    """Which checkpoint a client asks for."""
+
+    client: str | None
+    """Text of its id, if it is told."""
+    is_plain: bool
 
 
 class ListQuery(NamedTuple):
@@ -43,17 +57,31 @@ def parse_pull(query: bytes) -> PullQuery:
     limit = _limit(given)
     if given.get("source"):
         raise RefusedDeltas("NOT_FOUND", "There is no such source here.")
-    return PullQuery(json_text(client), since, limit)
+    return PullQuery(json_text(client), since, limit, _is_plain(given), _own_after(given))
 
 
-def parse_checkpoint(query: bytes) -> str | None:
-    """The text of the id of the client that a checkpoint is for, if it is told."""
-    client = _parameters(query).get("clientId")
-    if client is None:
-        return None
-    if not 1 <= len(client) <= MAX_CLIENT_CHARACTERS:
+def parse_checkpoint(query: bytes) -> CheckpointQuery:
+    """A checkpoint, and the client that it is for, if that is told."""
+    given = _parameters(query)
+    client = given.get("clientId")
+    if client is not None and not 1 <= len(client) <= MAX_CLIENT_CHARACTERS:
         raise _invalid(f"clientId has 1 to {MAX_CLIENT_CHARACTERS} characters.")
-    return json_text(client)
+    return CheckpointQuery(None if client is None else json_text(client), _is_plain(given))
+
+
+def _is_plain(given: dict[str, str]) -> bool:
+    dialect = given.get("dialect", "")
+    if dialect not in ("", PLAIN):
+        raise _invalid(f"dialect is {PLAIN}, or absent.")
+    return dialect == PLAIN
+
+
+def _own_after(given: dict[str, str]) -> int | None:
+    text = given.get("ownAfter")
+    position = None if text is None else read_hlc(text)
+    if text is not None and position is None:
+        raise _invalid("ownAfter is 0, or a position as it was given.")
+    return position
 
 
 def parse_listing(query: bytes) -> ListQuery:
