@@ -30,6 +30,11 @@ class Request(NamedTuple):
         return self.target.endswith("/push")
 
     @property
+    def is_checkpoint(self) -> bool:
+        """Whether it asks for a checkpoint."""
+        return "/checkpoint?" in self.target
+
+    @property
     def deltas(self) -> list[dict[str, Any]]:
         """The deltas of a push."""
         deltas: list[dict[str, Any]] = orjson.loads(self.body)["deltas"]
@@ -57,15 +62,18 @@ def refused(status: int, code: str, **more: Any) -> Says:
     return Says(status, {"error": "No.", "code": code, "requestId": "r", **more})
 
 
-def taken(request: Request, through: int = 1_000) -> Says:
-    """A push that is acknowledged."""
-    answer = {"serverHlc": str(through), "accepted": len(request.deltas), "deltas": [], "duplicates": 0}
-    return Says(200, answer)
+def taken(request: Request, through: int = 1_000, *entries: Mapping[str, Any]) -> Says:
+    """A push that is acknowledged as of a position, with what others have won."""
+    count = len(request.deltas)
+    answer: dict[str, Any] = {"serverHlc": str(through), "accepted": count, "settled": count, "duplicates": 0}
+    answer["deltas"] = [{"position": str(through), **one} for one in entries]
+    return Says(200, {**answer, "cursor": orjson.loads(request.body)["cursor"], "epoch": 0})
 
 
 def page(cursor: int, *entries: Mapping[str, Any], has_more: bool = False) -> Says:
     """The answer to a pull."""
-    return Says(200, {"deltas": list(entries), "serverHlc": str(cursor), "hasMore": has_more})
+    placed = [{"position": str(cursor), **one} for one in entries]
+    return Says(200, {"deltas": placed, "serverHlc": str(cursor), "hasMore": has_more, "epoch": 0})
 
 
 def entry(row: str, hlc: int, op: str = "INSERT", client: str = "other", **columns: Any) -> dict[str, Any]:
@@ -82,6 +90,8 @@ class Scripted:
         self.script = script
         self.read_seconds = 0.0
         """How long the body of a request takes to be read, piece by piece."""
+        self.has_checkpoint = False
+        """Whether the script has something to say about checkpoints; else there is none."""
         self.asked: list[Request] = []
         self._lines: set[asyncio.Task[None]] = set()
 
@@ -133,8 +143,11 @@ class Scripted:
             await asyncio.sleep(self.read_seconds / PIECES)
             body += await reader.readexactly(size)
         request = Request(head.split(" ")[1], token[1] if token else "", body)
-        self.asked.append(request)
-        said = self.script(request)
+        if (request.is_checkpoint and not self.has_checkpoint) or "/ws" in request.target:
+            said = refused(404, "NOT_FOUND")
+        else:
+            self.asked.append(request)
+            said = self.script(request)
         content = said.body if isinstance(said.body, bytes) else orjson.dumps(said.body)
         headers = {"Content-Length": str(len(content)), **said.headers, "Connection": "close"}
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items() if value)
@@ -185,7 +198,7 @@ def log_of(entries: Sequence[Mapping[str, Any]]) -> Script:
 
     def script(request: Request) -> Says:
         since, limit = number_in(request, "since"), number_in(request, "limit")
-        told = entries[since : since + limit]
+        told = [{**one, "position": str(place)} for place, one in enumerate(entries[since : since + limit], since + 1)]
         return page(since + len(told), *told, has_more=since + len(told) < len(entries))
 
     return script

@@ -43,19 +43,19 @@ def any_entry(dice: random.Random) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_dates_of_entries_decide_nothing(seed: int, tmp_path: Path) -> None:
-    """Own changes, before and meanwhile, are shown over them until a pull has come by; then they leave no trace."""
+    """Own changes count as of the position at which they were acknowledged, and so do the entries."""
     dice = random.Random(seed)
     entries = [any_entry(dice) for _ in range(60)]
 
     async def scene(db: DeltasClient, server: Scripted) -> None:
-        told = log_of(entries)
-        # Own changes are acknowledged at places all over the log, and come back with whatever the entries say.
-        server.script = lambda request: taken(request, dice.randrange(1, 60)) if request.is_push else told(request)
+        told, place = log_of(entries), dice.randrange(1, 60)
+        server.script = lambda request: taken(request, place) if request.is_push else told(request)
         for _ in range(10):
             db.put("todos", str(dice.randrange(3)), {dice.choice("abc"): dice.randrange(100)})
         await db.push()
+        own = [{**one, "op": "UPDATE"} for one in server.pushes[0].deltas]
         await db.pull()
-        assert db.rows("todos") == blindly(entries)
+        assert db.rows("todos") == blindly([*entries[: place - 1], *own, *entries[place - 1 :]])
 
     play(tmp_path, taken, scene, wall_ms=lambda: dice.choice([0, 1]))
 
@@ -66,7 +66,8 @@ def test_own_changes_lie_over_entries_by_their_dates(tmp_path: Path) -> None:
         [own] = db.pending()
         entries = [entry("1", own.hlc - 1, a="before", b="before", c="before")]
         entries += [entry("1", own.hlc + 1, "UPDATE", b="after")]
-        server.script = lambda request: taken(request, 3) if request.is_push else log_of(entries)(request)
+        won = entry("1", own.hlc + 1, "UPDATE", b="after")
+        server.script = lambda request: taken(request, 3, won) if request.is_push else log_of(entries)(request)
         await db.pull()
         assert db.get("todos", "1") == {"a": "own", "b": "after", "c": "before"}
         await db.push()
@@ -133,8 +134,10 @@ class Dated:
         self._ms = ms
 
 
-def test_a_repair_has_the_date_of_one_change_and_columns_of_many(server: RunningServer, tmp_path: Path) -> None:
-    """After it an entry that is older than it, and newer than what it brought of that column, counts."""
+def test_an_entry_that_is_older_than_an_own_change_counts_for_its_columns(
+    server: RunningServer, tmp_path: Path
+) -> None:
+    """It is newer than what was known of its column, however late it comes."""
 
     async def main() -> None:
         async with AsyncExitStack() as stack:
@@ -152,7 +155,7 @@ def test_a_repair_has_the_date_of_one_change_and_columns_of_many(server: Running
             dated.at(10)
             x.update("todos", "1", {"d": "x"})
             await x.push()
-            assert (await x.pull()).entries == 3, "two changes and a repair"
+            assert (await x.pull()).entries == 1, "what z has done"
             assert x.get("todos", "1") == {"c": "z", "d": "x"}
             dated.at(7)
             y.update("todos", "1", {"c": "y again"})
@@ -190,7 +193,7 @@ def test_a_row_that_comes_into_sight_has_the_date_of_one_change(guarded: Running
 
 
 def test_two_insert_the_same_row(server: RunningServer, tmp_path: Path) -> None:
-    """What comes first is told to the other as a deletion and an insertion of one date."""
+    """What comes first is told to the other, which has made the row itself, and overwrites nothing there."""
 
     async def main() -> None:
         async with AsyncExitStack() as stack:
@@ -204,7 +207,7 @@ def test_two_insert_the_same_row(server: RunningServer, tmp_path: Path) -> None:
                 dated.at(ms)
                 db.insert("todos", "1", {"c": db.client_id, db.client_id: 1})
                 await db.push()
-            assert (await x.pull()).entries == 4, "both of the pair, its own change and a repair"
+            assert (await x.pull()).entries == 1, "what y has done"
             await y.pull()
             rows = {"0": {}, "1": {"c": "x", "x": 1, "y": 1}}
             assert x.rows("todos") == y.rows("todos") == await room.fresh_rows() == rows

@@ -232,12 +232,14 @@ def test_a_wrong_clock_keeps_what_is_dated_too_late(script: Script, tmp_path: Pa
     play(tmp_path, both, scene, wall_ms=lambda: clock[0])
 
 
-def test_an_expired_cursor_is_told_and_everything_can_be_read_again(tmp_path: Path) -> None:
+def test_a_cursor_that_is_refused_again_and_again_is_told(tmp_path: Path) -> None:
+    """Here there is no checkpoint, and the log is not given from its beginning either."""
+
     async def scene(db: DeltasClient, server: Scripted) -> None:
         await db.pull()
         mine = db.insert("todos", "2", {"n": 2})
         server.script = lambda _: refused(410, "CURSOR_EXPIRED")
-        with pytest.raises(CursorExpiredError, match="start_over"):
+        with pytest.raises(CursorExpiredError):
             await db.pull()
         db.start_over()
         assert db.rows("todos") == {"2": {"n": 2}}
@@ -245,7 +247,13 @@ def test_an_expired_cursor_is_told_and_everything_can_be_read_again(tmp_path: Pa
         server.script = lambda _: page(9, entry("1", 8, n=5))
         await db.pull()
         assert db.rows("todos") == {"1": {"n": 5}, "2": {"n": 2}}
-        assert [request.target.split("since=")[1].split("&")[0] for request in server.asked] == ["0", "7", "0"]
+        assert [request.target.split("since=")[1].split("&")[0] for request in server.asked] == [
+            "0",
+            "7",
+            "0",
+            "0",
+            "0",
+        ]
 
     play(tmp_path, lambda _: page(7, entry("1", 5, n=1)), scene)
 

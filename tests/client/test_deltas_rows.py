@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -16,8 +17,10 @@ from semel.client.deltas.rows import (
     dump_base,
     is_later,
     load_base,
+    settled,
     shown,
     told,
+    whole,
 )
 
 
@@ -27,8 +30,8 @@ def at(op: Op, hlc: int, client: str = "a", **columns: Any) -> Written:
 
 def base_of(*entries: Written) -> Base:
     base = NOTHING
-    for entry in entries:
-        base = told(base, entry)
+    for position, entry in enumerate(entries, 1):
+        base = told(base, entry, position)
     return base
 
 
@@ -82,8 +85,56 @@ def test_own_changes_are_shown_where_they_are_later(
 def test_a_whole_row_does_not_make_its_columns_older() -> None:
     """A repair has the stamp of the write that lost; what it shows was written later."""
     repaired = base_of(at("UPDATE", 9, "b", x=1), at("UPDATE", 2, "a", x=1, y=None))
-    assert repaired.cells == {"x": Cell(1, Stamp(9, "b")), "y": Cell(None, Stamp(2, "a"))}
+    assert repaired.cells == {"x": Cell(1, Stamp(9, "b"), 2), "y": Cell(None, Stamp(2, "a"), 2)}
     assert shown(repaired, [at("UPDATE", 5, x=5)]) == {"x": 1}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_g6_entries_count_by_their_positions_in_whatever_order_they_come(seed: int) -> None:
+    """Each says what is so as of its position; told late, twice or before others, the last word is the same."""
+    chance = random.Random(seed)
+    ops: list[Op] = ["INSERT", "UPDATE", "UPDATE", "DELETE"]
+    entries = [
+        (position, at(op := chance.choice(ops), position, **({} if op == "DELETE" else any_columns(chance))))
+        for position in range(1, 9)
+    ]
+    in_order = base_of(*(entry for _, entry in entries))
+    for _ in range(20):
+        mixed = [*entries, chance.choice(entries), chance.choice(entries)]
+        chance.shuffle(mixed)
+        base = NOTHING
+        for position, entry in mixed:
+            base = told(base, entry, position)
+        assert shown(base, []) == shown(in_order, [])
+        assert (base.live_at, base.bare_at) == (in_order.live_at, in_order.bare_at)
+
+
+def any_columns(chance: random.Random) -> dict[str, Any]:
+    return {name: chance.choice([None, chance.randrange(9)]) for name in chance.sample("xyz", chance.randrange(1, 4))}
+
+
+def test_g6_an_acknowledged_write_stands_against_entries_that_come_late() -> None:
+    base = settled(base_of(at("INSERT", 1, "b", x=1, y=1)), [at("UPDATE", 5, x=5)], 9)
+    base = told(base, at("UPDATE", 3, "b", x=3, y=3), 4)
+    assert shown(base, []) == {"x": 5, "y": 3}
+    base = told(base, at("DELETE", 4, "b"), 6)
+    assert shown(base, []) == {"x": 5}
+    base = settled(base, [at("DELETE", 9)], 20)
+    assert shown(told(base, at("UPDATE", 8, "b", x=8), 15), []) is None
+    assert shown(told(base, at("UPDATE", 10, "b", x=8), 21), []) == {"x": 8}
+
+
+def test_g6_a_checkpoint_is_the_whole_row_and_own_changes_are_shown_over_it() -> None:
+    base = whole({"x": 1, "y": None}, 7)
+    assert shown(base, []) == {"x": 1}
+    assert shown(base, [at("UPDATE", 1, y=2)]) == {"x": 1, "y": 2}
+    assert shown(base, [at("DELETE", 1)]) is None
+    assert shown(told(base, at("UPDATE", 9, "b", z=1), 6), []) == {"x": 1}
+
+
+def test_g6_a_base_of_the_first_format_is_read() -> None:
+    base = load_base('[true,[5,"b"],null,{"x":[1,5,"b"]}]')
+    assert base == Base(True, Stamp(5, "b"), None, {"x": Cell(1, Stamp(5, "b"))})
 
 
 STORED = {

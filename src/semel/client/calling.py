@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
 from semel.client.errors import BadAnswerError, CallError, RefusedError, refusal
 from semel.client.patience import Patience, pause_seconds
 from semel.client.reading import members
 from semel.client.transport import Answer, Transport
 
+T = TypeVar("T")
 Facts = Mapping[str, Any]
 OnRetry = Callable[[CallError], None]
 Refuse = Callable[[int, Facts, float], RefusedError]
@@ -48,14 +49,25 @@ class Caller:
     async def _ask(
         self, method: str, path: str, body: bytes | None, wait: float, most_bytes: int, instead: Instead | None = None
     ) -> Facts:
+        async def once() -> Facts:
+            answer = await self._transport.request(
+                method, path, body, wait_seconds=wait, most_bytes=most_bytes or self._most_bytes
+            )
+            return self.facts(answer)
+
+        def again(error: CallError) -> None:
+            nonlocal path
+            path = path if instead is None else instead(error)
+
+        return await self.insist(once, again)
+
+    async def insist(self, call: Callable[[], Awaitable[T]], again: Callable[[CallError], None]) -> T:
+        """What a call comes to, after as many tries as the patience allows; `again` is told before each further one."""
         began, tried, is_unsettled = time.monotonic(), 0, False
         while True:
             tried += 1
             try:
-                answer = await self._transport.request(
-                    method, path, body, wait_seconds=wait, most_bytes=most_bytes or self._most_bytes
-                )
-                return self._facts(answer)
+                return await call()
             except CallError as error:
                 is_unsettled = is_unsettled or error.is_unsettled
                 pause = pause_seconds(tried, error.retry_after, random.random())  # noqa: S311 - not a secret
@@ -63,10 +75,10 @@ class Caller:
                     error.is_unsettled = is_unsettled and error.may_pass
                     raise
                 self._on_retry(error)
-                path = path if instead is None else instead(error)
+                again(error)
             await asyncio.sleep(pause)
 
-    def _facts(self, answer: Answer) -> Facts:
+    def facts(self, answer: Answer) -> Facts:
         """What a success says; anything else is raised."""
         is_success = 200 <= answer.status < 300
         try:

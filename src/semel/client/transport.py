@@ -8,13 +8,14 @@ cookies of the environment are left alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import aiohttp
 
 from semel.client.access import Access
-from semel.client.errors import AnswerTooLargeError, NoAnswerError
+from semel.client.errors import AnswerTooLargeError, NoAnswerError, SemelError
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 30.0
@@ -22,7 +23,10 @@ ANSWER_SECONDS = 30.0
 KEEP_SECONDS = 60.0
 """Idle connections are let go before the server does, which waits 75 s."""
 CHUNK_BYTES = 65_536
+PING_SECONDS = 20.0
+"""A WebSocket whose server does not answer a ping within half of this has ended."""
 
+OK = 200
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 _LOST = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
 
@@ -43,6 +47,7 @@ class Transport:
         self._connections = connections
         self.authorize(access.token)
         self._session: aiohttp.ClientSession | None = None
+        self._has_ended = False
 
     def authorize(self, token: str | None) -> None:
         """The credential of calls from now on."""
@@ -55,6 +60,11 @@ class Transport:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+    async def end(self) -> None:
+        """Let go of the server for good: whoever calls from now on is told."""
+        self._has_ended = True
+        await self.close()
 
     async def request(
         self, method: str, path: str, body: bytes | None, *, wait_seconds: float, most_bytes: int
@@ -83,6 +93,63 @@ class Transport:
             # `from None`: the library's errors carry the request with its headers, and so the token.
             raise self._no_answer(error, is_unsettled=True) from None
 
+    @asynccontextmanager
+    async def lines(self, path: str, most_bytes: int) -> AsyncIterator[Answer | AsyncGenerator[bytes, None]]:
+        """A GET that is answered by lines, each of at most `most_bytes`; any answer but 200 comes whole.
+
+        Lines that end too early end with a `NoAnswerError`, as when reading a whole answer.
+        """
+        if self._session is None:
+            self._session = self._opened()
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+        silence = asyncio.timeout(ANSWER_SECONDS)
+        try:
+            async with (
+                silence,
+                self._session.get(
+                    self.url + path, headers=self._headers, timeout=timeout, allow_redirects=False
+                ) as response,
+            ):
+                if response.status == OK:
+                    yield self._lines(response, most_bytes, silence)
+                else:
+                    content = await self._content(response, most_bytes, silence)
+                    yield Answer(response.status, _seconds(response.headers.get("Retry-After", "")), content)
+        except _NOT_SENT as error:
+            raise self._no_answer(error, is_unsettled=False) from None
+        except _LOST as error:
+            raise self._no_answer(error, is_unsettled=True) from None
+
+    async def _lines(
+        self, response: aiohttp.ClientResponse, most_bytes: int, silence: asyncio.Timeout
+    ) -> AsyncGenerator[bytes, None]:
+        rest = bytearray()
+        while True:
+            _go_on(silence, 0.0)
+            chunk = await response.content.read(CHUNK_BYTES)
+            if not chunk:
+                break
+            seen, rest = len(rest), rest + chunk
+            while (end := rest.find(b"\n", seen)) >= 0:
+                line, rest, seen = bytes(rest[:end]), rest[end + 1 :], 0
+                _go_on(silence, 0.0)
+                yield line
+            if len(rest) > most_bytes:
+                response.close()
+                raise self._too_large(most_bytes)
+
+    async def websocket(self, path: str, most_bytes: int) -> aiohttp.ClientWebSocketResponse:
+        """A WebSocket, or the error in its place; messages are at most `most_bytes` large."""
+        if self._session is None:
+            self._session = self._opened()
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                return await self._session.ws_connect(
+                    self.url + path, headers=self._headers, max_msg_size=most_bytes, heartbeat=PING_SECONDS
+                )
+        except _LOST as error:
+            raise self._no_answer(error, is_unsettled=False) from None
+
     async def _content(self, response: aiohttp.ClientResponse, most_bytes: int, silence: asyncio.Timeout) -> bytes:
         content = bytearray()
         is_too_large = (response.content_length or 0) > most_bytes
@@ -94,11 +161,16 @@ class Transport:
             content += chunk
             is_too_large = len(content) > most_bytes
         response.close()
-        raise AnswerTooLargeError(
+        raise self._too_large(most_bytes)
+
+    def _too_large(self, most_bytes: int) -> AnswerTooLargeError:
+        return AnswerTooLargeError(
             f"The answer of {self.url} is larger than {most_bytes} bytes: allow more with max_answer_bytes."
         )
 
     def _opened(self) -> aiohttp.ClientSession:
+        if self._has_ended:
+            raise SemelError("The client has been closed.")
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=self._connections, keepalive_timeout=KEEP_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),

@@ -37,20 +37,30 @@ _BY_STATUS: Mapping[int, type[RefusedError]] = {
 }
 
 
-class Receipt(NamedTuple):
-    """The answer to a push."""
-
-    through: int
-    """Whoever has pulled up to here has been told of everything in it."""
-    duplicates: int
-
-
 class Entry(NamedTuple):
-    """A change that a pull delivers."""
+    """What the server says of a row, as of a position in its log."""
 
     table: str
     row_id: str
     change: Written
+    at: int
+
+
+class Receipt(NamedTuple):
+    """The answer to a push."""
+
+    at: int
+    """As of which position it says what became of the deltas."""
+    settled: int
+    """So many of them, from the first one on, it says that of."""
+    duplicates: int
+    entries: Sequence[Entry]
+    """What is not as the deltas say: others have won."""
+    cursor: int
+    """The cursor of the push, or a later one when no other client has written behind it."""
+    first: int
+    """Where the first delta stands that was new; 0 when none was."""
+    epoch: int
 
 
 class Page(NamedTuple):
@@ -60,6 +70,7 @@ class Page(NamedTuple):
     entries: Sequence[Entry]
     cursor: int
     has_more: bool
+    epoch: int
 
 
 class Flaw(NamedTuple):
@@ -71,13 +82,18 @@ class Flaw(NamedTuple):
 
 
 def receipt(facts: Facts, sent: int) -> Receipt:
-    """What a push of so many deltas was answered with: all of them, or it is no answer to it."""
+    """What a push of that number of deltas was answered with: all of them, or it is no answer to it."""
     return read(lambda: _receipt(facts, sent))
 
 
 def page(facts: Facts, since: int) -> Page:
     """What a pull from there was answered with."""
     return read(lambda: _page(facts, since))
+
+
+def piece(facts: Facts) -> Page:
+    """A line of a checkpoint."""
+    return read(lambda: _page(facts, 0))
 
 
 def refused(status: int, facts: Facts, retry_after: float) -> RefusedError:
@@ -88,8 +104,7 @@ def refused(status: int, facts: Facts, retry_after: float) -> RefusedError:
     kind = _BY_STATUS.get(status, RefusedError)
     if kind in (ClockSkewError, CursorExpiredError) and not code:
         kind = RefusedError
-    advice = " start_over() reads everything again." if kind is CursorExpiredError else ""
-    return kind(status, code, f"{message} [{code}]{advice}" if code else message, facts, retry_after)
+    return kind(status, code, f"{message} [{code}]" if code else message, facts, retry_after)
 
 
 def flaws(error: RefusedError, ids: Sequence[str]) -> list[Flaw]:
@@ -112,22 +127,27 @@ def server_hlc(error: RefusedError) -> int | None:
 
 
 def _receipt(facts: Facts, sent: int) -> Receipt:
-    accepted, duplicates = facts["accepted"], facts["duplicates"]
-    if type(accepted) is not int or type(duplicates) is not int or accepted != sent:
-        raise ValueError("accepted")
-    return Receipt(_hlc(facts["serverHlc"]), duplicates)
+    counts = accepted, duplicates, settled, epoch = [
+        facts[name] for name in ("accepted", "duplicates", "settled", "epoch")
+    ]
+    if any(type(count) is not int for count in counts) or accepted != sent or not min(1, sent) <= settled <= sent:
+        raise ValueError("counts")
+    entries = [_entry(one) for one in facts["deltas"]]
+    at, cursor, first = _hlc(facts["serverHlc"]), _hlc(facts["cursor"]), _hlc(facts.get("first", "0"))
+    return Receipt(at, settled, duplicates, entries, cursor, first, epoch)
 
 
 def _page(facts: Facts, since: int) -> Page:
     entries, cursor, has_more = [_entry(one) for one in facts["deltas"]], _hlc(facts["serverHlc"]), facts["hasMore"]
-    if type(has_more) is not bool:
+    epoch = facts["epoch"]
+    if type(has_more) is not bool or type(epoch) is not int:
         raise ValueError("hasMore")
     if cursor < since or (has_more and cursor == since):
         raise BadAnswerError(
             f"The server answered with a place before the one that was asked for ({cursor} after {since}). Was it "
             "restored from a backup? start_over() reads everything again."
         )
-    return Page(since, entries, cursor, has_more)
+    return Page(since, entries, cursor, has_more, epoch)
 
 
 def _entry(facts: Any) -> Entry:
@@ -137,7 +157,7 @@ def _entry(facts: Any) -> Entry:
     columns = {} if op == "DELETE" else {one["column"]: one.get("value") for one in facts["columns"]}
     if not all(NAME.fullmatch(name) for name in columns):
         raise ValueError("a column")
-    return Entry(table, row_id, Written(op, Stamp(_hlc(facts["hlc"]), client), columns))
+    return Entry(table, row_id, Written(op, Stamp(_hlc(facts["hlc"]), client), columns), _hlc(facts["position"]))
 
 
 def _hlc(text: Any) -> int:

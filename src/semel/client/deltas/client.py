@@ -2,8 +2,7 @@
 
 Promise: a write that has returned is on disk, with the delta that tells others of it, and is sent until the server has
 acknowledged it or has refused it for good, over lost answers, crashes of this process and of the server; it takes
-effect there once. What others did arrives in the order the server put it into, none left out. Replicas that have
-pushed and pulled everything are equal.
+effect there once. Of what others did nothing is left out. Replicas that have pushed and pulled everything are equal.
 """
 
 from __future__ import annotations
@@ -12,8 +11,9 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -22,20 +22,26 @@ from urllib.parse import quote
 from semel.client.access import find_access
 from semel.client.calling import Caller, OnRetry
 from semel.client.deltas import answers
+from semel.client.deltas.checkpoint import CheckpointReader
 from semel.client.deltas.clock import FileClock
 from semel.client.deltas.file import LocalFile
+from semel.client.deltas.live import LiveLine
 from semel.client.deltas.names import checked_client, checked_gateway, client_of_token
 from semel.client.deltas.pulling import Puller
 from semel.client.deltas.pushing import OnDead, Pusher
-from semel.client.deltas.replica import Applied, Replica
+from semel.client.deltas.replica import Replica
 from semel.client.deltas.values import Change, DeadLetter, PendingDelta, Pulled, Pushed, Synced
-from semel.client.errors import CallError, ClockSkewError
+from semel.client.errors import CallError, ClockSkewError, CursorExpiredError, SemelError
 from semel.client.patience import Patience
 from semel.client.transport import Transport
 from semel.kernel.delta_id import json_text
 
 MAX_ANSWER_BYTES = 32 * 1024 * 1024
 FOLLOW_SECONDS = 2.0
+CONNECTIONS = 2
+"""One for calls, and a WebSocket."""
+MAX_BEGINNINGS = 3
+"""So often one pull takes a checkpoint; a cursor that is refused even then is told."""
 
 D = TypeVar("D", str, str | None)
 
@@ -80,14 +86,20 @@ class DeltasClient:
             self._file.close()
             raise
         self._replica = Replica(self._file, FileClock(self._file, wall_ms), self.client_id)
-        self._transport = Transport(access, connections=1)
-        caller = Caller(self._transport, patience or Patience(), max_answer_bytes, on_retry, answers.refused)
+        self._transport = transport = Transport(access, connections=CONNECTIONS)
+        caller = Caller(transport, patience or Patience(), max_answer_bytes, on_retry, answers.refused)
         path, client = f"/v1/sync/{quote(self.gateway, safe='')}", json_text(self.client_id)
         self._pusher = Pusher(self._replica, caller, f"{path}/push", client, on_dead, wall_ms)
         self._puller = Puller(self._replica, caller, f"{path}/pull", self.client_id)
+        self._checkpoints = CheckpointReader(
+            self._replica, caller, transport, f"{path}/checkpoint", self.client_id, max_answer_bytes
+        )
+        self._connect = partial(LiveLine, self._replica, transport, f"{path}/ws", client, max_answer_bytes)
         self._on_retry = on_retry
         self._turn = asyncio.Lock()
         self._wakers: set[Callable[[], None]] = set()
+        self._lines: set[LiveLine] = set()
+        self._closed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         return self
@@ -98,8 +110,12 @@ class DeltasClient:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the server and of the file. What is queued stays there."""
-        await self._transport.close()
+        """Let go of the server and of the file; whoever follows comes to an end. What is queued stays there."""
+        self._closed.set()
+        for line in tuple(self._lines):
+            await line.close()
+        self._wake()
+        await self._transport.end()
         self._file.close()
 
     def get(self, table: str, row_id: str) -> dict[str, Any] | None:
@@ -165,7 +181,7 @@ class DeltasClient:
         return self._replica.restamp()
 
     def start_over(self) -> None:
-        """Forget what the server has told, and pull everything again from the next pull on; own changes stay."""
+        """Forget what the server has told, and fetch everything again with the next pull; own changes stay."""
         self._replica.start_over()
 
     def use_token(self, token: str) -> None:
@@ -178,64 +194,143 @@ class DeltasClient:
         `ClockSkewError`, `AccessError`, `BusyError` and `NoAnswerError` leave the rest where it is.
         """
         async with self._turn:
-            return await self._pusher.push()
+            return await self._pusher.push([])
 
     async def pull(self) -> Pulled:
-        """Fetch what others have done, to the end."""
-        entries = changed = ahead = 0
-        async for told, page in self._pages():
-            entries, changed, ahead = entries + told, changed + len(page.changes), max(ahead, page.ahead_ms)
-        return Pulled(entries, changed, ahead)
+        """Fetch what others have done, to the end.
+
+        A replica that begins, or whose place the server no longer keeps, takes the checkpoint.
+        """
+        pulled = Pulled()
+        async for some, _ in self._pages(is_told=False):
+            pulled = pulled.and_also(some)
+        return pulled
 
     async def sync(self) -> Synced:
-        """Push, then pull. When the clock is wrong, what can be pulled is pulled before that is raised."""
+        """Push, then pull. When the clock is wrong, what can be pulled is pulled before that is raised.
+
+        A replica that begins takes the checkpoint before it pushes: its own writes then need not be in it.
+        """
+        begun = await self._begin(is_told=False)
         try:
             pushed = await self.push()
         except ClockSkewError:
             await self.pull()
             raise
-        return Synced(pushed, await self.pull())
+        return Synced(pushed, begun.and_also(await self.pull()))
 
-    async def follow(self, *, every: float = FOLLOW_SECONDS) -> AsyncIterator[Change]:
+    async def follow(self, *, every: float = FOLLOW_SECONDS, live: bool = True) -> AsyncIterator[Change]:
         """Stay in sync, and tell of each row that others have changed. Own writes are sent at once.
 
-        It looks every so many seconds. While the server is away or has no room it keeps on trying; other errors end it.
-        A change is in the file before it is told, and is told once: after a restart, read the rows.
+        The server tells of changes over a WebSocket. While there is none, because the server is away, something between
+        does not let it through or `live` is False, it is asked every `every` seconds, and the WebSocket is tried again
+        after growing pauses. Errors that may pass are waited out; others end it, and so does `close`. A change is in
+        the file before it is told, and is told once: after a restart, read the rows.
         """
-        written, loop = asyncio.Event(), asyncio.get_running_loop()
+        stirred, loop = asyncio.Event(), asyncio.get_running_loop()
 
         def waker() -> None:
-            loop.call_soon_threadsafe(written.set)  # from whatever thread writes
+            loop.call_soon_threadsafe(stirred.set)  # from whatever thread writes
 
+        line = self._connect(stirred)
         self._wakers.add(waker)
+        self._lines.add(line)
         try:
-            while True:
-                written.clear()
+            while not self._closed.is_set():
+                stirred.clear()
                 try:
-                    await self.push()
-                    async for _, page in self._pages():
-                        for change in page.changes:
-                            yield change
+                    async for change in self._round(line):
+                        yield change
+                    if live and not line.is_open and not self._closed.is_set():
+                        await line.open()
                 except CallError as error:
                     if not error.may_pass:
                         raise
                     self._on_retry(error)
                     await asyncio.sleep(max(every, error.retry_after))
+                except SemelError:
+                    if self._closed.is_set():
+                        return
+                    raise
                 else:
-                    await _set_within(written, every)
+                    await _set_within(stirred, None if line.is_open else every)
         finally:
             self._wakers.discard(waker)
+            self._lines.discard(line)
+            await line.close()
 
-    async def _pages(self) -> AsyncIterator[tuple[int, Applied]]:
-        """Pages as they are written down, to the end: how many entries, and what they did."""
-        has_more = True
-        while has_more:
+    async def _round(self, line: LiveLine) -> AsyncIterator[Change]:
+        """Send what is written, and take in what has come, or is to be asked for; the rows that others have changed."""
+        await self._begin(is_told=True)
+        while later := self._replica.told_later():
+            for change in later:
+                yield change
+        changes: list[Change] = []
+        async with self._turn:
+            await self._pusher.push(changes)
+        for change in changes:
+            yield change
+        if not line.is_open:
+            async for change in self._asked_for():
+                yield change
+        async for change in self._brought(line):
+            yield change
+
+    async def _asked_for(self) -> AsyncIterator[Change]:
+        """Changes by a pull."""
+        async for _, some in self._pages(is_told=True):
+            for change in some:
+                yield change
+
+    async def _brought(self, line: LiveLine) -> AsyncIterator[Change]:
+        """Changes by what the WebSocket has brought so far."""
+        while (page := line.next()) is not None:
             async with self._turn:
-                page = await self._puller.fetch()
                 applied = self._replica.apply(page)
-            has_more = page.has_more or applied is None
-            if applied is not None:
-                yield len(page.entries), applied
+            if applied is None:  # it has to begin anew
+                await line.close()
+                break
+            await line.applied(page)
+            for change in applied.changes:
+                yield change
+
+    async def _pages(self, *, is_told: bool) -> AsyncIterator[tuple[Pulled, Sequence[Change]]]:
+        """Checkpoints and pages as they are written down, to the end: what each brought, and the changes.
+
+        Those of a checkpoint, which may be many, are told only with `is_told`.
+        """
+        beginnings, is_begun, has_more = 0, False, True
+        while has_more:
+            if not is_begun:
+                beginnings, is_begun = beginnings + 1, True
+                yield await self._begin(is_told=is_told), ()
+                while is_told and (later := self._replica.told_later()):
+                    yield Pulled(), later
+            async with self._turn:
+                page = await self._fetch(is_last=beginnings >= MAX_BEGINNINGS)
+                applied = None if page is None else self._replica.apply(page)
+            if page is None or applied is None:
+                is_begun = False
+            else:
+                has_more = page.has_more
+                yield Pulled(len(page.entries), len(applied.changes), applied.ahead_ms), applied.changes
+
+    async def _begin(self, *, is_told: bool) -> Pulled:
+        """Take the checkpoint, if this replica is yet to begin or has to begin anew."""
+        async with self._turn:
+            if self._replica.progress.cursor:
+                return Pulled()
+            return Pulled(*await self._checkpoints.take(is_told=is_told))
+
+    async def _fetch(self, *, is_last: bool) -> answers.Page | None:
+        """The next page; None when the server no longer keeps what comes next, which is raised at last."""
+        try:
+            return await self._puller.fetch()
+        except CursorExpiredError:
+            if is_last:
+                raise
+            self._replica.lose_place()
+            return None
 
     def _wrote(self, delta_id: D) -> D:
         if delta_id is not None:
@@ -248,7 +343,7 @@ class DeltasClient:
             waker()
 
 
-async def _set_within(event: asyncio.Event, seconds: float) -> None:
+async def _set_within(event: asyncio.Event, seconds: float | None) -> None:
     try:
         async with asyncio.timeout(seconds):
             await event.wait()

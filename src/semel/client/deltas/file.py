@@ -22,7 +22,7 @@ import apsw
 from semel.client.deltas.lock import FileLock
 from semel.client.errors import ConfigurationError, LocalFileError, TransactionError
 
-FORMAT = "1"
+FORMAT = "2"
 BUSY_MS = 5_000
 """How long somebody else's transaction is waited for, who writes tables of his own into the file."""
 _PRAGMAS = (
@@ -38,7 +38,7 @@ _TABLES = (
     """CREATE TABLE semel_outbox (
         sequence INTEGER PRIMARY KEY AUTOINCREMENT, delta_id TEXT NOT NULL UNIQUE,
         table_name TEXT NOT NULL, row_id TEXT NOT NULL, body BLOB NOT NULL,
-        state TEXT NOT NULL, tries INTEGER NOT NULL, error TEXT, through TEXT
+        state TEXT NOT NULL, tries INTEGER NOT NULL, error TEXT
     ) STRICT""",
     "CREATE INDEX semel_outbox_row ON semel_outbox (table_name, row_id)",
     "CREATE INDEX semel_outbox_state ON semel_outbox (state, sequence)",
@@ -48,11 +48,29 @@ _TABLES = (
         tries INTEGER NOT NULL, status INTEGER NOT NULL, code TEXT NOT NULL, message TEXT NOT NULL,
         refused_ms INTEGER NOT NULL
     ) STRICT""",
+    # `named` is the last checkpoint that told the row. `until` is of rows that are gone: up to this place in the log
+    # that must be known, and behind it no older word on them can come.
     """CREATE TABLE semel_rows (
         table_name TEXT NOT NULL, row_id TEXT NOT NULL, base TEXT NOT NULL, shown TEXT,
+        named INTEGER NOT NULL DEFAULT 0, until TEXT,
         PRIMARY KEY (table_name, row_id)
     ) STRICT""",
+    "CREATE INDEX semel_rows_until ON semel_rows (until) WHERE until IS NOT NULL",
 )
+_FROM_1 = (
+    "ALTER TABLE semel_rows ADD COLUMN named INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE semel_rows ADD COLUMN until TEXT",
+    "CREATE INDEX semel_rows_until ON semel_rows (until) WHERE until IS NOT NULL",
+    # What was acknowledged and not told back is sent again, and the server says what became of it.
+    "UPDATE semel_outbox SET state = 'sending' WHERE state = 'acknowledged'",
+    "ALTER TABLE semel_outbox DROP COLUMN through",
+    "UPDATE semel_meta SET value = '2' WHERE name = 'format'",
+)
+"""Brings a file of the first format up."""
+_TEMPORARY = """CREATE TEMP TABLE semel_changes (
+    sequence INTEGER PRIMARY KEY, table_name TEXT NOT NULL, row_id TEXT NOT NULL, before TEXT, after TEXT
+) STRICT"""
+"""Changes by a checkpoint that are yet to be told to whoever follows; gone with the process."""
 _COUNT = """INSERT INTO semel_meta VALUES ('opened_beside', '1')
     ON CONFLICT DO UPDATE SET value = CAST(value + 1 AS TEXT)"""
 
@@ -200,6 +218,11 @@ class LocalFile:
                     connection.execute(statement)
                 connection.execute("INSERT INTO semel_meta VALUES ('format', ?)", (FORMAT,))
             found = connection.execute("SELECT value FROM semel_meta WHERE name = 'format'").fetchone()
+            if found is not None and found[0] == "1":
+                for statement in _FROM_1:
+                    connection.execute(statement)
+                found = (FORMAT,)
+            connection.execute(_TEMPORARY)
         version = "?" if found is None else found[0]
         if version != FORMAT:
             raise ConfigurationError(

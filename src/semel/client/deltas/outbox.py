@@ -3,9 +3,6 @@
 A delta leaves the queue for two reasons: the server has acknowledged it, or it was refused for good and stands among
 the dead letters. A crash, at whatever moment, leaves it in one of both places; one that was on its way is sent again,
 byte for byte, and the server knows it by its name.
-
-An acknowledged delta stays in the table, unsent, until a pull has come by its place: until then it is shown over what
-the server has told so far.
 """
 
 from __future__ import annotations
@@ -31,7 +28,6 @@ _FROM_DRIFTED = """SELECT sequence, delta_id, table_name, row_id, body, state FR
     WHERE state = 'pending' AND sequence >=
         (SELECT min(sequence) FROM semel_outbox WHERE state = 'pending' AND error = ?)
     ORDER BY sequence"""
-_ACKNOWLEDGE = "UPDATE semel_outbox SET state = 'acknowledged', error = NULL, through = ? WHERE sequence = ?"
 _DEAD = """SELECT delta_id, table_name, row_id, body, status, code, message, refused_ms FROM semel_dead
     ORDER BY sequence"""
 _AGAIN = """INSERT INTO semel_outbox (sequence, delta_id, table_name, row_id, body, state, tries)
@@ -100,19 +96,12 @@ class Outbox:
         """The server has looked at them, does not have them, and did not take them."""
         self._change(batch, "UPDATE semel_outbox SET state = 'pending', error = ? WHERE sequence = ?", error)
 
-    def acknowledge(self, batch: Sequence[Queued], through: int) -> None:
-        """The server has them; whoever has pulled up to `through` has been told so."""
-        self._change(batch, _ACKNOWLEDGE, f"{through:020d}")
-
-    def passed(self, cursor: int) -> list[Place]:
-        """Drop what the server has told back, now that a pull has come this far; the rows that it was about."""
-        return self._file.execute(
-            "DELETE FROM semel_outbox WHERE state = 'acknowledged' AND through <= ? RETURNING table_name, row_id",
-            (f"{cursor:020d}",),
-        )
+    def acknowledge(self, batch: Sequence[Queued]) -> None:
+        """The server has them, and they are part of what it has told."""
+        self._change(batch, "DELETE FROM semel_outbox WHERE sequence = ?")
 
     def own(self, place: Place) -> list[Written]:
-        """What this replica did to a row and has not been told back, in order of time."""
+        """What this replica did to a row and the server has not acknowledged, in order of time."""
         found = self._file.execute("SELECT body FROM semel_outbox WHERE table_name = ? AND row_id = ?", place)
         return sorted((written(body) for [body] in found), key=lambda change: change.stamp.hlc)
 

@@ -24,14 +24,14 @@ class Puller:
     def __init__(self, replica: Replica, caller: Caller, path: str, client: str) -> None:
         self._replica = replica
         self._caller = caller
-        self._path = f"{path}?clientId={quote(client, safe='')}"
+        self._path = f"{path}?dialect=plain&clientId={quote(client, safe='')}"
         self.limit = PAGE_ENTRIES
         """How many entries the next page may have."""
         self._good = 0
 
     async def fetch(self) -> answers.Page:
         """The page behind the replica's cursor; it is not written down yet."""
-        since = self._replica.cursor
+        since = self._replica.progress.cursor
         while True:
             try:
                 facts = await self._caller.get(self._target(since), instead=lambda error: self._again(since, error))
@@ -47,7 +47,8 @@ class Puller:
                 return answers.page(facts, since)
 
     def _target(self, since: int) -> str:
-        return f"{self._path}&since={since}&limit={self.limit}"
+        own = self._replica.progress.own_after
+        return f"{self._path}&since={since}&limit={self.limit}" + ("" if own is None else f"&ownAfter={own}")
 
     def _again(self, since: int, error: CallError) -> str:
         """What to ask for after an error: less, if the answer was on its way."""

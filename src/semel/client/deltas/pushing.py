@@ -13,7 +13,7 @@ from semel.client.calling import Caller
 from semel.client.deltas import answers
 from semel.client.deltas.outbox import Queued, Verdict
 from semel.client.deltas.replica import Replica
-from semel.client.deltas.values import DeadLetter, Pushed
+from semel.client.deltas.values import Change, DeadLetter, Pushed
 from semel.client.errors import CallError, ClockSkewError, InvalidRequestError, RefusedError, SemelError, TooLargeError
 from semel.kernel.hlc import wall_of
 
@@ -36,8 +36,11 @@ class Pusher:
         self._on_dead = on_dead
         self._wall_ms = wall_ms
 
-    async def push(self) -> Pushed:
-        """Send everything that is queued by now; what is written meanwhile has to wait, so that there is an end."""
+    async def push(self, changes: list[Change]) -> Pushed:
+        """Send everything that is queued by now; what is written meanwhile has to wait, so that there is an end.
+
+        Rows in which others have won come to `changes`.
+        """
         accepted = duplicates = 0
         dead: list[DeadLetter] = []
         most, end = BATCH_DELTAS, self._replica.outbox.end()
@@ -51,8 +54,8 @@ class Pusher:
                 dead += letters
                 most = most if letters else len(batch) // 2
             else:
-                self._replica.acknowledge(batch, receipt.through)
-                accepted, duplicates = accepted + len(batch), duplicates + receipt.duplicates
+                changes += self._replica.acknowledge(batch, receipt)
+                accepted, duplicates = accepted + receipt.settled, duplicates + receipt.duplicates
                 most = min(BATCH_DELTAS, most * 2)
         return Pushed(accepted, duplicates, tuple(dead))
 
@@ -66,7 +69,8 @@ class Pusher:
             raise
 
     def _body(self, batch: Sequence[Queued]) -> bytes:
-        return b'{"clientId":%s,"deltas":[%s]}' % (self._client.encode(), b",".join(one.body for one in batch))
+        head = f'{{"clientId":{self._client},"cursor":"{self._replica.progress.cursor}","deltas":['
+        return b"%s%s]}" % (head.encode(), b",".join(one.body for one in batch))
 
     def _before_drift(self, batch: Sequence[Queued], error: ClockSkewError) -> int:
         """How many to send next: what stands before the first delta that is dated too late; raises if that is none.

@@ -8,17 +8,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from semel.client.deltas.answers import Page
+from semel.client.deltas.answers import Entry, Page, Receipt
 from semel.client.deltas.clock import FileClock
 from semel.client.deltas.drafts import Texts, changed, draft, row_id, row_text, table_name, value_texts, written
 from semel.client.deltas.file import LocalFile
 from semel.client.deltas.outbox import DRIFTED, Outbox, Place, Queued, Verdict
-from semel.client.deltas.rows import NOTHING, Base, Columns, Op, Written, dump_base, load_base, shown, told
+from semel.client.deltas.progress import Progress
+from semel.client.deltas.rows import (
+    NOTHING,
+    Base,
+    Columns,
+    Op,
+    Written,
+    dump_base,
+    load_base,
+    settled,
+    shown,
+    told,
+    whole,
+)
 from semel.client.deltas.values import Change, DeadLetter
 from semel.client.errors import RowExistsError, RowMissingError
 from semel.kernel.canonical import parse
 from semel.kernel.delta_id import json_text
 from semel.kernel.json_print import dump
+
+ROWS_AT_ONCE = 500
+"""Rows that one transaction forgets, and changes that are fetched at once."""
+_KEEP = """INSERT INTO semel_rows VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET base = excluded.base,
+    shown = excluded.shown, named = max(named, excluded.named), until = excluded.until"""
 
 
 class Applied(NamedTuple):
@@ -28,6 +46,10 @@ class Applied(NamedTuple):
     """Rows that look otherwise now."""
     ahead_ms: int
     """How far it was ahead of our clock, if too far to be believed; else 0."""
+    put_off: int = 0
+    """Rows that look otherwise besides, of which is told later."""
+    is_done: bool = True
+    """Whether there is nothing left to do of the same kind."""
 
 
 class Replica:
@@ -36,6 +58,7 @@ class Replica:
     def __init__(self, file: LocalFile, clock: FileClock, client: str) -> None:
         self.file = file
         self.outbox = Outbox(file)
+        self.progress = Progress(file)
         self._clock = clock
         self._client = json_text(client)
 
@@ -106,11 +129,24 @@ class Replica:
         with self.file.own_transaction():
             self.outbox.fail(batch, error, is_unsettled=is_unsettled)
 
-    def acknowledge(self, batch: Sequence[Queued], through: int) -> None:
-        """The server has it."""
+    def acknowledge(self, batch: Sequence[Queued], receipt: Receipt) -> list[Change]:
+        """The server has it: what was written is part of what it tells, but for what others have won."""
         with self.file.own_transaction():
-            self.outbox.acknowledge(batch, through)
-            self._clock.settle(max(written(one.body).stamp.hlc for one in batch))
+            done = batch[: receipt.settled]
+            own: dict[Place, list[Written]] = {}
+            for one in done:
+                own.setdefault(one.place, []).append(written(one.body))
+            said = _by_place(receipt.entries)
+            self.outbox.acknowledge(done)
+            changes = []
+            for place in dict.fromkeys([*own, *said]):
+                base = settled(self._base(place), sorted(own.get(place, ()), key=_time), receipt.at)
+                changes += self._refresh(place, _told_all(base, said.get(place, ())))
+            self._clock.settle(max(change.stamp.hlc for some in own.values() for change in some))
+            self._clock.hear(entry.change.stamp.hlc for entry in receipt.entries)
+            if self.progress.agrees(receipt.epoch):
+                self.progress.pushed(receipt.first, receipt.cursor)
+            return changes
 
     def bury(self, verdicts: Iterable[tuple[Queued, Verdict]]) -> list[DeadLetter]:
         """Set deltas aside: their rows look as if they had not been made."""
@@ -142,63 +178,153 @@ class Replica:
         with self.file.own_transaction():
             self.outbox.refuse(batch, DRIFTED)
 
-    @property
-    def cursor(self) -> int:
-        """How far this replica has pulled."""
-        return int(self.file.meta("cursor") or "0")
-
     def apply(self, page: Page) -> Applied | None:
-        """A page and its cursor; None, and nothing done, when the replica has gone elsewhere since it was asked for."""
-        entries: dict[Place, list[Written]] = {}
-        for entry in page.entries:
-            entries.setdefault((entry.table, json_text(entry.row_id)), []).append(entry.change)
+        """A page and its cursor; None, and no row changed, when the replica has to begin anew or has begun since."""
         with self.file.own_transaction():
-            if self.cursor != page.since:
+            cursor = self.progress.cursor
+            if page.since > cursor or not self.progress.agrees(page.epoch):
                 return None
             changes = []
-            places = dict.fromkeys([*entries, *self.outbox.passed(page.cursor)])
-            for place in places:
-                change = self._refresh(place, entries.get(place, ()))
-                changes += [] if change is None else [change]
+            # A page that was on its way for long may begin before the cursor: what stands up to there is known, and of
+            # rows that are gone it is not known any more since when.
+            news = [entry for entry in page.entries if entry.at > cursor]
+            for place, entries in _by_place(news).items():
+                changes += self._refresh(place, _told_all(self._base(place), entries))
             ahead = self._clock.hear(entry.change.stamp.hlc for entry in page.entries)
-            self.file.set_meta("cursor", str(page.cursor))
+            self.progress.move(page.cursor)
+            if not page.has_more:
+                self.progress.complete(page.cursor)
             return Applied(changes, ahead)
+
+    def begin_checkpoint(self) -> int:
+        """The number of a new checkpoint. Until it has ended the cursor stays as it is."""
+        with self.file.own_transaction():
+            return self._next_checkpoint()
+
+    def take_rows(self, number: int, page: Page, *, is_told: bool) -> Applied | None:
+        """Rows of a checkpoint in place of what was known of them; None when another one has begun since.
+
+        With `is_told` the changes can be fetched with `told_later`, and are not in the answer: they may be many.
+        """
+        with self.file.own_transaction():
+            if number != self._checkpoint:
+                return None
+            changes = []
+            for place, entries in _by_place(page.entries).items():
+                changes += self._refresh(place, whole(entries[-1].change.columns, page.cursor), named=number)
+            ahead = self._clock.hear(entry.change.stamp.hlc for entry in page.entries)
+            return self._put_off(Applied(changes, ahead), is_told=is_told)
+
+    def end_checkpoint(self, number: int, page: Page, *, is_told: bool) -> Applied | None:
+        """Forget rows that it has not told; if that were all of them, go on from it. None as above."""
+        with self.file.own_transaction():
+            if number != self._checkpoint:
+                return None
+            changes: list[Change] = []
+            rest = self.file.execute(
+                "SELECT table_name, row_id FROM semel_rows WHERE named != ? LIMIT ?", (number, ROWS_AT_ONCE)
+            )
+            for place in rest:
+                changes += self._refresh(place, NOTHING, named=number)
+            if len(rest) < ROWS_AT_ONCE:
+                self.progress.agrees(page.epoch)
+                self.progress.reset(is_stale=False)
+                self.progress.move(page.cursor)
+                self.progress.complete(page.cursor)
+            return self._put_off(Applied(changes, 0, is_done=len(rest) < ROWS_AT_ONCE), is_told=is_told)
+
+    def told_later(self) -> list[Change]:
+        """Some of the changes by a checkpoint that are yet to be told; none when all are."""
+        with self.file.own_transaction():
+            found = self.file.execute(
+                "SELECT sequence, table_name, row_id, before, after FROM semel_changes ORDER BY sequence LIMIT ?",
+                (ROWS_AT_ONCE,),
+            )
+            if found:
+                self.file.execute("DELETE FROM semel_changes WHERE sequence <= ?", (found[-1][0],))
+            return [_change((table, row), before, after) for _, table, row, before, after in found]
+
+    def lose_place(self) -> None:
+        """The server does not know the cursor any more: the next pull takes the checkpoint. Rows stay until then."""
+        with self.file.own_transaction():
+            self.progress.reset(is_stale=True)
 
     def start_over(self) -> None:
         """Forget what the server has told; own changes stay."""
         with self.file.own_transaction():
+            self._next_checkpoint()
             self.file.execute("DELETE FROM semel_rows")
             for place in self.outbox.places():
-                self._refresh(place)
-            self.file.set_meta("cursor", "0")
+                self._refresh(place, NOTHING)
+            self.progress.reset(is_stale=False)
+
+    @property
+    def _checkpoint(self) -> int:
+        return int(self.file.meta("checkpoint") or "0")
+
+    def _next_checkpoint(self) -> int:
+        number = self._checkpoint + 1
+        self.file.set_meta("checkpoint", str(number))
+        return number
+
+    def _put_off(self, applied: Applied, *, is_told: bool) -> Applied:
+        if not is_told:
+            return applied
+        for change in applied.changes:
+            before, after = (None if one is None else dump(dict(one)).decode() for one in (change.before, change.after))
+            self.file.execute(
+                "INSERT INTO semel_changes (table_name, row_id, before, after) VALUES (?, ?, ?, ?)",
+                (change.table, json_text(change.row_id), before, after),
+            )
+        return applied._replace(changes=(), put_off=len(applied.changes))
 
     def _shown(self, place: Place) -> Columns | None:
         found = self.file.execute("SELECT shown FROM semel_rows WHERE table_name = ? AND row_id = ?", place)
         return None if not found or found[0][0] is None else _columns(found[0][0])
 
-    def _refresh(self, place: Place, entries: Iterable[Written] = ()) -> Change | None:
-        """Work a row out again, after these entries and with the queue as it stands; the change, if it shows."""
-        found = self.file.execute("SELECT base, shown FROM semel_rows WHERE table_name = ? AND row_id = ?", place)
-        base, before = (load_base(found[0][0]), found[0][1]) if found else (NOTHING, None)
-        for entry in entries:
-            base = told(base, entry)
+    def _base(self, place: Place) -> Base:
+        """What the server has told of a row."""
+        found = self.file.execute("SELECT base FROM semel_rows WHERE table_name = ? AND row_id = ?", place)
+        return load_base(found[0][0]) if found else NOTHING
+
+    def _refresh(self, place: Place, base: Base | None = None, named: int = 0) -> list[Change]:
+        """Work a row out again, with the queue as it stands and what the server has told; the change, if it shows."""
+        found = self.file.execute("SELECT shown FROM semel_rows WHERE table_name = ? AND row_id = ?", place)
+        before: str | None = found[0][0] if found else None
+        base = self._base(place) if base is None else base
         own = self.outbox.own(place)
         columns = shown(base, own)
         after = None if columns is None else dump(columns).decode()
-        self._keep(place, base, after, is_needed=base.is_live or bool(own))
-        if before == after:
-            return None
-        return Change(place[0], row_id(place[1]), None if before is None else _columns(before), columns)
-
-    def _keep(self, place: Place, base: Base, text: str | None, *, is_needed: bool) -> None:
-        if is_needed:
-            self.file.execute(
-                "INSERT INTO semel_rows VALUES (?, ?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET base = excluded.base, shown = excluded.shown",
-                (*place, dump_base(base), text),
-            )
+        # Of a row that is gone must be known that it is, until no older word on it can come.
+        until = None if base.is_live or own else f"{base.live_at:020d}"
+        if until is None or base.live_at > self.progress.cursor:
+            self.file.execute(_KEEP, (*place, dump_base(base), after, named, until))
         else:
             self.file.execute("DELETE FROM semel_rows WHERE table_name = ? AND row_id = ?", place)
+        return [] if before == after else [_change(place, before, after)]
+
+
+def _by_place(entries: Iterable[Entry]) -> dict[Place, list[Entry]]:
+    """Entries by the rows that they are about, in their order."""
+    found: dict[Place, list[Entry]] = {}
+    for entry in entries:
+        found.setdefault((entry.table, json_text(entry.row_id)), []).append(entry)
+    return found
+
+
+def _told_all(base: Base, entries: Iterable[Entry]) -> Base:
+    for entry in entries:
+        base = told(base, entry.change, entry.at)
+    return base
+
+
+def _time(change: Written) -> int:
+    return change.stamp.hlc
+
+
+def _change(place: Place, before: str | None, after: str | None) -> Change:
+    one, other = (None if text is None else _columns(text) for text in (before, after))
+    return Change(place[0], row_id(place[1]), one, other)
 
 
 def _columns(text: str) -> Columns:

@@ -1,10 +1,14 @@
-"""A row as this replica sees it: what the server has told of it, with own changes on top that it has not told back yet.
+"""A row as this replica sees it: what the server has told of it, with own changes on top that it has not acknowledged.
 
-Two pictures are kept apart. The base is the server's: entries are applied in the order they come, without a question,
-since the server has resolved them already. Own changes are laid over it until a pull has passed the place where they
-were committed. Where both wrote a column the later stamp is shown, which is what the server will decide too; should it
-decide otherwise, its word arrives in the base and stays. So replicas that have pushed and pulled everything are equal,
-whatever was guessed on the way.
+Two pictures are kept apart. The base is the server's: each entry says that some columns of a row are so as of a
+position in the server's log, and for each column the highest position counts. The server has resolved conflicts
+already, so dates decide nothing here, and what is told twice, late or out of order does no harm. An own change becomes
+part of the base when its push is answered, as of the position that the answer tells; where others had won, the answer
+says so.
+
+Own changes that are not answered are laid over the base. Where both wrote a column the later stamp is shown, which is
+what the server will decide too; should it decide otherwise, its word arrives in the base and stays. So replicas that
+have pushed and pulled everything are equal, whatever was guessed on the way.
 
 A stamp is the time of a change and then its author: within one replica no two changes have the same time.
 """
@@ -42,6 +46,8 @@ class Cell(NamedTuple):
 
     value: Any
     stamp: Stamp
+    at: int = 0
+    """As of which position."""
 
 
 class Base(NamedTuple):
@@ -53,24 +59,55 @@ class Base(NamedTuple):
     deleted: Stamp | None
     """The last deletion; never later than `written` in a row that is live."""
     cells: Mapping[str, Cell]
+    live_at: int = 0
+    """As of which position it is live, or not."""
+    bare_at: int = 0
+    """As of which position it has no other columns."""
 
 
 NOTHING = Base(False, None, None, {})
+UNDATED = Stamp(0, "")
+"""Of columns that a checkpoint tells, whose own stamps it does not: any own change is shown over them."""
 
 
-def told(base: Base, change: Written) -> Base:
-    """The base after one more entry."""
-    if change.op == "DELETE":
-        return Base(False, None, later(base.deleted, change.stamp), {})
-    written = later(base.written, change.stamp)
-    deleted = base.deleted if base.deleted is not None and is_later(written, base.deleted) else None
-    # An INSERT has the whole row. An UPDATE of a row that is not there makes it.
-    cells = {} if change.op == "INSERT" or not base.is_live else dict(base.cells)
-    for name, value in change.columns.items():
+def told(base: Base, change: Written, at: int) -> Base:
+    """The base after one more entry, which is so as of a position."""
+    is_last = at >= base.live_at
+    # A DELETE leaves nothing, and an INSERT has the whole row; of both what was said as of later stays.
+    is_whole = change.op != "UPDATE"
+    cells = {name: cell for name, cell in base.cells.items() if not is_whole or cell.at > at}
+    bare_at = max(base.bare_at, at) if is_whole else base.bare_at
+    for name, value in change.columns.items() if change.op != "DELETE" else ():
         known = base.cells.get(name)
-        # A row that is told whole has one stamp for all of it, and some columns in it were written later than that.
-        cells[name] = Cell(value, change.stamp if known is None else later(known.stamp, change.stamp))
-    return Base(True, written, deleted, cells)
+        if at >= (base.bare_at if known is None else known.at):
+            # A row that is told whole has one stamp for all of it, and some columns were written later than that.
+            cells[name] = Cell(value, change.stamp if known is None else later(known.stamp, change.stamp), at)
+    is_live = change.op != "DELETE" if is_last else base.is_live
+    written, deleted = base.written, base.deleted
+    if change.op == "DELETE":
+        deleted = later(deleted, change.stamp)
+    else:
+        written = later(written, change.stamp)
+    if not is_live:
+        written = None
+    elif written is not None and deleted is not None and not is_later(written, deleted):
+        deleted = None
+    return Base(is_live, written, deleted, cells, max(base.live_at, at), bare_at)
+
+
+def whole(columns: Mapping[str, Any], at: int) -> Base:
+    """A row as a checkpoint tells it."""
+    return Base(True, UNDATED, None, {name: Cell(value, UNDATED, at) for name, value in columns.items()}, at, at)
+
+
+def settled(base: Base, own: Sequence[Written], at: int) -> Base:
+    """The base after own changes, in the order of their stamps, that the server has and that nobody has won over.
+
+    An own INSERT may have met a row that was there.
+    """
+    for change in own:
+        base = told(base, change._replace(op="UPDATE") if change.op == "INSERT" else change, at)
+    return base
 
 
 def shown(base: Base, own: Sequence[Written]) -> Columns | None:
@@ -116,19 +153,19 @@ def _utf16(text: str) -> bytes:
 
 def dump_base(base: Base) -> str:
     """The stored form."""
-    cells = {name: [cell.value, *cell.stamp] for name, cell in base.cells.items()}
-    return dump(
-        [base.is_live, base.written and list(base.written), base.deleted and list(base.deleted), cells]
-    ).decode()
+    cells = {name: [cell.value, *cell.stamp, cell.at] for name, cell in base.cells.items()}
+    written, deleted = base.written and list(base.written), base.deleted and list(base.deleted)
+    return dump([base.is_live, written, deleted, cells, base.live_at, base.bare_at]).decode()
 
 
 def load_base(stored: str) -> Base:
-    """From the stored form."""
+    """From the stored form; in the first format of files there are no positions."""
     facts: Any = parse(stored.encode())
-    is_live, written, deleted, cells = facts
+    is_live, written, deleted, cells, *positions = facts
     return Base(
         is_live,
         None if written is None else Stamp(*written),
         None if deleted is None else Stamp(*deleted),
-        {name: Cell(value, Stamp(hlc, client)) for name, (value, hlc, client) in cells.items()},
+        {name: Cell(value, Stamp(hlc, client), *at) for name, (value, hlc, client, *at) in cells.items()},
+        *positions,
     )

@@ -75,11 +75,16 @@ class Pulled:
     """What a pull has brought."""
 
     entries: int = 0
-    """Changes that the server told of, own ones too."""
+    """Changes of others that the server told of, and rows of a checkpoint."""
     changed: int = 0
     """Rows that look otherwise now; a row counts once for each page."""
     ahead_ms: int = 0
     """How far the latest change was ahead of this machine's clock, if that was too far to be believed; else 0."""
+
+    def and_also(self, other: Pulled) -> Pulled:
+        """Both together."""
+        ahead = max(self.ahead_ms, other.ahead_ms)
+        return Pulled(self.entries + other.entries, self.changed + other.changed, ahead)
 
 
 @dataclass(frozen=True, slots=True)
