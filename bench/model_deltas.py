@@ -4,8 +4,10 @@
 
 Each seed is one random history, with crashes at every named point of the commit path and clocks that are set back and
 ahead; two runs of three clients on a line that loses requests and answers, in one of which they make the same rows; and
-two of clients that lose their databases and begin again, in one of which sync rules say who sees what. Exit code 1 if
-any differs from the model; what failed is printed as short as it can be made, and can be repeated with --first.
+two of clients that lose their databases and begin again, in one of which sync rules say who sees what; and four of
+replicas of the SDK, which speak the plain dialect, beside another client, on a log that is cut and under rules. Exit
+code 1 if any differs from the model; what failed is printed as short as it can be made, and can be repeated with
+--first.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import time
 from collections import Counter
 from functools import partial
 
+from tests.deltas_model.devices import Devices
 from tests.deltas_model.fleet import Fleet
 from tests.deltas_model.shrink import Maker, shrunk
 from tests.deltas_model.simulation import Simulation
@@ -40,6 +43,10 @@ def main() -> int:
             "clients with rows in common": partial(Fleet, seed, reuses_rows=True),
             "clients that begin again": partial(Crowd, seed),
             "clients under sync rules": partial(Crowd, seed, has_rules=True),
+            "devices": partial(Devices, seed),
+            "devices with rows in common": partial(Devices, seed, reuses_rows=True),
+            "devices on a log that is cut": partial(Devices, seed, reuses_rows=True, cuts_log=True),
+            "devices under sync rules": partial(Devices, seed, reuses_rows=True, has_rules=True),
         }
         for name, make in makers.items():
             verdict = make().run()

@@ -70,7 +70,7 @@ class PlainReplica:
 
     def write(self, chance: random.Random, fresh_row: str, physical_ms: int) -> Delta | None:
         """Insert a row, or change or delete one that is there."""
-        choice = _choose(chance, self._rows, fresh_row)
+        choice = choose(chance, self._rows, fresh_row)
         if choice is None:
             return None
         self._hlc = tick(self._hlc, physical_ms)
@@ -135,7 +135,7 @@ class UpsertReplica:
 
     def write(self, chance: random.Random, fresh_row: str, physical_ms: int) -> Delta | None:
         """Insert a row, or change or delete one that is there."""
-        choice = _choose(chance, self.rows, fresh_row)
+        choice = choose(chance, self.rows, fresh_row)
         if choice is None:
             return None
         self._hlc = tick(self._hlc, physical_ms)
@@ -166,7 +166,7 @@ def _put(rows: dict[str, Row], op: Op, row: str, values: Row) -> None:
         rows.setdefault(row, {}).update(values)
 
 
-def _choose(chance: random.Random, rows: dict[str, Row], fresh_row: str) -> tuple[Op, str, tuple[Column, ...]] | None:
+def choose(chance: random.Random, rows: dict[str, Row], fresh_row: str) -> tuple[Op, str, tuple[Column, ...]] | None:
     """A change that a user could make who sees these rows."""
     draw = chance.random()
     if not rows or draw < 0.25:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from semel.client.deltas.rows import Base, Cell, told
 from semel.contracts.deltas import reading
 from semel.contracts.deltas.model import Cursor, Delta
 from semel.contracts.deltas.rules import push, rows
@@ -21,11 +22,13 @@ from semel.contracts.deltas.rules.entries import Effect, effect_of
 from semel.contracts.deltas.rules.log import Log
 from semel.contracts.deltas.rules.rows import Change, RowState, Stamp
 from semel.kernel.hlc import MAX_HLC
+from tests.deltas_model.devices import Devices
 from tests.deltas_model.fleet import Fleet
 from tests.deltas_model.shrink import shrink, shrunk
 from tests.deltas_model.simulation import Simulation
 
 HISTORIES, SMALL_HISTORIES, RUNS = range(1, 31), range(31, 46), range(1, 61)
+DEVICE_RUNS = range(1, 21)
 SMALL = 3
 DELETE = rows._delete
 WANTED = {
@@ -69,6 +72,23 @@ def test_three_clients_and_a_fresh_reader_end_with_the_same_rows(*, reuses_rows:
         assert not verdict.faults, f"seed {seed}: {shrunk(make)}"
         crashes += verdict.crashes
     assert crashes > 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"reuses_rows": True}, {"reuses_rows": True, "cuts_log": True}, {"reuses_rows": True, "has_rules": True}],
+    ids=lambda options: ", ".join(options) or "plain",
+)
+def test_g6_replicas_of_the_sdk_end_with_the_same_rows_whatever_is_lost(options: dict[str, Any]) -> None:
+    seen: Counter[str] = Counter()
+    for seed in DEVICE_RUNS:
+        make = partial(Devices, seed, **options)
+        verdict = make().run()
+        assert not verdict.faults, f"seed {seed}: {shrunk(make)}"
+        seen += verdict.seen + Counter({"crashes": verdict.crashes})
+    wanted = {"checkpoints", "corrections", "heard", "own entries", "older copies", "crashes", "settled in part"}
+    wanted |= {"cuts", "expired"} if "cuts_log" in options else set()
+    assert not wanted - set(seen), f"the runs have shown nothing of {sorted(wanted - set(seen))}"
 
 
 # -- The comparison itself ---------------------------------------------------------------------------------------------
@@ -153,6 +173,34 @@ BREAKAGES: dict[str, tuple[str, Any]] = {
 def test_rules_that_are_wrong_are_found_out(monkeypatch: pytest.MonkeyPatch, breakage: tuple[str, Any]) -> None:
     monkeypatch.setattr(*breakage)
     assert any(Simulation(seed).run().faults for seed in HISTORIES)
+
+
+def _unplaced(base: Base) -> dict[str, Cell]:
+    return {name: cell._replace(at=0) for name, cell in base.cells.items()}
+
+
+def _ignore(self: Any, value: Any) -> None:
+    """Keep nothing."""
+
+
+DEVICE_BREAKAGES: dict[str, tuple[str, Any]] = {
+    "entries count as they come": (
+        "semel.client.deltas.replica.told",
+        lambda base, change, at: told(base._replace(live_at=0, bare_at=0, cells=_unplaced(base)), change, at),
+    ),
+    "a write that lost is not told": ("semel.contracts.deltas.plain_dialect._correction", lambda *_: None),
+    "a push passes over what others did": (
+        "semel.contracts.deltas.plain_dialect._moved",
+        lambda reading, gateway, client, cursor: gateway.high_water,
+    ),
+    "own entries are never told": ("semel.client.deltas.progress.Progress.own_after", property(lambda _: 0, _ignore)),
+}
+
+
+@pytest.mark.parametrize("breakage", DEVICE_BREAKAGES.values(), ids=DEVICE_BREAKAGES)
+def test_g6_replicas_that_are_wrong_are_found_out(monkeypatch: pytest.MonkeyPatch, breakage: tuple[str, Any]) -> None:
+    monkeypatch.setattr(*breakage, raising=False)
+    assert any(Devices(seed, reuses_rows=True).run().faults for seed in DEVICE_RUNS)
 
 
 def test_a_failing_history_is_made_short() -> None:
