@@ -233,4 +233,20 @@ SURFACES = (
         "    if start.start < 0:",
         "tests/deltas_rules/test_retention.py",
     ),
+    bug(
+        "deltas-push-moves-a-cursor-past-others",
+        "the answer of a push passes over nothing that others did",
+        "contracts/deltas/plain_dialect.py",
+        "    return cursor if is_outside or others is not None else gateway.high_water\n",
+        "    return cursor if is_outside else gateway.high_water\n",
+        "tests/deltas_binary/test_plain_dialect.py",
+    ),
+    bug(
+        "deltas-lost-write-is-not-corrected",
+        "the author of a write that lost is told who won",
+        "contracts/deltas/plain_dialect.py",
+        "    return _entry(state, own[0], Op.UPDATE, lost, position) if lost else None\n",
+        "    return None\n",
+        "tests/deltas_binary/test_plain_dialect.py",
+    ),
 )
