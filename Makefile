@@ -158,6 +158,10 @@ crashreplica: $(VENV)/.dev ## kill a replica of deltas while it writes and syncs
 memory: $(VENV)/.dev ## measure memory: ten thousand idle readers, and writers against a slow disk
 	@$(BIN)/python -m bench.memory
 
+.PHONY: law
+law: $(VENV)/.dev ## measure how long the worst requests hold the event loop, and their memory, and write the table (ONLY=)
+	@$(BIN)/python -m bench.loop_law --only "$(ONLY)"
+
 .PHONY: lock
 lock: $(UV)/.stamp ## renew the lock files from pyproject.toml (UPGRADE=1 takes the newest versions)
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --output-file requirements.lock

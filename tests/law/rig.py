@@ -60,6 +60,13 @@ class WatchedServer(RunningServer):
         self._wait_for_ticks()
         return Cost(self._longest_ns() / 1e6, max(0, self._resident("VmHWM") - before))
 
+    def plant_hold(self) -> None:
+        """Have the loop held for 100 ms, and wait until it is."""
+        order = Path(f"{self._file}.hold")
+        order.touch()
+        while order.exists():
+            time.sleep(0.01)
+
     @property
     def ticks(self) -> int:
         """How often the clock ticked since it was last set to zero."""

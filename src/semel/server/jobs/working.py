@@ -25,6 +25,7 @@ from semel.contracts.jobs.wire.reports import (
 )
 from semel.server.jobs.desk import SURFACE, Answer, Desk, Request, answer_json, needs_role
 from semel.server.principals import Role
+from semel.server.threads import apart
 
 SECRET_BYTES = 32
 
@@ -49,7 +50,7 @@ class Working:
         large = [lease.job for lease in claimed.leases if lease.job.params_bytes > INLINE_BYTES]
         params = await self._desk.context.engine.read(lambda reading: large_params(reading, large)) if large else {}
         facts = answers.claimed(claimed, params, has_waited=has_waited)
-        return await self._desk.apart(b"".join(params.values()), answer_json, facts)
+        return await apart(sum(map(len, params.values())), answer_json, facts)
 
     def _observe(self, claimed: Claimed) -> None:
         waited = self._desk.context.metrics.jobs_seconds["wait"]

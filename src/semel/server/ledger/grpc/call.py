@@ -206,7 +206,7 @@ class Call:
         does not read would otherwise decide how much is kept for it.
         """
         packs = self._packs and len(content) >= WORTH_PACKING_BYTES
-        data = await apart(len(content) if packs else 0, frame, content, packs)
+        data = await apart(len(content), frame, content, packs)
         del content
         self.begin()
         size = len(data)

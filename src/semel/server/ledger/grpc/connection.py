@@ -106,6 +106,7 @@ class Connection(asyncio.Protocol):
         self._is_retired = False
         self._is_reading = True
         self._is_continuing = False
+        self._has_turn = False
         self._wakes_all = False
         self._resets = Allowance(SPARE_RESETS, MOST_SPARE_RESETS, 1, self.now)
         self._transport: asyncio.Transport | None = None
@@ -154,7 +155,10 @@ class Connection(asyncio.Protocol):
         if self._is_closed:
             return
         self.now = self.loop.time()
-        self._frames.begin_turn(self.now)
+        self._frames.begin_turn(self.now, is_new=not self._has_turn)
+        if not self._has_turn:  # the loop may hand over two megabytes, piece by piece, before anything else runs
+            self._has_turn = True
+            self.loop.call_soon(self._end_turn)
         try:
             events = self._h2.receive_data(data)
         except ProtocolError:
@@ -181,6 +185,9 @@ class Connection(asyncio.Protocol):
         if self._frames.is_cut and self._stalled_at is None and not self._is_continuing:
             self._is_continuing = True
             self.loop.call_soon(self._go_on)
+
+    def _end_turn(self) -> None:
+        self._has_turn = False
 
     def _go_on(self) -> None:
         self._is_continuing = False

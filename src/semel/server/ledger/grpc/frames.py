@@ -23,7 +23,7 @@ class Framed(NamedTuple):
     """A whole message, perhaps still compressed."""
 
     is_packed: bool
-    content: bytes
+    content: bytes | bytearray
 
 
 class Inbox:
@@ -51,7 +51,13 @@ class Inbox:
             end = PREFIX_BYTES + self._size(held)
             if len(held) < end:
                 break
-            found.append(Framed(held[0] == 1, bytes(held[PREFIX_BYTES:end])))
+            is_packed = held[0] == 1
+            if len(held) == end:
+                del held[:PREFIX_BYTES]  # which copies nothing: a large message is copied in a thread, not here
+                self._held = bytearray()
+                found.append(Framed(is_packed, held))
+                break
+            found.append(Framed(is_packed, bytes(held[PREFIX_BYTES:end])))
             del held[:end]
         return found
 
@@ -81,7 +87,7 @@ def unpack(framed: Framed, encoding: bytes, max_bytes: int) -> bytes:
     """The content of a message, not compressed any more; never more of it than was announced."""
     size = unpacked_size(framed, max_bytes)
     if not framed.is_packed:
-        return framed.content
+        return bytes(framed.content)
     if encoding != GZIP:
         raise invalid("The message is marked as compressed, and grpc-encoding names no compression.")
     unpacker = zlib.decompressobj(_GZIP_WINDOW)

@@ -77,10 +77,11 @@ class Frames(FrameBuffer):
         self._now = now
         self._turn = 0
 
-    def begin_turn(self, now: float) -> None:
-        """Hand out some more."""
+    def begin_turn(self, now: float, *, is_new: bool = True) -> None:
+        """Hand out some more; of a turn that is not new, what is left of it."""
         self._now = now
-        self._turn = FRAMES_A_TURN
+        if is_new:
+            self._turn = FRAMES_A_TURN
         self.is_cut = False
 
     def __next__(self) -> Frame:
