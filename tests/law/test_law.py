@@ -21,8 +21,7 @@ def test_a3_a_worst_request_within_the_limits_keeps_the_law(case: Case, tmp_path
         sizes: list[int] = []
         cost = server.cost_of(lambda: sizes.append(request()))
     assert cost.hold_ms < HOLD_MS
-    if case.name not in breaches():
-        assert cost.memory_bytes < cost.allowed_bytes(sizes[0])
+    assert cost.memory_bytes < cost.allowed_bytes(sizes[0])
 
 
 def test_a3_every_surface_and_wire_is_measured() -> None:
@@ -50,8 +49,3 @@ def table() -> list[str]:
     lines = PAGE.read_text().partition(BEGIN)[2].partition(END)[0].splitlines()
     return [line for line in lines if line.startswith("|")][2:]
 
-
-def breaches() -> set[str]:
-    """The names of the cases that are known to be outside of the law."""
-    rows = [row.split(" | ") for row in table() if "**no**" in row]
-    return {f"{surface.removeprefix('| ')}: {limit}, {shape}" for surface, limit, shape, *_ in rows}
