@@ -21,6 +21,8 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # as signed bytes: one level up, one level down
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _PIECE = 4_096
+_SPLIT_BYTES = 64 * 1024
+"""A text is split in pieces of this length: the parts of a large one would take 15 times its length."""
 
 
 def decode(raw: bytes) -> str:
@@ -43,11 +45,11 @@ def not_utf8(byte: int) -> JsonError:
     return JsonError(JsonKind.UTF8, f"The text is not UTF-8 at byte {byte}.")
 
 
-def refuse_deep(raw: bytes) -> None:
-    """Refuse a text nested deeper than MAX_DEPTH, whether or not it is JSON."""
-    if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
+def refuse_deep(raw: bytes, levels: int = MAX_DEPTH) -> None:
+    """Refuse a text nested deeper than so many levels, whether or not it is JSON."""
+    if raw.count(b"[") + raw.count(b"{") <= levels:
         return  # fewer brackets than levels, even counting those inside strings
-    if _depth(outside_strings(raw), MAX_DEPTH) > MAX_DEPTH:
+    if _depth(outside_strings(raw), levels) > levels:
         raise too_deep()
 
 
@@ -70,7 +72,15 @@ def outside_strings(text: bytes) -> bytes:
     """
     if b"\\" in text:
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-    return b"".join(text.split(b'"')[::2])
+    if len(text) <= _SPLIT_BYTES:
+        return b"".join(text.split(b'"')[::2])
+    found: list[bytes] = []
+    is_inside = False
+    for start in range(0, len(text), _SPLIT_BYTES):
+        parts = text[start : start + _SPLIT_BYTES].split(b'"')
+        found.append(b"".join(parts[is_inside::2]))
+        is_inside ^= len(parts) % 2 == 0
+    return b"".join(found)
 
 
 def without_escapes(text: bytes) -> bytes:
