@@ -19,7 +19,10 @@ from collections.abc import Iterable
 from enum import Enum
 from json.encoder import encode_basestring
 
+import orjson
+
 from semel.kernel.json_error import JsonError, JsonKind
+from semel.kernel.json_fragment import JsonObject, fragment_of, is_plain
 from semel.kernel.json_number import Integers, print_double, print_integer
 from semel.kernel.json_parse import parse, parse_slowly
 from semel.kernel.json_proof import load, print_parsed, print_proved, prints_canonically
@@ -33,12 +36,13 @@ __all__ = [
     "JsonKind",
     "Surrogates",
     "canonical",
+    "canonical_outlined",
     "canonical_parsed",
     "canonicalize",
     "parse",
 ]
 
-_LITERALS = {None: "null", True: "true", False: "false"}
+_LITERALS = {None: b"null", True: b"true", False: b"false"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -69,35 +73,62 @@ def canonical_parsed(value: Json, integers: Integers, surrogates: Surrogates) ->
     return print_parsed(value) or canonical_slowly(value, integers, surrogates)
 
 
+def canonical_outlined(value: Json | JsonObject, integers: Integers, surrogates: Surrogates) -> bytes:
+    """The same for an object in which some or all is kept as text."""
+    fragment = fragment_of(value)
+    if fragment is not None:
+        if fragment.flaw is not None:
+            raise fragment.flaw
+        return fragment.canonical
+    if not isinstance(value, dict) or is_plain(value):
+        return canonical_parsed(value, integers, surrogates)  # type: ignore[arg-type]
+    members = [
+        b"%s:%s" % tuple(canonical_outlined(part, integers, surrogates) for part in (name, value[name]))
+        for name in _sorted(value)
+    ]
+    return b"{%s}" % b",".join(members)
+
+
 def canonical_slowly(value: Json, integers: Integers, surrogates: Surrogates) -> bytes:
     """The same bytes, by the printer that defines what canonical means."""
-    return _encode(_text(value, integers, MAX_DEPTH), surrogates)
+    return _Printer(integers, surrogates).text(value, MAX_DEPTH)
 
 
-def _text(value: Json, integers: Integers, levels_left: int) -> str:
-    if isinstance(value, str):
-        return encode_basestring(value)  # Python escapes exactly what RFC 8785 escapes, and spells it alike
-    if value is None or value is True or value is False:
-        return _LITERALS[value]
-    if isinstance(value, int):
-        return print_integer(int(value), integers)
-    if isinstance(value, float):
-        return print_double(float(value))
-    if isinstance(value, dict):
-        return _object_text(value, integers, _one_level_less(levels_left))
-    if isinstance(value, list):
-        return _array_text(value, integers, _one_level_less(levels_left))
-    raise TypeError(f"{type(value).__name__} is not a JSON type")
+class _Printer:
+    """Prints values as bytes from the start: one wide character makes a string four times as long as its text."""
 
+    def __init__(self, integers: Integers, surrogates: Surrogates) -> None:
+        self._integers = integers
+        self._surrogates = surrogates
 
-def _array_text(value: list[Json], integers: Integers, levels_left: int) -> str:
-    elements = [_text(element, integers, levels_left) for element in value]
-    return f"[{','.join(elements)}]"
+    def text(self, value: Json, levels_left: int) -> bytes:
+        """A value that may have so many levels."""
+        if isinstance(value, str):
+            return self._string(value)
+        if value is None or value is True or value is False:
+            return _LITERALS[value]
+        if isinstance(value, int):
+            return print_integer(int(value), self._integers).encode()
+        if isinstance(value, float):
+            return print_double(float(value)).encode()
+        if isinstance(value, dict):
+            return self._object(value, _one_level_less(levels_left))
+        if isinstance(value, list):
+            return self._array(value, _one_level_less(levels_left))
+        raise TypeError(f"{type(value).__name__} is not a JSON type")
 
+    def _array(self, value: list[Json], levels_left: int) -> bytes:
+        return b"[%s]" % b",".join([self.text(element, levels_left) for element in value])
 
-def _object_text(value: dict[str, Json], integers: Integers, levels_left: int) -> str:
-    members = [f"{encode_basestring(name)}:{_text(value[name], integers, levels_left)}" for name in _sorted(value)]
-    return f"{{{','.join(members)}}}"
+    def _object(self, value: dict[str, Json], levels_left: int) -> bytes:
+        members = [b"%s:%s" % (self._string(name), self.text(value[name], levels_left)) for name in _sorted(value)]
+        return b"{%s}" % b",".join(members)
+
+    def _string(self, value: str) -> bytes:
+        try:
+            return orjson.dumps(value)  # it escapes exactly what RFC 8785 escapes, and spells it alike, as Python does
+        except orjson.JSONEncodeError:  # half of a surrogate pair
+            return _encode(encode_basestring(value), self._surrogates)
 
 
 def _sorted(names: Iterable[str]) -> list[str]:

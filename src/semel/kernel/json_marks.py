@@ -15,6 +15,7 @@ import re
 from typing import Any, NamedTuple
 
 from semel.kernel.json_error import JsonError
+from semel.kernel.json_fragment import JsonFragment, JsonOutline
 from semel.kernel.json_number import read_double, read_integer
 from semel.kernel.json_parse import members_once
 from semel.kernel.json_proof import load, prints_canonically
@@ -42,9 +43,14 @@ def parse_marked(raw: bytes, levels: int) -> Marked:
         return Marked(loaded.value, prints_canonically(loaded.printed))
     text = decode(raw)
     try:
-        return Marked(_decoder.decode(_without_deep(text, levels) if depth_of(raw) > levels else text), False)
+        return Marked(decode_marked(without_deep(text, levels) if depth_of(raw) > levels else text), False)
     except json.JSONDecodeError as error:
         raise syntax_error(error) from None
+
+
+def decode_marked(text: str) -> Any:
+    """The value of a text that is not too deep; `JSONDecodeError` for what is not JSON."""
+    return _decoder.decode(text)
 
 
 def first_mark(value: Any) -> JsonError | None:
@@ -52,16 +58,21 @@ def first_mark(value: Any) -> JsonError | None:
     waiting = [value]
     while waiting:
         one = waiting.pop()
-        if isinstance(one, dict):
+        if isinstance(one, dict | JsonOutline):
             waiting.extend(one.values())
+            if isinstance(one, JsonOutline) and one.mark is not None:
+                return one.mark
         elif isinstance(one, list):
             waiting.extend(one)
         elif isinstance(one, JsonError):
             return one
+        elif isinstance(one, JsonFragment) and one.mark is not None:
+            return one.mark
     return None
 
 
-def _without_deep(text: str, levels: int) -> str:
+def without_deep(text: str, levels: int) -> str:
+    """The text with a number that no double holds in the place of each value that is nested deeper than this."""
     pieces: list[str] = []
     depth = kept_from = 0
     for found in _STRUCTURE.finditer(text):
@@ -83,14 +94,14 @@ def _double(token: str) -> float | JsonError:
     try:
         return read_double(token)
     except JsonError as error:
-        return too_deep() if token == _CUT else error
+        return too_deep() if token == _CUT else error.with_traceback(None)  # which would keep the frames
 
 
 def _integer(token: str) -> int | JsonError:
     try:
         return read_integer(token)
     except JsonError as error:
-        return error
+        return error.with_traceback(None)
 
 
 _decoder = json.JSONDecoder(

@@ -39,8 +39,13 @@ def members_once(members: list[tuple[str, Json]]) -> dict[str, Json]:
     """An object of these members; a name that comes twice is refused."""
     value = dict(members)
     if len(value) != len(members):
-        raise JsonError(JsonKind.DUPLICATE_NAME, f"The name {shown(_repeated(members))} occurs twice in one object.")
+        raise repeated_name(_repeated(members))
     return value
+
+
+def repeated_name(name: str) -> JsonError:
+    """The refusal of an object in which this name comes twice."""
+    return JsonError(JsonKind.DUPLICATE_NAME, f"The name {shown(name)} occurs twice in one object.")
 
 
 def _repeated(members: list[tuple[str, Json]]) -> str:
