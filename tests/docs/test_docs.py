@@ -122,7 +122,7 @@ CONSTANTS = {
     "name of a request that its answer repeats": events_limits.REPLY_BYTES,
     "messages of a connection that wait to be handled": inbox.MAX_MESSAGES,
     "wait for room in the queue of writes": conversation.ROOM_SECONDS,
-    "message that is read beside the others' work": conversation.APART_BYTES,
+    "message that is read beside the others' work": threads.APART_BYTES,
     "message of a client that has not connected": events_socket.STRANGER_BYTES,
     "frames of a connection looked at in one turn": websocket.FRAMES_A_TURN,
     "live events sent in one turn": feed.AT_ONCE,

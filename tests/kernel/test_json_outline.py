@@ -159,6 +159,14 @@ def test_long_lists_are_kept_as_values_of_the_same_types() -> None:
     assert [type(one) for one in kept] == [str, int, float, JsonOutline, JsonFragment, type(None), bool]
 
 
+def test_strings_of_a_long_list_that_are_the_same_stay_the_same() -> None:
+    raw = json.dumps([str(number % 900) for number in range(5_000)]).encode()
+    assert outlined(raw, OUTER, 64) == json.loads(raw)
+    raw = json.dumps([str(number) for number in range(5_000)]).encode()
+    kept = outlined(raw, OUTER, 64)
+    assert (len(kept), len(set(kept))) == (5_000, 1_001)
+
+
 def test_an_object_of_fragments_is_printed_and_canonical() -> None:
     plan = TEXT._replace(kept=2, names=frozenset({"p"}))
     payload = outlined(b'{"p":{"b":1,"a":[2]}}', plan, 4)["p"]

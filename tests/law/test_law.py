@@ -48,4 +48,3 @@ def table() -> list[str]:
     """The lines that were measured."""
     lines = PAGE.read_text().partition(BEGIN)[2].partition(END)[0].splitlines()
     return [line for line in lines if line.startswith("|")][2:]
-

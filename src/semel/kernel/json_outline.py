@@ -30,7 +30,8 @@ LIGHT_BYTES = 6 * 1024 * 1024
 _WEIGHTS = ((b"[", 100), (b"{", 150), (b":", 250), (b",", 60))
 """What a list, an object, a member and an element take at most while they are parsed, proved and printed."""
 KEPT_ELEMENTS = 1_000
-"""Of a longer list, the rest is kept as values of the same types that take no memory."""
+"""Of a longer list, the rest is kept as values of the same types that take no memory; of strings, as many are told
+apart."""
 
 _WHITE_SPACE = b" \t\n\r"
 _OPEN_LIST = ord("[")
@@ -53,6 +54,8 @@ class OutlinePlan(NamedTuple):
     """Members of the last level but one that are lists of values, without text."""
     integers: Integers
     surrogates: Surrogates
+    has_canonical: bool = True
+    """Whether texts are made in canonical form too."""
     left_out: Mapping[str, frozenset[str]] = {}
     """By name of an object of the last level: members that its text is to be without."""
 
@@ -162,6 +165,7 @@ class _Frame:
         self._members: list[bytes] = []
         self._values: dict[str, Any] = {}
         self._elements: list[Any] = []
+        self._strings: dict[str, str] = {}
         self._flaw: JsonError | None = None
         self._mark: JsonError | None = None
 
@@ -230,7 +234,7 @@ class _Frame:
         fragment = None
         if self._prints:
             texts, canonical = self._joined()
-            whole = b"" if self._flaw else b"".join(canonical)
+            whole = b"" if self._flaw or not self._plan.has_canonical else b"".join(canonical)
             fragment = JsonFragment(b"".join(texts), whole, self._flaw, self._mark)
         elif self.is_object:
             self._sorted_members()
@@ -259,11 +263,19 @@ class _Frame:
         return frame.closed()
 
     def _add_element(self, value: Any, parsed: _Parsed | None = None) -> None:
-        if len(self._elements) >= KEPT_ELEMENTS:
+        if isinstance(value, str):
+            value = self._kept_string(value)
+        elif len(self._elements) >= KEPT_ELEMENTS:
             value = self._stand_in(value)
         elif parsed is not None:
             value = self._kept("", value, parsed)
         self._elements.append(value)
+
+    def _kept_string(self, value: str) -> str:
+        """A string that is there more than once is one and the same: names are counted without repetition."""
+        if len(self._strings) < KEPT_ELEMENTS:
+            return self._strings.setdefault(value, value)
+        return self._strings.get(value, "")
 
     def _stand_in(self, value: Any) -> Any:
         if isinstance(value, JsonError):
@@ -275,6 +287,8 @@ class _Frame:
         return value
 
     def _canonical_of(self, value: Any, parsed: _Parsed) -> bytes:
+        if not self._plan.has_canonical:
+            return b""
         if parsed.is_canonical:
             return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
         try:
@@ -284,7 +298,7 @@ class _Frame:
             return b"null"
 
     def _add_member(self, name: str, canonical: bytes) -> None:
-        if not self._prints or name in self._left_out:
+        if not (self._prints and self._plan.has_canonical) or name in self._left_out:
             self._members.append(_order_of(name) + _END_OF_NAME)
             return
         try:
@@ -330,7 +344,6 @@ class _Frame:
 _SOMETHING = JsonFragment(b"null", b"null")
 """Stands for a list or an object that is not kept."""
 _STAND_INS: tuple[tuple[type, Any], ...] = (
-    (str, ""),
     (bool, False),
     (int, 0),
     (float, 0.0),

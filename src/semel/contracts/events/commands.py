@@ -29,6 +29,7 @@ class Item(NamedTuple):
     digest: bytes
     partitions: PartitionSet
     event: Any
+    """As values; None for one whose values would take much memory: then there is its text alone."""
     text: bytes
     flaw: Rejection | None = None
     excess: Rejection | None = None

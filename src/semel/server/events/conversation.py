@@ -25,12 +25,11 @@ from semel.server.events.submissions import Submissions, unanswerable
 from semel.server.events.subscriber import Subscriber
 from semel.server.principals import Principal
 from semel.server.rates import Bucket
+from semel.server.threads import apart, is_small
 
 if TYPE_CHECKING:
     from semel.server.events.socket import EventSocket
 
-APART_BYTES = 64 * 1024
-"""A message larger than this is read in a thread of its own, so that others do not wait for it."""
 NORMAL, GOING_AWAY, TOO_BIG, FAILED, TRY_LATER, REPLACED = 1000, 1001, 1009, 1011, 1013, 4001
 PRUNED = "Events that were still to be sent have been pruned; connect again and sync."
 ROOM_SECONDS = 5.0
@@ -230,14 +229,14 @@ class Conversation:
         message = self._inbox.first
         if wait:
             self._pause(wait)
-        elif len(message.raw) > APART_BYTES:
+        elif not is_small(len(message.raw)):
             self._start(self._read_apart(message))
         else:
             self._inbox.read = self._read(message)
         return self._inbox.read is not None
 
     async def _read_apart(self, message: Message) -> None:
-        self._inbox.read = await asyncio.get_running_loop().run_in_executor(None, self._read, message)
+        self._inbox.read = await apart(len(message.raw), self._read, message)
 
     def _has_room(self) -> bool:
         return self._pending.items < self._hub.terms.limits.in_flight_items

@@ -20,9 +20,10 @@ from semel.contracts.events.tables import EventRow
 from semel.engine.contract import UnavailableError
 from semel.engine.engine import Engine
 from semel.engine.reading import Reading
+from semel.server.threads import apart, is_small
 
 if TYPE_CHECKING:
-    from semel.server.events.subscriber import Subscriber
+    from semel.server.events.subscriber import Sink, Subscriber
 
 LOOK_BYTES = 4 * 1024 * 1024
 POLL_SECONDS = 30.0
@@ -128,9 +129,10 @@ class Feed:
             if sent >= AT_ONCE:
                 await asyncio.sleep(0)  # others have a turn
                 sent = 0
+            frames = {} if is_small(len(row.event)) else await self._large_frames(row)
             if life != self._life or not self._live:
                 return True
-            sent += self._hand_on(row)
+            sent += self._hand_on(row, frames)
         if life != self._life:
             return True
         self.position = max(self.position, page.next_since)
@@ -143,9 +145,19 @@ class Feed:
             await asyncio.wait((waiting,), timeout=1.0)
             await asyncio.sleep(0)
 
-    def _hand_on(self, row: EventRow) -> int:
-        before, self.position = self.position, row.committed_id
+    async def _large_frames(self, row: EventRow) -> dict[Hashable, bytes]:
+        """A large event as each audience that is there is sent it, printed in a thread."""
         frames: dict[Hashable, bytes] = {}
+        while missing := [sink for sink in self._sinks_of(row) if sink.audience not in frames]:
+            sink = missing[0]
+            frames[sink.audience] = await apart(len(row.event), sink.frame, row)
+        return frames
+
+    def _sinks_of(self, row: EventRow) -> list[Sink]:
+        return [member.sink for name in orjson.loads(row.partitions) for member in self._members.get(name, ())]
+
+    def _hand_on(self, row: EventRow, frames: dict[Hashable, bytes]) -> int:
+        before, self.position = self.position, row.committed_id
         sent = 0
         for name in orjson.loads(row.partitions):
             for member in list(self._members.get(name, ())):

@@ -21,6 +21,7 @@ from semel.contracts.events.reading import Page, history
 from semel.contracts.events.tables import EventRow
 from semel.engine.contract import UnavailableError
 from semel.server.events.feed import Feed
+from semel.server.threads import apart, is_small
 
 PAGE_EVENTS = 200
 REST_SECONDS = 0.5
@@ -214,8 +215,11 @@ class Subscriber:
         except UnavailableError:
             await asyncio.sleep(REST_SECONDS)
             return
+        large: dict[int, bytes] = {}
         for row in page.events:
             await self._feed.wait_for_answer(row)
+            if not is_small(len(row.event)):
+                large[row.committed_id] = await apart(len(row.event), self.sink.frame, row)
         if turn != self._turn or self.mode is not Mode.CATCHING_UP:
             return
         if page.pruned_to and not self.sink.pruned(page.pruned_to):
@@ -223,7 +227,7 @@ class Subscriber:
         for row in page.events:
             if not self._is_own(row) and not (span is not None and span.is_sent(row)):
                 self._feed.count(1)
-                self.sink.push(self.sink.frame(row))
+                self.sink.push(large.get(row.committed_id) or self.sink.frame(row))
         self._advance(span, page)
 
     def _advance(self, span: _Span | None, page: Page) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from semel.kernel.canonical import Integers, Surrogates, canonical_parsed
+from semel.kernel.canonical import Integers, Surrogates, canonical_outlined
 from semel.kernel.fingerprint import fingerprint
 from semel.kernel.json_print import dump
 from semel.kernel.json_text import refuse_deep
@@ -29,6 +29,6 @@ def digest_of(partitions: bytes, event: Any, *, is_proved: bool) -> bytes:
 
 
 def _canonical(event: Any) -> bytes:
-    text = canonical_parsed(event, Integers.REFUSE, Surrogates.REFUSE)
+    text = canonical_outlined(event, Integers.REFUSE, Surrogates.REFUSE)
     refuse_deep(text)  # the message around it may be nested deeper than an event
     return text

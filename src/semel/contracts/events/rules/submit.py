@@ -40,6 +40,7 @@ from semel.contracts.events.tables import (
 from semel.contracts.events.validation import Candidate, Validator
 from semel.engine.contract import Outcome, View
 from semel.kernel.clock import Now
+from semel.kernel.json_parse import parse
 
 TOPIC = b"events"
 """Live readers of the log listen to this."""
@@ -95,7 +96,8 @@ def _known(view: View, item: Item) -> Committed | Rejection | None:
 def _complaints(item: Item, client_id: str, accepted: list[Candidate], validator: Validator | None) -> Rejection | None:
     if validator is None:
         return None
-    candidate = Candidate(item.id, item.partitions.names, item.event, client_id)
+    event = parse(item.text) if item.event is None else item.event
+    candidate = Candidate(item.id, item.partitions.names, event, client_id)
     complaints = tuple((str(field), str(message)) for field, message in validator(candidate, tuple(accepted)) or ())
     if complaints:
         return Rejection(VALIDATION_FAILED, complaints)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from semel.contracts.events.commands import Committed, Item, NotProcessed, Rejection, Result, Submit, Submitted
+from semel.contracts.events.limits import EVENT_LEVELS
 from semel.contracts.events.reading import Page
 from semel.contracts.events.tables import EventRow
 from semel.contracts.events.wire.dialect import Dialect, Head, Terms
 from semel.contracts.events.wire.fields import is_number, refuse_version, short_text, text
 from semel.contracts.events.wire.items import FlawError, invalid
 from semel.contracts.events.wire.messages import Connect, Identity, Sync, bad_request
-from semel.kernel.canonical import parse
+from semel.kernel.canonical import Integers, Surrogates, parse
+from semel.kernel.json_fragment import JsonFragment, JsonObject, JsonOutline, is_object
+from semel.kernel.json_outline import OutlinePlan, is_heavy, outline
 from semel.kernel.json_print import dump
 
 
@@ -31,18 +34,18 @@ class Camel(Dialect):
     time_key: str
     """The name of the commit's time."""
 
-    def head(self, message: Mapping[str, Any]) -> Head:
+    def head(self, message: JsonObject) -> Head:
         refuse_version(message.get("protocolVersion"), "protocolVersion")
         kind, msg_id, payload = (message.get(name) for name in ("type", "msgId", "payload"))
         if not isinstance(kind, str):
             raise bad_request("type must be a string")
         if "msgId" in message and not isinstance(msg_id, str):
             raise bad_request("msgId must be a string")
-        if not isinstance(payload, dict):
+        if not is_object(payload):
             raise bad_request("payload must be an object")
         return Head(kind, payload)
 
-    def connect(self, payload: dict[str, Any]) -> Connect:
+    def connect(self, payload: JsonObject) -> Connect:
         return Connect(text(payload, "token"), short_text(payload, "clientId"))
 
     def message(self, kind: str, payload: bytes, msg_id: str, reply_to: str | None, now_ms: int) -> bytes:
@@ -90,35 +93,59 @@ def _errors(rejection: Rejection) -> list[dict[str, str]]:
     return [{"field": field, "message": message} for field, message in rejection.errors]
 
 
-def stored_event(row: EventRow) -> dict[str, Any]:
+_OUTLINE = OutlinePlan(
+    levels=EVENT_LEVELS,
+    kept=2,
+    names=frozenset(["type", "schemaVersion", "payload", "partition", "meta", "userId", "projectId", "clientTs"]),
+    lists=frozenset(),
+    integers=Integers.EXACT,
+    surrogates=Surrogates.ESCAPE,
+    has_canonical=False,
+    left_out={"meta": frozenset({"clientTs", "clientId"})},
+)
+"""What is shown of an event; of one whose values would take much memory, as text."""
+
+
+def stored_event(row: EventRow) -> JsonObject:
     """The event behind a row, every number as it was sent."""
-    event = parse(row.event)
-    assert isinstance(event, dict)
+    event = outline(row.event, _OUTLINE) if is_heavy(row.event) else parse(row.event)
+    assert is_object(event)
     return event
 
 
-def meta_shown(row: EventRow, event: Mapping[str, Any]) -> dict[str, Any]:
+def meta_shown(row: EventRow, event: JsonObject) -> dict[str, Any] | JsonFragment:
     """Where and when an event was made; one that does not say was made when it was committed."""
     sent = event.get("meta")
+    if isinstance(sent, JsonOutline):
+        return _with_members(sent, meta_shown(row, {"meta": {"clientTs": sent.get("clientTs")}}))
     meta = dict(sent) if isinstance(sent, dict) else {}
     if not is_number(meta.get("clientTs")):
         meta["clientTs"] = row.committed_at
     return {**meta, "clientId": row.client_id.decode()}
 
 
-def meta_of(item: Mapping[str, Any], who: Identity) -> dict[str, Any]:
+def _with_members(outlined: JsonOutline, members: Any) -> JsonFragment:
+    """An object in print with some more members behind those that it has."""
+    assert outlined.fragment is not None
+    text = outlined.fragment.text
+    return JsonFragment(b"%s%s%s" % (text[:-1], b"" if text == b"{}" else b",", dump(members)[1:]), b"")
+
+
+def meta_of(item: JsonObject, who: Identity) -> dict[str, Any] | JsonOutline:
     """The meta of an item without its client, which is the connection's."""
     meta = item.get("meta")
-    if not isinstance(meta, dict):
+    if not is_object(meta):
         raise invalid("meta", "must be an object")
     if not is_number(meta.get("clientTs")):
         raise invalid("meta.clientTs", "must be a number")
     if meta.get("clientId", who.client_id) != who.client_id:
         raise FlawError("forbidden", "meta.clientId", "is not the identity of this connection")
+    if isinstance(meta, JsonOutline):
+        return meta  # its text is without that member
     return {name: value for name, value in meta.items() if name != "clientId"}
 
 
-def user_of(item: Mapping[str, Any], who: Identity) -> dict[str, str]:
+def user_of(item: JsonObject, who: Identity) -> dict[str, str]:
     """The user an item names, if any."""
     if "userId" not in item:
         return {}
@@ -130,7 +157,7 @@ def user_of(item: Mapping[str, Any], who: Identity) -> dict[str, str]:
     return {"userId": user}
 
 
-def kind_of(item: Mapping[str, Any]) -> str:
+def kind_of(item: JsonObject) -> str:
     """The type of an item."""
     kind = item.get("type")
     if not isinstance(kind, str) or not kind:

@@ -5,7 +5,7 @@ A sync also names what the connection is sent live.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import Any
 
 import orjson
@@ -18,6 +18,7 @@ from semel.contracts.events.wire.dialect import Terms, Welcome
 from semel.contracts.events.wire.fields import Payload, cursor, names, page_size, refuse_unreadable
 from semel.contracts.events.wire.items import FlawError, flawed, invalid, item_of, raw_items, refuse_marks
 from semel.contracts.events.wire.messages import Identity, Sync, bad_request
+from semel.kernel.json_fragment import JsonObject
 from semel.kernel.json_print import dump
 
 
@@ -36,7 +37,7 @@ class CamelV1(Camel):
             raise bad_request("payload.events must have exactly one item")
         return Submit((_item(items[0], who, payload.is_proved),), who.client_id, origin)
 
-    def sync(self, payload: dict[str, Any], who: Identity) -> Sync:
+    def sync(self, payload: JsonObject, who: Identity) -> Sync:
         wanted = names(payload, "partitions")
         since, limit = cursor(payload, "sinceCommittedId"), page_size(payload)
         refuse_unreadable(wanted, who)
@@ -60,7 +61,7 @@ class CamelV1(Camel):
         return dump(shown)
 
 
-def _item(item: Mapping[str, Any], who: Identity, is_proved: bool) -> Item:
+def _item(item: JsonObject, who: Identity, is_proved: bool) -> Item:
     sent_id: str = item["id"]
     try:
         if not is_proved:
@@ -77,7 +78,7 @@ def _item(item: Mapping[str, Any], who: Identity, is_proved: bool) -> Item:
         return flawed(sent_id, flaw)
 
 
-def _partitions(item: Mapping[str, Any]) -> list[str]:
+def _partitions(item: JsonObject) -> list[str]:
     """Names as they will come back: this client compares them with its own, and knows no normalization."""
     sent = item.get("partitions")
     if not isinstance(sent, list) or not all(isinstance(name, str) for name in sent):
@@ -87,7 +88,7 @@ def _partitions(item: Mapping[str, Any]) -> list[str]:
     return sent
 
 
-def _project(item: Mapping[str, Any]) -> str:
+def _project(item: JsonObject) -> str:
     project = item["projectId"]
     if not isinstance(project, str):
         raise invalid("projectId", "must be a string")

@@ -8,7 +8,7 @@ stuck: whatever can be said of an item is said of the item.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import Any
 
 from semel.contracts.events.commands import BAD_REQUEST, FORBIDDEN, Item, Submit
@@ -19,6 +19,7 @@ from semel.contracts.events.wire.dialect import Terms, Welcome
 from semel.contracts.events.wire.fields import Payload, cursor, is_text, page_size, text
 from semel.contracts.events.wire.items import FlawError, flawed, invalid, item_of, raw_items, refuse_marks
 from semel.contracts.events.wire.messages import Connect, Identity, Sync, WireError, bad_request
+from semel.kernel.json_fragment import JsonObject, is_object
 from semel.kernel.json_print import dump
 
 
@@ -34,7 +35,7 @@ class CamelV2(Camel):
     def audience(self) -> Hashable:
         return ("2.x", self._project)
 
-    def connect(self, payload: dict[str, Any]) -> Connect:
+    def connect(self, payload: JsonObject) -> Connect:
         project = text(payload, "projectId")
         if not is_usable(project):
             raise bad_request("payload.projectId must be in Unicode normalization form C and at most 128 bytes")
@@ -46,7 +47,7 @@ class CamelV2(Camel):
         read = [self._item(item, who, payload.is_proved) for item in items]
         return Submit(tuple(read), who.client_id, origin, stops=True)
 
-    def sync(self, payload: dict[str, Any], who: Identity) -> Sync:
+    def sync(self, payload: JsonObject, who: Identity) -> Sync:
         project = text(payload, "projectId")
         since, limit = cursor(payload, "sinceCommittedId"), page_size(payload)
         if project != self._project or not who.may_read(project):
@@ -75,7 +76,7 @@ class CamelV2(Camel):
             "partition": partition if is_text(partition) else self._project,
             "type": event.get("type"),
             "schemaVersion": version if is_version(version) else 1,
-            "payload": payload if isinstance(payload, dict) else {"value": payload},
+            "payload": payload if is_object(payload) else {"value": payload},
             "meta": meta_shown(row, event),
             "serverTs": row.committed_at,
         }
@@ -83,7 +84,7 @@ class CamelV2(Camel):
             shown["userId"] = event["userId"]
         return dump(shown)
 
-    def _item(self, item: Mapping[str, Any], who: Identity, is_proved: bool) -> Item:
+    def _item(self, item: JsonObject, who: Identity, is_proved: bool) -> Item:
         sent_id: str = item["id"]
         try:
             if not is_proved:
@@ -97,7 +98,7 @@ class CamelV2(Camel):
         except FlawError as flaw:
             return flawed(sent_id, flaw)
 
-    def _refuse_project(self, item: Mapping[str, Any]) -> None:
+    def _refuse_project(self, item: JsonObject) -> None:
         project = item.get("projectId")
         if not isinstance(project, str) or not project:
             raise invalid("projectId", "must be a non-empty string")
@@ -110,21 +111,21 @@ def is_version(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def _version(item: Mapping[str, Any]) -> Any:
+def _version(item: JsonObject) -> Any:
     version = item.get("schemaVersion")
     if not is_version(version):
         raise invalid("schemaVersion", "must be an integer of at least 1")
     return version
 
 
-def _payload(item: Mapping[str, Any]) -> Any:
+def _payload(item: JsonObject) -> Any:
     payload = item.get("payload")
-    if not isinstance(payload, dict):
+    if not is_object(payload):
         raise invalid("payload", "must be an object")
     return payload
 
 
-def _partition(item: Mapping[str, Any]) -> str:
+def _partition(item: JsonObject) -> str:
     partition = item.get("partition")
     if not isinstance(partition, str) or not is_text(partition):
         raise FlawError(BAD_REQUEST, "partition", "must be a non-empty string")

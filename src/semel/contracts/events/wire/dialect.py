@@ -7,9 +7,9 @@ profile or project.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from semel.contracts.events.commands import Submit, Submitted
 from semel.contracts.events.limits import MAX_COMMITTED_ID, Limits
@@ -17,6 +17,7 @@ from semel.contracts.events.reading import Page
 from semel.contracts.events.tables import EventRow
 from semel.contracts.events.wire.fields import Payload
 from semel.contracts.events.wire.messages import Connect, Identity, Sync
+from semel.kernel.json_fragment import JsonObject
 
 WIDEST = Page((), MAX_COMMITTED_ID, MAX_COMMITTED_ID, False, MAX_COMMITTED_ID, MAX_COMMITTED_ID)
 """A page without events whose numbers are as long as numbers get."""
@@ -35,7 +36,7 @@ class Head(NamedTuple):
     """The part of a message around its payload."""
 
     type: str
-    payload: dict[str, Any]
+    payload: JsonObject
 
 
 class Welcome(NamedTuple):
@@ -73,11 +74,11 @@ class Dialect(ABC):
         """Connections of one audience are sent the same bytes for the same event."""
 
     @abstractmethod
-    def head(self, message: Mapping[str, Any]) -> Head:
+    def head(self, message: JsonObject) -> Head:
         """The envelope of a request, checked."""
 
     @abstractmethod
-    def connect(self, payload: dict[str, Any]) -> Connect:
+    def connect(self, payload: JsonObject) -> Connect:
         """The payload of `connect`."""
 
     @abstractmethod
@@ -85,7 +86,7 @@ class Dialect(ABC):
         """The payload of `submit_events`."""
 
     @abstractmethod
-    def sync(self, payload: dict[str, Any], who: Identity) -> Sync:
+    def sync(self, payload: JsonObject, who: Identity) -> Sync:
         """The payload of `sync`."""
 
     @abstractmethod

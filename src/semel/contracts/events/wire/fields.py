@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from semel.contracts.events.limits import (
@@ -15,16 +15,34 @@ from semel.contracts.events.limits import (
 )
 from semel.contracts.events.rules.partitions import PartitionError, checked
 from semel.contracts.events.wire.messages import VERSION, Identity, WireError, bad_request
+from semel.kernel.canonical import Integers, Surrogates
 from semel.kernel.json_error import JsonError
+from semel.kernel.json_fragment import JsonObject, JsonOutline, is_object
 from semel.kernel.json_marks import first_mark, parse_marked
+from semel.kernel.json_outline import OutlinePlan, is_heavy, outline
 
 _MAX_NAME_CHARACTERS = 1_024
+_READ = """
+    type msg_id msgId timestamp protocol_version protocolVersion payload token client_id clientId instance
+    supported_profiles required_profile required_tree_policy partition partitions subscription_partitions
+    since_committed_id sinceCommittedId limit log_epoch projectId events id event meta clientTs userId schemaVersion
+"""
+_OUTLINE = OutlinePlan(
+    levels=FRAME_LEVELS,
+    kept=0,
+    names=frozenset(_READ.split()),
+    lists=frozenset({"partitions"}),
+    integers=Integers.REFUSE,
+    surrogates=Surrogates.REFUSE,
+    left_out={"meta": frozenset({"clientId"})},
+)
+"""Every member that a dialect reads, of messages, items and their `meta`."""
 
 
 class Payload(NamedTuple):
     """Members of a message, and whether all in it is proved to print canonically."""
 
-    members: dict[str, Any]
+    members: JsonObject
     is_proved: bool
 
 
@@ -44,7 +62,7 @@ def is_text(value: Any) -> bool:
     return True
 
 
-def text(members: Mapping[str, Any], name: str) -> str:
+def text(members: JsonObject, name: str) -> str:
     """A string that must be there and not be empty."""
     value = members.get(name)
     if not isinstance(value, str) or not is_text(value):
@@ -52,7 +70,7 @@ def text(members: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def short_text(members: Mapping[str, Any], name: str) -> str:
+def short_text(members: JsonObject, name: str) -> str:
     """The same for a name, which has a bound."""
     value = text(members, name)
     if len(value) > _MAX_NAME_CHARACTERS:
@@ -60,7 +78,7 @@ def short_text(members: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def instance(members: Mapping[str, Any]) -> str:
+def instance(members: JsonObject) -> str:
     """The name of one process among several that share a client; empty if it is not given."""
     value = members.get("instance", "")
     if value == "":
@@ -70,7 +88,7 @@ def instance(members: Mapping[str, Any]) -> str:
     return value
 
 
-def names(members: Mapping[str, Any], name: str, *, may_be_empty: bool = False) -> tuple[str, ...]:
+def names(members: JsonObject, name: str, *, may_be_empty: bool = False) -> tuple[str, ...]:
     """A list of partitions, normalized."""
     value = members.get(name)
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
@@ -83,7 +101,7 @@ def names(members: Mapping[str, Any], name: str, *, may_be_empty: bool = False) 
         raise bad_request(f"payload.{name}: {error}") from None
 
 
-def cursor(members: Mapping[str, Any], name: str) -> int:
+def cursor(members: JsonObject, name: str) -> int:
     """A position; one beyond all positions is as good as the last."""
     value = members.get(name)
     if not isinstance(value, int | float) or isinstance(value, bool) or value < 0 or value != int(value):
@@ -91,7 +109,7 @@ def cursor(members: Mapping[str, Any], name: str) -> int:
     return min(int(value), MAX_COMMITTED_ID)
 
 
-def page_size(members: Mapping[str, Any]) -> int:
+def page_size(members: JsonObject) -> int:
     """How many events a page may have, brought within bounds."""
     value = members.get("limit", PAGE_DEFAULT)
     if not is_number(value):
@@ -116,19 +134,26 @@ def refuse_unreadable(wanted: Iterable[str], who: Identity) -> None:
             raise WireError("forbidden", f"This credential may not read {name}.", {"partition": name})
 
 
-def parsed(raw: bytes) -> Payload:
-    """The members of one JSON object. Items have a fault of their own; anywhere else it is the request's."""
+def parsed(raw: bytes, event_level: int) -> Payload:
+    """The members of one JSON object. Items have a fault of their own; anywhere else it is the request's.
+
+    Events stand inside so many other objects and lists. Those of a text whose values would take much memory are texts.
+    """
     try:
-        value, is_proved = parse_marked(raw, FRAME_LEVELS)
+        if is_heavy(raw):
+            value, is_proved = outline(raw, _OUTLINE._replace(kept=event_level + 1)), False
+        else:
+            value, is_proved = parse_marked(raw, FRAME_LEVELS)
     except JsonError as error:
         raise bad_request(str(error)) from None
-    if not isinstance(value, dict):
+    if not is_object(value):
         raise bad_request("a message must be a JSON object")
     return Payload(value, is_proved)
 
 
-def refuse_marks(members: Mapping[str, Any], but: str) -> None:
+def refuse_marks(members: JsonObject, but: str) -> None:
     """Refuse a value that cannot be taken in any member but one."""
-    mark = first_mark([value for name, value in members.items() if name != but])
+    mark = members.mark if isinstance(members, JsonOutline) else None
+    mark = mark or first_mark([value for name, value in members.items() if name != but])
     if mark is not None:
         raise bad_request(str(mark))

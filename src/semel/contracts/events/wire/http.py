@@ -82,9 +82,13 @@ class Query:
         return max(PAGE_LEAST, min(int(text), PAGE_MOST))
 
 
+EVENT_LEVEL = 3
+"""An event stands inside a body, the list of items and its item."""
+
+
 def parse_body(body: bytes) -> Payload:
     """A body is one JSON object."""
-    payload = parsed(body)
+    payload = parsed(body, EVENT_LEVEL)
     if not payload.is_proved:
         refuse_marks(payload.members, but="events")
     return payload

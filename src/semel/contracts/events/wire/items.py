@@ -5,8 +5,7 @@ The order is the contract's: the item's values first, then whether its sender ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from semel.contracts.events.commands import FORBIDDEN, VALIDATION_FAILED, Item, Rejection
 from semel.contracts.events.limits import MAX_ID_BYTES
@@ -14,6 +13,7 @@ from semel.contracts.events.rules.equality import digest_of
 from semel.contracts.events.rules.partitions import NO_PARTITIONS, PartitionError, checked
 from semel.contracts.events.wire.messages import Identity, bad_request
 from semel.kernel.json_error import JsonError
+from semel.kernel.json_fragment import JsonObject, is_object, is_plain
 from semel.kernel.json_marks import first_mark
 from semel.kernel.json_print import dump
 from semel.kernel.keys import pack
@@ -37,7 +37,7 @@ def flawed(sent_id: str, flaw: FlawError) -> Item:
     return Item(sent_id, b"", b"", b"", NO_PARTITIONS, None, b"", flaw.rejection)
 
 
-def item_of(sent_id: str, names: Sequence[str], event: dict[str, Any], who: Identity, is_proved: bool) -> Item:
+def item_of(sent_id: str, names: Sequence[str], event: JsonObject, who: Identity, is_proved: bool) -> Item:
     """An item that may be committed; an event that is proved needs no look at its numbers and strings."""
     name = _name(sent_id)
     try:
@@ -48,17 +48,18 @@ def item_of(sent_id: str, names: Sequence[str], event: dict[str, Any], who: Iden
     for partition in partitions.names:
         if not who.may_write(partition):
             raise FlawError(FORBIDDEN, "partitions", f"this credential may not write to {partition}")
-    return Item(sent_id, name, pack(name), content, partitions, event, dump(event))
+    kept = event if is_plain(event) else None
+    return Item(sent_id, name, pack(name), content, partitions, kept, dump(event))
 
 
-def refuse_marks(item: Mapping[str, Any]) -> None:
+def refuse_marks(item: JsonObject) -> None:
     """Refuse an item that holds a value which cannot be taken, even where it would be ignored."""
     mark = first_mark(item)
     if mark is not None:
         raise invalid("event", str(mark))
 
 
-def raw_items(payload: dict[str, Any], most: int) -> list[dict[str, Any]]:
+def raw_items(payload: JsonObject, most: int) -> list[JsonObject]:
     """The items of a request that can be answered one by one: objects, each with an id of its own."""
     items = payload.get("events")
     if not isinstance(items, list):
@@ -69,7 +70,7 @@ def raw_items(payload: dict[str, Any], most: int) -> list[dict[str, Any]]:
         raise bad_request(f"payload.events has {len(items)} items, and {most} is the most", max_batch_size=most)
     seen = set()
     for place, item in enumerate(items):
-        if not isinstance(item, dict):
+        if not is_object(item):
             raise bad_request(f"payload.events.{place} must be an object")
         sent_id = item.get("id")
         if not isinstance(sent_id, str) or not sent_id:
@@ -80,7 +81,7 @@ def raw_items(payload: dict[str, Any], most: int) -> list[dict[str, Any]]:
     return items
 
 
-def event_type(event: dict[str, Any]) -> str:
+def event_type(event: JsonObject) -> str:
     """The type of an event, which must have one."""
     value = event.get("type")
     if not isinstance(value, str) or not value:
@@ -98,7 +99,7 @@ def _name(sent_id: str) -> bytes:
     return name
 
 
-def _digest(partitions: bytes, event: dict[str, Any], is_proved: bool) -> bytes:
+def _digest(partitions: bytes, event: JsonObject, is_proved: bool) -> bytes:
     try:
         return digest_of(partitions, event, is_proved=is_proved)
     except JsonError as error:

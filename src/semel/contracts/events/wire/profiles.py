@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from semel.contracts.events.wire.messages import PROFILES, WireError, bad_request
+from semel.kernel.json_fragment import JsonObject
 
 ACCEPTED: dict[str, tuple[str, ...]] = {
     "canonical": ("event",),
@@ -19,7 +20,7 @@ RETIRED_TYPE = "init"
 _WITH_POLICY = ("compatibility",)
 
 
-def negotiate(payload: dict[str, Any]) -> str:
+def negotiate(payload: JsonObject) -> str:
     """The profile of a connection: the first of ours that the client supports."""
     supported = payload.get("supported_profiles", ["compatibility"])
     required = payload.get("required_profile")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from semel.contracts.events.commands import Committed, Item, Rejection, Result, Submit, Submitted
@@ -27,6 +27,7 @@ from semel.contracts.events.wire.items import FlawError, event_type, flawed, inv
 from semel.contracts.events.wire.messages import Connect, Identity, Sync, WireError, bad_request
 from semel.contracts.events.wire.profiles import ACCEPTED, RETIRED_TYPE, capabilities, negotiate
 from semel.contracts.events.wire.reset import named_epoch
+from semel.kernel.json_fragment import JsonObject, is_object
 from semel.kernel.json_print import dump
 
 
@@ -49,7 +50,7 @@ class Seed(Dialect):
     def audience(self) -> Hashable:
         return "seed"
 
-    def head(self, message: Mapping[str, Any]) -> Head:
+    def head(self, message: JsonObject) -> Head:
         refuse_version(message.get("protocol_version"), "protocol_version")
         kind, msg_id, payload = (message.get(name) for name in ("type", "msg_id", "payload"))
         if not isinstance(kind, str):
@@ -58,11 +59,11 @@ class Seed(Dialect):
             raise bad_request("msg_id must be a non-empty string")
         if not is_number(message.get("timestamp")):
             raise bad_request("timestamp must be a number")
-        if not isinstance(payload, dict):
+        if not is_object(payload):
             raise bad_request("payload must be an object")
         return Head(kind, payload)
 
-    def connect(self, payload: dict[str, Any]) -> Connect:
+    def connect(self, payload: JsonObject) -> Connect:
         token, client_id = text(payload, "token"), short_text(payload, "client_id")
         named = instance(payload)
         self._profile = negotiate(payload)
@@ -73,7 +74,7 @@ class Seed(Dialect):
         items = submitted_items(payload, who, terms.limits.batch_items, accepted)
         return Submit(items, who.client_id, origin)
 
-    def sync(self, payload: dict[str, Any], who: Identity) -> Sync:
+    def sync(self, payload: JsonObject, who: Identity) -> Sync:
         if "partition" in payload:
             raise bad_request("payload.partition is not used any more; send partitions")
         wanted = names(payload, "partitions")
@@ -145,18 +146,18 @@ def submitted_items(
     return tuple([_item(item, who, accepted, is_proved) for item in items])
 
 
-def _refuse_shape(item: dict[str, Any], place: int) -> None:
+def _refuse_shape(item: JsonObject, place: int) -> None:
     where = f"payload.events.{place}"
     if "partition" in item:
         raise bad_request(f"{where}.partition is not used any more; send partitions")
     partitions = item.get("partitions")
     if not isinstance(partitions, list) or not all(isinstance(name, str) for name in partitions):
         raise bad_request(f"{where}.partitions must be an array of strings")
-    if not isinstance(item.get("event"), dict):
+    if not is_object(item.get("event")):
         raise bad_request(f"{where}.event must be an object")
 
 
-def _refuse_foreign(members: dict[str, Any], who: Identity, where: str) -> None:
+def _refuse_foreign(members: JsonObject, who: Identity, where: str) -> None:
     sent = members.get("client_id", who.client_id)
     if not isinstance(sent, str):
         raise bad_request(f"{where}.client_id must be a string")
@@ -164,7 +165,7 @@ def _refuse_foreign(members: dict[str, Any], who: Identity, where: str) -> None:
         raise WireError("auth_failed", f"{where}.client_id is not the identity of this connection.", closes=True)
 
 
-def _item(item: dict[str, Any], who: Identity, accepted: Sequence[str] | None, is_proved: bool) -> Item:
+def _item(item: JsonObject, who: Identity, accepted: Sequence[str] | None, is_proved: bool) -> Item:
     sent_id: str = item["id"]
     try:
         if not is_proved:

@@ -30,7 +30,11 @@ from semel.contracts.events.wire.messages import (
     bad_request,
 )
 from semel.contracts.events.wire.seed import Seed
+from semel.kernel.json_fragment import JsonObject
 from semel.kernel.json_print import dump
+
+EVENT_LEVEL = 4
+"""An event stands inside a message, its payload, the list of items and its item."""
 
 
 class State(Enum):
@@ -66,7 +70,7 @@ class Session:
     def read(self, raw: bytes) -> Request:
         """The request in a text message."""
         self.reply_to = None
-        message, is_proved = parsed(raw)
+        message, is_proved = parsed(raw, EVENT_LEVEL)
         dialect = self._detected(message)
         self._name(dialect, message.get(dialect.name_key))
         head = dialect.head(message)
@@ -113,7 +117,7 @@ class Session:
         elif dialect.echoes_names:
             raise bad_request(f"{dialect.name_key} has more than {most} bytes")
 
-    def _detected(self, message: dict[str, Any]) -> Dialect:
+    def _detected(self, message: JsonObject) -> Dialect:
         if self.dialect is None:
             is_seed, is_camel = (key in message for key in (Seed.version_key, CamelV1.version_key))
             if is_seed == is_camel:
