@@ -40,7 +40,13 @@ def row(case: Case, cost: Cost, size: int) -> str:
     memory, allowed = cost.memory_bytes / MIB, cost.allowed_bytes(size) / MIB
     verdict = "yes" if is_within(cost, size) else "**no**"
     facts = f"{cost.hold_ms:.0f} ms | {size / MIB:.1f} MiB | {memory:.0f} of {allowed:.0f} MiB | {verdict}"
-    return f"| {case.surface} | {case.limit} | {case.shape} | {facts} |"
+    return f"{named(case)} {facts} |"
+
+
+def named(case: Case) -> str:
+    """The beginning of its line, which no other case has."""
+    surface, _, wire = case.surface.partition(", ")
+    return f"| {surface} | {wire or 'HTTP'} | {case.limit} | {case.shape} |"
 
 
 def main() -> int:
@@ -48,6 +54,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="measure cases with this text in their name, and write no page")
     wanted = parser.parse_args().only
+    assert len({named(case) for case in CASES}) == len(CASES)
     rows, broken = [], 0
     for case in CASES:
         if wanted not in case.name:
@@ -58,8 +65,8 @@ def main() -> int:
         print(rows[-1], flush=True)
     if not wanted:
         text = PAGE.read_text()
-        names = "surface | limit | worst shape | longest hold | body or answer | memory | within the law"
-        head = f"| {names} |\n|---|---|---|---|---|---|---|\n"
+        names = "surface | wire | limit | worst shape | loop CPU | body or answer | memory | within the law"
+        head = f"| {names} |\n|---|---|---|---|---|---|---|---|\n"
         before, after = text.partition(BEGIN)[0], text.partition(END)[2]
         PAGE.write_text(f"{before}{BEGIN}\n\n{head}" + "\n".join(rows) + f"\n\n{END}{after}")
     return 1 if broken else 0

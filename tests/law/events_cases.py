@@ -1,53 +1,83 @@
-"""Events: messages and bodies of 1 MiB, pages of 1 MiB, and live events."""
+"""Events: messages and bodies of 1 MiB in every dialect, pages of 1 MiB, live events, and what surrounds a message."""
 
 from __future__ import annotations
 
 import json
+import os
+import string
+import struct
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice, product
 from typing import Any
 
 import httpx
 from websockets.sync.client import ClientConnection, connect
 
-from tests.law.case import JSON, PATIENCE_SECONDS, Case, Make, Request, filled, nested
+from tests.law.case import JSON, PATIENCE_SECONDS, Case, Make, Request, filled, in_small_chunks, long_query, nested
 from tests.law.rig import MIB, WatchedServer
 
 LARGEST = MIB - 2_048
-"""Of the events: what is left of a message is its envelope."""
+"""Of the items: what is left of a message is its envelope."""
+STORED = 1_005_000
+"""Of one event that every reader can be sent: a message less the room for names."""
 ITEMS = 100
+NAME = f"{0:0>128}"
+"""Of a partition, and as long as one may be."""
+SEED, V1, V2 = "seed", "1.3", "2.x"
 
 
 def items(event: bytes, count: int = 1, partitions: int = 1) -> bytes:
-    """Items with events of this text."""
+    """Items with events of this payload."""
     names = json.dumps([f"{number:0>128}" for number in range(partitions)]).encode()
     each = b'{"id":"%d","partitions":%s,"event":{"type":"event","payload":%s}}'
     return b"[" + b",".join(each % (number, names, event) for number in range(count)) + b"]"
 
 
-def envelope(kind: str, payload: bytes) -> str:
-    """One message of the server's own dialect."""
+def placed(names: bytes) -> bytes:
+    """One item with a small event, in these partitions."""
+    return b'[{"id":"0","partitions":[%s],"event":{"type":"event"}}]' % names
+
+
+def camel_items(event: bytes, meta: bytes = b'{"clientTs":1}', count: int = 1) -> bytes:
+    """The same in the dialects of published clients."""
+    each = b'{"id":"%d","partitions":["%s"],"partition":"p","projectId":"%s","type":"event","schemaVersion":1,'
+    each += b'"payload":%s,"meta":%s}'
+    name = NAME.encode()
+    return b"[" + b",".join(each % (number, name, name, event, meta) for number in range(count)) + b"]"
+
+
+def envelope(kind: str, payload: bytes, dialect: str = SEED, more: bytes = b"") -> str:
+    """One message."""
     head = {"type": kind, "msg_id": "m", "timestamp": 1, "protocol_version": "1.0"}
-    return json.dumps(head)[:-1] + ',"payload":' + payload.decode() + "}"
+    if dialect != SEED:
+        head = {"type": kind, "msgId": "m", "protocolVersion": "1.0"}
+    return json.dumps(head)[:-1] + more.decode() + ',"payload":' + payload.decode() + "}"
 
 
-def connected(server: WatchedServer) -> ClientConnection:
+def connected(server: WatchedServer, dialect: str = SEED, client: str = "default") -> ClientConnection:
     """A connection that may submit."""
     socket = connect(f"{server.url.replace('http', 'ws')}/v1/events", max_size=None)
-    socket.send(envelope("connect", b'{"token":"t","client_id":"default"}'))
+    who = {"token": "t", "client_id": client} if dialect == SEED else {"token": "t", "clientId": client}
+    if dialect == V2:
+        who["projectId"] = NAME
+    socket.send(envelope("connect", json.dumps(who).encode(), dialect))
     assert json.loads(socket.recv(PATIENCE_SECONDS))["type"] == "connected"
     return socket
 
 
-def by_socket(events: bytes) -> Make:
+def by_socket(events: bytes, dialect: str = SEED, more: bytes = b"", answer: str = "submit_events_result") -> Make:
     """Submit over WebSocket."""
 
     def make(server: WatchedServer) -> Request:
+        message = envelope("submit_events", b'{"events":' + events + b"}", dialect, more)
+        assert len(message) <= MIB
+
         def request() -> int:
-            message = envelope("submit_events", b'{"events":' + events + b"}")
-            with connected(server) as socket:
+            with connected(server, dialect) as socket:
                 socket.send(message)
-                answer = json.loads(socket.recv(PATIENCE_SECONDS))
-                assert answer["type"] in ("submit_events_result", "error"), answer
+                told = json.loads(socket.recv(PATIENCE_SECONDS))
+                assert told["type"] == answer, told
             return len(message)
 
         return request
@@ -55,14 +85,38 @@ def by_socket(events: bytes) -> Make:
     return make
 
 
-def by_post(events: bytes) -> Make:
+def in_tiny_frames(size: int) -> Make:
+    """A message of which each byte has a frame."""
+
+    def make(server: WatchedServer) -> Request:
+        message = envelope("submit_events", b'{"events":' + items(b'"' + b"a" * size + b'"') + b"}").encode()
+
+        def request() -> int:
+            with connected(server) as socket:
+                frames = bytearray()
+                for place, letter in enumerate(message):
+                    key = os.urandom(4)
+                    opcode = (0 if place else 1) | (0x80 if place == len(message) - 1 else 0)
+                    frames += struct.pack("BB4sB", opcode, 0x81, key, letter ^ key[0])
+                socket.socket.sendall(frames)
+                assert json.loads(socket.recv(PATIENCE_SECONDS))["type"] == "submit_events_result"
+            return len(message)
+
+        return request
+
+    return make
+
+
+def by_post(events: bytes, expected: int = 200, more: bytes = b"") -> Make:
     """Submit with POST."""
 
     def make(server: WatchedServer) -> Request:
+        body = b'{"events":' + events + more + b"}"
+        assert len(body) <= MIB
+
         def request() -> int:
-            body = b'{"events":' + events + b"}"
             answer = httpx.post(f"{server.url}/v1/events", content=body, headers=JSON, timeout=PATIENCE_SECONDS)
-            assert answer.status_code in (200, 400), answer.text
+            assert answer.status_code == expected, answer.text
             return len(body)
 
         return request
@@ -85,7 +139,7 @@ def page(events: bytes, times: int) -> Make:
         stored(server, events, times)
 
         def request() -> int:
-            asked: dict[str, Any] = {"partition": f"{0:0>128}", "since": 0, "limit": 1_000}
+            asked: dict[str, Any] = {"partition": NAME, "since": 0, "limit": 1_000}
             answer = httpx.get(f"{server.url}/v1/events", params=asked, timeout=PATIENCE_SECONDS)
             assert answer.json()["events"], answer.text
             return len(answer.content)
@@ -95,19 +149,31 @@ def page(events: bytes, times: int) -> Make:
     return make
 
 
-def sync(events: bytes, times: int, partitions: int = 1) -> Make:
+def asked_for(dialect: str, partitions: int = 1) -> str:
+    """A `sync` from the beginning of the log, which also subscribes."""
+    names = [f"{number:0>128}" for number in range(partitions)]
+    if dialect == V2:
+        wanted: dict[str, Any] = {"projectId": NAME, "sinceCommittedId": 0, "limit": 1_000}
+    elif dialect == V1:
+        wanted = {"partitions": names, "sinceCommittedId": 0, "limit": 1_000}
+    else:
+        wanted = {"partitions": names, "subscription_partitions": names, "since_committed_id": 0, "limit": 1_000}
+    return envelope("sync", json.dumps(wanted).encode(), dialect)
+
+
+def sync(events: bytes, times: int, partitions: int = 1, dialect: str = SEED) -> Make:
     """A page of the log over WebSocket."""
 
     def make(server: WatchedServer) -> Request:
         stored(server, events, times)
-        names = json.dumps([f"{number:0>128}" for number in range(partitions)]).encode()
 
         def request() -> int:
-            with connected(server) as socket:
-                asked = b'{"partitions":' + names + b',"since_committed_id":0,"limit":1000}'
-                socket.send(envelope("sync", asked))
+            with connected(server, dialect) as socket:
+                socket.send(asked_for(dialect, partitions))
                 answer = socket.recv(PATIENCE_SECONDS)
-                assert json.loads(answer)["type"] == "sync_response"
+                told = json.loads(answer)
+                assert told["type"] == "sync_response", told
+                assert told["payload"]["events"]
                 return len(answer)
 
         return request
@@ -115,58 +181,168 @@ def sync(events: bytes, times: int, partitions: int = 1) -> Make:
     return make
 
 
-def tail(events: bytes) -> Make:
-    """An event stream that is sent what another client submits."""
+def live(events: bytes, dialect: str = SEED, times: int = 1) -> Make:
+    """A subscriber over WebSocket that is sent what another client submits."""
 
     def make(server: WatchedServer) -> Request:
-        def read() -> int:
-            asked = {"partition": f"{0:0>128}", "since": "0"}
-            accept = {"Accept": "text/event-stream"}
-            size = 0
-            url = f"{server.url}/v1/events"
-            with httpx.stream("GET", url, params=asked, headers=accept, timeout=PATIENCE_SECONDS) as answer:
-                assert answer.headers["Content-Type"].startswith("text/event-stream"), answer.read()
-                for piece in answer.iter_raw():
-                    size += len(piece)
-                    if size >= len(events) // 2:
-                        return size
-            return size
-
         def request() -> int:
-            with ThreadPoolExecutor(1) as pool:
-                reader = pool.submit(read)
-                stored(server, events)
-                return max(reader.result(), len(events))
+            with connected(server, dialect, "reader") as socket:
+                socket.send(asked_for(dialect))
+                assert json.loads(socket.recv(PATIENCE_SECONDS))["type"] == "sync_response"
+                stored(server, events, times)
+                size = 0
+                for _ in range(times * events.count(b'{"id":')):
+                    heard = socket.recv(PATIENCE_SECONDS)
+                    assert json.loads(heard)["type"] == "event_broadcast"
+                    size += len(heard)
+                return size + times * len(events)  # two requests at once
 
         return request
 
     return make
 
 
-MESSAGE = "message of 1 MiB"
-PAGE = "page of 1 MiB"
+def tail(events: bytes, *, is_history: bool = False) -> Make:
+    """An event stream that is sent what another client submits, or has submitted before."""
+
+    def make(server: WatchedServer) -> Request:
+        if is_history:
+            stored(server, events)
+
+        def read() -> int:
+            accept = {"Accept": "text/event-stream"}
+            size = 0
+            url, asked = f"{server.url}/v1/events", {"partition": NAME, "since": "0"}
+            with httpx.stream("GET", url, params=asked, headers=accept, timeout=PATIENCE_SECONDS) as answer:
+                assert answer.headers["Content-Type"].startswith("text/event-stream"), answer.read()
+                for piece in answer.iter_raw():
+                    size += len(piece)
+                    if size >= len(events):
+                        return size
+            return size
+
+        def request() -> int:
+            with ThreadPoolExecutor(1) as pool:
+                reader = pool.submit(read)
+                if is_history:
+                    return reader.result()
+                stored(server, events)
+                return reader.result() + len(events)  # two requests at once
+
+        return request
+
+    return make
+
+
+def reading(query: Callable[[], str], headers: dict[str, str] | None = None) -> Make:
+    """A GET with a large head, whatever it is answered."""
+
+    def make(server: WatchedServer) -> Request:
+        def request() -> int:
+            url = f"{server.url}/v1/events?{query()}"
+            answer = httpx.get(url, headers=headers, timeout=PATIENCE_SECONDS)
+            assert answer.status_code in (200, 400), answer.text
+            return len(url) + sum(map(len, headers or ()))
+
+        return request
+
+    return make
+
+
+def in_chunks() -> Make:
+    """A body of which each byte is a chunk."""
+    body = b'{"events":' + items(filled(b"[", b"0,", b"0]", STORED)) + b"}"
+    return in_small_chunks("POST", "/v1/events", body, 200)
+
+
+MESSAGE, PAGE, LIVE, HEAD = "message of 1 MiB", "page of 1 MiB", "live event of 1 MiB", "head of 64 KiB"
 EACH = LARGEST // ITEMS - 250
+LETTERS = [*string.ascii_letters, *string.digits, "-", "_"]
+NAMES = ",".join(f'"{"".join(name)}":1' for name in islice(product(LETTERS, repeat=3), 125_000)).encode()
+"""As many members as an event can have: names of three letters."""
 SHAPES = {
-    "100 items": items(filled(b"[", b"0,", b"0]", EACH), ITEMS),
-    "64 partitions an item": items(b'"' + b"a" * 1_200 + b'"', ITEMS, 64),
-    "one event of zeros": items(filled(b"[", b"0,", b"0]", LARGEST)),
-    "one event of lists": items(filled(b"[", b"[],", b"0]", LARGEST)),
-    "one event of deep lists": items(filled(b"[", nested(58) + b",", b"0]", LARGEST)),
-    "one event of members": items(b"{" + b",".join(b'"%x":1' % number for number in range(105_000)) + b"}"),
-    "one event of escapes": items(filled(b'"', rb"\u00e9", b'"', LARGEST)),
-    "one event of doubles": items(filled(b"[", b"1.5,", b"0]", LARGEST)),
-    "one event of long integers": items(filled(b"[", b"9" * 30 + b",", b"0]", LARGEST)),
-    "one name twice": items(filled(b"{", b'"a":1,', b'"a":1}', LARGEST)),
+    "lists": filled(b"[", b"[],", b"0]", STORED),
+    "deep lists": filled(b"[", nested(58) + b",", b"0]", STORED),
+    "objects": filled(b"[", b"{},", b"0]", STORED),
+    "objects of a member": filled(b"[", b'{"":1},', b"0]", STORED),
+    "members": b"{" + NAMES + b"}",
+    "short strings": filled(b"[", b'"ab",', b"0]", STORED),
+    "zeros": filled(b"[", b"0,", b"0]", STORED),
+    "doubles": filled(b"[", b"1.5,", b"0]", STORED),
+    "whole doubles": filled(b"[", b"1.0,", b"0]", STORED),
+    "escapes": filled(b'"', rb"\u00e9", b'"', STORED),
+    "one wide letter": filled(b'"', b"a", '\U0001f600"'.encode(), STORED),
+    "white space": filled(b"[", b" " * 60 + b"[],", b"0]", STORED),
 }
-QUICK = "one event of long integers"
+"""Payloads of one event that is committed."""
+REFUSED = {
+    "long integers": items(filled(b"[", b"9" * 30 + b",", b"0]", LARGEST - 256)),
+    "numbers that overflow": items(filled(b"[", b"1e999,", b"0]", LARGEST - 256)),
+    "halves of surrogate pairs": items(filled(b'"', rb"\ud800", b'"', LARGEST - 256)),
+    "500,000 levels": items(nested((LARGEST - 512) // 2)),
+}
+"""Items whose answer is a rejection."""
+BROKEN = {
+    "one name twice": items(filled(b"{", b'"a":1,', b'"a":1}', LARGEST - 256)),
+    "lists without an end": items(filled(b"[", b"[],", b"0", LARGEST - 256)),
+    "350,000 items": filled(b"[", b"{},", b"{}]", LARGEST - 256),
+    "one list of lists for items": filled(b"[", b"[],", b"0]", LARGEST - 256),
+}
+"""Requests that are refused as a whole."""
+MANY = {
+    "100 items of zeros": items(filled(b"[", b"0,", b"0]", EACH), ITEMS),
+    "100 items of lists": items(filled(b"[", b"[],", b"0]", EACH), ITEMS),
+    "64 partitions an item": items(b'"' + b"a" * 1_200 + b'"', ITEMS, 64),
+    "one partition 7,000 times": placed(b",".join([b'"%s"' % NAME.encode()] * 7_000)),
+    "110,000 partitions": placed(b",".join(b'"%x"' % number for number in range(110_000))),
+    "members of an event": items(b"0").replace(b'"type"', NAMES + b',"type"'),
+    "members of an item": items(b"0").replace(b'"event"', NAMES + b',"event"', 1),
+}
+CAMEL = {
+    "payload of lists": camel_items(b'{"a":' + SHAPES["lists"] + b"}"),
+    "payload of members": camel_items(SHAPES["members"]),
+    "meta of members": camel_items(b"{}", b'{"clientTs":1,' + NAMES + b"}"),
+    "meta of lists": camel_items(b"{}", b'{"clientTs":1,"a":' + SHAPES["lists"] + b"}"),
+}
+SMALL = items(filled(b"[", b"0,", b"0]", 600), ITEMS)
+
+ALL = {**{f"one event of {shape}": items(sent) for shape, sent in SHAPES.items()}, **REFUSED, **MANY}
+QUICK = {"one event of deep lists", "one event of members", "numbers that overflow", "100 items of lists"}
+WS, HTTP, SSE = "events, WebSocket", "events, HTTP", "events, SSE"
 
 CASES = [
-    *(Case("events, WebSocket", MESSAGE, shape, by_socket(sent), shape == QUICK) for shape, sent in SHAPES.items()),
-    *(Case("events, HTTP", MESSAGE, shape, by_post(sent)) for shape, sent in SHAPES.items()),
-    Case("events, HTTP", PAGE, "one event of lists", page(SHAPES["one event of lists"], 1)),
-    Case("events, HTTP", PAGE, "1,000 events", page(items(filled(b"[", b"0,", b"0]", 600), ITEMS), 10), is_quick=True),
-    Case("events, WebSocket", PAGE, "1,000 events", sync(items(filled(b"[", b"0,", b"0]", 600), ITEMS), 10)),
-    Case("events, WebSocket", PAGE, "1,000 events of 64 partitions", sync(items(b"0", ITEMS, 64), 10, 64)),
-    Case("events, HTTP", "live events", "one event of lists", tail(SHAPES["one event of lists"])),
-    Case("events, HTTP", "live events", "100 items", tail(SHAPES["100 items"])),
+    *(Case(WS, MESSAGE, shape, by_socket(sent), shape in QUICK) for shape, sent in ALL.items()),
+    *(Case(WS, MESSAGE, shape, by_socket(sent, answer="error")) for shape, sent in BROKEN.items()),
+    Case(WS, MESSAGE, "members of the message", by_socket(items(b"0"), more=b"," + NAMES)),
+    Case(WS, MESSAGE, "lists in the message", by_socket(items(b"0"), more=b',"a":' + SHAPES["lists"])),
+    *(Case(WS, MESSAGE, f"1.3: {shape}", by_socket(sent, V1)) for shape, sent in CAMEL.items()),
+    *(Case(WS, MESSAGE, f"2.x: {shape}", by_socket(sent, V2)) for shape, sent in CAMEL.items()),
+    Case(WS, MESSAGE, "40,000 frames of one byte", in_tiny_frames(40_000)),
+    *(Case(HTTP, MESSAGE, shape, by_post(sent), shape in QUICK) for shape, sent in ALL.items()),
+    *(Case(HTTP, MESSAGE, shape, by_post(sent, 400), shape == "one name twice") for shape, sent in BROKEN.items()),
+    Case(HTTP, MESSAGE, "members of the body", by_post(items(b"0"), more=b"," + NAMES)),
+    Case(HTTP, MESSAGE, "chunks of one byte", in_chunks(), is_quick=True),
+    Case(HTTP, HEAD, "query of 20,000 fields", reading(lambda: long_query("a&"))),
+    Case(HTTP, HEAD, "one long partition", reading(lambda: long_query("%41", "partition="))),
+    Case(HTTP, HEAD, "100 headers", reading(lambda: f"partition={NAME}", {f"x-{n}": "a" * 500 for n in range(100)})),
+    Case(HTTP, PAGE, "one event of lists", page(items(SHAPES["lists"]), 1)),
+    Case(HTTP, PAGE, "1,000 events", page(SMALL, 10), is_quick=True),
+    *(
+        Case(WS, PAGE, f"{name}: one event of {shape}", sync(items(SHAPES[shape]), 1, dialect=name), name == V2)
+        for name in (SEED, V1, V2)
+        for shape in ("deep lists", "members")
+    ),
+    *(Case(WS, PAGE, f"{dialect}: 1,000 events", sync(SMALL, 10, dialect=dialect)) for dialect in (SEED, V1, V2)),
+    Case(WS, PAGE, "1,000 events of 64 partitions", sync(items(b"0", ITEMS, 64), 10, 64)),
+    *(
+        Case(WS, LIVE, f"{dialect}: one event of {shape}", live(items(SHAPES[shape]), dialect), dialect == V1)
+        for dialect in (SEED, V1, V2)
+        for shape in ("deep lists", "members")
+    ),
+    Case(WS, LIVE, "1.3: ten events of lists", live(items(SHAPES["lists"]), V1, 10)),
+    Case(WS, LIVE, "100 items of zeros", live(MANY["100 items of zeros"])),
+    Case(SSE, LIVE, "one event of lists", tail(items(SHAPES["lists"])), is_quick=True),
+    Case(SSE, LIVE, "100 items of zeros", tail(MANY["100 items of zeros"])),
+    Case(SSE, "history", "one event of lists", tail(items(SHAPES["lists"]), is_history=True)),
+    Case(SSE, "history", "100 items of zeros", tail(MANY["100 items of zeros"], is_history=True)),
 ]

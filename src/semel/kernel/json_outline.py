@@ -2,15 +2,14 @@
 
 Promise: `outline` accepts and refuses what `parse_marked` does, and the fragments in it have the texts that the
 printers would have made of the values. The text is read in pieces: what is whole inside of a piece is parsed, printed
-and forgotten. Lists and objects that reach beyond a piece are frames, one for each level, that gather print. Members of
-such an object are sorted in the end, so that a name that comes twice is found without a table of names.
+and and forgotten. Lists and objects that reach beyond a piece are frames, one for each level, that gather print.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 import orjson
@@ -19,7 +18,7 @@ from semel.kernel.canonical import Integers, Surrogates, canonical_parsed
 from semel.kernel.json_error import JsonError
 from semel.kernel.json_fragment import JsonFragment, JsonOutline
 from semel.kernel.json_marks import decode_marked, first_mark, without_deep
-from semel.kernel.json_parse import repeated_name
+from semel.kernel.json_members import JsonMembers, is_plain_name
 from semel.kernel.json_pieces import JsonPiece, characters, pieces_of, refuse_wrong_characters
 from semel.kernel.json_print import dump
 from semel.kernel.json_proof import load, prints_canonically
@@ -35,8 +34,6 @@ apart."""
 
 _WHITE_SPACE = b" \t\n\r"
 _OPEN_LIST = ord("[")
-_END_OF_NAME = b"\x00\x01"
-_BEYOND_UTF16_UNIT = re.compile("[\U00010000-\U0010ffff]")
 _AT_ONCE = 1_000
 _NO_NAMES: frozenset[str] = frozenset()
 
@@ -162,7 +159,7 @@ class _Frame:
         self._left_out = plan.left_out.get(name, _NO_NAMES) if is_last else _NO_NAMES
         self._texts: list[bytes] = []
         self._canonical: list[bytes] = []
-        self._members: list[bytes] = []
+        self._members = JsonMembers()
         self._values: dict[str, Any] = {}
         self._elements: list[Any] = []
         self._strings: dict[str, str] = {}
@@ -299,32 +296,23 @@ class _Frame:
 
     def _add_member(self, name: str, canonical: bytes) -> None:
         if not (self._prints and self._plan.has_canonical) or name in self._left_out:
-            self._members.append(_order_of(name) + _END_OF_NAME)
+            self._members.add_name(name)
             return
-        try:
-            printed = canonical_parsed(name, self._plan.integers, self._plan.surrogates)
-        except JsonError as error:
-            self._flaw = self._flaw or error
-            printed = b'""'
-        self._members.append(b"%s%s%s:%s" % (_order_of(name), _END_OF_NAME, printed, canonical))
+        printed = None
+        if not is_plain_name(name):
+            try:
+                printed = canonical_parsed(name, self._plan.integers, self._plan.surrogates)
+            except JsonError as error:
+                self._flaw = self._flaw or error
+                printed = b'""'
+        self._members.add(name, printed, canonical)
 
     def _sorted_members(self) -> list[bytes]:
-        """The members in canonical order, many of them in one text; a name that comes twice is refused."""
-        members, self._members = self._members, []
-        members.sort()
+        """The members in canonical order, many of them in one text."""
         found: list[bytes] = []
-        last: bytes | None = None
-        for start in range(0, len(members), _AT_ONCE):
-            texts: list[bytes] = []
-            for member in members[start : start + _AT_ONCE]:
-                order, _, text = member.partition(_END_OF_NAME)
-                if order == last:
-                    raise repeated_name(_name_of(order))
-                last = order
-                if text:
-                    texts.append(text)
-            if texts:
-                self._put(found, b",".join(texts))
+        texts = self._members.texts()
+        while some := b",".join(islice(texts, _AT_ONCE)):
+            self._put(found, some)
         return found
 
     def _joined(self) -> tuple[list[bytes], list[bytes]]:
@@ -365,20 +353,3 @@ def _wrapping(said: bytes, piece: JsonPiece) -> tuple[bytes, bytes]:
     if piece.after:
         closing = b",0" if piece.after[-1] == _OPEN_LIST else b"," + last + b"0"
     return opening, closing + b"".join(b"]" if bracket == _OPEN_LIST else b"}" for bracket in reversed(piece.after))
-
-
-def _order_of(name: str) -> bytes:
-    """Bytes that sort as RFC 8785 sorts names: by UTF-16 units; a NUL is told from the end of a name."""
-    if not name.isascii():
-        name = _BEYOND_UTF16_UNIT.sub(_two_units, name)
-    return name.encode("utf-8", "surrogatepass").replace(b"\x00", b"\x00\xff")
-
-
-def _name_of(order: bytes) -> str:
-    units = order.replace(b"\x00\xff", b"\x00").decode("utf-8", "surrogatepass")
-    return units.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-
-
-def _two_units(found: re.Match[str]) -> str:
-    code = ord(found[0]) - 0x10000
-    return chr(0xD800 + (code >> 10)) + chr(0xDC00 + (code & 0x3FF))
