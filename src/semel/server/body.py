@@ -13,6 +13,7 @@ CLOSE: Header = (b"connection", b"close")
 """For an answer to a request whose body was not read to its end."""
 SKIPPED_BYTES = 16 * 1024 * 1024
 SKIP_SECONDS = 2.0
+JOINED_BYTES = 64 * 1024
 
 
 class ClientGoneError(Exception):
@@ -44,7 +45,7 @@ class Bodies:
         return body if len(body) <= self.max_bytes else None
 
     async def _read_on(self, receive: Receive, first: bytes, share: Share) -> bytes | None:
-        pieces = [first]
+        pieces = [bytearray(first)]
         size = len(first)
         try:
             while True:
@@ -54,7 +55,7 @@ class Bodies:
                 if message["type"] == "http.disconnect":
                     raise ClientGoneError
                 piece = message.get("body", b"")
-                pieces.append(piece)
+                _add(pieces, piece)
                 size += len(piece)
                 if size > self.max_bytes:
                     if self._skips and message.get("more_body"):
@@ -65,6 +66,14 @@ class Bodies:
                     return b"".join(pieces)
         finally:
             share.close()
+
+
+def _add(pieces: list[bytearray], piece: bytes) -> None:
+    """Keep one more piece; small ones are joined, or each would take many times its size."""
+    if len(pieces[-1]) < JOINED_BYTES:
+        pieces[-1] += piece
+    else:
+        pieces.append(bytearray(piece))
 
 
 async def skip_rest(receive: Receive) -> None:

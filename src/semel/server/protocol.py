@@ -13,7 +13,7 @@ from typing import Any
 
 from httptools import parse_url
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
 from semel.kernel.errors import Problem
@@ -22,6 +22,7 @@ from semel.server.connection import CONNECTION, Connection
 from semel.server.connection_limit import ConnectionLimit, HttpLimits
 from semel.server.cycle import Cycle
 from semel.server.host_field import head_flaw
+from semel.server.paced_protocol import PacedProtocol
 from semel.server.problem import problem_body, problem_headers
 from semel.server.websocket import WebSocket
 
@@ -50,7 +51,7 @@ class _RefusedHeadError(Exception):
     pass
 
 
-class SemelProtocol(HttpToolsProtocol):
+class SemelProtocol(PacedProtocol):
     """One connection."""
 
     def __init__(
@@ -77,6 +78,7 @@ class SemelProtocol(HttpToolsProtocol):
         self._stalled_at: float | None = None
         self._unsent = 0
         self._is_head_open = True
+        self._is_chunked = False
         self._is_arriving = False
         self._refusal: Problem | None = None
         self._last_words: Problem | None = None
@@ -105,12 +107,17 @@ class SemelProtocol(HttpToolsProtocol):
         if self.connection.on_gone is not None:
             self.connection.on_gone()
 
-    def data_received(self, data: bytes) -> None:
+    @property
+    def is_dense(self) -> bool:
+        """Heads may be small, and chunks."""
+        return self._is_head_open or self._is_chunked
+
+    def parse(self, data: bytes) -> None:
         """Feed the parser; a line that never ends is known to it alone, so what it holds back is counted here."""
         self._data_at = self.loop.time()
         self._has_met_boundary = False
         self._content = 0
-        super().data_received(data)
+        super().parse(data)
         if self._has_met_boundary:
             self._head_waiting = 0  # what this read holds of a new head is bounded by the read itself
         elif self._is_arriving and self._is_head_open:
@@ -224,6 +231,7 @@ class SemelProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False  # what came behind it on this connection was thrown away too
         self._unanswered += 1
         self._is_head_open = False
+        self._is_chunked = any(name == b"transfer-encoding" for name, _ in self.headers)
         if before is None or before.response_complete:
             self._start_asgi_task(self.cycle, self.app)
         else:
