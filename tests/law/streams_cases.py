@@ -6,11 +6,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 
-from tests.law.case import JSON, PATIENCE_SECONDS, Case, Make, Request, filled, nested
+from tests.law.case import JSON, PATIENCE_SECONDS, Case, Make, Request, filled, in_small_chunks, long_query, nested
 from tests.law.rig import MIB, WatchedServer
 
 LARGEST = 16 * MIB
 READERS = 10
+CLOSES = {"Stream-Closed": "true"}
+PREFLIGHT = {
+    "Origin": "http://localhost:3000",
+    "Access-Control-Request-Method": "POST",
+    "Access-Control-Request-Headers": ",".join(["stream-seq"] * 5_000),
+}
 
 
 def appending(kind: str, body: bytes, headers: dict[str, str] | None = None, expected: int = 204) -> Make:
@@ -66,6 +72,16 @@ def reading(kind: str, body: bytes, readers: int = 1, **query: str) -> Make:
     return make
 
 
+def chunked(size: int) -> Make:
+    """An append of which each byte is a chunk."""
+
+    def make(server: WatchedServer) -> Request:
+        httpx.put(f"{server.url}/v1/stream/law", headers={"Content-Type": "text/plain"}).raise_for_status()
+        return in_small_chunks("POST", "/v1/stream/law", b"\n" * size, 204, "text/plain")(server)
+
+    return make
+
+
 def polling(body: bytes) -> Make:
     """A long poll that waits for an append."""
 
@@ -85,13 +101,52 @@ def polling(body: bytes) -> Make:
     return make
 
 
-def listing(count: int) -> Make:
+def many_appends(count: int, each: bytes, kind: str = "application/json", **query: str) -> Make:
+    """A page of as many small appends as a page may have."""
+
+    def make(server: WatchedServer) -> Request:
+        url, asked = f"{server.url}/v1/stream/law", {"offset": "-1"} | query
+        with httpx.Client(headers={"Content-Type": kind}) as client:
+            client.put(url).raise_for_status()
+            for _ in range(count):
+                client.post(url, content=each).raise_for_status()
+            client.post(url, headers={"Stream-Closed": "true"}).raise_for_status()
+
+        def request() -> int:
+            with httpx.stream("GET", url, params=asked, timeout=PATIENCE_SECONDS) as answer:
+                size = sum(map(len, answer.iter_raw()))
+            assert size >= count * len(each.strip(b"[]")), size
+            return size
+
+        return request
+
+    return make
+
+
+def head(method: str, path: str, headers: dict[str, str], expected: tuple[int, ...]) -> Make:
+    """A request with a large head to a stream that is there."""
+
+    def make(server: WatchedServer) -> Request:
+        httpx.put(f"{server.url}/v1/stream/law", headers=JSON, content=b"[1,2,3]").raise_for_status()
+
+        def request() -> int:
+            url = f"{server.url}{path}"
+            answer = httpx.request(method, url, headers=headers, timeout=PATIENCE_SECONDS)
+            assert answer.status_code in expected, answer.text
+            return len(url) + sum(len(name) + len(value) for name, value in headers.items())
+
+        return request
+
+    return make
+
+
+def listing(count: int, prefix: str = "") -> Make:
     """A page of a listing of streams with long names."""
 
     def make(server: WatchedServer) -> Request:
         with httpx.Client() as client:
             for number in range(count):
-                client.put(f"{server.url}/v1/stream/{number:0>1000}").raise_for_status()
+                client.put(f"{server.url}/v1/stream/{prefix}{number:0>300}").raise_for_status()
 
         def request() -> int:
             answer = httpx.get(f"{server.url}/v1/streams", params={"limit": str(count)}, timeout=PATIENCE_SECONDS)
@@ -103,28 +158,68 @@ def listing(count: int) -> Make:
     return make
 
 
-BODY = "body of 16 MiB"
-PAGE = "page of 16 MiB"
-SPACED = b"[ " + b" , ".join([b'"' + b"a" * 160 + b'"'] * 100_000) + b" ]"
+BODY, PAGE, HEAD = "body of 16 MiB", "page of 16 MiB", "head of 64 KiB"
+HTTP, POLL, SSE = "streams, HTTP", "streams, long poll", "streams, SSE"
+MESSAGES = b"[ " + b" , ".join([b'"' + b"a" * 160 + b'"'] * 100_000) + b" ]"
 LISTS = filled(b"[[", b"[],", b"0]]")
+LINES = b"\n" * LARGEST
+RETURNS = b"\r" * LARGEST
+TAGS = b",".join([b'"a"'] * 14_000).decode()
+MANY = {f"x-{number}": "a" * 500 for number in range(100)}
+JSON_BODIES = {
+    "5 million lists in one message": LISTS,
+    "deep lists": filled(b"[[", nested(60) + b",", b"0]]"),
+    "objects": filled(b"[[", b"{},", b"0]]"),
+    "members": filled(b"[{", b'"a":1,', b'"a":1}]'),
+    "short strings": filled(b"[[", b'"ab",', b"0]]"),
+    "one string of escapes": filled(b'["', rb"\n", b'"]'),
+    "one string of escapes and white space": filled(b'[ "', rb"\n", b'" ]'),
+    "one wide letter": filled(b'["', b"a", '\U0001f600"]'.encode()),
+    "one long number": filled(b"[", b"9", b"]"),
+    "white space": filled(b"[[", b" 0 ,", b"0]]"),
+    "nothing but white space": filled(b"[", b" ", b"0]"),
+    "halves of surrogate pairs": filled(b"[[", rb'"\ud800",', b"0]]"),
+    "numbers that overflow": filled(b"[[", b"1e999,", b"0]]"),
+}
+"""Appends that are stored."""
 
 CASES = [
-    Case("streams", BODY, "8 million zeros", appending("application/json", filled(b"[", b"0,", b"0]"), expected=413)),
-    Case("streams", BODY, "5 million lists in one message", appending("application/json", LISTS), is_quick=True),
-    Case("streams", BODY, "deep lists", appending("application/json", filled(b"[[", nested(60) + b",", b"0]]"))),
-    Case("streams", BODY, "members", appending("application/json", filled(b"[{", b'"a":1,', b'"a":1}]'))),
-    Case("streams", BODY, "one string of escapes", appending("application/json", filled(b'["', rb"\n", b'"]'))),
-    Case("streams", BODY, "white space", appending("application/json", filled(b"[[", b" 0 ,", b"0]]"))),
-    Case("streams", BODY, "100,000 messages with white space", creating(SPACED)),
-    Case("streams", BODY, "first content", creating(LISTS)),
-    Case("streams", BODY, "text under a key", appending("text/plain", b"\n" * LARGEST, {"Idempotency-Key": "k"})),
-    Case("streams", BODY, "bytes", appending("application/octet-stream", b"\0" * LARGEST)),
-    Case("streams", PAGE, "catch-up of JSON", reading("application/json", LISTS)),
-    Case("streams", PAGE, "long poll", polling(LISTS)),
-    Case(
-        "streams", PAGE, "event stream of line ends", reading("text/plain", b"\n" * LARGEST, live="sse"), is_quick=True
+    *(
+        Case(HTTP, BODY, shape, appending("application/json", body), shape == "5 million lists in one message")
+        for shape, body in JSON_BODIES.items()
     ),
-    Case("streams", PAGE, "10 event streams of line ends", reading("text/plain", b"\n" * LARGEST, READERS, live="sse")),
-    Case("streams", PAGE, "event stream of bytes", reading("application/octet-stream", b"\0" * LARGEST, live="sse")),
-    Case("streams", "1,000 streams of a listing", "names of 1,000 bytes", listing(1_000)),
+    Case(HTTP, BODY, "8 million zeros", appending("application/json", filled(b"[", b"0,", b"0]"), expected=413)),
+    Case(HTTP, BODY, "lists without an end", appending("application/json", LISTS[:-1], expected=400)),
+    Case(HTTP, BODY, "16 million levels", appending("application/json", b"[" * LARGEST, expected=400)),
+    Case(HTTP, BODY, "100,000 messages with white space", creating(MESSAGES)),
+    Case(HTTP, BODY, "first content", creating(LISTS)),
+    Case(HTTP, BODY, "text under a key", appending("text/plain", LINES, {"Idempotency-Key": "k"})),
+    Case(HTTP, BODY, "bytes", appending("application/octet-stream", b"\0" * LARGEST)),
+    Case(HTTP, BODY, "chunks of one byte", chunked(2 * MIB), is_quick=True),
+    Case(HTTP, HEAD, "If-None-Match of 14,000 tags", head("GET", "/v1/stream/law", {"If-None-Match": TAGS}, (200,))),
+    Case(HTTP, HEAD, "If-Match of 14,000 tags", head("POST", "/v1/stream/law", {"If-Match": TAGS, **CLOSES}, (412,))),
+    Case(HTTP, HEAD, "100 headers", head("GET", "/v1/stream/law", MANY, (200,))),
+    Case(HTTP, HEAD, "query of 30,000 fields", head("GET", f"/v1/stream/law?{long_query('a&')}", {}, (200,))),
+    Case(HTTP, HEAD, "query of escapes", head("GET", f"/v1/stream/law?{long_query('%41', 'a=')}", {}, (200,))),
+    Case(HTTP, HEAD, "listing with 30,000 fields", head("GET", f"/v1/streams?{long_query('a&')}", {}, (200, 400))),
+    Case(
+        HTTP,
+        HEAD,
+        "listing with a prefix of escapes",
+        head("GET", f"/v1/streams?{long_query('%41', 'prefix=')}", {}, (200,)),
+    ),
+    Case(HTTP, HEAD, "name of escapes", head("GET", f"/v1/stream/{long_query('%41')}", {}, (400,))),
+    Case(HTTP, HEAD, "preflight", head("OPTIONS", "/v1/stream/law", PREFLIGHT, (204,)), is_quick=True),
+    Case(HTTP, PAGE, "catch-up of JSON", reading("application/json", LISTS)),
+    Case(HTTP, PAGE, "catch-up of bytes", reading("application/octet-stream", b"\0" * LARGEST), is_quick=True),
+    Case(HTTP, PAGE, "4,096 appends", many_appends(4_096, b"[0]")),
+    Case(HTTP, "1,000 streams of a listing", "names of 1,000 bytes", listing(1_000, "a" * 700)),
+    Case(POLL, PAGE, "of lists", polling(LISTS)),
+    Case(POLL, PAGE, "of what is there", reading("application/json", LISTS, live="long-poll"), is_quick=True),
+    Case(SSE, PAGE, "of line ends", reading("text/plain", LINES, live="sse"), is_quick=True),
+    Case(SSE, PAGE, "of carriage returns", reading("text/plain", RETURNS, live="sse")),
+    Case(SSE, PAGE, "10 of line ends at once", reading("text/plain", LINES, READERS, live="sse")),
+    Case(SSE, PAGE, "of bytes", reading("application/octet-stream", b"\0" * LARGEST, live="sse")),
+    Case(SSE, PAGE, "of JSON", reading("application/json", LISTS, live="sse")),
+    Case(SSE, PAGE, "of 4,096 appends", many_appends(4_096, b"\n" * 200, "text/plain", live="sse")),
 ]

@@ -120,9 +120,12 @@ class _Kept:
     def add(self, piece: JsonPiece) -> None:
         """Take the next piece."""
         start, end = piece.start + (not piece.before), piece.end - (not piece.after)
-        said = self._text[start:end]
-        if piece.outside.translate(None, _NO_WHITE_SPACE):
-            said = _squeezed(said, len(piece.before) or 1)
+        if not piece.outside.translate(None, _NO_WHITE_SPACE):
+            said = self._text[start:end]
+        elif piece.dense > start:
+            said = self._squeezed_behind(start, end, piece)
+        else:
+            said = _squeezed(self._text[start:end], len(piece.before) or 1)
         if len(piece.before) <= 1:
             said = said.lstrip(_WHITE_SPACE)
         if len(piece.after) <= 1:
@@ -134,6 +137,14 @@ class _Kept:
             self._start, self._end = start, end
         else:
             self._end = end
+
+    def _squeezed_behind(self, start: int, end: int, piece: JsonPiece) -> bytes:
+        """A piece that is long because there is no comma in its beginning, where nothing is to be squeezed."""
+        level = len(piece.before) + piece.climbed
+        head, tail = self._text[start : piece.dense], _squeezed(self._text[piece.dense : end], level)
+        if len(piece.before) <= 1:
+            head = head.lstrip(_WHITE_SPACE)
+        return (head.rstrip(_WHITE_SPACE) if level == 1 and tail.startswith(b",") else head) + tail
 
     def joined(self) -> bytes:
         """All of it."""

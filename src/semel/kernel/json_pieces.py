@@ -54,39 +54,49 @@ class JsonPiece(NamedTuple):
     """What it says; what is very long without a comma is shortened here, after it was looked at."""
     outside: bytes
     """The same without its strings."""
+    dense: int = 0
+    """Where its last part begins, outside strings: before that there is no comma."""
+    climbed: int = 0
+    """How many levels deeper that is than its beginning."""
+
+
+class _Cut(NamedTuple):
+    end: int
+    shown: bytes
+    outside: bytes
+    dense: int
+    climbed: int
 
 
 def pieces_of(text: bytes, levels: int = MAX_DEPTH) -> Iterator[JsonPiece]:
     """The pieces of a text that is nested at most so many levels deep."""
     start, before = 0, b""
     while True:
-        end, shown, outside = _next_cut(text, start, levels)
+        end, shown, outside, dense, climbed = _next_cut(text, start, levels)
         after = _open_brackets(before, outside, levels)
         if end == len(text):
             after = b""  # nothing follows that could close what is open
         elif not after:
             shown += b","  # behind the value: the parser refuses it
-        yield JsonPiece(start, end, before, after, shown, outside)
+        yield JsonPiece(start, end, before, after, shown, outside, dense, climbed)
         if end == len(text):
             return
         start, before = end + 1, after
 
 
-def _next_cut(text: bytes, start: int, levels: int) -> tuple[int, bytes, bytes]:
-    """The last comma outside strings within about a piece's length, or the end; what stands before it, with and without
-    its strings.
-    """
+def _next_cut(text: bytes, start: int, levels: int) -> _Cut:
+    """The last comma outside strings within about a piece's length, or the end."""
     shown: list[bytes] = []
     outside: list[bytes] = []
+    climbed = 0
     at = start
     while True:
         stop = min(at + PIECE_BYTES, len(text))
         parts = without_escapes(text[at:stop]).split(b'"')  # those with an odd number are strings
         end = stop if stop == len(text) else _cut_at_comma(parts, stop)
-        outside += parts[::2]
         if end is not None:
             shown.append(text[at:end])
-            return end, b"".join(shown), b"".join(outside)
+            return _Cut(end, b"".join(shown), b"".join([*outside, *parts[::2]]), at, climbed)
         if len(parts) > 4 * levels or len(brackets_of(b"".join(parts[::2]))) > 2 * levels:
             refuse_deep(text[at:stop], levels)  # else a level has a name and two brackets, at most
             raise not_json(characters(text, at), "expecting ',' delimiter")
@@ -96,6 +106,8 @@ def _next_cut(text: bytes, start: int, levels: int) -> tuple[int, bytes, bytes]:
             quote = stop - len(parts[-1]) - 1
             shown += text[at:quote], b'""'
             stop = _end_of_string(text, quote)
+        outside += parts[::2]  # without long runs: a text may have nothing else
+        climbed += sum(map(sum, map(bracket_steps, parts[::2])))
         at = stop
 
 
