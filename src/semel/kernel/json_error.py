@@ -37,6 +37,14 @@ class JsonError(ValueError):
         return type(self), (self.kind, str(self))
 
 
+_OF_VALUES = frozenset({JsonKind.OVERFLOW, JsonKind.DIGITS, JsonKind.INTEGER, JsonKind.SURROGATE, JsonKind.DEPTH})
+
+
+def is_flaw_of_value(error: JsonError) -> bool:
+    """Whether one value cannot be taken, and nothing is wrong with the text around it."""
+    return error.kind in _OF_VALUES
+
+
 def shown(text: str) -> str:
     """A short prefix of the input in plain ASCII, safe to log and to send whatever the input was."""
     return ascii(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "...")

@@ -13,10 +13,11 @@ from semel.contracts.jobs.rules.submission import HITS
 from semel.contracts.jobs.tables import INLINE_BYTES
 from semel.contracts.jobs.wire.answers import collided, needs_part, submitted
 from semel.contracts.jobs.wire.drafts import Submission, header_key, parse_draft, wait_of
-from semel.contracts.jobs.wire.fields import Members, parse_members
+from semel.contracts.jobs.wire.fields import Members, not_json, parse_members
 from semel.contracts.jobs.wire.refusals import RefusedJob, invalid
 from semel.engine.contract import Write
 from semel.kernel.errors import REGISTRY
+from semel.kernel.json_error import JsonError
 from semel.server.jobs.desk import REPLAYED, Answer, Desk, Request, answer_json, needs_no_query, needs_role
 from semel.server.principals import Role
 
@@ -83,9 +84,12 @@ class Submissions:
         if request.fields.get(b"idempotency-key") is not None:
             raise invalid("Idempotency-Key", "Many jobs need a key each: put it into every item.")
         items = members.items("jobs", MAX_BATCH_JOBS)
-        drawn = self._desk.context.world.random_bytes(len(items) * CHANCE_BYTES)
+        drawn = self._desk.context.world.random_bytes(MAX_BATCH_JOBS * CHANCE_BYTES)
         chances = (drawn[at : at + CHANCE_BYTES] for at in range(0, len(drawn), CHANCE_BYTES))
-        return [self._read_item(item, request, chance) for item, chance in zip(items, chances, strict=True)]
+        try:
+            return [self._read_item(item, request, next(chances)) for item in items]
+        except JsonError as error:
+            raise not_json(error) from None
 
     def _read_item(self, item: Members | RefusedJob, request: Request, chance: bytes) -> Draft | Refusal:
         """One of many; a flaw of its own is its own answer."""

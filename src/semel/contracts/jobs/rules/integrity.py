@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from hashlib import sha256
 from hmac import compare_digest, digest
 from typing import Any, NamedTuple
@@ -43,11 +44,13 @@ def digest_of(job_id: bytes, ok: bool, value: bytes) -> bytes:
     return sha256(report_bytes(job_name(job_id), ok, value)).digest()
 
 
-def flaw_of(name: str, ok: bool, parsed: Any, value: bytes, proof: Proof | None, signing: Signing) -> str:
-    """Why a report is not believed; empty when it is."""
+def flaw_of(
+    name: str, ok: bool, python_text: Callable[[], bytes], value: bytes, proof: Proof | None, signing: Signing
+) -> str:
+    """Why a report is not believed; empty when it is. Its value is canonical, or as Python prints it."""
     if proof is None:
         return MISSING if signing.needs_proof or signing.hmac_key else ""
-    texts = [report_bytes(name, ok, value), _as_python_prints(name, ok, parsed)]
+    texts = (report_bytes(name, ok, text) for text in (value, python_text()))
     believed = [text for text in texts if compare_digest(sha256(text).hexdigest(), proof.sha256)]
     if not believed:
         return SHA_MISMATCH
@@ -58,7 +61,6 @@ def flaw_of(name: str, ok: bool, parsed: Any, value: bytes, proof: Proof | None,
     return ""
 
 
-def _as_python_prints(name: str, ok: bool, parsed: Any) -> bytes:
-    """The same report as `json.dumps` prints it sorted and compact: 1.0 stays 1.0 there."""
-    report = {"job_id": name, "ok": ok, "result" if ok else "error": parsed}
-    return json.dumps(report, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
+def python_print(value: Any) -> bytes:
+    """A value as `json.dumps` prints it sorted and compact: 1.0 stays 1.0 there."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")

@@ -22,7 +22,7 @@ from semel.contracts.jobs.limits import (
 )
 from semel.contracts.jobs.rules.submission import payload_hash
 from semel.contracts.jobs.tables import NO_TIMEOUT_GIVEN
-from semel.contracts.jobs.wire.fields import CONTROL, Members
+from semel.contracts.jobs.wire.fields import CONTROL, MISSPELLED_KEY, Members, is_object
 from semel.contracts.jobs.wire.refusals import RefusedJob, invalid
 from semel.kernel.canonical import MAX_DEPTH
 from semel.kernel.idempotency_key import unwrap
@@ -30,7 +30,6 @@ from semel.kernel.keys import pack
 from semel.kernel.prefixes import key_prefix
 from semel.kernel.utc import utc_ms
 
-_MISSPELLED = re.compile(r"idempotency[-_]?key", re.IGNORECASE)
 _UNHASHED = frozenset({"client", "queue", "priority", "delay_ms", "run_at", "max_attempts", "lease_sec", "timeout_ms"})
 _READ = _UNHASHED | {"idempotency_key", "kind", "params", "on_failed", "wait_ms"}
 _WAIT = re.compile(rb"(?:^|[,;\s])wait\s*=\s*([0-9]{1,9})(?:$|[,;\s])")
@@ -123,7 +122,7 @@ def _checked(field: str, key: str) -> str:
 
 def _key(members: Members, header: str | None) -> str | None:
     for name in members.names - _READ:
-        if _MISSPELLED.fullmatch(name):
+        if MISSPELLED_KEY.fullmatch(name):
             raise members.refuse(name, "is not read: the key is sent as idempotency_key")
     key = checked_key(members)
     if header is not None and key is not None and header != key:
@@ -137,7 +136,7 @@ def parse_params(members: Members) -> bytes:
     if "params" not in members:
         return b"{}"
     value: Any = members.raw("params")
-    if not isinstance(value, dict):
+    if not is_object(value):
         raise members.refuse("params", "must be an object")
     params = members.canonical("params", value)
     if len(params) > MAX_PARAMS_BYTES:

@@ -147,7 +147,7 @@ def _report(job_id: bytes, members: Members, policy: Policy, signing: Signing, *
         error_message="" if ok else _error_message(members.raw(name)),
         retryable=True if retryable is None else retryable,
         retry_after_ms=members.number("retry_after_ms", 0, MAX_DEFER_MS),
-        flaw=flaw_of(job_name(job_id), ok, members.raw(name), value, _proof(members), signing),
+        flaw=flaw_of(job_name(job_id), ok, lambda: members.python_text(name), value, _proof(members), signing),
         mode="hmac" if signing.hmac_key else "sha256",
     )
 
