@@ -111,7 +111,7 @@ class EchoReception:
 
     async def _run(self, call: Call, message: Framed | None) -> None:
         try:
-            content = await self.answer(call, b"" if message is None else message.content)
+            content = await self.answer(call, b"" if message is None else bytes(message.content))
             if content is not None:
                 await call.send(content)
         except RefusedLedger as refused:

@@ -76,7 +76,7 @@ def test_what_needs_no_credential_uses_up_nothing_of_those_who_have_one(is_open:
 async def answer_each(call: Call, content: bytes) -> None:
     """Every message with itself."""
     while (message := await call.next_message()) is not None:
-        await call.send(message.content)
+        await call.send(bytes(message.content))
 
 
 async def asking_line() -> tuple[Line, int]:

@@ -249,7 +249,7 @@ async def test_messages_one_by_one() -> None:
 
     async def answer(call: Call, content: bytes) -> None:
         while (message := await call.next_message()) is not None:
-            await call.send(message.content + b"!")
+            await call.send(bytes(message.content) + b"!")
 
     line.reception.answer = answer
     stream = line.open()

@@ -41,7 +41,7 @@ def test_pieces() -> None:
     content = b"\x08\x96\x01" + b"\x12\x03abc" + b"\x1d1234" + b"\x2112345678" + b"\xa0\x06\x05"
     assert list(pieces(content)) == [
         Piece(1, 3, 3),
-        Piece(2, 5, 8),
+        Piece(2, 5, 8, has_content=True),
         Piece(3, 13, 13),
         Piece(4, 22, 22),
         Piece(100, 25, 25),
@@ -69,7 +69,7 @@ def test_what_cannot_be_read(content: bytes) -> None:
         list(pieces(content))
 
 
-REFUSED: dict[str, tuple[type[Message], Callable[[bytes], None], bytes]] = {
+REFUSED: dict[str, tuple[type[Message], Callable[[scan.Content], None], bytes]] = {
     "read": (pb.GetTipRequest, inbound.check_fields, ORG + UNKNOWN_NUMBER * 100_000),
     "read-place": (pb.GetTipRequest, inbound.check_fields, ORG * 100_000),
     "batch-read": (pb.BatchReadRequest, partial(inbound.check_fields, repeated=MOST), ORG + b"\x1a\0" * 100_000),
@@ -88,7 +88,7 @@ def test_too_many_are_refused_before_anything_is_made_of_them(name: str, monkeyp
     looked = 0
     varint = scan._varint
 
-    def counted(content: bytes, place: int) -> tuple[int, int]:
+    def counted(content: scan.Content, place: int) -> tuple[int, int]:
         nonlocal looked
         looked += 1
         return varint(content, place)

@@ -69,6 +69,17 @@ class LargeJson:
         """Whether it is an object, and no array."""
         return self._found.text[self._start] == ord("{")
 
+    @property
+    def levels(self) -> int:
+        """How deep the whole text is nested."""
+        return self._found.levels
+
+    def value(self) -> Any:
+        """All of it as a value, for those who know that it is made of few."""
+        for _ in self._runs():
+            break  # it has an end
+        return _parsed(self._found.text, self._start, self._found.end_of(self._start) or 0)
+
     def check(self) -> None:
         """Refuse what is no JSON; a value that cannot be taken is left alone."""
         for run in self._runs():

@@ -117,4 +117,4 @@ class Admin:
 
 
 async def _parsed(request: Request, parse: Callable[[bytes], T]) -> T:
-    return await apart(len(request.body), parse, request.body)
+    return await apart(request.body.size, parse, request.body.take())

@@ -21,6 +21,21 @@ NO_STORE: Header = (b"cache-control", b"no-store")
 REPLAYED: Header = (b"idempotency-replayed", b"true")
 
 
+class Body:
+    """The body of a request, which is held until it is taken: a large one is not to be held while it is carried out."""
+
+    __slots__ = ("_content", "size")
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.size = len(content)
+
+    def take(self) -> bytes:
+        """All of it, once."""
+        content, self._content = self._content, b""
+        return content
+
+
 class Request(NamedTuple):
     """One call: who asks, of which place, for what, and with what."""
 
@@ -31,7 +46,7 @@ class Request(NamedTuple):
     """What the path names in the place: a key, a client, a height, a transaction."""
     fields: Fields
     query: bytes
-    body: bytes
+    body: Body
     is_old: bool
     """Whether it came over HTTP/1.0, which cannot be answered piece by piece."""
     connection: Connection

@@ -27,7 +27,7 @@ from semel.server.context import Context, caller_of
 from semel.server.ledger.access import API_KEY, SURFACE
 from semel.server.ledger.admin import Admin
 from semel.server.ledger.desk import Desk
-from semel.server.ledger.exchange import Answer, Call, Flow, Request, refuse
+from semel.server.ledger.exchange import Answer, Body, Call, Flow, Request, refuse
 from semel.server.ledger.faults import engine_refusal, internal_refusal, server_refusal
 from semel.server.ledger.live import Live
 from semel.server.ledger.parts import make_desk
@@ -124,13 +124,19 @@ class LedgerHost:
         principal = admit(self._context, scope, fields, (API_KEY,))
         has_token = self._context.principals.are_known and presented(fields, (API_KEY,)) is not None
         asked = self.desk.asked(principal, caller_of(scope), whence(scope), has_token=has_token)
-        body = b"" if method in ("GET", "HEAD", "DELETE") else await self._context.bodies.read(receive, scope)
-        if body is None:
-            raise self._too_large()
+        body = await self._read(receive, scope)
         assert route is not None
         place = _NOWHERE if route.org is None else place_in(route)
         is_old, connection = scope.get("http_version") == "1.0", scope.get(CONNECTION) or Connection()
         return await call(Request(asked, place, route.name, fields, scope["query_string"], body, is_old, connection))
+
+    async def _read(self, receive: Receive, scope: Scope) -> Body:
+        content = (
+            b"" if scope["method"] in ("GET", "HEAD", "DELETE") else await self._context.bodies.read(receive, scope)
+        )
+        if content is None:
+            raise self._too_large()
+        return Body(content)
 
     def _call(self, route: Route | None, method: str) -> Call:
         """The call at a path; 404 without one, 405 when it has others."""

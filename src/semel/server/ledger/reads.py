@@ -87,7 +87,7 @@ class Reads:
     async def batch_read(self, request: Request) -> Answer:
         """Many entities as of one instant."""
         parse_nothing(request.query)
-        keys = await apart(len(request.body), self._keys, request.body)
+        keys = await apart(request.body.size, self._keys, request.body.take())
 
         def look(reading: Reading) -> Answer:
             found, height = read_entities(reading, request.place, keys)

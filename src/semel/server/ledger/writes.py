@@ -44,16 +44,19 @@ class Writes:
 
     async def _write(self, request: Request, parse: Parse) -> Answer:
         parse_nothing(request.query)
-        draft, prepared = await apart(len(request.body), self._prepare, request, parse)
-        answer = await self._desk.write(request.asked, prepared, with_proof=draft.wants_proof)
+        size = request.body.size
+        wants_proof, prepared = await apart(size, self._prepare, request, parse)
+        committing = self._desk.write(request.asked, prepared, with_proof=wants_proof)
+        del prepared  # what was encoded is not needed for the answer
+        answer = await committing
         if isinstance(answer, Replayed):
             self._desk.is_hot(answer.committed)  # it is told in full here, so it is at hand for whoever asks next
-        return await apart(len(request.body), _answer, answer, draft.wants_proof)
+        return await apart(size, _answer, answer, wants_proof)
 
-    def _prepare(self, request: Request, parse: Parse) -> tuple[Draft, Prepared]:
-        draft = parse(request.body, request.fields, self._desk.limits.max_operations)
+    def _prepare(self, request: Request, parse: Parse) -> tuple[bool, Prepared]:
+        draft = parse(request.body.take(), request.fields, self._desk.limits.max_operations)
         prepared = self._desk.prepare(request.place, draft.client, draft.sequence, draft.key, draft.operations)
-        return draft, prepared
+        return draft.wants_proof, prepared
 
 
 def _answer(answer: Written | Replayed | Declined, wants_proof: bool) -> Answer:

@@ -16,11 +16,13 @@ from typing import Any
 
 from semel.store.ddl import Dialect, quoted
 from semel.store.protocol import AnyTable, Range, Row, Touch
-from semel.store.table import Key, Kind, Shape
+from semel.store.table import Key, Kind, Shape, bytes_of
 from semel.store.unsigned import Unsigned
 
 GENERATIONS = 2
 _SIZES = (128, 64, 32, 16, 8, 4, 2, 1)
+_STATEMENT_BYTES = 256 * 1024
+"""What the rows of one statement may hold together: SQLite copies all of it. A larger row goes alone."""
 
 Filled = tuple[str, tuple[Any, ...]]
 """A statement and its values."""
@@ -93,13 +95,15 @@ class Statements:
 
     def _in_bulk(self, kind: str, text: Callable[[int], str], tuples: Sequence[Any]) -> Iterator[Filled]:
         at = 0
-        for size in _SIZES:
-            while len(tuples) - at >= size:
-                sql = self._texts.get((kind, size))
-                if sql is None:
-                    sql = self._texts[kind, size] = text(size)
-                yield sql, tuple(chain.from_iterable(tuples[at : at + size]))
-                at += size
+        while at < len(tuples):
+            size = next(size for size in _SIZES if size <= len(tuples) - at)
+            while size > 1 and self.table.bulky and sum(map(bytes_of, tuples[at : at + size])) > _STATEMENT_BYTES:
+                size //= 2
+            sql = self._texts.get((kind, size))
+            if sql is None:
+                sql = self._texts[kind, size] = text(size)
+            yield sql, tuple(chain.from_iterable(tuples[at : at + size]))
+            at += size
 
     def _find_text(self, count: int) -> str:
         wanted = ", ".join(f"k{place}" for place in range(self.table.key))

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -43,6 +44,8 @@ FILE_NAME = "semel.db"
 LOCK_NAME = "semel.lock"
 CHECKPOINT_PAGES = 4_000
 READERS = 4
+PAYLOAD_BYTES = 1024 * 1024
+"""A longer payload is written in pieces of this size."""
 
 _WRITER_PRAGMAS = (
     "PRAGMA page_size = 4096",
@@ -50,7 +53,7 @@ _WRITER_PRAGMAS = (
     "PRAGMA synchronous = FULL",
     "PRAGMA fullfsync = ON",
     "PRAGMA checkpoint_fullfsync = ON",
-    "PRAGMA cache_size = -65536",
+    "PRAGMA cache_size = -8192",
     "PRAGMA temp_store = MEMORY",  # the pages of a statement, for taking it back: at most those that it changes
     "PRAGMA journal_size_limit = 67108864",
     "PRAGMA foreign_keys = OFF",
@@ -214,14 +217,29 @@ class _SqliteTx:
             # In a generational table the row may stand in the older generation; the younger is looked at last and wins.
             (filled for table, rows in changes.updates.items() for filled in younger(table).update(rows)),
             (filled for table, rows in changes.steady.items() for filled in younger(table).update_steadily(rows)),
-            (filled for table, rows in changes.inserts.items() for filled in younger(table).insert(rows)),
             (made.touch(touch) for touch in changes.touches for made in store._statements[touch.table]),
         )
         try:
             for statement in statements:
                 self._writer.execute(*statement)
+            for table, rows in changes.inserts.items():
+                for sql, values in younger(table).insert(rows):
+                    self._insert(younger(table), sql, values)
         except (apsw.Error, OverflowError, TypeError) as error:
             raise StoreError(sentence(error)) from error
+
+    def _insert(self, made: Statements, sql: str, values: tuple[Any, ...]) -> None:
+        """Insert rows. A large payload at the end of one goes in by pieces: bound as a value it is copied twice."""
+        payload = values[-1]
+        is_large = made.table.bulky and isinstance(payload, bytes) and len(payload) > PAYLOAD_BYTES
+        if not is_large:
+            self._writer.execute(sql, values)
+            return
+        self._writer.execute(sql, (*values[:-1], apsw.zeroblob(len(payload))))
+        column = made.table.columns[-1].name
+        with self._writer.blob_open("main", made.name, column, self._writer.last_insert_rowid(), True) as blob:
+            for start in range(0, len(payload), PAYLOAD_BYTES):
+                blob.write(payload[start : start + PAYLOAD_BYTES])
 
     def rotate(self, table: AnyTable) -> None:
         oldest = self._store._older(table, self._numbers)[0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import sha256
+from io import BytesIO
 from struct import Struct
 
 from semel.contracts.ledger.model import (
@@ -32,7 +33,11 @@ _RELATIONSHIP = b"\0"
 
 def encode_operations(operations: tuple[Operation, ...]) -> bytes:
     """The count, then one after another."""
-    return b"".join([_LENGTH.pack(len(operations)), *map(_encode, operations)])
+    encoded = BytesIO()  # unlike a list of parts it does not hold everything twice
+    encoded.write(_LENGTH.pack(len(operations)))
+    for operation in operations:
+        encoded.writelines(_parts(operation))
+    return encoded.getvalue()
 
 
 def request_hash(encoded: bytes) -> bytes:
@@ -43,18 +48,11 @@ def request_hash(encoded: bytes) -> bytes:
 def transaction_hash(transaction: Transaction, encoded: bytes) -> bytes:
     """The leaf of a transaction; `encoded` are its operations."""
     seconds, nanos = transaction.at
-    return sha256(
-        b"".join(
-            (
-                transaction.id,
-                _field(transaction.client),
-                _U64.pack(transaction.sequence),
-                _field(transaction.actor),
-                encoded,
-                _TIME.pack(seconds, nanos),
-            )
-        )
-    ).digest()
+    hashed = sha256(transaction.id + _field(transaction.client) + _U64.pack(transaction.sequence))
+    hashed.update(_field(transaction.actor))
+    hashed.update(encoded)
+    hashed.update(_TIME.pack(seconds, nanos))
+    return hashed.digest()
 
 
 def relationship_key(resource: bytes, relation: bytes, subject: bytes) -> bytes:
@@ -100,27 +98,29 @@ def _field(value: bytes) -> bytes:
     return _LENGTH.pack(len(value)) + value
 
 
-def _encode(operation: Operation) -> bytes:
+def _parts(operation: Operation) -> tuple[bytes, ...]:
+    """What stands one after another for an operation."""
     match operation:
         case SetEntity(key, value, expires_at, condition):
-            return b"\x03" + _field(key) + _field(value) + _condition(condition) + _U64.pack(expires_at)
+            length = _LENGTH.pack(len(value))
+            return b"\x03", _field(key), length, value, *_condition(condition), _U64.pack(expires_at)
         case DeleteEntity(key):
-            return b"\x04" + _field(key)
+            return b"\x04", _field(key)
         case ExpireEntity(key, expired_at):
-            return b"\x05" + _field(key) + _U64.pack(expired_at)
+            return b"\x05", _field(key), _U64.pack(expired_at)
         case CreateRelationship():
-            return b"\x01" + b"".join(map(_field, operation))
+            return b"\x01", *map(_field, operation)
         case DeleteRelationship():
-            return b"\x02" + b"".join(map(_field, operation))
+            return b"\x02", *map(_field, operation)
 
 
-def _condition(condition: Condition | None) -> bytes:
+def _condition(condition: Condition | None) -> tuple[bytes, ...]:
     if condition is None:
-        return b"\0"
+        return (b"\0",)
     kind = bytes((condition.check.value,))
     if condition.check is Check.VERSION:
-        return kind + _U64.pack(condition.version)
-    return kind + _field(condition.value) if condition.check is Check.VALUE else kind
+        return kind, _U64.pack(condition.version)
+    return (kind, _LENGTH.pack(len(condition.value)), condition.value) if condition.check is Check.VALUE else (kind,)
 
 
 class _Reader:

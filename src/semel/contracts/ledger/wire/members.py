@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import re
 from binascii import a2b_base64
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from semel.contracts.ledger.refusals import RefusedLedger, invalid
 from semel.kernel.json_error import JsonError, shown
+from semel.kernel.json_marks import first_mark
 from semel.kernel.json_parse import parse
-from semel.kernel.json_text import outside_strings
+from semel.kernel.json_text import MAX_DEPTH, outside_strings, too_deep
+from semel.kernel.large_json import LargeJson, is_light, read_json
 
 MOST = 2**64 - 1
 _WHOLE_DOUBLES = 2.0**53
@@ -38,6 +40,8 @@ class Shape:
 
     def members(self, value: object, path: str) -> Mapping[str, Any]:
         """The members of an object under their proper names; `path` is how it is called in a refusal."""
+        if isinstance(value, LargeJson) and value.is_object:
+            value = value.members(lambda name: True)
         if not isinstance(value, dict):
             raise invalid(f"{path} must be an object.", path)
         if value.keys() <= self.names:
@@ -70,10 +74,34 @@ def parse_body(body: bytes, shape: Shape, most_pieces: int = MOST_PIECES) -> Map
     if _has_more_pieces(body, most_pieces):
         raise invalid("The body has more values than a request of this kind can have.", "body")
     try:
-        value = parse(body)
+        return shape.members(parse(body) if is_light(body) else read_large(body), "body")
     except JsonError as error:
-        raise invalid(f"The body is not valid JSON: {error}", "body") from None
-    return shape.members(value, "body")
+        raise not_json(error) from None
+
+
+def read_large(body: bytes) -> Any:
+    """A body whose large lists are read in parts; nested no deeper than any other."""
+    value = read_json(body)
+    if isinstance(value, LargeJson) and value.levels > MAX_DEPTH:
+        raise too_deep()
+    if not isinstance(value, LargeJson) or not value.is_object:
+        return small(value)
+    members = value.members(lambda name: True)
+    return {name: one if _is_list(one) else small(one) for name, one in members.items()}
+
+
+def not_json(error: JsonError) -> RefusedLedger:
+    """The refusal of a body that is no JSON."""
+    return invalid(f"The body is not valid JSON: {error}", "body")
+
+
+def small(value: object) -> object:
+    """A part of a large body, as a value; one that cannot be taken is refused."""
+    found = value.value() if isinstance(value, LargeJson) else value
+    mark = first_mark(found)
+    if mark is not None:
+        raise mark
+    return found
 
 
 def _has_more_pieces(body: bytes, most: int) -> bool:
@@ -158,15 +186,28 @@ def data(members: Mapping[str, Any], name: str, path: str) -> bytes:
     return found
 
 
-def items(members: Mapping[str, Any], name: str, path: str) -> list[Any]:
-    """A list; empty when it is absent."""
+def items(members: Mapping[str, Any], name: str, path: str, check: Callable[[int], None]) -> Iterable[Any]:
+    """A list; empty when it is absent. `check` is told how many there are before the last of them is given."""
     value = members.get(name)
     if value is None:
         return []
+    if _is_list(value):
+        return _counted(value, check)
     if not isinstance(value, list):
         path = inside(path, name)
         raise invalid(f"{path} must be a list.", path)
+    check(len(value))
     return value
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, LargeJson) and not value.is_object
+
+
+def _counted(large: LargeJson, check: Callable[[int], None]) -> Iterator[Any]:
+    for number, value in enumerate(large.elements(), 1):
+        check(number)
+        yield value
 
 
 def choice(members: Mapping[str, Any], name: str, path: str, names: Mapping[str, int]) -> int | None:

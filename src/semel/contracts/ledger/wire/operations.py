@@ -7,7 +7,7 @@ are booleans mean their opposite when they are false.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from semel.contracts.ledger.model import (
@@ -21,7 +21,7 @@ from semel.contracts.ledger.model import (
     SetEntity,
 )
 from semel.contracts.ledger.refusals import invalid
-from semel.contracts.ledger.wire.members import Shape, data, flag, number, text
+from semel.contracts.ledger.wire.members import Shape, data, flag, number, small, text
 
 Json = dict[str, Any]
 
@@ -33,9 +33,9 @@ _RELATIONSHIP = Shape("resource", "relation", "subject")
 _OPERATION = Shape("createRelationship", "deleteRelationship", "setEntity", "deleteEntity", "expireEntity")
 
 
-def parse_operations(values: list[Any], path: str) -> list[Operation]:
+def parse_operations(values: Iterable[Any], path: str) -> list[Operation]:
     """The operations of a list, in order."""
-    return [_operation(value, f"{path}[{place}]") for place, value in enumerate(values)]
+    return [_operation(small(value), f"{path}[{place}]") for place, value in enumerate(values)]
 
 
 def operation_json(operation: Operation) -> Json:

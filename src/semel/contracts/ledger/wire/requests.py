@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from semel.contracts.fields import Fields
@@ -20,13 +21,16 @@ from semel.contracts.ledger.wire.members import (
     flag,
     inside,
     items,
+    not_json,
     number,
     parse_body,
+    small,
     text,
     unbase64,
 )
 from semel.contracts.ledger.wire.operations import parse_operations
 from semel.kernel.idempotency_key import InvalidKeyError, parse_idempotency_key, unwrap
+from semel.kernel.json_error import JsonError
 
 PIECES_EACH = 64
 """Strings, brackets and commas that one operation may take, with a group of its own and all that may be null."""
@@ -61,23 +65,32 @@ class Draft(NamedTuple):
 def parse_write(body: bytes, fields: Fields, max_operations: int) -> Draft:
     """A write; its key may stand in the header instead. Operations are counted before they are looked at."""
     members = parse_body(body, _WRITE, PIECES_EACH * (1 + max_operations))
-    values = items(members, "operations", "body")
-    check_count(len(values), max_operations)
-    return _draft(members, fields, parse_operations(values, "operations"), "includeTxProof")
+    values = items(members, "operations", "body", partial(check_count, most=max_operations))
+    try:
+        operations = parse_operations(values, "operations")
+    except JsonError as error:
+        raise not_json(error) from None
+    return _draft(members, fields, operations, "includeTxProof")
 
 
 def parse_batch(body: bytes, fields: Fields, max_operations: int) -> Draft:
     """The same with its operations in groups, of which there are no more than there may be operations."""
     members = parse_body(body, _BATCH, PIECES_EACH * (1 + max_operations))
-    groups = items(members, "operations", "body")
-    check_count(len(groups), max_operations)
+    groups = items(members, "operations", "body", partial(check_count, most=max_operations))
     operations: list[Operation] = []
-    for place, value in enumerate(groups):
-        path = f"operations[{place}]"
-        values = items(_GROUP.members(value, path), "operations", path)
-        check_count(len(operations) + len(values), max_operations)
-        operations += parse_operations(values, f"{path}.operations")
+    try:
+        for place, value in enumerate(groups):
+            _add_group(value, f"operations[{place}]", operations, max_operations)
+    except JsonError as error:
+        raise not_json(error) from None
     return _draft(members, fields, operations, "includeTxProofs")
+
+
+def _add_group(value: object, path: str, operations: list[Operation], most: int) -> None:
+    before = len(operations)
+    members = _GROUP.members(value, path)
+    values = items(members, "operations", path, lambda count: check_count(before + count, most))
+    operations += parse_operations(values, f"{path}.operations")
 
 
 def check_count(count: int, most: int) -> None:
@@ -148,10 +161,16 @@ def parse_batch_read(body: bytes) -> list[bytes]:
     """The keys that are to be read at once."""
     members = parse_body(body, _BATCH_READ, PIECES_EACH * (1 + MAX_BATCH_KEYS))
     choice(members, "consistency", "body", CONSISTENCIES)
-    keys = items(members, "keys", "body")
-    if len(keys) > MAX_BATCH_KEYS:
-        raise invalid(f"keys may have at most {MAX_BATCH_KEYS} keys, and has {len(keys)}.", "keys")
-    return [checked_text(key, f"keys[{place}]").encode() for place, key in enumerate(keys)]
+    keys = items(members, "keys", "body", _check_keys)
+    try:
+        return [checked_text(small(key), f"keys[{place}]").encode() for place, key in enumerate(keys)]
+    except JsonError as error:
+        raise not_json(error) from None
+
+
+def _check_keys(count: int) -> None:
+    if count > MAX_BATCH_KEYS:
+        raise invalid(f"keys may have at most {MAX_BATCH_KEYS} keys, and has {count}.", "keys")
 
 
 class OrgDraft(NamedTuple):

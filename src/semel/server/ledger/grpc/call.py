@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from semel.contracts.ledger.refusals import RefusedLedger, invalid
 from semel.engine.engine import Caller
 from semel.server.ledger.desk import Asked
 from semel.server.ledger.grpc import statuses
-from semel.server.ledger.grpc.frames import ACCEPTED, GZIP, WORTH_PACKING_BYTES, Framed, Inbox, frame
+from semel.server.ledger.grpc.frames import ACCEPTED, GZIP, WORTH_PACKING_BYTES, Framed, Inbox, prefix_of
 from semel.server.ledger.grpc.statuses import CANCELLED, OK, UNKNOWN, Header, Status
 from semel.server.threads import apart
 
@@ -39,7 +40,7 @@ class Method:
     """What is done for a path."""
 
     path: bytes
-    parse: Callable[[bytes], Any]
+    parse: Callable[[bytes | bytearray], Any]
     """A message to a value, in a thread if it is large; refuses what has no meaning."""
     run: Callable[[Call, Any], Awaitable[bytes | None]]
     """Carries it out and gives the content of the one answer, or None where it has sent all there is."""
@@ -205,19 +206,22 @@ class Call:
         What cannot be sent at once is counted until it is, and refused when there is too much of it: the client that
         does not read would otherwise decide how much is kept for it.
         """
-        packs = self._packs and len(content) >= WORTH_PACKING_BYTES
-        data = await apart(len(content), frame, content, packs)
-        del content
+        if self._packs and len(content) >= WORTH_PACKING_BYTES:
+            content = await apart(len(content), gzip.compress, content, 1)
+            prefix = prefix_of(content, is_packed=True)
+        else:
+            prefix = prefix_of(content)
         self.begin()
-        size = len(data)
+        size = len(prefix) + len(content)
         if size <= self.connection.room(self.stream_id):
-            self.connection.put(self.stream_id, data)
+            self.connection.put(self.stream_id, prefix + content)
             return
         hold = self.connection.reception.hold_answer
         try:
             if not hold(size):
                 raise RefusedLedger.of(_UNREAD)
-            await self._put(data)
+            await self._put(prefix)  # apart, so that a large message is not copied to stand behind it
+            await self._put(content)
         finally:
             hold(-size)
 

@@ -83,11 +83,14 @@ def unpacked_size(framed: Framed, max_bytes: int) -> int:
     return size
 
 
-def unpack(framed: Framed, encoding: bytes, max_bytes: int) -> bytes:
-    """The content of a message, not compressed any more; never more of it than was announced."""
+def unpack(framed: Framed, encoding: bytes, max_bytes: int) -> bytes | bytearray:
+    """The content of a message, not compressed any more; never more of it than was announced.
+
+    Of one that was not compressed it is the content itself: who has read it may clear it.
+    """
     size = unpacked_size(framed, max_bytes)
     if not framed.is_packed:
-        return bytes(framed.content)
+        return framed.content
     if encoding != GZIP:
         raise invalid("The message is marked as compressed, and grpc-encoding names no compression.")
     unpacker = zlib.decompressobj(_GZIP_WINDOW)
@@ -104,5 +107,10 @@ def frame(content: bytes, is_packed: bool = False) -> bytes:
     """A message as it is sent; packed only where that is worth it."""
     if is_packed and len(content) >= WORTH_PACKING_BYTES:
         packed = gzip.compress(content, 1)
-        return b"\x01" + len(packed).to_bytes(4, "big") + packed
-    return b"\x00" + len(content).to_bytes(4, "big") + content
+        return prefix_of(packed, is_packed=True) + packed
+    return prefix_of(content) + content
+
+
+def prefix_of(content: bytes, *, is_packed: bool = False) -> bytes:
+    """What stands before the content of a message."""
+    return bytes((is_packed,)) + len(content).to_bytes(4, "big")

@@ -267,8 +267,7 @@ class GrpcHost:
     async def _answer(self, call: Call, message: Framed | None) -> None:
         method = call.method
         assert method is not None
-        value = None if message is None else await self._parse(call, method, message)
-        content = await method.run(call, value)
+        content = await method.run(call, None if message is None else await self._parse(call, method, message))
         if content is not None:
             await call.send(content)
         call.finish()

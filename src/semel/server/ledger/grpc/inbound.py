@@ -24,14 +24,14 @@ from semel.contracts.ledger.model import (
 )
 from semel.contracts.ledger.refusals import invalid
 from semel.contracts.ledger.wire.requests import Draft, retained
-from semel.server.ledger.grpc.scan import count_pieces, may_exceed, pieces, unreadable
+from semel.server.ledger.grpc.scan import Content, count_pieces, may_exceed, pieces, unreadable
 from semel.server.ledger.proto import ledger_pb2 as pb
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 
 _VARINT = 0
-_OPERATIONS_FIELD = 5
+OPERATIONS_FIELD = 5
 _ORG, _VAULT, _SEQUENCE = 1, 2, 4
 """Where the older dialect has plain numbers: the ids of the place, and in writes the sequence."""
 
@@ -54,15 +54,15 @@ class WriteOrder(NamedTuple):
 
 
 def parser(
-    kind: type[M], convert: Callable[[M], T], check: Callable[[bytes], None] | None = None
-) -> Callable[[bytes], T]:
+    kind: type[M], convert: Callable[[M], T], check: Callable[[Content], None] | None = None
+) -> Callable[[Content], T]:
     """The bytes of a message to what it means; `check` may refuse them before anything is made of them."""
     looks = check_fields if check is None else check
 
-    def parse(content: bytes) -> T:
+    def parse(content: Content) -> T:
         looks(content)
         try:
-            message = kind.FromString(content)
+            message = kind.FromString(bytes(content))
         except DecodeError:
             raise unreadable(kind.DESCRIPTOR.full_name) from None
         return convert(message)
@@ -70,7 +70,7 @@ def parser(
     return parse
 
 
-def check_fields(content: bytes, repeated: int = 0) -> None:
+def check_fields(content: Content, repeated: int = 0) -> None:
     """Refuse a message with many more fields than it may have: each becomes an object, some bytes many of them."""
     most = repeated + SPARE_FIELDS
     if may_exceed(content, most) and count_pieces(content, most) > most:
@@ -82,38 +82,39 @@ def same(message: M) -> M:
     return message
 
 
-def check_operations(most: int, content: bytes) -> None:
+def check_operations(most: int, content: Content) -> None:
     """Refuse too many operations of a write before they are read."""
     if may_exceed(content, most + SPARE_FIELDS):
-        _check_most(count_pieces(content, most + SPARE_FIELDS) - SPARE_FIELDS, most)
+        check_most(count_pieces(content, most + SPARE_FIELDS) - SPARE_FIELDS, most)
 
 
-def check_groups(most: int, content: bytes) -> None:
+def check_groups(most: int, content: Content) -> None:
     """Refuse too many groups of a batch, or operations in them all together, before they are read."""
     if not may_exceed(content, most + SPARE_FIELDS):
         return
     inside = 0
     for groups, piece in enumerate(pieces(content), 1):
-        if piece.number == _OPERATIONS_FIELD:
+        if piece.number == OPERATIONS_FIELD:
             inside += count_pieces(content, most, piece.start, piece.end)
-        _check_most(max(groups - SPARE_FIELDS, inside), most)
+        check_most(max(groups - SPARE_FIELDS, inside), most)
 
 
 def write_order(request: pb.WriteRequest, most: int) -> WriteOrder:
     """One transaction."""
-    _check_most(len(request.operations), most)
-    return _order(request, operations(request.operations), wants_proof=request.include_tx_proof)
+    check_most(len(request.operations), most)
+    return order_of(request, operations(request.operations), wants_proof=request.include_tx_proof)
 
 
 def batch_order(request: pb.BatchWriteRequest, most: int) -> WriteOrder:
     """One transaction whose operations come in groups; no more groups than there may be operations."""
-    _check_most(len(request.operations), most)
-    _check_most(sum(len(group.operations) for group in request.operations), most)
+    check_most(len(request.operations), most)
+    check_most(sum(len(group.operations) for group in request.operations), most)
     flat = tuple(operation for group in request.operations for operation in operations(group.operations))
-    return _order(request, flat, wants_proof=request.include_tx_proofs)
+    return order_of(request, flat, wants_proof=request.include_tx_proofs)
 
 
-def _check_most(count: int, most: int) -> None:
+def check_most(count: int, most: int) -> None:
+    """Refuse more operations, or groups of them, than a transaction may have."""
     if count > most:
         raise invalid(_too_many(most), "operations")
 
@@ -122,9 +123,10 @@ def _too_many(most: int) -> str:
     return f"A transaction has 1 to {most} operations."
 
 
-def _order(
+def order_of(
     request: pb.WriteRequest | pb.BatchWriteRequest, given: tuple[Operation, ...], *, wants_proof: bool
 ) -> WriteOrder:
+    """A transaction of these operations, and what else its message says."""
     sequence = request.sequence if request.HasField("sequence") else None
     legacy = None
     if not request.idempotency_key and sequence is None:
@@ -167,10 +169,11 @@ def _numbers(request: Message) -> dict[int, int]:
 
 def operations(given: Iterable[pb.Operation]) -> tuple[Operation, ...]:
     """The operations of a transaction, in order."""
-    return tuple(_operation(number, operation) for number, operation in enumerate(given))
+    return tuple(operation_of(number, operation) for number, operation in enumerate(given))
 
 
-def _operation(number: int, operation: pb.Operation) -> Operation:
+def operation_of(number: int, operation: pb.Operation) -> Operation:
+    """One operation, by its place among the others."""
     kind = operation.WhichOneof("op")
     if kind is None:
         raise invalid(f"operations[{number}] has no operation in it.", f"operations[{number}]")

@@ -49,7 +49,7 @@ class Reflection:
         call.begin()
         while (framed := await call.next_message()) is not None:
             try:
-                request = self._request.FromString(unpack(framed, call.encoding, call.max_bytes))
+                request = self._request.FromString(bytes(unpack(framed, call.encoding, call.max_bytes)))
             except DecodeError:
                 raise invalid("The message cannot be read as a request for reflection.", "message") from None
             await call.send(self.answer(request).SerializeToString())

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from semel.contracts.ledger.refusals import RefusedLedger, invalid
 
+Content = bytes | bytearray
+"""A message as it arrived."""
 _SHORTEST = 2
 """Bytes of a field: its tag and a value."""
 _VARINT, _FIXED64, _PIECE, _FIXED32 = 0, 1, 2, 5
@@ -24,6 +26,7 @@ class Piece(NamedTuple):
     number: int
     start: int
     end: int
+    has_content: bool = False
 
 
 def unreadable(name: str) -> RefusedLedger:
@@ -31,17 +34,17 @@ def unreadable(name: str) -> RefusedLedger:
     return invalid(f"The message cannot be read as {name}.", "message")
 
 
-def may_exceed(content: bytes, most: int) -> bool:
+def may_exceed(content: Content, most: int) -> bool:
     """Whether a message is long enough for more fields than that: short ones need no second look."""
     return len(content) > _SHORTEST * most
 
 
-def count_pieces(content: bytes, most: int, start: int = 0, end: int | None = None) -> int:
+def count_pieces(content: Content, most: int, start: int = 0, end: int | None = None) -> int:
     """How many fields a message has, or lie in a part of it; those beyond one too many are not counted."""
     return sum(1 for _ in islice(pieces(content, start, end), most + 1))
 
 
-def pieces(content: bytes, start: int = 0, end: int | None = None) -> Iterator[Piece]:
+def pieces(content: Content, start: int = 0, end: int | None = None) -> Iterator[Piece]:
     """The fields of a message, one by one; those inside of others are not looked at."""
     place, end = start, len(content) if end is None else end
     while place < end:
@@ -59,10 +62,10 @@ def pieces(content: bytes, start: int = 0, end: int | None = None) -> Iterator[P
             raise unreadable("one of ours: there is a group in it")
         if place > end:
             raise unreadable("one of ours: its end is missing")
-        yield Piece(tag >> 3, start, place)
+        yield Piece(tag >> 3, start, place, kind == _PIECE)
 
 
-def _varint(content: bytes, place: int) -> tuple[int, int]:
+def _varint(content: Content, place: int) -> tuple[int, int]:
     """A number, and where it ends."""
     value = 0
     for turn, byte in enumerate(content[place : place + _LONGEST_VARINT]):

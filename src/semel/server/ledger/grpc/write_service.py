@@ -10,7 +10,7 @@ else is told to them as a status.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from semel.contracts.ledger.commands import Code, Committed, Declined, Replayed, Written
@@ -28,11 +28,16 @@ from semel.server.ledger.grpc.inbound import (
     parser,
     write_order,
 )
-from semel.server.ledger.grpc.outbound import declined_pb, success_fields
+from semel.server.ledger.grpc.large_writes import large_batch, large_write
+from semel.server.ledger.grpc.outbound import declined_pb
+from semel.server.ledger.grpc.scan import Content
 from semel.server.ledger.grpc.statuses import precondition
+from semel.server.ledger.grpc.transaction_parts import parts_of, success_parts
 from semel.server.ledger.proto import ledger_pb2 as pb
-from semel.server.threads import apart
+from semel.server.threads import apart, is_small
 
+Read = Callable[[Content], WriteOrder]
+Asked = tuple[WriteOrder, Prepared]
 Response = type[pb.WriteResponse] | type[pb.BatchWriteResponse]
 
 _COMMITTED = "Committed before; nothing was executed now. The first answer is in `original`."
@@ -50,28 +55,33 @@ class WriteService:
         """Both keep the order in which they came on a connection: a client may send on without waiting."""
         path = b"/ledger.v1.WriteService/%s"
         most = self._desk.limits.max_operations
-        one = parser(
-            pb.WriteRequest, lambda request: self._prepare(write_order(request, most)), partial(check_operations, most)
-        )
-        many = parser(
-            pb.BatchWriteRequest, lambda request: self._prepare(batch_order(request, most)), partial(check_groups, most)
-        )
-        yield Method(path % b"Write", one, self._write, is_ordered=True)
-        yield Method(path % b"BatchWrite", many, self._batch, is_ordered=True)
+        one = parser(pb.WriteRequest, partial(write_order, most=most), partial(check_operations, most))
+        many = parser(pb.BatchWriteRequest, partial(batch_order, most=most), partial(check_groups, most))
+        one_large, many_large = partial(large_write, most=most), partial(large_batch, most=most)
+        yield Method(path % b"Write", self._prepared(one, one_large), self._write, is_ordered=True)
+        yield Method(path % b"BatchWrite", self._prepared(many, many_large), self._batch, is_ordered=True)
 
-    def _prepare(self, order: WriteOrder) -> tuple[WriteOrder, Prepared]:
+    def _prepared(self, small: Read, large: Read) -> Callable[[Content], list[Asked]]:
+        """Reads a message; what it asks for stands in a list, from which it is taken and then held no longer."""
+        return lambda content: [self._prepare((small if is_small(len(content)) else large)(content))]
+
+    def _prepare(self, order: WriteOrder) -> Asked:
         draft = order.draft
-        return order, self._desk.prepare(order.place, draft.client, draft.sequence, draft.key, draft.operations)
+        prepared = self._desk.prepare(order.place, draft.client, draft.sequence, draft.key, draft.operations)
+        return order._replace(draft=draft._replace(operations=())), prepared
 
-    async def _write(self, call: Call, asked: tuple[WriteOrder, Prepared]) -> bytes | None:
-        return await self._commit(call, *asked, pb.WriteResponse)
+    async def _write(self, call: Call, asked: list[Asked]) -> bytes | None:
+        return await self._commit(call, asked, pb.WriteResponse)
 
-    async def _batch(self, call: Call, asked: tuple[WriteOrder, Prepared]) -> bytes | None:
-        return await self._commit(call, *asked, pb.BatchWriteResponse)
+    async def _batch(self, call: Call, asked: list[Asked]) -> bytes | None:
+        return await self._commit(call, asked, pb.BatchWriteResponse)
 
-    async def _commit(self, call: Call, order: WriteOrder, prepared: Prepared, response: Response) -> bytes | None:
+    async def _commit(self, call: Call, asked: list[Asked], response: Response) -> bytes | None:
+        order, prepared = asked.pop()
         wants = order.draft.wants_proof
-        answer = await self._desk.write(call.asked, prepared, with_proof=wants)
+        committing = self._desk.write(call.asked, prepared, with_proof=wants)
+        del prepared  # what was encoded is not needed for the answer
+        answer = await committing
         if isinstance(answer, Declined):
             return self._decline(call, order, answer, response)
         if isinstance(answer, Written):
@@ -102,10 +112,9 @@ class WriteService:
 
 
 def _success(committed: Committed, has_proof: bool, response: Response) -> bytes:
-    fields = success_fields(committed, tx_proof(committed) if has_proof else None)
-    if response is pb.WriteResponse:
-        return response(success=pb.WriteSuccess(**fields)).SerializeToString()
-    return pb.BatchWriteResponse(success=pb.BatchWriteSuccess(**fields)).SerializeToString()
+    kind = pb.WriteSuccess if response is pb.WriteResponse else pb.BatchWriteSuccess
+    success = success_parts(kind, committed, tx_proof(committed) if has_proof else None)
+    return b"".join(parts_of(response(), success=[success]))
 
 
 def _original(replayed: Replayed, has_proof: bool, legacy_last: int | None, response: Response) -> bytes:
@@ -116,11 +125,11 @@ def _original(replayed: Replayed, has_proof: bool, legacy_last: int | None, resp
         committed_tx_id=pb.TxId(id=committed.transaction.id),
         committed_block_height=committed.header.height,
         assigned_sequence=committed.transaction.sequence,
-        original=pb.WriteSuccess(**success_fields(committed, tx_proof(committed) if has_proof else None)),
     )
     if legacy_last is not None:
         _make_legacy(error, legacy_last)
-    return response(error=error).SerializeToString()
+    original = success_parts(pb.WriteSuccess, committed, tx_proof(committed) if has_proof else None)
+    return b"".join(parts_of(response(), error=[parts_of(error, original=[original])]))
 
 
 def _make_legacy(error: pb.WriteError, last: int | None) -> None:
