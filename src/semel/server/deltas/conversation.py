@@ -31,6 +31,8 @@ from semel.server.deltas.frames import (
     pull_of,
     read_frame,
     response,
+    response_parts,
+    wire_frame,
 )
 from semel.server.deltas.holdings import Holdings
 from semel.server.deltas.live import Live
@@ -268,7 +270,7 @@ class Conversation:
         room = self._holdings.output
         pull = partial(self._desk.pull, self._asked, self._gateway, wanted.client, wanted.since, wanted.limit, room)
         page = await self._find_room(pull)
-        self._send(await apart(room.size, _response, page))
+        self._write(await apart(room.size, _frame, page))
         self._live.pulled(self._desk.replica(self._asked, self._gateway, wanted.client), wanted.since, page)
 
     async def _plain_pull(self, wanted: PullQuery) -> None:
@@ -288,18 +290,20 @@ class Conversation:
                 await asyncio.wait_for(self._woken.wait(), ROOM_SECONDS)
             return
         if news is not None:
+            # In one piece, so that who has read the one has most likely read the other.
             if self._live.is_plain:
                 frame = self._socket.frame(await apart(room.size, plain_page_body, news.page))
+                self._write(frame + self._ping())
             else:
-                frame = self._socket.binary_frame(BROADCAST + await apart(room.size, _response, news.page))
-            # In one piece, so that who has read the one has most likely read the other.
-            self._socket.write(frame + self._ping())
-            self._holdings.settle()
+                self._write(await apart(room.size, _frame, news.page, BROADCAST, self._ping()))
             self._live.sent(news, self._pings)
             self._mind_stall()
 
     def _send(self, body: bytes) -> None:
-        self._socket.write(self._socket.binary_frame(body))
+        self._write(wire_frame((body,)))
+
+    def _write(self, frames: bytes) -> None:
+        self._socket.write(frames)
         self._holdings.settle()
 
     def _mind_room(self) -> None:
@@ -393,5 +397,6 @@ class Conversation:
         self._inbox.clear()
 
 
-def _response(page: Page) -> bytes:
-    return response(page.entries, page.cursor, has_more=page.has_more)
+def _frame(page: Page, kind: bytes = b"", behind: bytes = b"") -> bytes:
+    parts = response_parts(page.entries, page.cursor, has_more=page.has_more)
+    return wire_frame((kind, *parts), behind)

@@ -8,7 +8,9 @@ here, and its row has to be pulled over HTTP.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
@@ -16,9 +18,11 @@ from semel.contracts.deltas.limits import DEFAULT_PAGE, MAX_PAGE, Policy
 from semel.contracts.deltas.model import Entry, Op
 from semel.contracts.deltas.wire.bodies import INVALID, Flawed, PushBody, check_width, client_of, judge_push
 from semel.contracts.deltas.wire.query import PullQuery
-from semel.kernel.canonical import MAX_DEPTH, Json, JsonError, parse
+from semel.kernel.canonical import MAX_DEPTH, Integers, Json, JsonError, Surrogates, parse
 from semel.kernel.delta_id import json_text
+from semel.kernel.json_marks import first_mark
 from semel.kernel.json_text import depth_of, too_deep
+from semel.kernel.large_json import LargeJson, is_light, read_json
 from semel.server.deltas.proto.sync_pb2 import ColumnDelta, RowDelta, SyncPull, SyncPush, SyncResponse
 
 PUSH, PULL, BROADCAST = b"\x01", b"\x02", b"\x03"
@@ -27,6 +31,8 @@ MAX_VALUE_DEPTH = MAX_DEPTH - 5
 """A value in the JSON of a push stands inside five brackets; what is too deep there is too deep here."""
 
 _OPS = {int(op): op.name for op in Op}
+_DELTAS_TAG = SyncResponse.DESCRIPTOR.fields_by_name["deltas"].number << 3 | 2
+_BINARY, _SHORT, _MEDIUM = 0x82, 126, 65_536
 _NOTHING = b"\x11" + bytes(8)
 """A response that has nothing but a cursor of 0: protobuf would leave that out, and a frame without bytes is none."""
 
@@ -58,7 +64,9 @@ def read_frame(raw: bytes) -> SyncPush | SyncPull:
 def push_of(message: SyncPush, policy: Policy, author: str | None) -> PushBody:
     """The deltas of a push, judged. `author` is the text of the only id that the caller may speak for."""
     deltas = message.deltas
-    return judge_push(client_of(message.client_id), len(deltas), lambda index: _item(deltas[index]), policy, author)
+    return judge_push(
+        client_of(message.client_id), len(deltas), (partial(_item, one) for one in deltas), policy, author
+    )
 
 
 def pull_of(message: SyncPull) -> PullQuery:
@@ -68,14 +76,45 @@ def pull_of(message: SyncPull) -> PullQuery:
 
 def response(entries: Iterable[Entry], cursor: int, *, has_more: bool) -> bytes:
     """Entries and the cursor behind them."""
-    message = SyncResponse(deltas=map(_delta, entries), server_hlc=cursor, has_more=has_more)
-    return message.SerializeToString() or _NOTHING
+    return b"".join(response_parts(entries, cursor, has_more=has_more))
+
+
+def response_parts(entries: Iterable[Entry], cursor: int, *, has_more: bool) -> list[bytes]:
+    """The same in parts, for those who put something before or behind it: each copy of a page is as large as it is."""
+    parts: list[bytes] = []
+    for entry in entries:
+        delta = _delta(entry)
+        parts += _prefix(len(delta)), delta
+    rest = SyncResponse(server_hlc=cursor, has_more=has_more).SerializeToString()
+    return [*parts, rest] if parts or rest else [_NOTHING]
+
+
+def _prefix(size: int) -> bytes:
+    """What stands before one of the deltas of a response."""
+    digits = bytearray((_DELTAS_TAG,))
+    while size > 0x7F:
+        digits.append(size & 0x7F | 0x80)
+        size >>= 7
+    digits.append(size)
+    return bytes(digits)
+
+
+def wire_frame(parts: Sequence[bytes], behind: bytes = b"") -> bytes:
+    """Parts of one message as a binary frame of WebSocket, with other frames behind it, in one copy."""
+    size = sum(map(len, parts))
+    if size < _SHORT:
+        head = bytes((_BINARY, size))
+    elif size < _MEDIUM:
+        head = bytes((_BINARY, _SHORT)) + size.to_bytes(2)
+    else:
+        head = bytes((_BINARY, _SHORT + 1)) + size.to_bytes(8)
+    return b"".join((head, *parts, behind))
 
 
 def checkpoint_frame(entries: Iterable[Entry], cursor: int, *, has_more: bool) -> bytes:
     """The same as a piece of a checkpoint: behind its length."""
-    body = response(entries, cursor, has_more=has_more)
-    return len(body).to_bytes(4) + body
+    parts = response_parts(entries, cursor, has_more=has_more)
+    return b"".join((sum(map(len, parts)).to_bytes(4), *parts))
 
 
 def _item(delta: RowDelta) -> Json:
@@ -102,28 +141,42 @@ def _column(column: ColumnDelta) -> Json:
     if raw.count(b"[") + raw.count(b"{") > MAX_VALUE_DEPTH and depth_of(raw) > MAX_VALUE_DEPTH:
         raise Flawed(INVALID, str(too_deep()))
     try:
-        return {"column": column.column, "value": parse(raw)}
+        return {"column": column.column, "value": parse(raw) if is_light(raw) else _large(raw)}
     except JsonError as error:
         raise Flawed(INVALID, str(error)) from None
 
 
-def _delta(entry: Entry) -> RowDelta:
-    columns = parse(entry.columns.encode())
-    assert isinstance(columns, list)
-    return RowDelta(
+def _large(raw: bytes) -> Any:
+    value = read_json(raw)
+    mark = first_mark(value)
+    if mark is not None:
+        raise mark
+    return value
+
+
+def _delta(entry: Entry) -> bytes:
+    told = RowDelta(
         op=f"DELTA_OP_{entry.op.name}",
         table=entry.table,
         row_id=_string(entry.row),
-        columns=map(_told, columns),
         hlc=entry.hlc,
         client_id=_string(entry.client),
         delta_id=entry.id.hex(),
     )
+    raw = entry.columns.encode()
+    columns = parse(raw) if is_light(raw) else read_json(raw)
+    assert isinstance(columns, list | LargeJson)
+    for column in columns if isinstance(columns, list) else columns.elements():
+        told.columns.append(_told(column))
+    return told.SerializeToString()
 
 
-def _told(column: Json) -> ColumnDelta:
-    assert isinstance(column, dict)
-    return ColumnDelta(column=str(column["column"]), value=json_text(column["value"]).encode())
+def _told(column: Any) -> ColumnDelta:
+    members = column.members(lambda name: True) if isinstance(column, LargeJson) else column
+    value = members["value"]
+    if isinstance(value, LargeJson):
+        return ColumnDelta(column=members["column"], value=value.canonical(Integers.ROUND, Surrogates.ESCAPE))
+    return ColumnDelta(column=members["column"], value=json_text(value).encode())
 
 
 def _string(text: str) -> str:

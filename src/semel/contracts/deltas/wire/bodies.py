@@ -7,8 +7,8 @@ step is finished for all deltas before the next begins, so that the answer does 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from semel.contracts.deltas.limits import (
     MAX_CLIENT_CHARACTERS,
@@ -19,13 +19,17 @@ from semel.contracts.deltas.limits import (
 )
 from semel.contracts.deltas.model import Column, Delta, Op
 from semel.contracts.deltas.refusals import MAX_FLAWS, Flaw, RefusedDeltas, refusal_of
-from semel.kernel.canonical import Json, JsonError, parse
+from semel.kernel.canonical import MAX_DEPTH, Integers, Json, JsonError, Surrogates, parse
 from semel.kernel.delta_id import columns_text, delta_id, json_text, plain_column
 from semel.kernel.hlc import read_hlc
+from semel.kernel.json_marks import first_mark
+from semel.kernel.json_text import too_deep
+from semel.kernel.large_json import LargeJson, is_light, read_json
 
 _NAME = f"[A-Za-z_][A-Za-z0-9_]{{0,{MAX_TABLE_CHARACTERS - 1}}}"
 _ID = re.compile(r"[0-9a-f]{64}")
 _OPS = {op.name: op for op in Op}
+_MEMBERS = frozenset(("op", "table", "rowId", "clientId", "columns", "hlc", "deltaId"))
 
 INVALID, SCHEMA, FORBIDDEN = ("VALIDATION_ERROR", 400), ("SCHEMA_ERROR", 422), ("FORBIDDEN", 403)
 TOO_LARGE = ("VALIDATION_ERROR", 413)
@@ -51,6 +55,8 @@ class Flawed(Exception):  # noqa: N818 - it is an answer, not a fault
 
 def parse_push(raw: bytes, policy: Policy, author: str | None = None) -> PushBody:
     """The deltas of a body. `author` is the text of the only id that the caller may speak for; None for any."""
+    if not is_light(raw):
+        return _parse_large(raw, policy, author)
     value = parse_body(raw)
     client = client_of(value.get("clientId"))
     items = value.get("deltas")
@@ -58,34 +64,79 @@ def parse_push(raw: bytes, policy: Policy, author: str | None = None) -> PushBod
         raise RefusedDeltas(INVALID[0], "deltas must be an array.")
     check_last_seen(value.get("lastSeenHlc"))
     cursor = _cursor(value.get("cursor"))
-    return judge_push(client, len(items), items.__getitem__, policy, author)._replace(cursor=cursor)
+    return judge_push(client, len(items), map(_same, items), policy, author)._replace(cursor=cursor)
 
 
-def judge_push(client: str, count: int, item_at: Callable[[int], Json], policy: Policy, author: str | None) -> PushBody:
-    """The same for a push that came in another form: so many deltas, each made into a JSON value when it is looked at.
+def _parse_large(raw: bytes, policy: Policy, author: str | None) -> PushBody:
+    """The same for a body of which no values can be made: each delta is read, judged and forgotten before the next."""
+    try:
+        value = read_json(raw)
+        if isinstance(value, LargeJson) and value.levels > MAX_DEPTH:
+            raise too_deep()
+        if not isinstance(value, LargeJson) or not value.is_object:
+            raise RefusedDeltas(INVALID[0], "The body must be a JSON object.")
+        members = value.members({"clientId", "deltas", "lastSeenHlc", "cursor"}.__contains__)
+        client = client_of(members.get("clientId"))
+        items = members.get("deltas")
+        check_last_seen(members.get("lastSeenHlc"))
+        cursor = _cursor(members.get("cursor"))
+        if isinstance(items, list):
+            return judge_push(client, len(items), map(_unmarked, items), policy, author)._replace(cursor=cursor)
+        if not isinstance(items, LargeJson) or items.is_object:
+            raise RefusedDeltas(INVALID[0], "deltas must be an array.")
+        return judge_push(client, 0, map(_unmarked, items.elements()), policy, author)._replace(cursor=cursor)
+    except JsonError as error:
+        raise RefusedDeltas(INVALID[0], str(error)) from None
+
+
+Item = Callable[[], Any]
+"""Makes a delta into a JSON value, large parts of it as `LargeJson`."""
+
+
+def _same(item: Json) -> Item:
+    return lambda: item
+
+
+def _unmarked(item: Any) -> Item:
+    """A delta of a large body; a value in it that cannot be taken is a flaw of the body."""
+    if isinstance(item, LargeJson) and item.is_object:
+        item = item.members(_MEMBERS.__contains__)
+    mark = first_mark(item)
+    if mark is not None:
+        raise mark
+    return lambda: item
+
+
+def judge_push(client: str, count: int, items: Iterable[Item], policy: Policy, author: str | None) -> PushBody:
+    """The same for a push that came in another form: each delta is made into a JSON value when it is looked at.
 
     That is once, and not before their number is known to be allowed. One that cannot be made is `Flawed`.
     """
     if author is not None and client != author:
         raise RefusedDeltas(FORBIDDEN[0], "clientId must be the one that the credential is for.")
-    if count > policy.max_deltas:
-        raise RefusedDeltas(INVALID[0], f"A push has at most {policy.max_deltas} deltas; this one has {count}.")
+    _check_number(count, policy)
     deltas: list[Delta] = []
     flaws: list[Flaw] = []
-    for index in range(count):
+    for index, make in enumerate(items):
+        _check_number(index + 1, policy)
+        if len(flaws) == MAX_FLAWS:  # nobody is told of more
+            break
         item: Json = None
         try:
-            item = item_at(index)
+            item = make()
             deltas.append(read_delta(item, author))
         except Flawed as flawed:
             flaws.append(_flaw(index, item, flawed))
-            if len(flaws) == MAX_FLAWS:  # nobody is told of more
-                break
     if flaws:
         raise RefusedDeltas.of(refusal_of(flaws))
     if policy.checks_ids:
         _check_ids(deltas)
     return PushBody(client, tuple(deltas))
+
+
+def _check_number(count: int, policy: Policy) -> None:
+    if count > policy.max_deltas:
+        raise RefusedDeltas(INVALID[0], f"A push has at most {policy.max_deltas} deltas; this one has {count} or more.")
 
 
 def parse_body(raw: bytes) -> dict[str, Json]:
@@ -157,34 +208,61 @@ def content_id(delta: Delta) -> bytes:
     return delta_id(delta.client, delta.columns_text, delta.hlc, delta.row, delta.table)
 
 
-def _columns(value: Json) -> tuple[Column, ...]:
-    if not isinstance(value, list):
+def _columns(value: Any) -> tuple[Column, ...]:
+    is_large = isinstance(value, LargeJson) and not value.is_object
+    if not is_large and not isinstance(value, list):
         raise Flawed(INVALID, "columns must be an array.")
-    check_width(len(value))
-    columns = tuple(map(_column, value))
+    if isinstance(value, list):
+        check_width(len(value))
+    columns: list[Column] = []
+    for one in value.elements() if isinstance(value, LargeJson) else value:
+        check_width(len(columns) + 1)
+        columns.append(_column(one))
     names = {column.name for column in columns}
     if len(names) != len(columns):
         raise Flawed(INVALID, "columns names one column twice.")
     if not all(map(is_name, names)):
         raise Flawed(SCHEMA, f"A column's name must match {_NAME}.")
-    return columns
+    return tuple(columns)
 
 
 def check_width(columns: int) -> None:
     """Refuse a delta with more columns than a row can have: it could never be stored."""
     if columns > MAX_COLUMNS:
-        raise Flawed(TOO_LARGE, f"A row has at most {MAX_COLUMNS} columns; this delta has {columns}.")
+        raise Flawed(TOO_LARGE, f"A row has at most {MAX_COLUMNS} columns; this delta has {columns} or more.")
 
 
-def _column(value: Json) -> Column:
-    if not isinstance(value, dict) or not isinstance(value.get("column"), str):
+class _Seen:
+    """Which members of a large column are kept, and whether there are others."""
+
+    has_others = False
+
+    def keeps(self, name: str) -> bool:
+        is_known = name in ("column", "value")
+        self.has_others = self.has_others or not is_known
+        return is_known
+
+
+def _column(value: Any) -> Column:
+    members, is_plain = value, isinstance(value, dict) and len(value) == 2
+    if isinstance(value, LargeJson) and value.is_object:
+        seen = _Seen()
+        members, is_plain = value.members(seen.keeps), not seen.has_others
+    if not isinstance(members, dict) or not isinstance(members.get("column"), str):
         raise Flawed(INVALID, "A column must be an object with the string column and a value.")
-    has_value = "value" in value
+    has_value = "value" in members
     try:
-        whole = None if len(value) == 2 and has_value else json_text(value)
-        return Column(value["column"], json_text(value.get("value")), whole, has_value)  # type: ignore[arg-type]
+        whole = None if is_plain and has_value else _text(value)
+        return Column(members["column"], _text(members.get("value")), whole, has_value)
     except JsonError as error:
         raise Flawed(INVALID, str(error)) from None
+
+
+def _text(value: Any) -> str:
+    """The canonical text of a value, large or not."""
+    if isinstance(value, LargeJson):
+        return value.canonical(Integers.ROUND, Surrogates.ESCAPE).decode()
+    return json_text(value)
 
 
 def _string(item: dict[str, Json], name: str) -> str:
