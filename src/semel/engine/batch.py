@@ -9,13 +9,15 @@ A crash anywhere in here leaves all of the batch or nothing of it, and no caller
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from semel.engine.contract import (
     EngineError,
     FaultError,
+    LastWord,
     MissingLocksError,
     MissingRowsError,
     Order,
@@ -29,7 +31,7 @@ from semel.engine.soft import SoftChanges
 from semel.engine.timekeeper import Timekeeper
 from semel.engine.view import BatchView
 from semel.kernel.clock import Now
-from semel.store.protocol import AnyTable, CommitUnknownError, Lock, Range, Row, Store, StoreError, Touch, Tx
+from semel.store.protocol import AnyTable, Changes, CommitUnknownError, Lock, Range, Row, Store, StoreError, Touch, Tx
 from semel.store.table import Key, bytes_of
 
 MAX_RERUNS = 16
@@ -37,6 +39,8 @@ MAX_DEFERRALS = 64
 MAX_TOUCHES = 1_024
 LOADED_BYTES = 32 * 1024 * 1024
 """What the payloads that one batch loads may come to; deciding over them takes several times that."""
+PART_BYTES = 4 * 1024 * 1024
+"""The same for a part of a write that is decided in parts, and for such a write alone."""
 LOADED_AT_ONCE = 32
 """So many rows of a heavy table are asked for before their bytes are counted."""
 
@@ -56,6 +60,12 @@ class Submission:
         self.locks: Sequence[Lock] = write.contract.locks(write.command)
         self.order: Order | None = write.contract.order(write.command)
         self.deferrals = 0
+
+    def part(self, command: Any) -> Submission:
+        """A part of it, under the same locks."""
+        part = Submission(self.write._replace(command=command))
+        part.locks, part.deferrals = self.locks, self.deferrals
+        return part
 
 
 @dataclass(slots=True)
@@ -86,10 +96,22 @@ class Surroundings:
 def run(around: Surroundings, submissions: Sequence[Submission], most_loaded: int = LOADED_BYTES) -> BatchResult:
     """Carry out one batch; `HeavyBatchError` when it would load too much, unless it is a single write."""
     locks = _all_locks(submissions)
+    parts = submissions[0].write.parts if len(submissions) == 1 else None
+    if parts is None:
+        return _run_at_once(around, submissions, locks, None if len(submissions) == 1 else most_loaded)
+    if not submissions[0].write.is_large:
+        with suppress(HeavyBatchError):
+            return _run_at_once(around, submissions, locks, PART_BYTES)
+    return _run_in_parts(around, submissions[0], locks, parts())
+
+
+def _run_at_once(
+    around: Surroundings, submissions: Sequence[Submission], locks: Sequence[Lock], most_loaded: int | None
+) -> BatchResult:
     tx = around.store.begin(locks)
     try:
         around.reach("locked")
-        batch = _Batch(around, tx, locks, None if len(submissions) == 1 else most_loaded)
+        batch = _Batch(around, tx, locks, most_loaded)
         batch.load_stages(submissions)
         around.reach("loaded")
         for submission in in_order(batch.sound(submissions)):
@@ -99,6 +121,63 @@ def run(around: Surroundings, submissions: Sequence[Submission], most_loaded: in
         return batch.result
     finally:
         tx.rollback()
+
+
+def _run_in_parts(
+    around: Surroundings,
+    submission: Submission,
+    locks: Sequence[Lock],
+    parts: Generator[Any, Outcome | None, LastWord],
+) -> BatchResult:
+    """Carry out one large write: its parts are decided one after the other, and are one transaction."""
+    tx = around.store.begin(locks)
+    try:
+        around.reach("locked")
+        result, last, is_changed = _decide_parts(around, submission, locks, parts, tx)
+        if last is None or last.is_refused:
+            return result
+        around.reach("decided")
+        if last.outcome.touches:
+            around.soft.touch(last.outcome.touches)
+        if is_changed:
+            tx.flush(Changes({}, {}, {}, topics=list(last.outcome.signals)))
+            around.reach("flushed")
+            tx.commit()
+            around.reach("committed")
+            result.commit = Commit.DURABLE
+        return result
+    finally:
+        tx.rollback()
+
+
+def _decide_parts(
+    around: Surroundings,
+    submission: Submission,
+    locks: Sequence[Lock],
+    parts: Generator[Any, Outcome | None, LastWord],
+    tx: Tx,
+) -> tuple[BatchResult, LastWord | None, bool]:
+    """What became of a large write, its last word if it has one, and whether anything was changed."""
+    command, before, is_changed = next(parts), None, False
+    while True:
+        batch = _Batch(around, tx, locks, None if command is before else PART_BYTES)
+        try:
+            told = batch.decide_part(submission.part(command))
+        except HeavyBatchError:
+            told = None
+        result = batch.result
+        if result.failed:
+            return BatchResult(Commit.NOTHING, failed=[(submission, result.failed[0][1])]), None, False
+        if result.deferred:  # for want of a lock
+            submission.locks, submission.deferrals = result.deferred[0].locks, result.deferred[0].deferrals
+            return BatchResult(Commit.NOTHING, deferred=[submission]), None, False
+        is_changed = is_changed or batch.is_changed
+        before = command
+        try:
+            command = parts.send(told)
+        except StopIteration as end:
+            last: LastWord = end.value
+            return BatchResult(Commit.NOTHING, decided=[(submission, last.outcome)]), last, is_changed
 
 
 def store_soft(around: Surroundings) -> Commit:
@@ -227,6 +306,21 @@ class _Batch:
                 self._view.soften(outcome.touches)
                 self.result.decided.append((submission, outcome))
                 self._settle(submission)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether anything was changed."""
+        return self._view.is_changed()
+
+    def decide_part(self, submission: Submission) -> Outcome | None:
+        """Judge a part of a write, and hand what it changes to the store; None if it was not decided."""
+        self.load_stages([submission])
+        for one in self.sound([submission]):
+            self.decide(one)
+        if not self.result.decided:
+            return None
+        self._tx.flush(self._view.changes(()))
+        return self.result.decided[0][1]
 
     def commit(self) -> None:
         """Write the difference and make it durable; a batch of hits has none, and costs no sync."""

@@ -6,7 +6,7 @@ opens no transaction and no socket, and it may be run twice for one command.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from semel.kernel.clock import Now
@@ -114,6 +114,23 @@ class Contract(Protocol):
         """Commands that free what is no longer needed; a bounded number, found again while there is more."""
 
 
+class LastWord(NamedTuple):
+    """What a write that was decided in parts comes to."""
+
+    outcome: Outcome
+    is_refused: bool = False
+    """Whether nothing of it may be stored, whatever its parts have changed."""
+
+
+Parts = Callable[[], Generator[Any, "Outcome | None", LastWord]]
+"""Gives the commands that a large write is made of, one by one, and is told what became of each.
+
+All of them are one transaction. What a part changes is handed to the store before the next part is asked for, so that
+no more is held at once than one part needs. None instead of an outcome means that the part has to look at too much:
+then smaller ones are to be given in its place, or the same once more if there are none.
+"""
+
+
 class Write(NamedTuple):
     """A request to change something."""
 
@@ -123,6 +140,10 @@ class Write(NamedTuple):
     """Bytes that it holds in memory while it waits."""
     cost: int = 1
     """Roughly how many rows it will touch."""
+    parts: Parts | None = None
+    """How it is decided in parts, if its command has to look at too much at once."""
+    is_large: bool = False
+    """Whether it is decided in parts from the beginning."""
 
 
 class EngineError(Exception):

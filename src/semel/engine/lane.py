@@ -131,6 +131,10 @@ class Lane:
     def _gather(self) -> list[Submission]:
         """The deferred ones, then what waits; a write that no longer fits is held for the next batch."""
         batch, self._deferred = self._deferred, []
+        large = next((one for one in batch if one.write.is_large), None)
+        if large is not None:  # it is a batch of its own
+            self._deferred = [one for one in batch if one is not large]
+            return [large]
         size = cost = 0
         # Those put off do not count: they wait for writes that must not be kept out by them.
         put_off = len(batch)
@@ -140,6 +144,12 @@ class Lane:
                 break
             size += submission.write.size
             cost += submission.write.cost
+            if submission.write.is_large:
+                if batch:
+                    self._held = submission
+                else:
+                    batch.append(submission)
+                break
             if len(batch) > put_off and (size > self._limits.bytes or cost > self._limits.cost):
                 self._held = submission
                 break

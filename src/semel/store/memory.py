@@ -96,19 +96,26 @@ class _MemoryTx:
         self._store = store
         self._steps: list[Callable[[], None]] = []
         self._inserted: set[tuple[AnyTable, Key]] = set()
+        self._flushed: dict[tuple[AnyTable, Key], Row | None] = {}
         self._open = True
         self.now_ms = now_ms
 
     def load(self, keys: Mapping[AnyTable, Iterable[Key]], ranges: Sequence[Range]) -> Loaded:
         heaps = self._store._heaps
         rows = {
-            table: {key: row for key in wanted if (row := heaps[table].rows.get(key)) is not None}
+            table: {key: row for key in wanted if (row := self._row(table, key)) is not None}
             for table, wanted in keys.items()
         }
         return Loaded(rows, [_first(heaps[wanted.table].scan(wanted), wanted.limit) for wanted in ranges])
 
+    def _row(self, table: AnyTable, key: Key) -> Row | None:
+        return self._flushed[table, key] if (table, key) in self._flushed else self._store._heaps[table].rows.get(key)
+
     def flush(self, changes: Changes) -> None:
         self._check(changes)
+        self._flushed.update(((table, key), None) for table, gone in changes.deletes.items() for key in gone)
+        for rows_of in (changes.updates, changes.steady, changes.inserts):
+            self._flushed.update(((table, table.key_of(row)), row) for table, some in rows_of.items() for row in some)
         for table, gone in changes.deletes.items():
             self._steps += [partial(self._set, table, key, None) for key in gone]
         for table, rows in (*changes.updates.items(), *changes.steady.items(), *changes.inserts.items()):

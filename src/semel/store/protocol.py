@@ -170,7 +170,7 @@ class Tx(Protocol):
         """The store's clock, read after the locks were taken."""
 
     def load(self, keys: Mapping[AnyTable, Iterable[Key]], ranges: Sequence[Range]) -> Loaded:
-        """Rows as of the last commit."""
+        """Rows by their keys as of the last commit, under what was flushed here; ranges as of the last commit."""
 
     def flush(self, changes: Changes) -> None:
         """Write whole sets of rows; seen by nobody before the commit, which may be the one to refuse them."""

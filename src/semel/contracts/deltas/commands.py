@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from semel.contracts.deltas.model import Cursor, Delta, Entry, Replica
+from semel.contracts.deltas.refusals import Flaw
 
 
 class Push(NamedTuple):
@@ -18,6 +20,21 @@ class Push(NamedTuple):
     """What the replica has shown to this server, if nothing is remembered of it; a push of its own makes it known."""
     is_plain: bool = False
     """Whether the client speaks the plain dialect: nothing is remembered of it, and it needs no repair."""
+    start: int = 0
+    """The place of the first of them, in a push that is decided in parts."""
+
+
+class Inspect(NamedTuple):
+    """Say what of these deltas cannot be taken, as far as that is known before any of them is applied."""
+
+    push: Push
+
+
+class Inspected(NamedTuple):
+    """Flaws by the step in which they are found."""
+
+    flaws: tuple[Sequence[Flaw], ...]
+    server_hlc: int
 
 
 class Pushed(NamedTuple):
@@ -117,4 +134,4 @@ class Trimmed(NamedTuple):
     cut: int
 
 
-Command = Push | Give | Rest | SaveSchema | SaveRules | Flush | Forget | Trim
+Command = Push | Inspect | Give | Rest | SaveSchema | SaveRules | Flush | Forget | Trim

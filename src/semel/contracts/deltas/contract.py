@@ -9,6 +9,7 @@ from semel.contracts.deltas.commands import (
     Flush,
     Forget,
     Give,
+    Inspect,
     Push,
     Rest,
     Saved,
@@ -19,7 +20,7 @@ from semel.contracts.deltas.commands import (
 from semel.contracts.deltas.limits import Policy
 from semel.contracts.deltas.rules.gateways import lock_of
 from semel.contracts.deltas.rules.give import give, give_needs, rest
-from semel.contracts.deltas.rules.push import push, push_needs
+from semel.contracts.deltas.rules.push import inspect, inspect_needs, push, push_needs
 from semel.contracts.deltas.rules.retention import Coverage, chores, forget, forget_needs, trim, trim_needs
 from semel.contracts.deltas.rules.schemas import gateway_needs, save_rules, save_schema, schema_needs
 from semel.engine.contract import Order, Outcome, Stage, View
@@ -39,6 +40,8 @@ class Deltas:
 
     def locks(self, command: Command) -> Sequence[Lock]:
         """The lock of the gateway."""
+        if isinstance(command, Inspect):
+            command = command.push
         gateway = command.replica.gateway if isinstance(command, Push | Give | Rest) else command.gateway
         return (lock_of(gateway),)
 
@@ -46,6 +49,8 @@ class Deltas:
         """What each command looks at."""
         if isinstance(command, Push):
             return push_needs(command, self.policy)
+        if isinstance(command, Inspect):
+            return inspect_needs(command, self.policy)
         if isinstance(command, Give | Rest):
             return give_needs(command)
         if isinstance(command, Forget):
@@ -62,6 +67,8 @@ class Deltas:
         """Judge one command."""
         if isinstance(command, Push):
             return push(view, command, self.policy, now)
+        if isinstance(command, Inspect):
+            return inspect(view, command, self.policy, now)
         if isinstance(command, Give):
             return give(view, command, self.policy, now)
         if isinstance(command, Rest):

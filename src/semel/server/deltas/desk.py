@@ -30,6 +30,7 @@ from semel.contracts.deltas.model import Replica
 from semel.contracts.deltas.plain_dialect import PlainAsker, PlainStart, Settlement, plain_page, settle
 from semel.contracts.deltas.reading import Begun, News, Page, entry_size, news, pull
 from semel.contracts.deltas.refusals import Refusal, RefusedDeltas
+from semel.contracts.deltas.rules.push_parts import in_parts, is_large
 from semel.contracts.deltas.shown import ShownCursors
 from semel.contracts.deltas.wire.bodies import PushBody
 from semel.contracts.deltas.wire.query import PullQuery
@@ -106,7 +107,8 @@ class Desk:
         shown = 0 if self.context.engine.is_shared else self.shown.of(replica)
         command = Push(replica, body.deltas, asked.is_named, shown, body.cursor is not None)
         cost = _ROWS_OF_A_DELTA * (2 + len(body.deltas))
-        answer = await self._carry_out(asked, command, weight_of(body, size), cost)
+        write = Write(self.deltas, command, weight_of(body, size), cost, partial(in_parts, command), is_large(command))
+        answer = _judged(await self.context.engine.submit(write, asked.caller))
         assert isinstance(answer, Pushed)
         self.journal.pushed(answer)
         return answer
@@ -250,10 +252,13 @@ class Desk:
         return Replica(gateway, client, asked.principal.name)
 
     async def _carry_out(self, asked: Asked, command: Command, size: int = 0, cost: int = _ROWS_OF_A_DELTA) -> Any:
-        answer = await self.context.engine.submit(Write(self.deltas, command, size, cost), asked.caller)
-        if isinstance(answer, Refusal):
-            raise RefusedDeltas.of(answer)
-        return answer
+        return _judged(await self.context.engine.submit(Write(self.deltas, command, size, cost), asked.caller))
+
+
+def _judged(answer: Any) -> Any:
+    if isinstance(answer, Refusal):
+        raise RefusedDeltas.of(answer)
+    return answer
 
 
 class NoRoomError(RefusedDeltas):

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import orjson
 
-from semel.contracts.deltas.commands import Push, Pushed
+from semel.contracts.deltas.commands import Inspect, Inspected, Push, Pushed
 from semel.contracts.deltas.limits import FIRST_ROWS, MAX_COLUMNS, MAX_ROW_BYTES, MAX_TOUCHED_BYTES, MORE_ROWS, Policy
 from semel.contracts.deltas.model import Delta, Op
 from semel.contracts.deltas.refusals import Flaw, Refusal, refusal_of
@@ -193,14 +193,53 @@ def _refusal(
 ) -> Refusal | None:
     """Why nothing of a push is taken, as far as that is known before it is applied."""
     key = gateway_key(command.replica.gateway)
-    flaws = _schema_flaws(view, key, fresh) or ([] if keeps_all else untellable_flaws(fresh))
-    if flaws:
-        return refusal_of(flaws)
-    flaws = _drift_flaws(fresh, now.wall_ms)
-    if flaws:
-        high_water = 0 if found is None else found.high_water
-        return refusal_of(flaws)._replace(server_hlc=tick(high_water, now.wall_ms))
+    flaws = _flaws(view, key, fresh, now, keeps_all=keeps_all)
+    refusal = refusal_at(flaws, _server_hlc(found, now))
+    if refusal is not None:
+        return refusal
     return Refusal("VALIDATION_ERROR", _TOO_HEAVY, 413) if _is_too_heavy(view, key, fresh) else None
+
+
+def _server_hlc(found: DeltaGatewayRow | None, now: Now) -> int:
+    return tick(0 if found is None else found.high_water, now.wall_ms)
+
+
+def _flaws(
+    view: View, gateway: bytes, fresh: Sequence[_Numbered], now: Now, *, keeps_all: bool
+) -> tuple[Sequence[Flaw], ...]:
+    """What is wrong with deltas, step by step."""
+    untellable = [] if keeps_all else untellable_flaws(fresh)
+    return _schema_flaws(view, gateway, fresh), untellable, _drift_flaws(fresh, now.wall_ms)
+
+
+def refusal_at(flaws: tuple[Sequence[Flaw], ...], server_hlc: int) -> Refusal | None:
+    """The refusal by the first step that has found something; a clock is told the server's."""
+    schema, untellable, drift = flaws
+    if schema or untellable:
+        return refusal_of(schema or untellable)
+    return refusal_of(drift)._replace(server_hlc=server_hlc) if drift else None
+
+
+def inspect_needs(command: Inspect, policy: Policy) -> Generator[Stage, View, None]:
+    """The gateway, the memory of each id, and the schemas."""
+    push = command.push
+    gateway = gateway_key(push.replica.gateway)
+    keys: dict[tuple[AnyTable, Key], None] = {(DELTA_GATEWAY, (gateway,)): None}
+    for delta in push.deltas:
+        keys[DELTA_ID, (gateway, delta.hlc, delta.id)] = None
+        keys[DELTA_SCHEMA, (gateway, delta.table.encode())] = None
+        if not policy.checks_ids:
+            keys[DELTA_LEGACY_ID, (gateway, delta.id)] = None
+    yield Stage(keys=keys)
+
+
+def inspect(view: View, command: Inspect, policy: Policy, now: Now) -> Outcome:
+    """Judge deltas by what is known before they are applied."""
+    push = command.push
+    key = gateway_key(push.replica.gateway)
+    fresh = _unknown(view, push, policy)
+    flaws = _flaws(view, key, fresh, now, keeps_all=not policy.keep_log_ms)
+    return Outcome(Inspected(flaws, _server_hlc(view.get(DELTA_GATEWAY, (key,)), now)))
 
 
 def _unknown(view: View, command: Push, policy: Policy) -> list[_Numbered]:
@@ -208,7 +247,7 @@ def _unknown(view: View, command: Push, policy: Policy) -> list[_Numbered]:
     gateway = gateway_key(command.replica.gateway)
     fresh: list[_Numbered] = []
     here: set[bytes] = set()
-    for index, delta in enumerate(command.deltas):
+    for index, delta in enumerate(command.deltas, command.start):
         if delta.id in here or view.get(DELTA_ID, (gateway, delta.hlc, delta.id)) is not None:
             continue
         if not policy.checks_ids and view.get(DELTA_LEGACY_ID, (gateway, delta.id)) is not None:

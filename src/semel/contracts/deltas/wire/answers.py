@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import orjson
@@ -12,6 +12,8 @@ from semel.contracts.deltas.model import Entry
 from semel.contracts.deltas.plain_dialect import Settlement
 from semel.contracts.deltas.reading import Page
 from semel.contracts.deltas.refusals import Refusal
+
+_AT_ONCE = 64 * 1024
 
 
 def entry_text(entry: Entry, more: str = "") -> str:
@@ -26,20 +28,21 @@ def entry_text(entry: Entry, more: str = "") -> str:
 def pushed_body(pushed: Pushed) -> bytes:
     """The answer to a push."""
     head = f'{{"serverHlc":"{pushed.server_hlc}","accepted":{pushed.accepted},"duplicates":{pushed.duplicates}'
-    return f'{head},"deltas":{_entries(pushed.entries)}}}'.encode()
+    return b"".join((head.encode(), b',"deltas":[', *_entries(pushed.entries), b"]}"))
 
 
 def page_body(page: Page) -> bytes:
     """The answer to a pull."""
     has_more = "true" if page.has_more else "false"
     epoch = f',"epoch":{page.epoch}' if page.epoch else ""
-    return f'{{"deltas":{_entries(page.entries)},"serverHlc":"{page.cursor}","hasMore":{has_more}{epoch}}}'.encode()
+    rest = f'],"serverHlc":"{page.cursor}","hasMore":{has_more}{epoch}}}'
+    return b"".join((b'{"deltas":[', *_entries(page.entries), rest.encode()))
 
 
 def plain_page_body(page: Page) -> bytes:
     """The answer to a pull in the plain dialect, and a line of its checkpoint."""
     head = f'{{"serverHlc":"{page.cursor}","hasMore":{"true" if page.has_more else "false"},"epoch":{page.epoch}'
-    return f'{head},"deltas":{_placed(page.entries)}}}'.encode()
+    return b"".join((f'{head},"deltas":['.encode(), *_entries(page.entries, _position), b"]}"))
 
 
 def plain_pushed_body(pushed: Pushed, settlement: Settlement) -> bytes:
@@ -47,7 +50,7 @@ def plain_pushed_body(pushed: Pushed, settlement: Settlement) -> bytes:
     head = f'{{"serverHlc":"{settlement.position}","accepted":{pushed.accepted},"duplicates":{pushed.duplicates}'
     first = f',"first":"{pushed.first}"' if pushed.first else ""
     place = f'"settled":{settlement.settled},"cursor":"{settlement.cursor}","epoch":{settlement.epoch}{first}'
-    return f'{head},{place},"deltas":{_placed(settlement.entries)}}}'.encode()
+    return b"".join((f'{head},{place},"deltas":['.encode(), *_entries(settlement.entries, _position), b"]}"))
 
 
 def refusal_body(refusal: Refusal, request_id: str) -> bytes:
@@ -63,11 +66,24 @@ def refusal_body(refusal: Refusal, request_id: str) -> bytes:
     return orjson.dumps(told)
 
 
-def _placed(entries: Sequence[Entry]) -> str:
-    """Entries with their positions."""
-    told = (entry_text(entry, f',"position":"{entry.position}"') for entry in entries)
-    return f"[{','.join(told)}]"
+def _no_more(entry: Entry) -> str:
+    return ""
 
 
-def _entries(entries: Sequence[Entry]) -> str:
-    return f"[{','.join(map(entry_text, entries))}]"
+def _position(entry: Entry) -> str:
+    """The place of an entry, in the plain dialect."""
+    return f',"position":"{entry.position}"'
+
+
+def _entries(entries: Sequence[Entry], more: Callable[[Entry], str] = _no_more) -> Iterator[bytes]:
+    """All of them, some at a time: their characters may take four times the memory of their bytes."""
+    some: list[str] = []
+    size, comma = 0, b""
+    for entry in entries:
+        some.append(entry_text(entry, more(entry)))
+        size += len(some[-1])
+        if size > _AT_ONCE:
+            yield comma + ",".join(some).encode()
+            some, size, comma = [], 0, b","
+    if some:
+        yield comma + ",".join(some).encode()

@@ -1,0 +1,92 @@
+"""A push that is decided in parts, so that no more of it is held at once than a part needs.
+
+All parts are one transaction: all deltas are stored, or none. What each is judged by before anything is applied is
+looked at for all of them first, so that the answer does not hang on their order. Then each part is a push of the same
+client, and the last one's number is the answer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterator
+
+from semel.contracts.deltas.commands import Command, Inspect, Inspected, Push, Pushed
+from semel.contracts.deltas.refusals import Flaw, Refusal
+from semel.contracts.deltas.rules.push import refusal_at
+from semel.engine.contract import LastWord, Outcome
+
+PART_DELTAS, PART_BYTES = 256, 256 * 1024
+"""Deltas of a part, and bytes of their columns; one delta always fits."""
+
+_Parts = Generator[Command, Outcome | None, LastWord]
+
+
+def is_large(push: Push) -> bool:
+    """Whether a push is decided in parts from the beginning."""
+    return len(push.deltas) > PART_DELTAS
+
+
+def in_parts(push: Push) -> _Parts:
+    """The parts of a push, and what they come to."""
+    refusal = yield from _inspected(push)
+    if refusal is not None:
+        return LastWord(Outcome(refusal), is_refused=True)
+    waiting = deque(_slices(push))
+    done: list[Outcome] = []
+    while waiting:
+        part = waiting.popleft()
+        outcome = yield part
+        if outcome is None and len(part.deltas) > 1:
+            waiting.extendleft(reversed(_halves(part)))
+            continue
+        if outcome is None:
+            outcome = yield part  # it cannot be smaller
+        assert outcome is not None
+        if isinstance(outcome.answer, Refusal):
+            return LastWord(outcome, is_refused=True)
+        done.append(outcome)
+    return LastWord(_joined(done))
+
+
+def _inspected(push: Push) -> Generator[Command, Outcome | None, Refusal | None]:
+    """Why nothing of a push is taken, by the first step that finds something in any part."""
+    found: tuple[dict[str, Flaw], ...] = ({}, {}, {})
+    server_hlc = 0
+    for part in _slices(push):
+        outcome = yield Inspect(part)
+        assert outcome is not None, "what it looks at is small"
+        answer = outcome.answer
+        assert isinstance(answer, Inspected)
+        server_hlc = answer.server_hlc
+        for flaws, more in zip(found, answer.flaws, strict=True):
+            for flaw in more:
+                flaws.setdefault(flaw.delta_id, flaw)
+    return refusal_at(tuple(list(flaws.values()) for flaws in found), server_hlc)
+
+
+def _slices(push: Push) -> Iterator[Push]:
+    start = size = 0
+    for place, delta in enumerate(push.deltas):
+        size += len(delta.columns_text)
+        if place > start and (place - start == PART_DELTAS or size > PART_BYTES):
+            yield push._replace(deltas=push.deltas[start:place], start=push.start + start)
+            start, size = place, len(delta.columns_text)
+    yield push._replace(deltas=push.deltas[start:], start=push.start + start)
+
+
+def _halves(push: Push) -> list[Push]:
+    middle = len(push.deltas) // 2
+    later = push._replace(deltas=push.deltas[middle:], start=push.start + middle)
+    return [push._replace(deltas=push.deltas[:middle]), later]
+
+
+def _joined(done: list[Outcome]) -> Outcome:
+    answers: list[Pushed] = [outcome.answer for outcome in done]
+    answer = Pushed(
+        answers[-1].server_hlc,
+        sum(one.accepted for one in answers),
+        sum(one.duplicates for one in answers),
+        tuple(entry for one in answers for entry in one.entries),
+    )
+    signals = dict.fromkeys(signal for outcome in done for signal in outcome.signals)
+    return Outcome(answer, tuple(signals), done[-1].touches)
