@@ -22,6 +22,10 @@ class Push(NamedTuple):
     """Whether the client speaks the plain dialect: nothing is remembered of it, and it needs no repair."""
     start: int = 0
     """The place of the first of them, in a push that is decided in parts."""
+    has_begun: bool = False
+    """Whether a part before it has stored something."""
+    goes_on: bool = False
+    """Whether more parts follow: then it gives out no number, and what the replica was told does not change yet."""
 
 
 class Inspect(NamedTuple):

@@ -133,13 +133,14 @@ def push(view: View, command: Push, policy: Policy, now: Now) -> Outcome:
     refusal = _refusal(view, command, fresh, found, now, keeps_all=not policy.keep_log_ms)
     if refusal is not None:
         return Outcome(refusal)
-    again = None if fresh else _again(view, command, found, now)
-    if again is not None:
-        return again
+    if not fresh and (command.goes_on or not command.has_begun):
+        again = _again(view, command, found, now)
+        if again is not None:
+            return again
     gateway = found or new_gateway(view, name, policy)
     if isinstance(gateway, Refusal):
         return Outcome(gateway)
-    if not command.is_plain and is_new(view, command.replica):
+    if not command.goes_on and not command.is_plain and is_new(view, command.replica):
         refusal = too_many(gateway, policy)
         if refusal is not None:
             return Outcome(refusal)
@@ -156,30 +157,27 @@ def push(view: View, command: Push, policy: Policy, now: Now) -> Outcome:
         return Outcome(refusal_of(flaws))
     rows.save()
     _remember(view, log, policy)
-    server_hlc = _answer(view, command, log, rows.made, now)
+    server_hlc = log.high_water if command.goes_on else _number(view, command, log, now)
+    log.save(view, new_rows=rows.made)
     first = log.rows[0].position if command.is_plain and log.rows else 0
     answer = Pushed(server_hlc, len(command.deltas), len(command.deltas) - len(fresh), tuple(log.entries), first)
     return Outcome(answer, (topic_of(name),) if log.rows else ())
 
 
-def _answer(view: View, command: Push, log: Log, new_rows: int, now: Now) -> int:
-    """Write the log; the number that the push is answered with."""
-    if command.is_plain:
-        server_hlc = log.tick(now.wall_ms, is_behind=False)
-        log.save(view, new_rows)
-        return server_hlc
-    progress = progress_of(view, command, command.replica)
-    is_behind = _is_behind(view, command, log, progress)
-    server_hlc = log.tick(now.wall_ms, is_behind=is_behind)
-    log.save(view, new_rows)
-    # What the answer stands for when the client uses it as its cursor.
-    save_progress(view, command.replica, progress.pushed(server_hlc, is_behind=is_behind), now)
-    return server_hlc
-
-
 def _may_need_repairs(command: Push, delta: Delta) -> bool:
     """Whether the author of a delta may need a repair; one that speaks the plain dialect is told by the answer."""
     return not command.is_plain or delta.client != command.replica.client
+
+
+def _number(view: View, command: Push, log: Log, now: Now) -> int:
+    """The number that a push is answered with, and what it stands for when the client uses it as its cursor."""
+    if command.is_plain:
+        return log.tick(now.wall_ms, is_behind=False)
+    progress = progress_of(view, command, command.replica)
+    is_behind = _is_behind(view, command, log, progress)
+    number = log.tick(now.wall_ms, is_behind=is_behind)
+    save_progress(view, command.replica, progress.pushed(number, is_behind=is_behind), now)
+    return number
 
 
 def _refusal(
@@ -357,6 +355,8 @@ def _is_behind(view: View, command: Push, log: Log, progress: Progress) -> bool:
 
 def _again(view: View, command: Push, gateway: DeltaGatewayRow | None, now: Now) -> Outcome | None:
     """The answer to a push of nothing new, if it can be given without a commit: nothing has happened."""
+    if command.goes_on:
+        return Outcome(Pushed(0, len(command.deltas), len(command.deltas), ()))
     if command.is_plain:
         number = 0 if gateway is None else gateway.high_water
         return Outcome(Pushed(number, len(command.deltas), len(command.deltas), ()))

@@ -2,7 +2,7 @@
 
 All parts are one transaction: all deltas are stored, or none. What each is judged by before anything is applied is
 looked at for all of them first, so that the answer does not hang on their order. Then each part is a push of the same
-client, and the last one's number is the answer.
+client that was asked nothing in between, and the last one gives out the number that is the answer.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ def in_parts(push: Push) -> _Parts:
         return LastWord(Outcome(refusal), is_refused=True)
     waiting = deque(_slices(push))
     done: list[Outcome] = []
+    has_begun = False
     while waiting:
-        part = waiting.popleft()
+        part = waiting.popleft()._replace(has_begun=has_begun, goes_on=bool(waiting))
         outcome = yield part
         if outcome is None and len(part.deltas) > 1:
             waiting.extendleft(reversed(_halves(part)))
@@ -45,6 +46,7 @@ def in_parts(push: Push) -> _Parts:
         if isinstance(outcome.answer, Refusal):
             return LastWord(outcome, is_refused=True)
         done.append(outcome)
+        has_begun = has_begun or outcome.answer.duplicates < outcome.answer.accepted
     return LastWord(_joined(done))
 
 
