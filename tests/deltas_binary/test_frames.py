@@ -211,7 +211,7 @@ def test_fields_that_nobody_knows_are_passed_over() -> None:
 
 
 def entry(**fields: Any) -> Entry:
-    plain = Entry(9, Op.UPDATE, "t", '"r"', '"c"', 2**64 - 1, bytes(range(32)), '[{"column":"a","value":1e+21}]')
+    plain = Entry(9, Op.UPDATE, "t", '"r"', '"c"', 2**64 - 1, bytes(range(32)), b'[{"column":"a","value":1e+21}]')
     return plain._replace(**fields)
 
 

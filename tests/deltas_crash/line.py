@@ -115,6 +115,6 @@ def read_entry(entry: Body) -> Entry:
         json_text(entry["clientId"]),
         int(entry["hlc"]),
         bytes.fromhex(entry["deltaId"]),
-        json_text(entry["columns"]),
+        json_text(entry["columns"]).encode(),
         entry.get("resolved", False),
     )

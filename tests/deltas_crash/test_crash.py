@@ -70,7 +70,7 @@ class Scene:
     @staticmethod
     def logged(delta: Delta) -> LoggedDelta:
         place = delta.table, delta.row, delta.client
-        return LoggedDelta(delta.hlc, delta.op, *place, delta.hlc, delta.id, delta.columns_text, delta.op)
+        return LoggedDelta(delta.hlc, delta.op, *place, delta.hlc, delta.id, delta.columns_text.decode(), delta.op)
 
     @staticmethod
     def entry(delta: Delta) -> Entry:

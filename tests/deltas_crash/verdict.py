@@ -157,7 +157,7 @@ def judge_rows(verdict: Verdict, gateway: Gateway, pushed: Mapping[bytes, Delta]
         delta = pushed.get(one.id)
         verdict.require(delta is not None, f"{gateway.name}: nobody has pushed {one}")
         if delta is not None:
-            same = (one.op, one.hlc, one.columns_text) == (delta.op, delta.hlc, delta.columns_text)
+            same = (one.op, one.hlc, one.columns_text.encode()) == (delta.op, delta.hlc, delta.columns_text)
             verdict.require(same, f"{gateway.name}: {delta} is stored as {one}")
             deltas.setdefault((delta.table, delta.row), []).append(delta)
     folded = {place: fold(some) for place, some in deltas.items()}

@@ -224,7 +224,7 @@ class Gateway:
         entry = None
         if made is not None:
             op, columns = made
-            text = f"[{','.join(columns)}]"
+            text = f"[{','.join(columns)}]".encode()
             is_resolved = text != delta.columns_text or (delta.op is Op.DELETE and op is Op.UPDATE)
             entry = Entry(position, op, delta.table, delta.row, delta.client, delta.hlc, delta.id, text, is_resolved)
             self.items.append(Item(entry))
@@ -390,12 +390,12 @@ class Gateway:
         """
         entry = item.entry
         if entry.op is Op.INSERT and entry.position <= meaning.doubt:
-            return [entry._replace(op=Op.DELETE, columns="[]", is_resolved=True), entry]
+            return [entry._replace(op=Op.DELETE, columns=b"[]", is_resolved=True), entry]
         made_at = self.made.get((client, entry.table, entry.row), 0)
         is_own = item.addressee is None and entry.client == client and entry.position > meaning.mute
         if entry.op is not Op.INSERT or is_own or made_at <= max(entry.position, meaning.mute):
             return [entry]
-        return [entry._replace(op=Op.DELETE, columns="[]", is_resolved=True), entry]
+        return [entry._replace(op=Op.DELETE, columns=b"[]", is_resolved=True), entry]
 
     def give(self, replica: Replica, page: Page) -> int:
         """The cursor with which a page leaves; from now on what was asked behind counts as shown."""
@@ -463,7 +463,7 @@ def _effect(delta: Delta, before: Folded, after: Folded) -> tuple[Op, list[str]]
 
 def _entry(delta: Delta, op: Op, columns: Sequence[str] = ()) -> Entry:
     """An entry that was put together by the server, without its position."""
-    text = f"[{','.join(columns)}]"
+    text = f"[{','.join(columns)}]".encode()
     return Entry(0, op, delta.table, delta.row, delta.client, delta.hlc, delta.id, text, is_resolved=True)
 
 

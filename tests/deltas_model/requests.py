@@ -31,7 +31,7 @@ def make_delta(op: Op, table: str, row: str, client: str, hlc: int, columns: Seq
     """A delta with the id that it must have."""
     text = columns_text([column.text or f'{{"column":"{column.name}","value":{column.value}}}' for column in columns])
     name = delta_id(client, text, hlc, row, table)
-    return Delta(op, table, row, client, tuple(columns), text, hlc, name)
+    return Delta(op, table, row, client, tuple(columns), text.encode(), hlc, name)
 
 
 class Drawing:

@@ -25,11 +25,14 @@ def shown(value: Any) -> str:
     if isinstance(value, int) and value > LONG:
         return f"{(value >> 16) - BEGIN_MS}.{value & 0xFFFF}"
     if isinstance(value, Delta):
-        return f"{value.op.name} {value.table}.{value.row} {value.client}@{shown(value.hlc)} {value.columns_text}"
+        return (
+            f"{value.op.name} {value.table}.{value.row} {value.client}@{shown(value.hlc)} {value.columns_text.decode()}"
+        )
     if isinstance(value, Entry):
         resolved = " resolved" if value.is_resolved else ""
         origin = f"{value.client}@{shown(value.hlc)}"
-        return f"#{shown(value.position)} {value.op.name} {value.table}.{value.row} {origin} {value.columns}{resolved}"
+        columns = f"{value.columns.decode()}{resolved}"
+        return f"#{shown(value.position)} {value.op.name} {value.table}.{value.row} {origin} {columns}"
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return f"{type(value).__name__}({', '.join(map(shown, value))})"
     if isinstance(value, tuple | list):

@@ -320,7 +320,7 @@ def differences(look: Reading, gateway: str, model: Gateway) -> list[str]:
             one.delta.client,
             one.delta.hlc,
             one.delta.id,
-            one.delta.columns_text,
+            one.delta.columns_text.decode(),
             None if one.entry is None else one.entry.op,
         )
         for one in model.log
@@ -360,6 +360,6 @@ def _merged(look: Reading, gateway: str) -> dict[tuple[str, str], reading.Merged
 def _comparable(value: Any) -> Any:
     """Entries whose columns were put together by the server may have them in any order."""
     if isinstance(value, Entry):
-        columns = json.dumps(sorted(json.loads(value.columns), key=lambda column: str(column["column"])))
+        columns = json.dumps(sorted(json.loads(value.columns), key=lambda column: str(column["column"]))).encode()
         return value._replace(columns=columns if value.is_resolved else value.columns)
     return tuple(map(_comparable, value)) if isinstance(value, tuple) else value

@@ -104,7 +104,7 @@ def test_columns_that_won_are_told_in_the_order_and_as_they_were_sent() -> None:
     columns = [make_column("c", 1, unit="kg"), make_column("b", 2), make_column("a", "é")]
     late = make_delta(UPDATE, TABLE, '"r"', '"a"', 5, columns)
     told = '[{"column":"c","unit":"kg","value":1},{"column":"a","value":"é"}]'
-    assert effect_of(late, apply(state, late)) == Effect(UPDATE, told)
+    assert effect_of(late, apply(state, late)) == Effect(UPDATE, told.encode())
 
 
 def test_the_whole_of_a_row_is_its_deltas_own_when_nothing_else_is_true() -> None:
@@ -130,4 +130,4 @@ def test_a_delete_is_told_without_the_columns_it_was_sent_with() -> None:
     ids=["a value", "null", "nothing", "something beside it", "something beside nothing"],
 )
 def test_a_column_is_told(column: Any, text: str) -> None:
-    assert column_told(column) == text
+    assert column_told(column) == text.encode()

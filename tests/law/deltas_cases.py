@@ -1,12 +1,13 @@
-"""Deltas: pushes of 1 MiB over both wires, pulls of 10,000 entries and of 8 MiB, checkpoints."""
+"""Deltas: pushes of 1 MiB and of 10,000 deltas over both wires, rows of 2 MiB, pages of 8 MiB, checkpoints."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import httpx
 import orjson
-from websockets.sync.client import connect
+from websockets.sync.client import ClientConnection, connect
 
 from semel.server.deltas.proto.sync_pb2 import SyncPull, SyncPush
 from tests.deltas.vectors import delta, now_ms, stamp
@@ -43,20 +44,58 @@ def push(server: WatchedServer, deltas: Deltas, client: str = "a") -> int:
     return len(body)
 
 
-def by_http(deltas: Deltas) -> Make:
-    """Push over HTTP."""
-    return lambda server: lambda: push(server, deltas)
+def by_http(deltas: Deltas, before: Sequence[Deltas] = ()) -> Make:
+    """Push over HTTP, to a gateway that has something."""
+
+    def make(server: WatchedServer) -> Request:
+        fill(server, before)
+        return lambda: push(server, deltas)
+
+    return make
 
 
-def by_socket(deltas: Deltas) -> Make:
+def body_by_http(body: bytes, status: int = 200) -> Make:
+    """Push a body as it stands."""
+
+    def make(server: WatchedServer) -> Request:
+        def request() -> int:
+            url = f"{server.url}/v1/sync/law/push"
+            answer = httpx.post(url, content=body, headers=JSON, timeout=PATIENCE_SECONDS)
+            assert answer.status_code == status, answer.text[:500]
+            return len(body)
+
+        return request
+
+    return make
+
+
+def fill(server: WatchedServer, pushes: Sequence[Deltas]) -> None:
+    """What is there before; a fresh process has no memory to spare from it."""
+    for deltas in pushes:
+        push(server, deltas)
+    if pushes:
+        server.restart()
+
+
+def socket_of(server: WatchedServer, client: str) -> ClientConnection:
+    """A WebSocket of a client."""
+    return connect(f"{server.url.replace('http', 'ws')}/sync/law/ws?clientId={client}", max_size=None)
+
+
+def by_socket(deltas: Deltas, before: Sequence[Deltas] = ()) -> Make:
     """Push over WebSocket."""
 
     def make(server: WatchedServer) -> Request:
-        frame = PUSH + SyncPush(client_id="a", deltas=[row_delta(one) for one in deltas]).SerializeToString()
+        told = [row_delta(one) for one in deltas]
+        for row, one in zip(told, deltas, strict=True):
+            for column, sent in zip(row.columns, one["columns"], strict=True):
+                column.value = orjson.dumps(sent["value"])
+        frame = PUSH + SyncPush(client_id="a", deltas=told).SerializeToString()
+        assert len(frame) <= MIB
+        fill(server, before)
 
         def request() -> int:
-            url = f"{server.url.replace('http', 'ws')}/sync/law/ws?clientId=a"
-            with connect(url, max_size=None) as socket:
+            with socket_of(server, "a") as socket:
                 socket.send(frame)
                 socket.recv(PATIENCE_SECONDS)
             return len(frame)
@@ -66,12 +105,11 @@ def by_socket(deltas: Deltas) -> Make:
     return make
 
 
-def pull(pushes: list[Deltas], wire: str) -> Make:
+def pull(pushes: Sequence[Deltas], wire: str) -> Make:
     """A page as large as one may be."""
 
     def make(server: WatchedServer) -> Request:
-        for deltas in pushes:
-            push(server, deltas)
+        fill(server, pushes)
 
         def by_get() -> int:
             asked = {"since": "0", "clientId": "b", "limit": "10000"}
@@ -80,8 +118,7 @@ def pull(pushes: list[Deltas], wire: str) -> Make:
             return len(answer.content)
 
         def by_frame() -> int:
-            url = f"{server.url.replace('http', 'ws')}/sync/law/ws?clientId=b"
-            with connect(url, max_size=None) as socket:
+            with socket_of(server, "b") as socket:
                 socket.send(PULL + SyncPull(client_id="b", since_hlc=0, max_deltas=10_000).SerializeToString())
                 return len(socket.recv(PATIENCE_SECONDS))
 
@@ -90,17 +127,35 @@ def pull(pushes: list[Deltas], wire: str) -> Make:
     return make
 
 
-def checkpoint(pushes: list[Deltas]) -> Make:
+def broadcast(deltas: Deltas) -> Make:
+    """What one client pushes, and another is told without asking."""
+
+    def make(server: WatchedServer) -> Request:
+        push(server, deltas_of(1, [{"column": "c", "value": 1}], client="z", part=99), "z")
+        body = body_of(deltas)
+
+        def request() -> int:
+            with socket_of(server, "b") as socket:
+                socket.send(PULL + SyncPull(client_id="b", since_hlc=0, max_deltas=10_000).SerializeToString())
+                socket.recv(PATIENCE_SECONDS)
+                push(server, deltas)
+                return max(len(body), len(socket.recv(PATIENCE_SECONDS)))
+
+        return request
+
+    return make
+
+
+def checkpoint(pushes: Sequence[Deltas]) -> Make:
     """A checkpoint of rows."""
 
     def make(server: WatchedServer) -> Request:
-        for deltas in pushes:
-            push(server, deltas)
+        fill(server, pushes)
 
         def request() -> int:
             url = f"{server.url}/v1/sync/law/checkpoint"
             answer = httpx.get(url, params={"clientId": "b"}, timeout=PATIENCE_SECONDS)
-            assert answer.status_code in (200, 404), answer.text[:500]
+            assert answer.status_code == 200, answer.text[:500]
             return len(answer.content)
 
         return request
@@ -113,23 +168,68 @@ def cells(count: int, size: int) -> list[dict[str, Any]]:
     return [{"column": f"c{number}", "value": "v" * size} for number in range(count)]
 
 
-LISTS: list[Any] = [[] for _ in range(250_000)]
-MANY = deltas_of(3_500, [{"column": "c", "value": 1}])
-WIDE = deltas_of(20, cells(900, 20))
-ONE = deltas_of(1, [{"column": "c", "value": LISTS}])
-PAGES = [deltas_of(3_300, [{"column": "c", "value": 1}], part=part) for part in range(3)]
-HEAVY = [deltas_of(1, [{"column": "c", "value": "v" * (LARGEST - 1_000)}], part=part) for part in range(8)]
+def value(made: Any, part: int = 0) -> Deltas:
+    """One row of one value."""
+    return deltas_of(1, [{"column": "c", "value": made}], part=part)
+
+
+def deep(levels: int) -> Any:
+    """Arrays inside of arrays."""
+    made: Any = 0
+    for _ in range(levels):
+        made = [made]
+    return made
+
+
+FILL = LARGEST - 1_000
+LISTS: list[Any] = [[] for _ in range(340_000)]
+ONE_CELL = [{"column": "c", "value": 1}]
+VALUES: dict[str, Any] = {
+    "lists": LISTS,
+    "deep lists": [deep(55) for _ in range(9_000)],
+    "members": {f"{number:x}": 1 for number in range(100_000)},
+    "doubles": [1.5] * 250_000,
+    "one wide character": "v" * (FILL - 8) + "\U0001f600",
+    "escapes": "\\" * (FILL // 2 - 8),
+}
+MANY = deltas_of(5_000, ONE_CELL)
+WIDE = deltas_of(25, cells(1_000, 8))
+TINY = [
+    delta("DELETE", [], row=f"{number:x}", client="a", hlc=stamp(now_ms() - 60_000, number), table="t")
+    for number in range(10_000)
+]
+PAGES = [deltas_of(3_300, ONE_CELL, part=part) for part in range(4)]
+HEAVY = [value("v" * FILL, part) for part in range(8)]
+WIDE_TEXTS = [value(VALUES["one wide character"], part) for part in range(8)]
+LARGE_ROW = [deltas_of(1, cells(900, 1_000), part=0), deltas_of(1, [{"column": "d", "value": "v" * FILL}], part=0)]
+LARGE_ROWS = [deltas_of(1, cells(900, 1_000), part=part) for part in range(16)]
+SIXTEEN = [one for part in range(16) for one in value(1, part)]
+STRANGE = body_of([])[:-1] + b"," + b",".join(b'"%x":1' % number for number in range(100_000)) + b"}"
 PUSHED, PULLED = "push of 1 MiB", "page of 10,000 entries or 8 MiB"
+HTTP, SOCKET = "deltas, HTTP", "deltas, WebSocket"
 
 CASES = [
-    Case("deltas, HTTP", PUSHED, "3,500 small deltas", by_http(MANY), is_quick=True),
-    Case("deltas, HTTP", PUSHED, "20 rows of 900 columns", by_http(WIDE)),
-    Case("deltas, HTTP", PUSHED, "one value of lists", by_http(ONE)),
-    Case("deltas, WebSocket", PUSHED, "3,500 small deltas", by_socket(MANY), is_quick=True),
-    Case("deltas, WebSocket", PUSHED, "20 rows of 900 columns", by_socket(WIDE)),
-    Case("deltas, WebSocket", PUSHED, "one value of lists", by_socket(ONE)),
-    Case("deltas, HTTP", PULLED, "9,900 small entries", pull(PAGES, "HTTP"), is_quick=True),
-    Case("deltas, HTTP", PULLED, "8 entries of 1 MiB", pull(HEAVY, "HTTP")),
-    Case("deltas, WebSocket", PULLED, "9,900 small entries", pull(PAGES, "WebSocket")),
-    Case("deltas, HTTP", "checkpoint", "9,900 rows", checkpoint(PAGES)),
+    Case(HTTP, "as many deltas as fit in a push", "small inserts", by_http(MANY), is_quick=True),
+    Case(SOCKET, "10,000 deltas of a push", "deletes", by_socket(TINY), is_quick=True),
+    Case(SOCKET, "as many deltas as fit in a push", "small inserts", by_socket(MANY)),
+    Case(HTTP, "as many deltas as fit in a push", "again", by_http(MANY, [MANY])),
+    Case(HTTP, "1,000 columns of a delta", "25 rows", by_http(WIDE)),
+    Case(SOCKET, "1,000 columns of a delta", "25 rows", by_socket(WIDE)),
+    *(Case(HTTP, PUSHED, f"one value: {shape}", by_http(value(made))) for shape, made in VALUES.items()),
+    *(Case(SOCKET, PUSHED, f"one value: {shape}", by_socket(value(made))) for shape, made in VALUES.items()),
+    Case(HTTP, PUSHED, "members that are not known", body_by_http(STRANGE)),
+    Case(HTTP, "row of 2 MiB", "one more column", by_http(value(1), LARGE_ROW)),
+    Case(HTTP, "row of 2 MiB", "16 rows of 1 MiB", by_http(SIXTEEN, LARGE_ROWS)),
+    Case(HTTP, PULLED, "10,000 small entries", pull(PAGES, "HTTP"), is_quick=True),
+    Case(HTTP, PULLED, "8 entries of 1 MiB", pull(HEAVY, "HTTP")),
+    Case(HTTP, PULLED, "8 entries of lists", pull([value(LISTS, part) for part in range(8)], "HTTP")),
+    Case(HTTP, PULLED, "8 entries with a wide character", pull(WIDE_TEXTS, "HTTP")),
+    Case(SOCKET, PULLED, "10,000 small entries", pull(PAGES, "WebSocket")),
+    Case(SOCKET, PULLED, "8 entries of 1 MiB", pull(HEAVY, "WebSocket")),
+    Case(SOCKET, PULLED, "8 entries of lists", pull([value(LISTS, part) for part in range(8)], "WebSocket")),
+    Case(SOCKET, PULLED, "8 entries with a wide character", pull(WIDE_TEXTS, "WebSocket")),
+    Case(SOCKET, "broadcast", "5,000 small entries", broadcast(MANY)),
+    Case(SOCKET, "broadcast", "an entry of lists", broadcast(value(LISTS))),
+    Case(HTTP, "checkpoint", "13,200 rows", checkpoint(PAGES)),
+    Case(HTTP, "checkpoint", "16 rows of 1 MiB", checkpoint(LARGE_ROWS)),
 ]

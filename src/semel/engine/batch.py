@@ -39,7 +39,7 @@ MAX_DEFERRALS = 64
 MAX_TOUCHES = 1_024
 LOADED_BYTES = 32 * 1024 * 1024
 """What the payloads that one batch loads may come to; deciding over them takes several times that."""
-PART_BYTES = 4 * 1024 * 1024
+PART_BYTES = 2 * 1024 * 1024
 """The same for a part of a write that is decided in parts, and for such a write alone."""
 LOADED_AT_ONCE = 32
 """So many rows of a heavy table are asked for before their bytes are counted."""
@@ -372,7 +372,7 @@ class _Batch:
         if not keys and not limits:
             return
         ranges = [wanted._replace(limit=self._asked[nameless]) for nameless, wanted in limits.items()]
-        for some in _in_slices(keys):
+        for some in _in_slices(keys, LOADED_AT_ONCE if self._left is None or self._left > PART_BYTES else 1):
             loaded = self._tx.load(some, ranges)
             for table, wanted_keys in some.items():
                 rows = loaded.rows[table]
@@ -407,18 +407,22 @@ class _Batch:
         self.result.deferred.append(submission)
 
 
-def _in_slices(keys: Mapping[AnyTable, Iterable[Key]]) -> Iterator[Mapping[AnyTable, Iterable[Key]]]:
-    """All keys at once, if those of heavy tables are few; else the rest of those in further slices."""
+def _in_slices(keys: Mapping[AnyTable, Iterable[Key]], first: int) -> Iterator[Mapping[AnyTable, Iterable[Key]]]:
+    """All keys at once, if those of heavy tables are few; else the rest of those in further slices, each twice as long
+    as the one before: where little may be held, the first ones tell how large the rows are.
+    """
     heavy = [(table, key) for table, wanted in keys.items() if table.heavy for key in wanted]
-    if len(heavy) <= LOADED_AT_ONCE:
+    if len(heavy) <= first:
         yield keys
         return
     some: dict[AnyTable, list[Key]] = {table: list(wanted) for table, wanted in keys.items() if not table.heavy}
-    for start in range(0, len(heavy), LOADED_AT_ONCE):
-        for table, key in heavy[start : start + LOADED_AT_ONCE]:
+    start, count = 0, first
+    while start < len(heavy):
+        for table, key in heavy[start : start + count]:
             some.setdefault(table, []).append(key)
         yield some
         some = {}
+        start, count = start + count, min(2 * count, LOADED_AT_ONCE)
 
 
 def _wider(stage: Stage, attempt: int) -> Stage:

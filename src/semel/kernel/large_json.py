@@ -28,6 +28,8 @@ SMALL_BYTES, WHOLE_BYTES = 64 * 1024, 2 * 1024 * 1024
 LIGHT_BYTES = 4 * 1024 * 1024
 _WEIGHTS = ((b"[", 100), (b"{", 150), (b":", 250), (b",", 60))
 """What a list, an object, a member and an element take at most, while they are parsed, proved and printed."""
+_WIDE = (b"\\ud", b"\\uD", *(bytes((first,)) for first in range(0xF0, 0xF5)))
+"""How a character beyond U+FFFF begins: one of them, and every other one of its text takes four bytes."""
 _LEVELS = MAX_DEPTH + 4
 """What is nested deeper in a part of the text is left out of it, with a mark in its place."""
 _SPACE = re.compile(rb"[ \t\n\r]*+")
@@ -200,7 +202,9 @@ def is_light(raw: bytes) -> bool:
     size = len(raw)
     if size <= SMALL_BYTES:
         return True
-    return size <= WHOLE_BYTES and sum(raw.count(sign) * weight for sign, weight in _WEIGHTS) <= LIGHT_BYTES
+    if size > WHOLE_BYTES or (size > LIGHT_BYTES // 8 and any(sign in raw for sign in _WIDE)):
+        return False
+    return sum(raw.count(sign) * weight for sign, weight in _WEIGHTS) <= LIGHT_BYTES
 
 
 def read_json(raw: bytes) -> Any:

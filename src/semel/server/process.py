@@ -37,6 +37,7 @@ from semel.engine.lane import BatchLimits
 from semel.engine.sweeper import Sweeper
 from semel.kernel.retention import Window
 from semel.server.admission import watch_rotation
+from semel.server.allocator import return_large_blocks
 from semel.server.app import App
 from semel.server.audit import AuditLog
 from semel.server.body import Bodies
@@ -72,6 +73,7 @@ GRPC_PORT = 50_051
 
 def run_server(settings: Settings, announce: Callable[[int], None], warnings: Iterable[str] = ()) -> int:
     """Run until told to stop; the exit code. The warnings about how it was configured go into the log first."""
+    return_large_blocks()
     if sys.platform != "win32":
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to read again
     set_up_logs(settings.log_format, settings.log_level)

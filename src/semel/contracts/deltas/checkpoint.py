@@ -17,7 +17,7 @@ from semel.contracts.deltas.rules.epochs import present_gateway
 from semel.contracts.deltas.rules.replicas import progress_key
 from semel.contracts.deltas.tables import DELTA_REPLICA
 from semel.engine.reading import Reading
-from semel.kernel.delta_id import columns_text, plain_column
+from semel.kernel.delta_id import columns_bytes, plain_column_bytes
 from semel.store.table import Key
 
 ROWS_AT_ONCE = 64
@@ -64,5 +64,5 @@ def row_entries(
 
 
 def _entry(row: MergedRow) -> Entry:
-    columns = columns_text([plain_column(name, value) for name, value in row.columns])
+    columns = columns_bytes(plain_column_bytes(name, value) for name, value in row.columns)
     return Entry(0, Op.INSERT, row.table, row.row, row.client, row.hlc, row.id, columns, is_resolved=True)

@@ -39,7 +39,8 @@ class Delta(NamedTuple):
     client: str
     """Text of the author's id."""
     columns: tuple[Column, ...]
-    columns_text: str
+    columns_text: bytes
+    """Text of the array, in UTF-8."""
     hlc: int
     id: bytes
 
@@ -54,8 +55,8 @@ class Entry(NamedTuple):
     client: str
     hlc: int
     id: bytes
-    columns: str
-    """Text of the array."""
+    columns: bytes
+    """Text of the array, in UTF-8."""
     is_resolved: bool = False
     """Whether the columns are not those that the id is the hash of."""
 

@@ -163,7 +163,7 @@ def _delta(entry: Entry) -> bytes:
         client_id=_string(entry.client),
         delta_id=entry.id.hex(),
     )
-    raw = entry.columns.encode()
+    raw = entry.columns
     columns = parse(raw) if is_light(raw) else read_json(raw)
     assert isinstance(columns, list | LargeJson)
     for column in columns if isinstance(columns, list) else columns.elements():

@@ -15,16 +15,16 @@ from typing import NamedTuple
 
 from semel.contracts.deltas.model import Column, Delta, Op
 from semel.contracts.deltas.rules.rows import Change
-from semel.kernel.delta_id import columns_text, plain_column
+from semel.kernel.delta_id import columns_bytes, plain_column_bytes
 
-NO_COLUMNS = "[]"
+NO_COLUMNS = b"[]"
 
 
 class Effect(NamedTuple):
     """The part of an entry that a row decides."""
 
     op: Op
-    columns: str | None
+    columns: bytes | None
     """Text; None when they are the delta's own."""
 
 
@@ -44,20 +44,20 @@ def _altered(delta: Delta, change: Change) -> Effect | None:
     if delta.op is not Op.DELETE and len(change.won) == len(delta.columns):
         return Effect(Op.UPDATE, _own(delta)) if change.won else None
     told = [column_told(column) for column in change.won]
-    told += [plain_column(name, "null") for name in change.removed]
-    return Effect(Op.UPDATE, columns_text(told)) if told else None
+    told += [plain_column_bytes(name, "null") for name in change.removed]
+    return Effect(Op.UPDATE, columns_bytes(told)) if told else None
 
 
-def _own(delta: Delta) -> str | None:
+def _own(delta: Delta) -> bytes | None:
     return None if all(column.has_value for column in delta.columns) else _told(delta.columns)
 
 
-def _told(columns: Sequence[Column]) -> str:
-    return columns_text([column_told(column) for column in columns])
+def _told(columns: Sequence[Column]) -> bytes:
+    return columns_bytes([column_told(column) for column in columns])
 
 
-def column_told(column: Column) -> str:
+def column_told(column: Column) -> bytes:
     """A column as it is delivered: as it was sent, with null for a value that was left out."""
     if column.has_value and column.text is not None:
-        return column.text
-    return plain_column(column.name, column.value)
+        return column.text.encode()
+    return plain_column_bytes(column.name, column.value)

@@ -70,9 +70,9 @@ class Log:
                 delta.row.encode(),
                 delta.client.encode(),
                 int(delta.op),
-                delta.columns_text.encode(),
+                delta.columns_text,
                 0 if effect is None else int(effect.op),
-                None if effect is None or effect.columns is None else effect.columns.encode(),
+                None if effect is None else effect.columns,
                 sight,
                 b"",
             )
@@ -101,7 +101,7 @@ class Log:
         if effect.op is not Op.UPDATE:
             state.turns = marked(state.turns, mark)
 
-    def add_repair(self, delta: Delta, op: Op, columns: str, state: RowState) -> int:
+    def add_repair(self, delta: Delta, op: Op, columns: bytes, state: RowState) -> int:
         """Add an entry for the author of a delta alone; its position.
 
         That is even, so that it is never taken for the number of a push when there is another repair in its place.
@@ -124,7 +124,7 @@ class Log:
                 0,
                 b"",
                 int(op),
-                columns.encode(),
+                columns,
                 sight,
                 delta.client.encode(),
             )

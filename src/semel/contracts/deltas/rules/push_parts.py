@@ -89,6 +89,7 @@ def _joined(done: list[Outcome]) -> Outcome:
         sum(one.accepted for one in answers),
         sum(one.duplicates for one in answers),
         tuple(entry for one in answers for entry in one.entries),
+        next((one.first for one in answers if one.first), 0),
     )
     signals = dict.fromkeys(signal for outcome in done for signal in outcome.signals)
     return Outcome(answer, tuple(signals), done[-1].touches)

@@ -26,7 +26,7 @@ from semel.contracts.deltas.rules.replicas import progress_of, subject_of
 from semel.contracts.deltas.rules.rows import Aid, Mark, RowState, last_of_others
 from semel.contracts.deltas.tables import DELTA_AUTHOR, text_key
 from semel.engine.contract import View
-from semel.kernel.delta_id import columns_text, plain_column
+from semel.kernel.delta_id import columns_bytes, plain_column_bytes
 
 
 def repair_all(view: View, command: Push, log: Log, pushed: Sequence[tuple[Delta, RowState]]) -> None:
@@ -128,8 +128,8 @@ def _has_inserted(own: Sequence[Delta], aid: Aid, *, may_have: bool) -> bool:
     return has
 
 
-def _told_columns(state: RowState, names: tuple[str, ...] | None) -> str:
+def _told_columns(state: RowState, names: tuple[str, ...] | None) -> bytes:
     """These columns of a row, or every one it ever had; those that are gone as null."""
     wanted = (*state.cells, *state.gone) if names is None else names
     texts = ((name, state.cells[name].value if name in state.cells else "null") for name in wanted)
-    return columns_text([plain_column(name, value) for name, value in texts])
+    return columns_bytes(plain_column_bytes(name, value) for name, value in texts)

@@ -23,7 +23,7 @@ from semel.contracts.deltas.rules.rows import RowState, Values, load_state
 from semel.contracts.deltas.rules.sight import load_sight
 from semel.contracts.deltas.tables import DELTA_AUTHOR, DELTA_ROW, DeltaGatewayRow, DeltaLogRow, text_key
 from semel.engine.reading import Reading
-from semel.kernel.delta_id import columns_text, plain_column
+from semel.kernel.delta_id import columns_bytes, plain_column_bytes
 
 
 class Watcher:
@@ -135,7 +135,7 @@ def entry_of(row: DeltaLogRow) -> Entry:
         row.client.decode(),
         row.hlc,
         row.id,
-        columns.decode(),
+        columns,
         is_resolved=row.columns is not None,
     )
 
@@ -146,5 +146,5 @@ def gone(row: DeltaLogRow) -> Entry:
 
 
 def _whole(row: DeltaLogRow, values: Values) -> Entry:
-    told = [plain_column(name, value) for name, value in values.items()]
-    return entry_of(row)._replace(op=Op.INSERT, columns=columns_text(told), is_resolved=True)
+    told = [plain_column_bytes(name, value) for name, value in values.items()]
+    return entry_of(row)._replace(op=Op.INSERT, columns=columns_bytes(told), is_resolved=True)

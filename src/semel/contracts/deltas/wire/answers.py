@@ -13,16 +13,17 @@ from semel.contracts.deltas.plain_dialect import Settlement
 from semel.contracts.deltas.reading import Page
 from semel.contracts.deltas.refusals import Refusal
 
-_AT_ONCE = 64 * 1024
+_AT_ONCE, _LARGE_BYTES = 1_024, 64 * 1024
 
 
-def entry_text(entry: Entry, more: str = "") -> str:
-    """One entry, with these members besides."""
+def entry_parts(entry: Entry, more: str = "") -> tuple[bytes, bytes, bytes]:
+    """One entry, when it is joined, with these members besides."""
     resolved = ',"resolved":true' if entry.is_resolved else ""
-    return (
-        f'{{"op":"{entry.op.name}","table":"{entry.table}","rowId":{entry.row},"clientId":{entry.client},'
-        f'"columns":{entry.columns},"hlc":"{entry.hlc}","deltaId":"{entry.id.hex()}"{resolved}{more}}}'
+    before = (
+        f'{{"op":"{entry.op.name}","table":"{entry.table}","rowId":{entry.row},"clientId":{entry.client},"columns":'
     )
+    behind = f',"hlc":"{entry.hlc}","deltaId":"{entry.id.hex()}"{resolved}{more}}}'
+    return before.encode(), entry.columns, behind.encode()
 
 
 def pushed_body(pushed: Pushed) -> bytes:
@@ -76,14 +77,13 @@ def _position(entry: Entry) -> str:
 
 
 def _entries(entries: Sequence[Entry], more: Callable[[Entry], str] = _no_more) -> Iterator[bytes]:
-    """All of them, some at a time: their characters may take four times the memory of their bytes."""
-    some: list[str] = []
-    size, comma = 0, b""
+    """All of them, small ones many at a time, and large ones as they are."""
+    some: list[bytes] = []
+    comma = b""
     for entry in entries:
-        some.append(entry_text(entry, more(entry)))
-        size += len(some[-1])
-        if size > _AT_ONCE:
-            yield comma + ",".join(some).encode()
-            some, size, comma = [], 0, b","
-    if some:
-        yield comma + ",".join(some).encode()
+        some += comma, *entry_parts(entry, more(entry))
+        comma = b","
+        if len(some) > _AT_ONCE or len(entry.columns) > _LARGE_BYTES:
+            yield from some if len(entry.columns) > _LARGE_BYTES else (b"".join(some),)
+            some = []
+    yield b"".join(some)

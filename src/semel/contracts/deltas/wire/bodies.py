@@ -20,7 +20,7 @@ from semel.contracts.deltas.limits import (
 from semel.contracts.deltas.model import Column, Delta, Op
 from semel.contracts.deltas.refusals import MAX_FLAWS, Flaw, RefusedDeltas, refusal_of
 from semel.kernel.canonical import MAX_DEPTH, Integers, Json, JsonError, Surrogates, parse
-from semel.kernel.delta_id import columns_text, delta_id, json_text, plain_column
+from semel.kernel.delta_id import columns_bytes, delta_id, json_text, plain_column_bytes
 from semel.kernel.hlc import read_hlc
 from semel.kernel.json_marks import first_mark
 from semel.kernel.json_text import too_deep
@@ -199,8 +199,12 @@ def read_delta(item: Json, author: str | None) -> Delta:
     if author is not None and client != author:
         raise Flawed(FORBIDDEN, "This credential may not push deltas of another client.")
     # A column's name has just been looked at: it needs no escapes.
-    texts = [plain_column(column.name, column.value) if column.text is None else column.text for column in columns]
-    return Delta(_OPS[op], table, json_text(row), client, columns, columns_text(texts), time, bytes.fromhex(name))
+    texts = columns_bytes(map(_column_bytes, columns))
+    return Delta(_OPS[op], table, json_text(row), client, columns, texts, time, bytes.fromhex(name))
+
+
+def _column_bytes(column: Column) -> bytes:
+    return plain_column_bytes(column.name, column.value) if column.text is None else column.text.encode()
 
 
 def content_id(delta: Delta) -> bytes:
@@ -253,7 +257,7 @@ def _column(value: Any) -> Column:
     has_value = "value" in members
     try:
         whole = None if is_plain and has_value else _text(value)
-        return Column(members["column"], _text(members.get("value")), whole, has_value)
+        return Column(members["column"], _text(members.pop("value", None)), whole, has_value)
     except JsonError as error:
         raise Flawed(INVALID, str(error)) from None
 
