@@ -70,7 +70,7 @@ def test_an_absent_member_is_as_good_as_null() -> None:
         assert number(members, "a", "body") is None
         assert text(members, "a", "body") == ""
         assert data(members, "a", "body") == b""
-        assert items(members, "a", "body") == []
+        assert items(members, "a", "body", lambda count: None) == []
         assert flag(members, "a", "body") is None
         assert choice(members, "a", "body", RETENTION_MODES) is None
 
@@ -113,7 +113,7 @@ def test_a_flag_is_true_or_false(given: Any) -> None:
 @pytest.mark.parametrize("given", ["x", 7, {}, True], ids=repr)
 def test_a_list_is_a_list(given: Any) -> None:
     with refused("keys"):
-        items({"keys": given}, "keys", "body")
+        items({"keys": given}, "keys", "body", lambda count: None)
 
 
 @pytest.mark.parametrize(("given", "wanted"), [("BLOCK_RETENTION_MODE_FULL", 1), (2, 2), (0, 0)])

@@ -189,6 +189,6 @@ def _stamp(delta: Delta) -> Stamp:
 
 def _entry(state: RowState, delta: Delta, op: Op, names: Iterable[str], position: int) -> Entry:
     told = [(name, state.cells[name].value if name in state.cells else "null") for name in names]
-    columns = columns_text([plain_column(name, value) for name, value in told]) if told else NO_COLUMNS
+    columns = columns_text([plain_column(name, value) for name, value in told]).encode() if told else NO_COLUMNS
     stamp = state.last
     return Entry(position, op, delta.table, state.row, stamp.client, stamp.hlc, bytes.fromhex(stamp.id), columns, True)
