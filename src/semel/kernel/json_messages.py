@@ -27,6 +27,7 @@ from semel.kernel.json_text import (
 _WHITE_SPACE = b" \t\n\r"
 _NO_WHITE_SPACE = bytes(set(range(256)) - set(_WHITE_SPACE))
 _SPACE_BETWEEN = (b", ", b" ,", b"[ ", b" ]")
+_SPACES = re.compile(rb"[ \t\n\r]{0,65536}+")
 _BRACKET = re.compile(rb"[\[\]{}]")
 
 _OPENS = {ord("["): b"[", ord("{"): b'{"":'}
@@ -113,7 +114,8 @@ class _Kept:
 
     def __init__(self, text: bytes) -> None:
         self._text = text
-        self._done: list[bytes] = []
+        self._done = bytearray()
+        self._has_done = False
         self._start = self._end = 0
         """What was met since then is kept as it stands, and need not be copied yet."""
 
@@ -132,7 +134,7 @@ class _Kept:
             said = said.rstrip(_WHITE_SPACE)
         if len(said) != end - start:
             self._copy()
-            self._done.append(said)
+            self._put(said)
         elif self._start == self._end:
             self._start, self._end = start, end
         else:
@@ -141,20 +143,38 @@ class _Kept:
     def _squeezed_behind(self, start: int, end: int, piece: JsonPiece) -> bytes:
         """A piece that is long because there is no comma in its beginning, where nothing is to be squeezed."""
         level = len(piece.before) + piece.climbed
-        head, tail = self._text[start : piece.dense], _squeezed(self._text[piece.dense : end], level)
+        tail = _squeezed(self._text[piece.dense : end], level)
+        if len(piece.after) <= 1:
+            tail = tail.rstrip(_WHITE_SPACE)
         if len(piece.before) <= 1:
-            head = head.lstrip(_WHITE_SPACE)
+            start = _end_of_space(self._text, start, piece.dense)
+        head = self._text[start : piece.dense]
         return (head.rstrip(_WHITE_SPACE) if level == 1 and tail.startswith(b",") else head) + tail
 
     def joined(self) -> bytes:
         """All of it."""
+        if not self._has_done:
+            return self._text[self._start : self._end]
         self._copy()
-        return self._done[0] if len(self._done) == 1 else b",".join(self._done)
+        return bytes(self._done)
 
     def _copy(self) -> None:
         if self._start != self._end:
-            self._done.append(self._text[self._start : self._end])
+            self._put(self._text[self._start : self._end])
         self._start = self._end = 0
+
+    def _put(self, said: bytes) -> None:
+        if self._has_done:
+            self._done += b","
+        self._has_done = True
+        self._done += said
+
+
+def _end_of_space(text: bytes, start: int, stop: int) -> int:
+    """Where something else than white space begins."""
+    while start < stop and text[start] in _WHITE_SPACE:
+        start = min(_SPACES.match(text, start, stop).end(), stop)  # type: ignore[union-attr]
+    return start
 
 
 def _squeezed(said: bytes, level: int) -> bytes:

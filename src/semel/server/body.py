@@ -14,7 +14,6 @@ CLOSE: Header = (b"connection", b"close")
 """For an answer to a request whose body was not read to its end."""
 SKIPPED_BYTES = 16 * 1024 * 1024
 SKIP_SECONDS = 2.0
-JOINED_BYTES = 64 * 1024
 
 
 class ClientGoneError(Exception):
@@ -46,35 +45,24 @@ class Bodies:
         return body if len(body) <= self.max_bytes else None
 
     async def _read_on(self, receive: Receive, first: bytes, share: Share) -> bytes | None:
-        pieces = [bytearray(first)]
-        size = len(first)
+        body = bytearray(first)  # one that grows: small pieces would each take many times their size
         try:
             while True:
-                if not share.resize(size):
+                if not share.resize(len(body)):
                     raise Refused("OVERLOADED", "Too many uploads are under way; try again in a moment.", (CLOSE,))
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise ClientGoneError
-                piece = message.get("body", b"")
-                _add(pieces, piece)
-                size += len(piece)
-                if size > self.max_bytes:
+                body += message.get("body", b"")
+                if len(body) > self.max_bytes:
                     if self._skips and message.get("more_body"):
-                        pieces.clear()
+                        body.clear()
                         await skip_rest(receive)
                     return None
                 if not message.get("more_body"):
-                    return await apart(size, b"".join, pieces)
+                    return await apart(len(body), bytes, body)
         finally:
             share.close()
-
-
-def _add(pieces: list[bytearray], piece: bytes) -> None:
-    """Keep one more piece; small ones are joined, or each would take many times its size."""
-    if len(pieces[-1]) < JOINED_BYTES:
-        pieces[-1] += piece
-    else:
-        pieces.append(bytearray(piece))
 
 
 async def skip_rest(receive: Receive) -> None:
