@@ -1,8 +1,9 @@
-"""Jobs: params of 1 MiB, bodies of 2 MiB, claims of 100 jobs, results of 1 MiB, lists of 1,000 jobs."""
+"""Jobs: params, results and steps of 1 MiB, bodies of 2 MiB, claims of 100 jobs, lists of 1,000."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -65,6 +66,7 @@ def claim(params: bytes, count: int, a_batch: int) -> Make:
 
     def make(server: WatchedServer) -> Request:
         fill(server, params, count, a_batch)
+        server.restart()
 
         def request() -> int:
             taken = post(server, "/claim", b'{"worker_id":"w","max":%d}' % count)
@@ -76,38 +78,115 @@ def claim(params: bytes, count: int, a_batch: int) -> Make:
     return make
 
 
-def complete(result: bytes) -> Make:
-    """A result."""
+def leased(server: WatchedServer) -> tuple[str, bytes]:
+    """A job that is worked on: its path, and its token."""
+    fill(server, b"1", 1, 1)
+    lease = post(server, "/claim", b'{"worker_id":"w"}')["jobs"][0]
+    server.restart()
+    return f"/{lease['job_id']}", lease["lease_token"].encode()
+
+
+def report(call: str, body: bytes) -> Make:
+    """Something that a worker tells; `%s` is its token."""
 
     def make(server: WatchedServer) -> Request:
-        fill(server, b"1", 1, 1)
-        lease = post(server, "/claim", b'{"worker_id":"w"}')["jobs"][0]
-        body = b'{"lease_token":"%s","result":%s}' % (lease["lease_token"].encode(), result)
+        path, token = leased(server)
+        sent = body.replace(b"TOKEN", token, 1)
 
         def request() -> int:
-            post(server, f"/{lease['job_id']}/complete", body)
-            return len(body)
+            post(server, path + call, sent)
+            return len(sent)
 
         return request
 
     return make
 
 
-def listing(params: bytes, count: int) -> Make:
-    """A page of the list of jobs."""
+def complete(result: bytes) -> Make:
+    """A result."""
+    return report("/complete", b'{"lease_token":"TOKEN","result":%s}' % result)
+
+
+def get(path: str, prepare: Callable[[WatchedServer], str | None]) -> Make:
+    """Something that is read, on a fresh process; `prepare` may say what stands behind the path."""
 
     def make(server: WatchedServer) -> Request:
-        fill(server, params, count, 100)
+        behind = prepare(server) or ""
+        server.restart()
 
         def request() -> int:
-            url = f"{server.url}/v1/jobs"
-            answer = httpx.get(url, params={"limit": str(count)}, timeout=PATIENCE_SECONDS)
-            assert len(answer.json()["jobs"]) == count
+            answer = httpx.get(f"{server.url}/v1/jobs{path}{behind}", timeout=PATIENCE_SECONDS)
+            assert answer.status_code == 200, answer.text[:500]
             return len(answer.content)
 
         return request
 
     return make
+
+
+def many(params: bytes, count: int, a_batch: int = 100) -> Callable[[WatchedServer], None]:
+    """Jobs that wait."""
+    return lambda server: fill(server, params, count, a_batch)
+
+
+def done(server: WatchedServer) -> str:
+    """A job with large params and a large result."""
+    post(server, "", job(SHAPES["lists"]))
+    lease = post(server, "/claim", b'{"worker_id":"w"}')["jobs"][0]
+    body = b'{"lease_token":"%s","result":%s}' % (lease["lease_token"].encode(), SHAPES["lists"])
+    post(server, f"/{lease['job_id']}/complete", body)
+    return str(lease["job_id"])
+
+
+def dead(server: WatchedServer) -> None:
+    """1,000 jobs that have failed, each with as long an error as one may have."""
+    error = b'{"lease_token":"TOKEN","retryable":false,"error":{"code":"c","message":"%s"}}' % (b"m" * 16_000)
+    for start in range(0, 1_000, 100):
+        numbers = range(start, start + 100)
+        post(server, "/batch", b'{"jobs":[' + b",".join(job(b"1", number) for number in numbers) + b"]}")
+        for lease in post(server, "/claim", b'{"worker_id":"w","max":100}')["jobs"]:
+            post(server, f"/{lease['job_id']}/fail", error.replace(b"TOKEN", lease["lease_token"].encode()))
+
+
+def scheduled(params: bytes, count: int) -> Callable[[WatchedServer], None]:
+    """Schedules of the rarest instant there is."""
+
+    def prepare(server: WatchedServer) -> None:
+        body = b'{"cron":"59 23 29 2 *","time_zone":"Europe/Berlin","kind":"law","params":{"a":%s}}' % params
+        with httpx.Client(timeout=PATIENCE_SECONDS) as client:
+            for number in range(count):
+                answer = client.put(f"{server.url}/v1/jobs/schedules/s{number}", content=body, headers=JSON)
+                assert answer.status_code == 201, answer.text[:500]
+
+    return prepare
+
+
+def again(params: bytes) -> Make:
+    """The same job under the same key."""
+
+    def make(server: WatchedServer) -> Request:
+        post(server, "", job(params))
+        server.restart()
+
+        def request() -> int:
+            post(server, "", job(params))
+            return len(params)
+
+        return request
+
+    return make
+
+
+def strange(server: WatchedServer) -> Request:
+    """Members that are not known."""
+    names = b",".join(b'"%x":[]' % number for number in range(180_000))
+    body = b'{"idempotency_key":"k","kind":"law",%s}' % names
+
+    def request() -> int:
+        post(server, "", body)
+        return len(body)
+
+    return request
 
 
 SHAPES = {
@@ -118,16 +197,32 @@ SHAPES = {
     "escapes": filled(b'"', rb"\u00e9", b'"', PARAMS),
     "long integers": filled(b"[", b"9" * 30 + b",", b"0]", PARAMS),
     "doubles": filled(b"[", b"1.5,", b"0]", PARAMS),
+    "one wide character": b'"' + b"v" * (PARAMS - 8) + "\U0001f600".encode() + b'"',
 }
+
+LISTED = filled(b"[", b"[],", b"0]", 20_000)
+ZEROS = filled(b"[", b"0,", b"0]", 20_000)
+LONG = filled(b"[", b"9" * 30 + b",", b"0]", 20_000)
+BATCH, CLAIM = "batch of 100 jobs, 2 MiB", "claim of 100 jobs"
+STEP = b'{"lease_token":"TOKEN","step_key":"s","result":%s}'
 
 CASES = [
     *(Case("jobs", "params of 1 MiB", shape, submit(sent), shape == "long integers") for shape, sent in SHAPES.items()),
-    Case("jobs", "batch of 100 jobs, 2 MiB", "zeros", batch(filled(b"[", b"0,", b"0]", 20_000), 100)),
-    Case(
-        "jobs", "batch of 100 jobs, 2 MiB", "long integers", batch(filled(b"[", b"9" * 30 + b",", b"0]", 20_000), 100)
-    ),
-    Case("jobs", "claim of 100 jobs", "20 kB of zeros each", claim(filled(b"[", b"0,", b"0]", 20_000), 100, 100)),
-    Case("jobs", "claim of 100 jobs", "1 MiB of lists each", claim(SHAPES["lists"], 100, 1), is_quick=False),
+    Case("jobs", "params of 1 MiB", "lists, again", again(SHAPES["lists"])),
+    Case("jobs", "body of 2 MiB", "members that are not known", strange),
+    Case("jobs", BATCH, "zeros", batch(ZEROS, 100)),
+    Case("jobs", BATCH, "lists", batch(LISTED, 100), is_quick=True),
+    Case("jobs", BATCH, "long integers", batch(LONG, 100)),
+    Case("jobs", BATCH, "two of 1 MB of lists", batch(filled(b"[", b"[],", b"0]", 1_000_000), 2)),
+    Case("jobs", CLAIM, "20 kB of zeros each", claim(ZEROS, 100, 100)),
+    Case("jobs", CLAIM, "1 MiB of lists each", claim(SHAPES["lists"], 100, 1)),
     *(Case("jobs", "result of 1 MiB", shape, complete(sent)) for shape, sent in SHAPES.items()),
-    Case("jobs", "list of 1,000 jobs", "small ones", listing(b"1", 1_000), is_quick=True),
+    Case("jobs", "step of 1 MiB", "lists", report("/steps", STEP % SHAPES["lists"])),
+    Case("jobs", "job with params and result of 1 MiB", "lists", get("/", done)),
+    Case("jobs", "list of 1,000 jobs", "small ones", get("?limit=1000", many(b"1", 1_000)), is_quick=True),
+    Case("jobs", "list of 1,000 dead letters", "errors of 16 kB", get("/dead?limit=1000", dead)),
+    Case("jobs", "list of 1,000 schedules", "leap days", get("/schedules", scheduled(b"1", 1_000))),
+    Case(
+        "jobs", "list of 1,000 schedules", "30 with params of 1 MiB", get("/schedules", scheduled(SHAPES["lists"], 30))
+    ),
 ]

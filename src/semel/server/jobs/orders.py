@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from semel.contracts.jobs.commands import Cancel, Changed, DropSchedule, LimitQueue, Requeue, Scheduled
 from semel.contracts.jobs.lists import list_jobs
 from semel.contracts.jobs.reading import (
@@ -33,6 +35,7 @@ from semel.contracts.jobs.wire.refusals import RefusedJob, invalid
 from semel.engine.reading import Reading
 from semel.server.jobs.desk import SURFACE, Answer, Desk, Request, answer_json, needs_no_query, needs_role
 from semel.server.principals import Principal, Role
+from semel.server.threads import APART_BYTES, apart
 
 _NO_JOB = "There is no such job here."
 
@@ -60,12 +63,12 @@ class Orders:
         seen = _visible(await self._desk.look(job_id, with_params=False), request)
         if not is_done(seen.job):
             raise RefusedJob("not_found", "This job has no result yet.")
-        facts = answers.result(seen, self._desk.signing)
+        facts = await apart(len(seen.result or b""), answers.result, seen, self._desk.signing)
         if facts is None:
             await self._desk.unsound(job_id, request)
             message = "The stored result does not fit its checksum; it is not served."
             raise RefusedJob("result_integrity_fail", message, is_fault=True)
-        return answer_json(facts)
+        return await apart(len(seen.result or b""), answer_json, facts)
 
     async def list(self, request: Request) -> Answer:
         """Jobs, newest first: one's own, or all for an administrator."""
@@ -74,7 +77,7 @@ class Orders:
         page = await self._desk.context.engine.read(
             lambda reading: list_jobs(reading, asked.wanted, asked.before, asked.limit)
         )
-        return answer_json(answers.listed(page))
+        return await apart_from_loop(lambda: answer_json(answers.listed(page)))
 
     async def lookup(self, request: Request) -> Answer:
         """A job by its key or by its request id; an administrator may name whose key it is."""
@@ -105,7 +108,8 @@ class Orders:
             letters = dead_letters(reading, asked.before, asked.limit)
             return answers.dead(letters, asked.limit, reading.now.expiry_ms, reading.now.steady_ms)
 
-        return answer_json(await self._desk.context.engine.read(page))
+        facts = await self._desk.context.engine.read(page)
+        return await apart_from_loop(lambda: answer_json(facts))
 
     async def requeue(self, job_id: bytes, request: Request) -> Answer:
         """Run a failed job again."""
@@ -125,7 +129,9 @@ class Orders:
         _needs_admin(request.principal)
         needs_no_query(request)
         found = await self._desk.context.engine.read(queues)
-        return answer_json({"ok": True, "queues": [answers.queue(facts) for facts in found]})
+        return await apart_from_loop(
+            lambda: answer_json({"ok": True, "queues": [answers.queue(facts) for facts in found]})
+        )
 
     async def queue(self, method: str, name: str, request: Request) -> Answer:
         """One queue: look at it, bound it, or lift its bound."""
@@ -145,7 +151,9 @@ class Orders:
         _needs_admin(request.principal)
         needs_no_query(request)
         rows = await self._desk.context.engine.read(schedules)
-        return answer_json({"ok": True, "schedules": [answers.schedule(row) for row in rows]})
+        return await apart_from_loop(
+            lambda: answer_json({"ok": True, "schedules": [answers.schedule(row) for row in rows]})
+        )
 
     async def schedule(self, method: str, name: str, request: Request) -> Answer:
         """One schedule: look at it, set it, or end it."""
@@ -160,16 +168,17 @@ class Orders:
             row = await self._desk.context.engine.read(lambda reading: schedule_of(reading, name.encode()))
             if row is None:
                 raise RefusedJob("not_found", "There is no schedule of this name.")
-            return answer_json({"ok": True, **answers.schedule(row)})
+            return await apart(len(row.params), lambda: answer_json({"ok": True, **answers.schedule(row)}))
         members = await self._desk.members(request)
         command = await self._desk.apart(request.body, parse_schedule, name.encode(), request.owner, members)
         put: Scheduled = await self._desk.carry_out(request, command)
-        return answer_json({"ok": True, **answers.schedule(put.row)}, 201 if put.is_new else 200)
+        status = 201 if put.is_new else 200
+        return await apart(len(put.row.params), lambda: answer_json({"ok": True, **answers.schedule(put.row)}, status))
 
     async def _seen(self, seen: Look, request: Request) -> Answer:
-        facts, ending = answers.seen(seen, self._desk.policy)
+        facts, ending = await apart(len(seen.result or b""), answers.seen, seen, self._desk.policy)
         await self._desk.check(ending, seen.job.id, request)
-        return answer_json(facts)
+        return await apart(len(seen.params) + len(seen.result or b""), answer_json, facts)
 
     async def _changed(self, changed: Changed) -> Answer:
         return answer_json({"ok": True, **answers.brief(changed.job, changed.now.ms, changed.now.steady_ms)})
@@ -207,3 +216,8 @@ def _is_admin(principal: Principal) -> bool:
 def _needs_admin(principal: Principal) -> None:
     if not _is_admin(principal):
         raise RefusedJob("forbidden", "This needs the role admin over all queues.", {"role": "admin"})
+
+
+async def apart_from_loop(make: Callable[[], Answer]) -> Answer:
+    """Make the answer of a list in a thread, however large it is: nobody knows that before."""
+    return await apart(APART_BYTES + 1, make)
