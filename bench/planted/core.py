@@ -80,6 +80,22 @@ CORE = (
     ),
     _EARLY,
     bug(
+        "engine-refused-parts-stored",
+        "a write that is decided in parts is stored as a whole, or nothing of it is",
+        "engine/batch.py",
+        "        if last is None or last.is_refused:\n",
+        "        if last is None:\n",
+        "tests/engine/test_parts.py",
+    ),
+    bug(
+        "engine-parts-committed-one-by-one",
+        "the parts of a large write are one transaction",
+        "engine/batch.py",
+        "        self._tx.flush(self._view.changes(()))\n        return self.result.decided[0][1]\n",
+        "        self._tx.flush(self._view.changes(()))\n        self._tx.commit()\n        return self.result.decided[0][1]\n",
+        "tests/engine/test_parts.py",
+    ),
+    bug(
         "engine-failed-decision-not-undone",
         "a decision that raises leaves nothing behind",
         "engine/batch.py",
