@@ -197,17 +197,17 @@ OVER_A_REPAIR = {
     "an edit that brings the row back": (
         [other("DELETE", 20)],
         [mine("INSERT", 10, title="old"), mine("UPDATE", 30, title="newest")],
-        [("UPDATE", {"title": "newest", "note": None})],
+        [("DELETE", {}), ("INSERT", {"title": "newest", "note": None})],
     ),
     "a delete": (
         [other("UPDATE", 20, title="new")],
         [mine("UPDATE", 10, title="old"), mine("DELETE", 30)],
-        [],
+        [("DELETE", {})],
     ),
     "a delete of a row that is to come back": (
         [other("UPDATE", 20, title="new")],
         [mine("DELETE", 10), mine("DELETE", 30)],
-        [],
+        [("DELETE", {})],
     ),
 }
 

@@ -234,7 +234,7 @@ def test_entries_are_told_whole() -> None:
 
 
 def test_values_travel_as_canonical_json() -> None:
-    made = entry(columns='[{"column":"a","type":"x","value":{"b":"\\ud800","\u00e9":[0.000001,-1]}}]')
+    made = entry(columns='[{"column":"a","type":"x","value":{"b":"\\ud800","\u00e9":[0.000001,-1]}}]'.encode())
     raw = response([made], 5, has_more=False)
     assert '{"b":"\\ud800","\u00e9":[0.000001,-1]}'.encode() in raw
     assert ColumnDelta(column="a", value='{"b":"\\ud800","\u00e9":[0.000001,-1]}'.encode()).SerializeToString() in raw

@@ -83,7 +83,7 @@ def by_grpc(operations: Operations, *, packs: bool = False, in_groups: bool = Fa
         _, org, vault = vault_of(server)
         told = [pb.Operation(set_entity=pb.SetEntity(key=key, value=value)) for key, value in operations]
         asked: Any = pb.WriteRequest(include_tx_proof=True, sequence=1, operations=told)
-        method, kind = "Write", pb.WriteResponse
+        method, kind = "Write", pb.WriteResponse  # type: Any, Any
         if in_groups:
             groups = [pb.BatchWriteOperation(operations=told)]
             asked = pb.BatchWriteRequest(include_tx_proofs=True, sequence=1, operations=groups)
@@ -155,11 +155,11 @@ def relationships(count: int) -> Make:
     return make
 
 
-def chain(headers: int) -> Make:
+def chain(headers: int, *, over_grpc: bool = False) -> Make:
     """The headers from one block to another."""
 
     def make(server: WatchedServer) -> Request:
-        place, _, _ = vault_of(server)
+        place, org, vault = vault_of(server)
         with httpx.Client(timeout=PATIENCE_SECONDS) as client, ThreadPoolExecutor(16) as pool:
 
             def write(number: int) -> None:
@@ -175,7 +175,14 @@ def chain(headers: int) -> Make:
             assert answer.status_code == 200, answer.text[:500]
             return len(answer.content)
 
-        return request
+        def request_by_grpc() -> int:
+            asked = pb.VerifiedReadRequest(key="k", include_chain_proof=True, trusted_height=1)
+            asked.organization.slug, asked.vault.slug = org, vault
+            answer = call(server, "ReadService", "VerifiedRead", asked, pb.VerifiedReadResponse)
+            assert len(answer.chain_proof.headers) == headers
+            return int(answer.ByteSize())
+
+        return request_by_grpc if over_grpc else request
 
     return make
 
@@ -231,4 +238,5 @@ CASES = [
     Case(GRPC, BLOCKS, "1,000 operations each", reading_by_grpc(SMALL, "GetBlockRange", 20, **TEN)),
     Case(GRPC, BLOCKS, "one of 11 MB", reading_by_grpc(LARGE, "GetBlock", height=1)),
     Case(HTTP, "chain proof of 10,000 headers", "small blocks", chain(10_000)),
+    Case(GRPC, "chain proof of 10,000 headers", "small blocks", chain(10_000, over_grpc=True)),
 ]

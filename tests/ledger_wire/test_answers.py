@@ -72,7 +72,7 @@ MESSAGES: dict[str, tuple[str, answers.Json]] = {
     "transaction": ("Transaction", answers.transaction_json(TRANSACTION)),
     "tx proof": ("MerkleProof", answers.tx_proof_json(TxProof(b"\2" * 32))),
     "merkle proof": ("MerkleProof", answers.proof_json(b"\2" * 32, WAY)),
-    "chain": ("ChainProof", answers.chain_json([HEADER, HEADER])),
+    "chain": ("ChainProof", orjson.loads(orjson.dumps(answers.chain_json([HEADER, HEADER])))),
     "no chain": ("ChainProof", answers.chain_json([])),
     "state proof": ("StateProof", answers.state_proof_json(PROOF)),
     "absence proof": ("StateProof", answers.state_proof_json(ABSENCE)),

@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
+import orjson
+
 from semel.contracts.ledger.commands import NO_QUOTA, Committed, Declined, Org, Quota, Vault
 from semel.contracts.ledger.model import (
     ORG_STATUSES,
@@ -133,8 +135,8 @@ def _leaf_json(entity: Entity) -> Json:
 
 
 def chain_json(headers: Sequence[Header]) -> Json:
-    """The headers that lead from a trusted block to another."""
-    return {"headers": [header_json(header) for header in headers]} if headers else {}
+    """The headers that lead from a trusted block to another, in print: as values, many take five times as much."""
+    return {"headers": [orjson.Fragment(orjson.dumps(header_json(header))) for header in headers]} if headers else {}
 
 
 def success_json(committed: Committed, proof: TxProof | None) -> Json:
