@@ -46,6 +46,9 @@ from semel.store.protocol import Range
 
 _I64 = 2**63
 
+_HEADERS_AT_ONCE = 500
+"""Rows of headers that are held together."""
+
 
 class ClientState(NamedTuple):
     """How far a client has come; all but the first are None for one that is not known."""
@@ -259,8 +262,12 @@ def headers(reading: Reading, place: Place, above: int, upto: int) -> list[Heade
         raise invalid(f"The tip of this chain is at height {row.height}.", "at_height")
     if upto - above > MAX_CHAIN_HEADERS:
         raise invalid(f"A chain has at most {MAX_CHAIN_HEADERS} headers: go in steps.", "trusted_height")
-    wanted = Range(LEDGER_BLOCK, "", place, max(1, upto - above), start=(above + 1,), stop=(upto + 1,))
-    return [header_of(found) for found in reading.range(wanted)]
+    found: list[Header] = []
+    for height in range(above + 1, upto + 1, _HEADERS_AT_ONCE):
+        stop = min(height + _HEADERS_AT_ONCE, upto + 1)
+        rows = reading.range(Range(LEDGER_BLOCK, "", place, stop - height, start=(height,), stop=(stop,)))
+        found += map(header_of, rows)
+    return found
 
 
 def transaction(reading: Reading, place: Place, tx_id: bytes) -> Committed | None:
