@@ -17,6 +17,7 @@ from semel.contracts.ledger.reading import Block
 from semel.contracts.ledger.refusals import RefusedLedger
 from semel.contracts.ledger.wire import answers
 from semel.server.ledger.grpc import inbound, outbound
+from semel.server.ledger.grpc.transaction_parts import block_parts, chain_parts
 from semel.server.ledger.proto import ledger_pb2 as pb
 from tests.ledger_grpc.samples import (
     COMMITTED,
@@ -145,7 +146,10 @@ SAME = {
     "header": (outbound.header_pb(HEADER), answers.header_json(HEADER)),
     "transaction": (outbound.transaction_pb(TRANSACTION), answers.transaction_json(TRANSACTION)),
     "tx-proof": (outbound.proof_pb(*TX_PROOF), answers.tx_proof_json(TX_PROOF)),
-    "chain": (outbound.chain_pb([HEADER, HEADER]), orjson.loads(orjson.dumps(answers.chain_json([HEADER, HEADER])))),
+    "chain": (
+        pb.ChainProof.FromString(b"".join(chain_parts([HEADER, HEADER]))),
+        orjson.loads(orjson.dumps(answers.chain_json([HEADER, HEADER]))),
+    ),
     "success": (
         pb.WriteSuccess(**outbound.success_fields(COMMITTED, None)),
         answers.success_json(COMMITTED, None),
@@ -161,8 +165,14 @@ SAME = {
     "entity": (outbound.entity_pb(ENTITY), answers.entity_json(ENTITY)),
     "entity-lasting": (outbound.entity_pb(LASTING), answers.entity_json(LASTING)),
     "relationship": (outbound.relationship_pb((b"d:1", b"v", b"u:1")), answers.triple_json((b"d:1", b"v", b"u:1"))),
-    "block": (outbound.block_pb(Block(HEADER, TRANSACTION)), answers.block_json(HEADER, TRANSACTION)),
-    "block-compacted": (outbound.block_pb(Block(HEADER, None)), answers.block_json(HEADER, None)),
+    "block": (
+        pb.Block.FromString(b"".join(block_parts(Block(HEADER, TRANSACTION)))),
+        answers.block_json(HEADER, TRANSACTION),
+    ),
+    "block-compacted": (
+        pb.Block.FromString(b"".join(block_parts(Block(HEADER, None)))),
+        answers.block_json(HEADER, None),
+    ),
     "announcement": (outbound.announcement_pb(HEADER), answers.announcement_json(HEADER)),
     "organization": (outbound.org_pb(ORG), answers.org_json(ORG)),
     "vault": (outbound.vault_pb(VAULT, "node-1"), answers.vault_json(VAULT, "node-1")),

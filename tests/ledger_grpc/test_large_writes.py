@@ -83,4 +83,5 @@ def test_a3_a_transaction_in_parts_is_the_message_it_is_as_a_whole() -> None:
         assert pb.WriteSuccess.FromString(b"".join(success_parts(pb.WriteSuccess, done, proof))) == whole
     block = Block(done.header, done.transaction)
     parts = parts_of(pb.GetBlockResponse(), block=[block_parts(block)])
-    assert pb.GetBlockResponse.FromString(b"".join(parts)) == pb.GetBlockResponse(block=outbound.block_pb(block))
+    told = pb.Block(header=outbound.header_pb(done.header), transactions=[outbound.transaction_pb(done.transaction)])
+    assert pb.GetBlockResponse.FromString(b"".join(parts)) == pb.GetBlockResponse(block=told)

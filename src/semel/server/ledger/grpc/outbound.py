@@ -25,7 +25,7 @@ from semel.contracts.ledger.model import (
     Transaction,
     TxProof,
 )
-from semel.contracts.ledger.reading import Block, hash_of
+from semel.contracts.ledger.reading import hash_of
 from semel.contracts.ledger.wire.enums import DIRECTIONS, ERROR_CODES
 from semel.server.ledger.proto import ledger_pb2 as pb
 
@@ -136,11 +136,6 @@ def state_proof_pb(proof: StateProof) -> pb.StateProof:
     )
 
 
-def chain_pb(headers: Iterable[Header]) -> pb.ChainProof:
-    """The headers that lead from a trusted block to another."""
-    return pb.ChainProof(headers=[header_pb(header) for header in headers])
-
-
 def success_fields(committed: Committed, proof: TxProof | None) -> dict[str, Any]:
     """The fields of a success, of a single write or of a batch; with all that a check takes, if its proof is given."""
     transaction, header = committed
@@ -196,14 +191,6 @@ def _facts(entity: Entity) -> dict[str, int]:
 def entity_pb(entity: Entity) -> pb.Entity:
     """One of a list."""
     return pb.Entity(key=entity.key.decode(), value=entity.value, **_facts(entity))
-
-
-def block_pb(block: Block) -> pb.Block:
-    """A block; without a transaction when its body is no longer kept."""
-    transaction = block.transaction
-    return pb.Block(
-        header=header_pb(block.header), transactions=[] if transaction is None else [transaction_pb(transaction)]
-    )
 
 
 def announcement_pb(header: Header) -> pb.BlockAnnouncement:

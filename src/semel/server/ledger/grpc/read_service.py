@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from google.protobuf.message import Message
 
@@ -40,9 +40,8 @@ from semel.server.ledger.grpc.inbound import (
     place_of,
     same,
 )
+from semel.server.ledger.grpc.transaction_parts import Parts, block_parts, chain_parts, parts_of
 from semel.server.ledger.proto import ledger_pb2 as pb
-
-M = TypeVar("M", bound=Message)
 
 _PATH = b"/ledger.v1.ReadService/%s"
 _AROUND_BYTES = 1_024
@@ -110,16 +109,16 @@ class ReadService:
     async def _verified_read(self, call: Call, request: pb.VerifiedReadRequest) -> bytes:
         place, key = place_of(request), self._key(request.key)
 
-        def look(reading: Reading) -> pb.VerifiedReadResponse:
+        def look(reading: Reading) -> Parts:
             found = prove_entity(reading, place, key, request.at_height or None)
-            return pb.VerifiedReadResponse(
+            told = pb.VerifiedReadResponse(
                 value=None if found.entity is None else found.entity.value,
                 block_height=found.header.height,
                 block_header=outbound.header_pb(found.header),
                 merkle_proof=outbound.proof_pb(found.proof.leaf, found.proof.siblings),
-                chain_proof=_chain(reading, place, found, request),
                 state_proof=outbound.state_proof_pb(found.proof),
             )
+            return parts_of(told, chain_proof=_chain(reading, place, found, request))
 
         return await self._look(call, place, look)
 
@@ -128,7 +127,7 @@ class ReadService:
         if request.at_height == 0:
             raise invalid("A historical read is of a height, and at least of 1.", "at_height")
 
-        def look(reading: Reading) -> pb.HistoricalReadResponse:
+        def look(reading: Reading) -> pb.HistoricalReadResponse | Parts:
             if not request.include_proof and not request.include_chain_proof:
                 entity, height = read_entity(reading, place, key, request.at_height)
                 return pb.HistoricalReadResponse(value=None if entity is None else entity.value, block_height=height)
@@ -137,12 +136,11 @@ class ReadService:
                 value=None if found.entity is None else found.entity.value,
                 block_height=found.header.height,
                 block_header=outbound.header_pb(found.header),
-                chain_proof=_chain(reading, place, found, request),
             )
             if request.include_proof:
                 told.merkle_proof.CopyFrom(outbound.proof_pb(found.proof.leaf, found.proof.siblings))
                 told.state_proof.CopyFrom(outbound.state_proof_pb(found.proof))
-            return told
+            return parts_of(told, chain_proof=_chain(reading, place, found, request))
 
         return await self._look(call, place, look)
 
@@ -158,18 +156,18 @@ class ReadService:
     async def _block(self, call: Call, request: pb.GetBlockRequest) -> bytes:
         place = place_of(request)
 
-        def look(reading: Reading) -> pb.GetBlockResponse:
+        def look(reading: Reading) -> Parts:
             found = block(reading, place, request.height)
-            return pb.GetBlockResponse(block=None if found is None else outbound.block_pb(found))
+            return parts_of(pb.GetBlockResponse(), block=[] if found is None else [block_parts(found)])
 
         return await self._look(call, place, look)
 
     async def _blocks(self, call: Call, request: pb.GetBlockRangeRequest) -> bytes:
         place = place_of(request)
 
-        def look(reading: Reading) -> pb.GetBlockRangeResponse:
+        def look(reading: Reading) -> Parts:
             found, height = blocks(reading, place, request.start_height, request.end_height)
-            return pb.GetBlockRangeResponse(blocks=map(outbound.block_pb, found), current_tip=height)
+            return parts_of(pb.GetBlockRangeResponse(current_tip=height), blocks=map(block_parts, found))
 
         return await self._look(call, place, look)
 
@@ -238,17 +236,17 @@ class ReadService:
             raise invalid("A proof is about one relationship and has no pages.", "include_proof")
         check_relationship(self._desk.limits, resource, relation, subject)
 
-        def look(reading: Reading) -> pb.ListRelationshipsResponse:
+        def look(reading: Reading) -> Parts:
             found = prove_relationship(reading, place, resource, relation, subject, request.at_height or None)
             there = [] if found.entity is None else [outbound.relationship_pb((resource, relation, subject))]
-            return pb.ListRelationshipsResponse(
+            told = pb.ListRelationshipsResponse(
                 relationships=there,
                 block_height=found.header.height,
                 block_header=outbound.header_pb(found.header),
                 merkle_proof=outbound.proof_pb(found.proof.leaf, found.proof.siblings),
-                chain_proof=_chain(reading, place, found, request),
                 state_proof=outbound.state_proof_pb(found.proof),
             )
+            return parts_of(told, chain_proof=_chain(reading, place, found, request))
 
         return await self._look(call, place, look)
 
@@ -292,12 +290,16 @@ class ReadService:
         check_key(self._desk.limits, encoded)
         return encoded
 
-    async def _look(self, call: Call, place: Place, look: Callable[[Reading], M]) -> bytes:
-        return await self._desk.look(call.asked, place, lambda reading: look(reading).SerializeToString())
+    async def _look(self, call: Call, place: Place, look: Callable[[Reading], Message | Parts]) -> bytes:
+        return await self._desk.look(call.asked, place, lambda reading: _serialized(look(reading)))
 
 
-def _chain(reading: Reading, place: Place, found: Proved, request: Any) -> pb.ChainProof | None:
+def _serialized(told: Message | Parts) -> bytes:
+    return b"".join(told) if isinstance(told, list) else told.SerializeToString()
+
+
+def _chain(reading: Reading, place: Place, found: Proved, request: Any) -> list[Parts]:
     """The headers above the trusted height, up to the one that is proved; from the first on when none is trusted."""
     if not request.include_chain_proof:
-        return None
-    return outbound.chain_pb(headers(reading, place, request.trusted_height, found.header.height))
+        return []
+    return [chain_parts(headers(reading, place, request.trusted_height, found.header.height))]

@@ -13,7 +13,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from semel.contracts.ledger.commands import Committed
-from semel.contracts.ledger.model import Operation, SetEntity, Transaction, TxProof
+from semel.contracts.ledger.model import Header, Operation, SetEntity, Transaction, TxProof
 from semel.contracts.ledger.reading import Block
 from semel.server.ledger.grpc.outbound import header_pb, operation_pb, success_fields, transaction_pb
 from semel.server.ledger.proto import ledger_pb2 as pb
@@ -51,6 +51,12 @@ def block_parts(block: Block) -> Parts:
     transaction = block.transaction
     told = [] if transaction is None else [transaction_parts(transaction)]
     return parts_of(pb.Block(header=header_pb(block.header)), transactions=told)
+
+
+def chain_parts(headers: Iterable[Header]) -> Parts:
+    """The headers that lead from a trusted block to another: many, and small."""
+    told = parts_of(pb.ChainProof(), headers=([header_pb(header).SerializeToString()] for header in headers))
+    return [b"".join(told)]
 
 
 def _operation_parts(operation: Operation) -> Parts:
