@@ -22,6 +22,8 @@ LARGEST = MIB - 2_048
 STORED = 1_005_000
 """Of one event that every reader can be sent: a message less the room for names."""
 ITEMS = 100
+AT_ONCE = 15_900
+"""About the most that is read on the loop, with its envelope."""
 NAME = f"{0:0>128}"
 """Of a partition, and as long as one may be."""
 SEED, V1, V2 = "seed", "1.3", "2.x"
@@ -79,6 +81,29 @@ def by_socket(events: bytes, dialect: str = SEED, more: bytes = b"", answer: str
                 told = json.loads(socket.recv(PATIENCE_SECONDS))
                 assert told["type"] == answer, told
             return len(message)
+
+        return request
+
+    return make
+
+
+def many_messages(events: bytes, count: int) -> Make:
+    """Messages that arrive while the connection is busy with a request before them."""
+
+    def make(server: WatchedServer) -> Request:
+        messages = [
+            envelope("submit_events", b'{"events":' + events.replace(b'{"id":"', b'{"id":"%d-' % number) + b"}")
+            for number in range(count)
+        ]
+
+        def request() -> int:
+            with connected(server) as socket:
+                socket.send(asked_for(SEED))
+                for message in messages:
+                    socket.send(message)
+                told = [json.loads(socket.recv(PATIENCE_SECONDS))["type"] for _ in range(count + 1)]
+                assert told == ["sync_response", *["submit_events_result"] * count], told
+            return sum(map(len, messages))
 
         return request
 
@@ -271,6 +296,7 @@ def in_chunks() -> Make:
 
 
 WS, HTTP, SSE = "events, WebSocket", "events, HTTP", "events, SSE"
+LOOP = "16 KiB on the loop"
 MESSAGE, PAGE, LIVE, HEAD = "message of 1 MiB", "page of 1 MiB", "live event of 1 MiB", "head of 64 KiB"
 EACH = LARGEST // ITEMS - 250
 LETTERS = [*string.ascii_letters, *string.digits, "-", "_"]
@@ -320,6 +346,15 @@ CAMEL = {
     "meta of members": camel_items(b"{}", b'{"clientTs":1,' + NAMES + b"}"),
     "meta of lists": camel_items(b"{}", b'{"clientTs":1,"a":' + SHAPES["lists"] + b"}"),
 }
+ON_LOOP = {
+    "lists": items(filled(b"[", b"[],", b"0]", AT_ONCE)),
+    "members": items(b'{"\\u003a":1,' + NAMES[: AT_ONCE // 8 * 8 - 17] + b"}"),
+    "whole doubles": items(filled(b"[", b"1.0,", b"0]", AT_ONCE)),
+    "numbers that overflow": items(filled(b"[", b"1e999,", b"0]", AT_ONCE)),
+    "halves of surrogate pairs": items(filled(b"[", rb'"\ud800",', b"0]", AT_ONCE)),
+    "objects of a member": items(filled(b"[", b'{"\\u003a":1},', b"0]", AT_ONCE)),
+}
+"""What is read on the loop: with colons in names, the slow way."""
 SMALL = items(filled(b"[", b"0,", b"0]", 600), ITEMS)
 
 ALL = {**{f"one event of {shape}": items(sent) for shape, sent in SHAPES.items()}, **REFUSED, **MANY}
@@ -349,6 +384,10 @@ CASES = [
         for shape in ("deep lists", "members")
     ),
     *(Case(WS, PAGE, f"{dialect}: 1,000 events", sync(SMALL, 10, dialect=dialect)) for dialect in (SEED, V1, V2)),
+    *(Case(WS, LOOP, shape, by_socket(sent), shape == "lists") for shape, sent in ON_LOOP.items()),
+    *(Case(HTTP, LOOP, shape, by_post(sent), shape == "members") for shape, sent in ON_LOOP.items()),
+    Case(WS, LOOP, "60 messages of whole doubles at once", many_messages(ON_LOOP["whole doubles"], 60), is_quick=True),
+    Case(WS, LOOP, "1.3: 64 live events of lists", live(ON_LOOP["lists"], V1, 64), is_quick=True),
     Case(WS, PAGE, "1,000 events of 64 partitions", sync(items(b"0", ITEMS, 64), 10, 64)),
     *(
         Case(
@@ -362,6 +401,7 @@ CASES = [
         for shape in ("deep lists", "members")
     ),
     Case(WS, LIVE, "1.3: ten events of lists for a reader that is behind", live(items(SHAPES["lists"]), V1, 10)),
+    Case(WS, LIVE, "1.3: 100 items of lists", live(MANY["100 items of lists"], V1)),
     Case(WS, LIVE, "100 items of zeros", live(MANY["100 items of zeros"])),
     Case(SSE, LIVE, "one event of lists", tail(items(SHAPES["lists"])), is_quick=True),
     Case(SSE, LIVE, "100 items of zeros", tail(MANY["100 items of zeros"])),

@@ -161,6 +161,7 @@ def listing(count: int, prefix: str = "") -> Make:
     return make
 
 
+LOOP = "64 KiB on the loop"
 BODY, PAGE, HEAD = "body of 16 MiB", "page of 16 MiB", "head of 64 KiB"
 HTTP, POLL, SSE = "streams, HTTP", "streams, long poll", "streams, SSE"
 MESSAGES = b"[ " + b" , ".join([b'"' + b"a" * 160 + b'"'] * 100_000) + b" ]"
@@ -185,6 +186,13 @@ JSON_BODIES = {
     "numbers that overflow": filled(b"[[", b"1e999,", b"0]]"),
 }
 """Appends that are stored."""
+ON_LOOP = {
+    "lists": filled(b"[[", b"[],", b"0]]", 65_536),
+    "messages with white space": filled(b"[ ", b"0 , ", b"0 ]", 65_536),
+    "members": filled(b"[{", b'"a":1,', b'"a":1}]', 65_536),
+    "numbers that overflow": filled(b"[[", b"1e999,", b"0]]", 65_536),
+}
+"""The most that is read on the loop."""
 
 CASES = [
     *(Case(HTTP, BODY, shape, appending("application/json", body)) for shape, body in JSON_BODIES.items()),
@@ -210,6 +218,7 @@ CASES = [
     ),
     Case(HTTP, HEAD, "name of escapes", head("GET", f"/v1/stream/{long_query('%41')}", {}, (400,))),
     Case(HTTP, HEAD, "preflight", head("OPTIONS", "/v1/stream/law", PREFLIGHT, (204,)), is_quick=True),
+    *(Case(HTTP, LOOP, shape, appending("application/json", body)) for shape, body in ON_LOOP.items()),
     Case(HTTP, PAGE, "catch-up of JSON", reading("application/json", LISTS)),
     Case(HTTP, PAGE, "catch-up of bytes", reading("application/octet-stream", b"\0" * LARGEST)),
     Case(HTTP, PAGE, "4,096 appends", many_appends(4_096, b"[0]")),

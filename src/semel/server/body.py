@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from semel.kernel.errors import Refused
 from semel.server.asgi import ANNOUNCED, Header, Receive, Scope
 from semel.server.budget import Budget, Share
-from semel.server.threads import apart
+from semel.server.threads import COPIED_BYTES, apart
 
 CLOSE: Header = (b"connection", b"close")
 """For an answer to a request whose body was not read to its end."""
@@ -60,7 +60,7 @@ class Bodies:
                         await skip_rest(receive)
                     return None
                 if not message.get("more_body"):
-                    return await apart(len(body), bytes, body)
+                    return await apart(len(body), bytes, body, most=COPIED_BYTES)
         finally:
             share.close()
 

@@ -60,6 +60,9 @@ class Conversation:
         self._instance: Instance | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_busy = False
+        self._read_bytes = 0
+        """Of messages that were read on the loop, since others had a turn."""
+        self._is_resting = False
         self._is_last = False
         """Whether this connection ends once its submissions are answered."""
         hub.opened(self)
@@ -209,7 +212,9 @@ class Conversation:
     # Requests, in their order.
 
     def _pump(self) -> None:
-        while self._inbox and not self._is_busy and not self.is_closed and self._has_room() and not self.is_full:
+        while self._inbox and not (self._is_busy or self._is_resting or self.is_closed or self.is_full):
+            if not self._has_room():
+                break
             if self._inbox.read is None and not self._read_first():
                 break
             request = self._inbox.read
@@ -233,10 +238,18 @@ class Conversation:
             self._start(self._read_apart(message))
         else:
             self._inbox.read = self._read(message)
+            self._read_bytes += len(message.raw)
+            if not is_small(self._read_bytes):  # others have a turn
+                self._read_bytes, self._is_resting = 0, True
+                asyncio.get_running_loop().call_soon(self._rested)
         return self._inbox.read is not None
 
     async def _read_apart(self, message: Message) -> None:
         self._inbox.read = await apart(len(message.raw), self._read, message)
+
+    def _rested(self) -> None:
+        self._is_resting = False
+        self._go_on()
 
     def _has_room(self) -> bool:
         return self._pending.items < self._hub.terms.limits.in_flight_items

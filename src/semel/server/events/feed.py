@@ -123,12 +123,13 @@ class Feed:
         if page.pruned_to and life == self._life:
             for subscriber in list(self._live):
                 subscriber.overtaken(page.pruned_to)
-        sent = 0
+        sent = size = 0
         for row in page.events:
             await self.wait_for_answer(row)
-            if sent >= AT_ONCE:
+            size += len(row.event)
+            if sent >= AT_ONCE or not is_small(size):
                 await asyncio.sleep(0)  # others have a turn
-                sent = 0
+                sent = size = 0
             frames = {} if is_small(len(row.event)) else await self._large_frames(row)
             if life != self._life or not self._live:
                 return True

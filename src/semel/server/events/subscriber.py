@@ -11,7 +11,7 @@ A new set of partitions counts from the watermark of the sync that named it; up 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -21,7 +21,7 @@ from semel.contracts.events.reading import Page, history
 from semel.contracts.events.tables import EventRow
 from semel.engine.contract import UnavailableError
 from semel.server.events.feed import Feed
-from semel.server.threads import apart, is_small
+from semel.server.threads import apart
 
 PAGE_EVENTS = 200
 REST_SECONDS = 0.5
@@ -215,20 +215,21 @@ class Subscriber:
         except UnavailableError:
             await asyncio.sleep(REST_SECONDS)
             return
-        large: dict[int, bytes] = {}
         for row in page.events:
             await self._feed.wait_for_answer(row)
-            if not is_small(len(row.event)):
-                large[row.committed_id] = await apart(len(row.event), self.sink.frame, row)
+        frames = await apart(sum(len(row.event) for row in page.events), self._frames_of, page.events)
         if turn != self._turn or self.mode is not Mode.CATCHING_UP:
             return
         if page.pruned_to and not self.sink.pruned(page.pruned_to):
             return
-        for row in page.events:
+        for row, frame in zip(page.events, frames, strict=True):
             if not self._is_own(row) and not (span is not None and span.is_sent(row)):
                 self._feed.count(1)
-                self.sink.push(large.get(row.committed_id) or self.sink.frame(row))
+                self.sink.push(frame)
         self._advance(span, page)
+
+    def _frames_of(self, rows: Sequence[EventRow]) -> list[bytes]:
+        return [self.sink.frame(row) for row in rows]
 
     def _advance(self, span: _Span | None, page: Page) -> None:
         reached = page.next_since if page.has_more else page.sync_to

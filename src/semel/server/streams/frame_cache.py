@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from semel.contracts.streams.reading import Page
 from semel.contracts.streams.wire.responses import content_of
 from semel.contracts.streams.wire.sse import event_part, parts_of
-from semel.server.threads import apart, is_small
+from semel.server.threads import COPIED_BYTES, apart, is_small
 
 CACHE_BYTES = 8 * 1024 * 1024
 
@@ -48,7 +48,7 @@ class FrameCache:
         known = self._frames.get(place)
         if known is not None:
             return known
-        made = await apart(page.end - page.start, PageFrame, page)
+        made = await apart(page.end - page.start, PageFrame, page, most=COPIED_BYTES)
         return self._frames.setdefault(place, made)
 
     async def part(self, frame: PageFrame, number: int) -> bytes:
@@ -58,7 +58,7 @@ class FrameCache:
         if known is not None:
             self._parts.move_to_end(place)
             return known
-        if is_small(len(frame.content)):
+        if is_small(len(frame.content), COPIED_BYTES):
             return self._keep(place, event_part(frame.content, frame.content_type, number))
         task = self._under_way.get(place)
         if task is None:
@@ -68,7 +68,9 @@ class FrameCache:
     async def _make(self, frame: PageFrame, number: int) -> bytes:
         place = (frame.place, number)
         try:
-            made = await apart(len(frame.content), event_part, frame.content, frame.content_type, number)
+            made = await apart(
+                len(frame.content), event_part, frame.content, frame.content_type, number, most=COPIED_BYTES
+            )
             return self._keep(place, made)
         finally:
             del self._under_way[place]

@@ -25,7 +25,7 @@ from semel.server.streams.frame_cache import FrameCache, PageFrame
 from semel.server.streams.headers import STATIC
 from semel.server.streams.live import LiveReader, StreamEndedError
 from semel.server.streams.shared_looks import SharedLooks
-from semel.server.threads import apart
+from semel.server.threads import COPIED_BYTES, apart
 
 
 class Reads:
@@ -61,7 +61,7 @@ class Reads:
             private = self._context.principals.are_known
             known = b",".join(fields.all(b"if-none-match"))
             answer = partial(caught_up, at_now=at_now, if_none_match=known, private=private)
-            return await apart(first.end - first.start, answer, first)
+            return await apart(first.end - first.start, answer, first, most=COPIED_BYTES)
         return await self._poll(stored, wanted, first, scope)
 
     async def _find(self, stored: bytes) -> StreamRow:
@@ -92,7 +92,7 @@ class Reads:
                     latest = await reader.next(self._poll_seconds)
                 except StreamEndedError:
                     raise _not_found() from None
-        return await apart(latest.end - latest.start, polled, latest, self._cursor(wanted.cursor))
+        return await apart(latest.end - latest.start, polled, latest, self._cursor(wanted.cursor), most=COPIED_BYTES)
 
     async def _events(self, stored: bytes, wanted: Read, first: Page, scope: Scope, send: Send) -> None:
         if scope.get("http_version") == "1.0":

@@ -19,7 +19,7 @@ from semel.server.asgi import Receive, Scope
 from semel.server.body import CLOSE
 from semel.server.context import Context, caller_of
 from semel.server.host_field import is_own
-from semel.server.threads import apart, is_small
+from semel.server.threads import COPIED_BYTES, apart, is_small
 
 C = TypeVar("C", Append, Create)
 
@@ -82,8 +82,8 @@ class Writes:
     async def _append_command(self, name: bytes, fields: Fields, body: bytes | None) -> Append:
         """Large JSON is split in a thread, and only when nothing that is known already decides."""
         size = len(body or b"")
-        most = self._most_messages if is_small(size) else None
-        command = await apart(size, parse_append, name, fields, body, most)
+        most = self._most_messages if is_small(size, COPIED_BYTES) else None
+        command = await apart(size, parse_append, name, fields, body, most, most=COPIED_BYTES)
         if command.content is UNREAD and not await self._engine.read(
             lambda reading: is_decided_without_content(reading, command, reading.now)
         ):
@@ -91,8 +91,8 @@ class Writes:
         return command
 
     async def _create_command(self, name: bytes, life: bytes, fields: Fields, body: bytes) -> Create:
-        most = self._most_messages if is_small(len(body)) else None
-        command = await apart(len(body), parse_create, name, life, fields, body, most)
+        most = self._most_messages if is_small(len(body), COPIED_BYTES) else None
+        command = await apart(len(body), parse_create, name, life, fields, body, most, most=COPIED_BYTES)
         if command.content is UNREAD and not await self._engine.read(lambda reading: find(reading, command.scope)):
             return await self._with_content(command, command.content_type, body)
         return command
@@ -102,7 +102,7 @@ class Writes:
         assert body is not None
         is_create = isinstance(command, Create)
         split = partial(parse_content, content_type, body, self._most_messages, allow_empty_array=is_create)
-        return command._replace(content=await apart(len(body), split))
+        return command._replace(content=await apart(len(body), split, most=COPIED_BYTES))
 
 
 def _refused(problem: Problem, *, is_unread: bool = False) -> Refused:
