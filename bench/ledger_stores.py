@@ -24,12 +24,13 @@ from semel.contracts.ledger.limits import Limits
 from semel.contracts.ledger.model import Place, SetEntity
 from semel.contracts.ledger.tables import LEDGER_PAGE
 from semel.contracts.schema import MIGRATIONS, TABLES
-from semel.engine.batch import Submission, Surroundings, run
+from semel.engine.batch import Surroundings, run
 from semel.engine.contract import Write
 from semel.engine.engine import nowhere
 from semel.engine.observer import SilentObserver
 from semel.engine.reading import Reading
 from semel.engine.soft import SoftChanges
+from semel.engine.submission import Submission
 from semel.engine.timekeeper import Timekeeper
 from semel.server.world import SystemWorld
 from semel.store.open import open_store

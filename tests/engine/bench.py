@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, ParamSpec
 
-from semel.engine.batch import BatchResult, Submission, Surroundings, run
+from semel.engine.batch import Surroundings, run
 from semel.engine.contract import Contract, EngineError, Order, Write
 from semel.engine.engine import Caller, Engine, EngineLimits
 from semel.engine.observer import BatchReport
 from semel.engine.soft import SoftChanges
+from semel.engine.submission import BatchResult, Submission
 from semel.engine.timekeeper import Timekeeper
 from semel.store.memory import MemoryStore
 from semel.store.protocol import (

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.engine.batch import MAX_RERUNS, BatchResult, Submission, in_order, run
+from semel.engine.batch import MAX_RERUNS, in_order, run
 from semel.engine.contract import FaultError, MissingRowsError, Order, Outcome, Stage, View
 from semel.engine.observer import Commit
+from semel.engine.submission import BatchResult, Submission
 from semel.kernel.clock import Now
 from semel.store.protocol import CommitUnknownError, Lock, StoreError
 from tests.engine.bench import Desk

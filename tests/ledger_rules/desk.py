@@ -12,9 +12,9 @@ from semel.contracts.ledger.limits import Limits, Policy
 from semel.contracts.ledger.model import CreateRelationship, Entity, Operation, Place, SetEntity
 from semel.contracts.ledger.rules.encoding import state_key
 from semel.contracts.ledger.tables import TABLES
-from semel.engine.batch import BatchResult
 from semel.engine.generations import GENERATION
 from semel.engine.reading import Reading
+from semel.engine.submission import BatchResult
 from semel.store.memory import MemoryStore
 from semel.store.protocol import AnyTable, Range, Snapshot
 from tests.engine.bench import Desk

@@ -9,13 +9,12 @@ A crash anywhere in here leaves all of the batch or nothing of it, and no caller
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from semel.engine.contract import (
-    EngineError,
     FaultError,
     LastWord,
     MissingLocksError,
@@ -27,7 +26,9 @@ from semel.engine.contract import (
 )
 from semel.engine.observer import Commit, Observer
 from semel.engine.ranges import same_rows
+from semel.engine.slices import LOADED_AT_ONCE, in_slices
 from semel.engine.soft import SoftChanges
+from semel.engine.submission import BatchResult, Submission
 from semel.engine.timekeeper import Timekeeper
 from semel.engine.view import BatchView
 from semel.kernel.clock import Now
@@ -41,42 +42,10 @@ LOADED_BYTES = 32 * 1024 * 1024
 """What the payloads that one batch loads may come to; deciding over them takes several times that."""
 PART_BYTES = 2 * 1024 * 1024
 """The same for a part of a write that is decided in parts, and for such a write alone."""
-LOADED_AT_ONCE = 32
-"""So many rows of a heavy table are asked for before their bytes are counted."""
 
 
 class HeavyBatchError(Exception):
     """What these writes have to look at is too much to be held at once: they must go in smaller batches."""
-
-
-class Submission:
-    """A write on its way through the engine, with whatever its sender needs to recognise it."""
-
-    __slots__ = ("deferrals", "locks", "order", "sender", "write")
-
-    def __init__(self, write: Write, sender: Any = None) -> None:
-        self.write = write
-        self.sender = sender
-        self.locks: Sequence[Lock] = write.contract.locks(write.command)
-        self.order: Order | None = write.contract.order(write.command)
-        self.deferrals = 0
-
-    def part(self, command: Any) -> Submission:
-        """A part of it, under the same locks."""
-        part = Submission(self.write._replace(command=command))
-        part.locks, part.deferrals = self.locks, self.deferrals
-        return part
-
-
-@dataclass(slots=True)
-class BatchResult:
-    """What became of each write; those in neither list go to the next batch."""
-
-    commit: Commit
-    decided: list[tuple[Submission, Outcome]] = field(default_factory=list)
-    failed: list[tuple[Submission, EngineError]] = field(default_factory=list)
-    deferred: list[Submission] = field(default_factory=list)
-    reruns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +341,7 @@ class _Batch:
         if not keys and not limits:
             return
         ranges = [wanted._replace(limit=self._asked[nameless]) for nameless, wanted in limits.items()]
-        for some in _in_slices(keys, LOADED_AT_ONCE if self._left is None or self._left > PART_BYTES else 1):
+        for some in in_slices(keys, LOADED_AT_ONCE if self._left is None or self._left > PART_BYTES else 1):
             loaded = self._tx.load(some, ranges)
             for table, wanted_keys in some.items():
                 rows = loaded.rows[table]
@@ -405,24 +374,6 @@ class _Batch:
     def _defer(self, submission: Submission) -> None:
         submission.deferrals += 1
         self.result.deferred.append(submission)
-
-
-def _in_slices(keys: Mapping[AnyTable, Iterable[Key]], first: int) -> Iterator[Mapping[AnyTable, Iterable[Key]]]:
-    """All keys at once, if those of heavy tables are few; else the rest of those in further slices, each twice as long
-    as the one before: where little may be held, the first ones tell how large the rows are.
-    """
-    heavy = [(table, key) for table, wanted in keys.items() if table.heavy for key in wanted]
-    if len(heavy) <= first:
-        yield keys
-        return
-    some: dict[AnyTable, list[Key]] = {table: list(wanted) for table, wanted in keys.items() if not table.heavy}
-    start, count = 0, first
-    while start < len(heavy):
-        for table, key in heavy[start : start + count]:
-            some.setdefault(table, []).append(key)
-        yield some
-        some = {}
-        start, count = start + count, min(2 * count, LOADED_AT_ONCE)
 
 
 def _wider(stage: Stage, attempt: int) -> Stage:

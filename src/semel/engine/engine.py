@@ -16,7 +16,7 @@ from threading import Lock as Mutex
 from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
 
-from semel.engine.batch import BatchResult, Submission, Surroundings
+from semel.engine.batch import Surroundings
 from semel.engine.contract import EngineError, NotStoredError, Order, OverloadedError, UnavailableError, Write
 from semel.engine.lane import MAX_TRIES, BatchLimits, Lane
 from semel.engine.observer import Observer, SilentObserver
@@ -24,6 +24,7 @@ from semel.engine.queue_share import NOBODY, QueueShare
 from semel.engine.reading import Reading
 from semel.engine.signals import Signals
 from semel.engine.soft import SoftChanges
+from semel.engine.submission import BatchResult, Submission
 from semel.engine.timekeeper import Timekeeper
 from semel.kernel.world import World
 from semel.store.protocol import Lock, Store, StoreError, Touch, TryAgainError

@@ -19,9 +19,7 @@ from typing import Any
 
 from semel.engine.batch import (
     LOADED_BYTES,
-    BatchResult,
     HeavyBatchError,
-    Submission,
     Surroundings,
     in_order,
     run,
@@ -29,6 +27,7 @@ from semel.engine.batch import (
 )
 from semel.engine.contract import NotStoredError, OutcomeUnknownError
 from semel.engine.observer import BatchReport, Commit
+from semel.engine.submission import BatchResult, Submission
 from semel.store.protocol import (
     CommitUnknownError,
     Lock,
