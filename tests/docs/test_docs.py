@@ -41,7 +41,7 @@ from semel.contracts.streams.wire import expiry, names, producer, requests
 from semel.engine.batch import MAX_TOUCHES
 from semel.engine.engine import EngineLimits
 from semel.engine.soft import MAX_WAITING
-from semel.kernel import canonical, idempotency_key
+from semel.kernel import canonical, idempotency_key, json_outline
 from semel.kernel.clock import JUMP_MS
 from semel.kernel.errors import REGISTRY
 from semel.kernel.hlc import MAX_DRIFT_MS
@@ -58,6 +58,7 @@ from semel.server import (
     line_pace,
     line_queue,
     logs,
+    paced_protocol,
     protocol,
     threads,
     websocket,
@@ -104,6 +105,7 @@ CONSTANTS = {
     "digits of a `Stream-TTL`": expiry.MAX_TTL_DIGITS,
     "levels of JSON": MAX_DEPTH,
     "chunk extensions and trailers of a body, beyond `20` bytes a chunk": protocol.MAX_EXCESS_BYTES,
+    "heads and chunks of a connection that are parsed in one turn": paced_protocol.SLICE_BYTES,
     "bytes that it reads in this time if it is only slow": protocol.STALL_BYTES,
     "file descriptors kept back for the store and the log": connection_limit.RESERVED_FILES,
     "bytes in a batch": EngineLimits().batch.bytes,
@@ -123,6 +125,7 @@ CONSTANTS = {
     "messages of a connection that wait to be handled": inbox.MAX_MESSAGES,
     "wait for room in the queue of writes": conversation.ROOM_SECONDS,
     "message that is read beside the others' work": threads.APART_BYTES,
+    "values of a message, or of an event that is shown, roughly": json_outline.LIGHT_BYTES,
     "message of a client that has not connected": events_socket.STRANGER_BYTES,
     "frames of a connection looked at in one turn": websocket.FRAMES_A_TURN,
     "live events sent in one turn": feed.AT_ONCE,

@@ -29,7 +29,7 @@ from semel.server.websocket import WebSocket
 STALL_BYTES = 64 * 1024
 """A client that reads as many in the time of a stall is slow, and not stalled."""
 MAX_EXCESS_BYTES = 16 * 1024
-"""Extensions of chunks and trailers of one request; those within one read of the socket may be more."""
+"""Extensions of chunks and trailers of one request; those within one slice that is parsed may be more."""
 CHUNK_BYTES = 20
 """What a chunk may take besides its content and is no excess: its size and two ends of lines."""
 

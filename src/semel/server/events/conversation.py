@@ -213,9 +213,7 @@ class Conversation:
 
     def _pump(self) -> None:
         while self._inbox and not (self._is_busy or self._is_resting or self.is_closed or self.is_full):
-            if not self._has_room():
-                break
-            if self._inbox.read is None and not self._read_first():
+            if not self._has_room() or (self._inbox.read is None and not self._read_first()):
                 break
             request = self._inbox.read
             assert request is not None
