@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from semel.engine.batch import BatchResult, run
+from semel.engine.batch import run
 from semel.engine.contract import LastWord, Outcome, Write
 from semel.engine.observer import Commit
-from semel.engine.submission import Submission
+from semel.engine.submission import BatchResult, Submission
 from semel.store.protocol import CommitUnknownError, StoreError
 from tests.engine.bench import Desk
 from tests.engine.toy import COUNTER, JOB, RECEIPT, Add, AskForLocks, Broken, Enqueue, Look, Poison

@@ -237,7 +237,7 @@ class Conversation:
         pushed = await self._find_room(partial(self._desk.push, self._asked, self._gateway, body, len(raw)))
         self._live.pushed(pushed.server_hlc)
         # Clients of this dialect count the entries of an answer, if there are any, as all that was accepted.
-        self._send(response((), pushed.server_hlc, has_more=False))
+        self._write(wire_frame((response((), pushed.server_hlc, has_more=False),)))
 
     async def _find_room(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call; an engine that is full is asked again for a moment, since nothing was stored."""
@@ -265,7 +265,7 @@ class Conversation:
         if self._live.crosses(wanted.since):
             # The client asked before it had the broadcast that is on its way: giving it the same entries again would
             # break clients that take an INSERT at its word. It is given nothing, and its cursor stays where it is.
-            self._send(response((), wanted.since, has_more=False))
+            self._write(wire_frame((response((), wanted.since, has_more=False),)))
             return
         room = self._holdings.output
         pull = partial(self._desk.pull, self._asked, self._gateway, wanted.client, wanted.since, wanted.limit, room)
@@ -276,8 +276,7 @@ class Conversation:
     async def _plain_pull(self, wanted: PullQuery) -> None:
         room = self._holdings.output
         page = await self._find_room(partial(self._desk.plain_pull, self._asked, self._gateway, wanted, room))
-        self._socket.write(self._socket.frame(await apart(room.size, plain_page_body, page)))
-        self._holdings.settle()
+        self._write(self._socket.frame(await apart(room.size, plain_page_body, page)))
         replica = self._desk.replica(self._asked, self._gateway, wanted.client)
         self._live.pulled(replica, wanted.since, page, is_plain=True)
 
@@ -298,9 +297,6 @@ class Conversation:
                 self._write(await apart(room.size, _frame, news.page, BROADCAST, self._ping()))
             self._live.sent(news, self._pings)
             self._mind_stall()
-
-    def _send(self, body: bytes) -> None:
-        self._write(wire_frame((body,)))
 
     def _write(self, frames: bytes) -> None:
         self._socket.write(frames)
