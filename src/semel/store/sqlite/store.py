@@ -217,14 +217,16 @@ class _SqliteTx:
             # In a generational table the row may stand in the older generation; the younger is looked at last and wins.
             (filled for table, rows in changes.updates.items() for filled in younger(table).update(rows)),
             (filled for table, rows in changes.steady.items() for filled in younger(table).update_steadily(rows)),
-            (made.touch(touch) for touch in changes.touches for made in store._statements[touch.table]),
         )
+        touches = (made.touch(touch) for touch in changes.touches for made in store._statements[touch.table])
         try:
             for statement in statements:
                 self._writer.execute(*statement)
             for table, rows in changes.inserts.items():
                 for sql, values in younger(table).insert(rows):
                     self._insert(younger(table), sql, values)
+            for statement in touches:
+                self._writer.execute(*statement)
         except (apsw.Error, OverflowError, TypeError) as error:
             raise StoreError(sentence(error)) from error
 
