@@ -6,8 +6,9 @@ import json
 import os
 import string
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import islice, product
 from typing import Any
 
@@ -57,15 +58,16 @@ def envelope(kind: str, payload: bytes, dialect: str = SEED, more: bytes = b"") 
     return json.dumps(head)[:-1] + more.decode() + ',"payload":' + payload.decode() + "}"
 
 
-def connected(server: WatchedServer, dialect: str = SEED, client: str = "default") -> ClientConnection:
+@contextmanager
+def connected(server: WatchedServer, dialect: str = SEED, client: str = "default") -> Iterator[ClientConnection]:
     """A connection that may submit."""
-    socket = connect(f"{server.url.replace('http', 'ws')}/v1/events", max_size=None)
     who = {"token": "t", "client_id": client} if dialect == SEED else {"token": "t", "clientId": client}
     if dialect == V2:
         who["projectId"] = NAME
-    socket.send(envelope("connect", json.dumps(who).encode(), dialect))
-    assert json.loads(socket.recv(PATIENCE_SECONDS))["type"] == "connected"
-    return socket
+    with connect(f"{server.url.replace('http', 'ws')}/v1/events", max_size=None) as socket:
+        socket.send(envelope("connect", json.dumps(who).encode(), dialect))
+        assert json.loads(socket.recv(PATIENCE_SECONDS))["type"] == "connected"
+        yield socket
 
 
 def by_socket(events: bytes, dialect: str = SEED, more: bytes = b"", answer: str = "submit_events_result") -> Make:
