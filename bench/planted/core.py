@@ -10,8 +10,8 @@ _EARLY = Bug(
     (
         Edit(
             "engine/batch.py",
-            '        around.reach("decided")\n',
-            '        around.reach("decided")\n        EARLY[0](batch.result)\n',
+            '        around.reach("decided")\n        batch.commit()\n',
+            '        around.reach("decided")\n        EARLY[0](batch.result)\n        batch.commit()\n',
         ),
         Edit(
             "engine/batch.py",

@@ -257,7 +257,7 @@ def _column(value: Any) -> Column:
     has_value = "value" in members
     try:
         whole = None if is_plain and has_value else _text(value)
-        return Column(members["column"], _text(members.pop("value", None)), whole, has_value)
+        return Column(members["column"], _text(members.get("value")), whole, has_value)
     except JsonError as error:
         raise Flawed(INVALID, str(error)) from None
 
