@@ -1,0 +1,46 @@
+"""Idempotency inside of your own program: three lines, no server.
+
+    with once.transaction(connection, key, arguments, scope=user_id) as attempt:
+        if attempt.fresh:
+            attempt.result = charge(...)
+
+Importing this imports the standard library alone; a driver is imported with the first connection of its kind.
+"""
+
+from semel.once.attempt import Attempt
+from semel.once.codec import Codec, JsonCodec
+from semel.once.errors import (
+    InFlight,
+    InvalidKey,
+    KeyMismatch,
+    NotInTransaction,
+    OnceError,
+    OutcomeUnknown,
+    ResultError,
+    RunAgain,
+    TableMissing,
+    TransactionEnded,
+    UnsupportedConnection,
+)
+from semel.once.table import ddl
+from semel.once.transaction import Transaction, transaction
+
+__all__ = [
+    "Attempt",
+    "Codec",
+    "InFlight",
+    "InvalidKey",
+    "JsonCodec",
+    "KeyMismatch",
+    "NotInTransaction",
+    "OnceError",
+    "OutcomeUnknown",
+    "ResultError",
+    "RunAgain",
+    "TableMissing",
+    "Transaction",
+    "TransactionEnded",
+    "UnsupportedConnection",
+    "ddl",
+    "transaction",
+]

@@ -1,0 +1,165 @@
+"""Values as text and back, with their types: what a receipt stores, and what a fingerprint is taken of.
+
+Plain JSON stays plain: a `dict`, `list`, `str`, `bool`, `int`, finite `float` and `None` are stored as JSON has them, so
+that people can read and query a result in their own database. Every other type is an object with one member whose name
+begins with `$semel:`, as in `{"$semel:decimal": "9.90"}`; a plain object that begins so is wrapped itself, so nothing is
+ever taken for something that it is not.
+
+| type | comes back as |
+|---|---|
+| `Decimal`, `UUID`, `datetime`, `date`, `time`, `timedelta`, `bytes`, `tuple`, `set`, `frozenset` | itself |
+| `Enum`, dataclass, pydantic model | plain data: the value, or a `dict` of the members |
+| anything else, NaN, infinity, a name that is no `str` | refused |
+
+Enums, dataclasses and models come back as plain data because a receipt may outlive the class; a function gets them back
+as what they were when it says `returns=TheType`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Protocol
+from uuid import UUID
+
+from semel.once.errors import ResultError
+
+MAX_DEPTH = 64
+"""Lists and objects inside of one another."""
+MARK = "$semel:"
+
+
+class Codec(Protocol):
+    """How results become text; a user may bring another one."""
+
+    def dumps(self, value: Any) -> str:
+        """The text of a value; raises `ResultError` for what cannot be stored."""
+
+    def loads(self, text: str) -> Any:
+        """The value of a text."""
+
+
+class JsonCodec:
+    """The codec of this module."""
+
+    def dumps(self, value: Any) -> str:
+        """JSON text without spaces, members in the order of the value."""
+        return json.dumps(_plain(value, 0), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+    def loads(self, text: str) -> Any:
+        """The value, with its types."""
+        return _typed(json.loads(text))
+
+
+JSON = JsonCodec()
+
+
+def canonical(value: Any) -> bytes:
+    """One text for each value, whatever the order of its members and sets: what a fingerprint is taken of."""
+    try:
+        plain = _plain(value, 0)
+    except ResultError as error:
+        raise ResultError(f"The arguments cannot be compared with those of a retry: {error}") from None
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """A value as JSON has it."""
+    if value is None or isinstance(value, bool | str) and not isinstance(value, Enum):
+        return value
+    if depth >= MAX_DEPTH:
+        raise ResultError(f"A value with more than {MAX_DEPTH} levels cannot be stored.")
+    if isinstance(value, Enum):
+        return _plain(value.value, depth)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ResultError(f"{value!r} cannot be stored: JSON has no such number.")
+        return float(value)
+    if isinstance(value, list):
+        return [_plain(one, depth + 1) for one in value]
+    if isinstance(value, Mapping):
+        return _object(value, depth)
+    printer = _PRINTERS.get(type(value))
+    if printer is not None:
+        name, print_value = printer
+        return {MARK + name: print_value(value, depth)}
+    return _plain(_members(value), depth)
+
+
+def _object(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    for name in value:
+        if not isinstance(name, str):
+            raise ResultError(f"A member with the name {name!r} cannot be stored: names of members must be str.")
+    found = {str(name): _plain(one, depth + 1) for name, one in value.items()}
+    if len(found) == 1 and next(iter(found)).startswith(MARK):
+        return {MARK + "object": found}
+    return found
+
+
+def _members(value: Any) -> Any:
+    """The members of a dataclass or a model."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    dump = getattr(value, "model_dump", None)
+    if callable(dump) and not isinstance(value, type):
+        return dump()
+    raise ResultError(f"A value of the type {type(value).__qualname__} cannot be stored: return plain data.")
+
+
+def _sorted(value: set[Any] | frozenset[Any], depth: int) -> list[Any]:
+    plain = [_plain(one, depth + 1) for one in value]
+    return sorted(plain, key=lambda one: json.dumps(one, sort_keys=True))
+
+
+def _span(value: timedelta, _: int) -> list[int]:
+    return [value.days, value.seconds, value.microseconds]
+
+
+_PRINTERS: dict[type, tuple[str, Callable[[Any, int], Any]]] = {
+    Decimal: ("decimal", lambda value, _: str(value)),
+    UUID: ("uuid", lambda value, _: str(value)),
+    datetime: ("datetime", lambda value, _: value.isoformat()),
+    date: ("date", lambda value, _: value.isoformat()),
+    time: ("time", lambda value, _: value.isoformat()),
+    timedelta: ("timedelta", _span),
+    bytes: ("bytes", lambda value, _: base64.b64encode(value).decode()),
+    tuple: ("tuple", lambda value, depth: [_plain(one, depth + 1) for one in value]),
+    set: ("set", _sorted),
+    frozenset: ("frozenset", _sorted),
+}
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    MARK + "decimal": Decimal,
+    MARK + "uuid": UUID,
+    MARK + "datetime": datetime.fromisoformat,
+    MARK + "date": date.fromisoformat,
+    MARK + "time": time.fromisoformat,
+    MARK + "timedelta": lambda parts: timedelta(*parts),
+    MARK + "bytes": base64.b64decode,
+    MARK + "tuple": lambda items: tuple(_typed(one) for one in items),
+    MARK + "set": lambda items: {_typed(one) for one in items},
+    MARK + "frozenset": lambda items: frozenset(_typed(one) for one in items),
+    MARK + "object": lambda members: {name: _typed(one) for name, one in members.items()},
+}
+
+
+def _typed(value: Any) -> Any:
+    """A value of JSON with its types."""
+    if isinstance(value, list):
+        return [_typed(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        (name, inner) = next(iter(value.items()))
+        if name in _READERS:
+            return _READERS[name](inner)
+    return {name: _typed(one) for name, one in value.items()}

@@ -1,0 +1,48 @@
+"""asyncpg."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from semel.once.drivers.base import AsyncDriver, needs_transaction, savepoint_name
+from semel.once.drivers.postgresql import PATIENCE, RESTORE, milliseconds
+from semel.once.rules import Operation, Patience, Step
+from semel.once.table import Marks, Row, Statement, rendered
+
+
+class AsyncpgDriver(AsyncDriver):
+    """An `asyncpg.Connection`, or one that a pool has lent."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._name = savepoint_name()
+        self._patience = ""
+
+    async def perform(self, operation: Operation) -> Sequence[Row]:
+        """Carry out one operation."""
+        if isinstance(operation, Statement):
+            found = await self._connection.fetch(rendered(operation.sql, Marks.DOLLAR), *operation.parameters)
+            return [tuple(row) for row in found]
+        if isinstance(operation, Patience):
+            await self._bound(operation.seconds)
+        elif operation is Step.OPEN:
+            needs_transaction(self._connection.is_in_transaction())
+            await self._connection.execute(f"SAVEPOINT {self._name}")
+        elif operation is Step.RELEASE:
+            await self._connection.execute(f"RELEASE SAVEPOINT {self._name}")
+        else:
+            await self._connection.execute(f"ROLLBACK TO SAVEPOINT {self._name}; RELEASE SAVEPOINT {self._name}")
+        return ()
+
+    async def _bound(self, seconds: float | None) -> None:
+        if seconds is None:
+            await self._connection.fetch(rendered(RESTORE, Marks.DOLLAR), self._patience)
+        else:
+            found = await self._connection.fetch(rendered(PATIENCE, Marks.DOLLAR), milliseconds(seconds))
+            self._patience = found[0][0]
+
+
+def driver_of(connection: Any) -> AsyncDriver:
+    """The driver of a connection."""
+    return AsyncpgDriver(connection)

@@ -1,0 +1,126 @@
+"""SQLAlchemy 2: connections and sessions, blocking and asynchronous, on PostgreSQL and SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import BigInteger, LargeBinary, Text, bindparam, text
+from sqlalchemy.engine import Connection, NestedTransaction
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+from sqlalchemy.orm import Session, SessionTransaction, scoped_session
+from sqlalchemy.sql.elements import TextClause
+
+from semel.once.drivers.base import AsyncDriver, Driver, needs_transaction
+from semel.once.drivers.postgresql import PATIENCE, RESTORE, milliseconds
+from semel.once.errors import TransactionEnded, UnsupportedConnection
+from semel.once.rules import Operation, Patience, Step
+from semel.once.table import Dialect, Marks, Row, Statement, rendered
+
+_TYPES = {int: BigInteger, bytes: LargeBinary, str: Text}
+
+
+def _clause(statement: Statement) -> tuple[TextClause, dict[str, Any]]:
+    """With the type of each parameter: a driver that casts would take a large number for a small one."""
+    values = {f"p{place}": value for place, value in enumerate(statement.parameters, 1)}
+    typed = [bindparam(name, type_=_TYPES.get(type(value), Text)) for name, value in values.items()]
+    return text(rendered(statement.sql, Marks.NAMED)).bindparams(*typed), values
+
+
+class SqlAlchemyDriver(Driver):
+    """A connection or a session. The savepoint is one of SQLAlchemy's own, so a session forgets what is undone."""
+
+    def __init__(self, target: Connection | Session) -> None:
+        self._target = target
+        self._nested: NestedTransaction | SessionTransaction | None = None
+        self._patience: Any = None
+
+    def perform(self, operation: Operation) -> Sequence[Row]:
+        """Carry out one operation."""
+        if isinstance(operation, Statement):
+            return self._run(operation)
+        if isinstance(operation, Patience):
+            self._bound(operation.seconds)
+        elif operation is Step.OPEN:
+            self._open()
+        else:
+            self._close(is_kept=operation is Step.RELEASE)
+        return ()
+
+    @property
+    def _connection(self) -> Connection:
+        return self._target if isinstance(self._target, Connection) else self._target.connection()
+
+    @property
+    def _dialect(self) -> Dialect:
+        name = self._connection.dialect.name
+        try:
+            return Dialect(name)
+        except ValueError:
+            raise UnsupportedConnection(f"once.transaction knows PostgreSQL and SQLite, and not {name}.") from None
+
+    def _run(self, statement: Statement) -> Sequence[Row]:
+        clause, values = _clause(statement)
+        result = self._connection.execute(clause, values)
+        return [tuple(row) for row in result] if result.returns_rows else []
+
+    def _open(self) -> None:
+        connection = self._connection
+        needs_transaction(connection.get_isolation_level() != "AUTOCOMMIT")
+        if self._dialect is Dialect.SQLITE:
+            raw: Any = connection.connection.driver_connection
+            # The driver begins before a write only: a savepoint would be a transaction of its own, its release a commit.
+            if not raw.in_transaction:
+                connection.exec_driver_sql("BEGIN")
+        self._nested = self._target.begin_nested()
+
+    def _close(self, *, is_kept: bool) -> None:
+        assert self._nested is not None, "a block is opened before it is closed"
+        if is_kept and not self._nested.is_active:
+            raise TransactionEnded("")
+        if is_kept:
+            self._nested.commit()
+        elif self._nested.is_active:
+            self._nested.rollback()
+
+    def _bound(self, seconds: float | None) -> None:
+        if self._dialect is Dialect.POSTGRESQL:
+            if seconds is None:
+                self._run(Statement(RESTORE, (self._patience,)))
+            else:
+                self._patience = str(self._run(Statement(PATIENCE, (milliseconds(seconds),)))[0][0])
+        elif seconds is None:
+            self._run(Statement(f"PRAGMA busy_timeout = {self._patience}"))
+        else:
+            self._patience = int(self._run(Statement("PRAGMA busy_timeout"))[0][0])
+            self._run(Statement(f"PRAGMA busy_timeout = {round(seconds * 1_000)}"))
+
+
+class AsyncSqlAlchemyDriver(AsyncDriver):
+    """The same for `AsyncConnection` and `AsyncSession`, which run blocking code in a greenlet of theirs."""
+
+    def __init__(self, target: AsyncConnection | AsyncSession) -> None:
+        self._target = target
+        self._inner: SqlAlchemyDriver | None = None
+
+    async def perform(self, operation: Operation) -> Sequence[Row]:
+        """Carry out one operation."""
+        return await self._target.run_sync(self._perform, operation)
+
+    def _perform(self, target: Connection | Session, operation: Operation) -> Sequence[Row]:
+        if self._inner is None:
+            self._inner = SqlAlchemyDriver(target)
+        return self._inner.perform(operation)
+
+
+def driver_of(connection: Any) -> Driver | AsyncDriver:
+    """The driver of a connection or session."""
+    if isinstance(connection, scoped_session | async_scoped_session):
+        connection = connection()
+    if isinstance(connection, AsyncConnection | AsyncSession):
+        return AsyncSqlAlchemyDriver(connection)
+    if isinstance(connection, Connection | Session):
+        return SqlAlchemyDriver(connection)
+    raise UnsupportedConnection(
+        f"once.transaction takes a connection or a session of SQLAlchemy, and not {type(connection).__qualname__}."
+    )

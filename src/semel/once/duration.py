@@ -1,0 +1,38 @@
+"""Lengths of time as people write them: `90`, `1.5`, `"60s"`, `"15m"`, `"36h"`, `"7d"`, or a `timedelta`."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from semel.once.errors import InvalidKey
+
+Duration = float | str | timedelta
+"""Seconds, a text with a unit, or a `timedelta`."""
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
+_TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
+_MOST_SECONDS = 100 * 365 * 86_400.0
+
+
+def seconds(value: Duration) -> float:
+    """The length in seconds; `InvalidKey` for a text without a unit, a negative number, or more than 100 years."""
+    if isinstance(value, timedelta):
+        found = value.total_seconds()
+    elif isinstance(value, str):
+        match = _TEXT.fullmatch(value.strip())
+        if match is None:
+            raise InvalidKey(
+                f"{value!r} is no length of time: write a number and one of ms, s, m, h, d, w, as in '7d'."
+            )
+        found = float(match[1]) * _UNITS[match[2]]
+    else:
+        found = float(value)
+    if not 0 <= found <= _MOST_SECONDS:
+        raise InvalidKey(f"{value!r} is no length of time: it must lie between 0 and 100 years.")
+    return found
+
+
+def milliseconds(value: Duration) -> int:
+    """The same in whole milliseconds."""
+    return round(seconds(value) * 1_000)

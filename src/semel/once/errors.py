@@ -1,0 +1,100 @@
+"""The errors of `semel.once`: each is one sentence that a person can act on.
+
+| error | nothing happened | what to do |
+|---|---|---|
+| `KeyMismatch` | yes | send the first arguments again, or take another key |
+| `InFlight` | yes, by this call | try again later: another call with this key is running |
+| `OutcomeUnknown` | unknown | find out, then `resolve` or `forget` the key |
+| `RunAgain` | yes | run the whole transaction again |
+| `ResultError` | in a transaction: yes | return what the codec can store |
+| `NotInTransaction`, `TransactionEnded` | see each | open a transaction around the block, and commit behind it |
+| `TableMissing` | yes | run `semel once init URL` |
+"""
+
+from __future__ import annotations
+
+
+class OnceError(Exception):
+    """Every error of this package."""
+
+
+class InvalidKey(OnceError, ValueError):
+    """The key, the scope or an option cannot be used."""
+
+
+class KeyMismatch(OnceError):
+    """The key was used before with other arguments; nothing was run."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"The key {key!r} was used with other arguments: nothing was run. Use a new key.")
+        self.key = key
+
+
+class InFlight(OnceError):
+    """Another call with this key is running; this one did nothing."""
+
+    def __init__(self, key: str, retry_after: float = 1.0) -> None:
+        super().__init__(f"Another call with the key {key!r} is running: try again in {retry_after:g} s.")
+        self.key = key
+        self.retry_after = retry_after
+        """After how many seconds another try is worthwhile."""
+
+
+class OutcomeUnknown(OnceError):
+    """An earlier call with this key ended without a receipt: whether it took effect is not known."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"An earlier call with the key {key!r} ended without a receipt: find out whether it took effect, then "
+            "resolve or forget the key."
+        )
+        self.key = key
+
+
+class RunAgain(OnceError):
+    """The database could not order this transaction beside another one: roll back, and run it again from its start."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"Another transaction with the key {key!r} came first: roll this one back, and run it again from its start."
+        )
+        self.key = key
+
+
+class ResultError(OnceError, TypeError):
+    """The result cannot be stored."""
+
+
+class NotInTransaction(OnceError):
+    """The connection commits every statement by itself: effect and receipt would be two commits. Nothing was run."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The connection is in autocommit mode and no transaction is open: begin one around once.transaction()."
+        )
+
+
+class TransactionEnded(OnceError):
+    """The block ended the transaction that it ran in.
+
+    After a commit inside the block, what was done before it is stored with a receipt that has no result: a retry is
+    `OutcomeUnknown`. After a rollback there is neither effect nor receipt, and a retry runs.
+    """
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"The transaction of the key {key!r} was ended inside of once.transaction(): commit behind the block."
+        )
+        self.key = key
+
+
+class TableMissing(OnceError):
+    """The table of receipts is not there. Nothing was run."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(f"There is no table {table}: run `semel once init URL`, or add once.ddl() to your migrations.")
+        self.table = table
+
+
+class UnsupportedConnection(OnceError, TypeError):
+    """The object that was given is no connection or session that is known."""

@@ -1,0 +1,45 @@
+"""What makes two calls the same call: a scope, a key within it, and the fingerprint of the arguments."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, NamedTuple
+
+from semel.once.codec import canonical
+from semel.once.errors import InvalidKey
+
+MAX_KEY = 255
+"""Characters of a key and of a scope."""
+
+
+class Identity(NamedTuple):
+    """A key in its scope."""
+
+    scope: str
+    key: str
+
+
+def identity(scope: object, key: object) -> Identity:
+    """The identity of a call; `InvalidKey` for a key that is empty, too long, or has characters that do not print.
+
+    A scope keeps the keys of tenants apart: anything with a text may be one, and None is the scope of everyone.
+    """
+    return Identity("" if scope is None else _text("scope", scope), _text("key", key))
+
+
+def _text(what: str, value: object) -> str:
+    if value is None or isinstance(value, bool | bytes):
+        raise InvalidKey(f"The {what} must be a text: it is {value!r}.")
+    text = str(value)
+    if not 1 <= len(text) <= MAX_KEY:
+        raise InvalidKey(f"The {what} must have 1 to {MAX_KEY} characters: this one has {len(text)}.")
+    if not text.isprintable():
+        raise InvalidKey(f"The {what} must have printable characters only: {text!r}.")
+    return text
+
+
+def fingerprint(arguments: Any) -> bytes:
+    """SHA-256 of the canonical text of the arguments; equal arguments have equal fingerprints."""
+    if isinstance(arguments, bytes | bytearray | memoryview):
+        return hashlib.sha256(b"\x00" + bytes(arguments)).digest()
+    return hashlib.sha256(canonical(arguments)).digest()

@@ -1,0 +1,126 @@
+"""The decisions of `once.transaction`, as values: which statement is next, and what an answer means.
+
+No driver and no clock is known here. A flow is a generator: it yields operations, is sent the rows that came back, and
+returns what was decided; an error of the database is raised inside of it. The same flows are driven by blocking and by
+asynchronous drivers. Between `OPEN` and `RELEASE` or `UNDO` there is a savepoint: an error undoes the block and leaves
+the rest of the caller's transaction as it was.
+
+| rows of `take` | receipt found | decision |
+|---|---|---|
+| one | - | fresh: this transaction has the key |
+| none | same fingerprint, done | replay of its result |
+| none | other fingerprint | `KeyMismatch` |
+| none | running | `OutcomeUnknown`: its transaction was committed before it had a result |
+| none | none | `RunAgain`: it was removed between the two statements, or the snapshot is older than it |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from enum import Enum
+from typing import NamedTuple, TypeVar
+
+from semel.kernel.verdict import Verdict
+from semel.once.errors import KeyMismatch, OutcomeUnknown, RunAgain
+from semel.once.identity import Identity
+from semel.once.table import DONE, Receipts, Row, Statement
+
+
+class Step(Enum):
+    """What is asked of a driver besides statements."""
+
+    OPEN = "open"
+    """Set a savepoint in the caller's transaction."""
+    RELEASE = "release"
+    """Keep what was done since."""
+    UNDO = "undo"
+    """Undo what was done since."""
+
+
+class Patience(NamedTuple):
+    """From here on, do not wait longer than this for a transaction that has the key; None restores what was before."""
+
+    seconds: float | None
+
+
+Operation = Statement | Step | Patience
+T = TypeVar("T")
+Flow = Generator[Operation, Sequence[Row], T]
+
+
+class Decision(NamedTuple):
+    """What is to be done with a call."""
+
+    verdict: Verdict
+    result: str | None = None
+    """Text of the result that is replayed."""
+    created_ms: int = 0
+    """When the receipt was made."""
+    previous_ms: int | None = None
+    """When an earlier receipt of the same key was made that has expired."""
+
+
+class Wanted(NamedTuple):
+    """One call."""
+
+    who: Identity
+    fingerprint: bytes
+    now_ms: int
+    keep_ms: int
+    wait_seconds: float | None = None
+    """How long to wait for another transaction that has the key; None is as long as the database waits."""
+
+
+def opened(receipts: Receipts, wanted: Wanted) -> Flow[Decision]:
+    """Begin: with the key, in a savepoint that is open; or with what is remembered, and none."""
+    yield Step.OPEN
+    try:
+        decision = yield from taken(receipts, wanted)
+    except BaseException:
+        yield Step.UNDO
+        raise
+    if decision.verdict is not Verdict.FRESH:
+        yield Step.RELEASE
+    return decision
+
+
+def finished(receipts: Receipts, who: Identity, result: str | None) -> Flow[None]:
+    """End a block that had the key: effect and receipt are in the caller's transaction, and commit with it.
+
+    The savepoint goes first: where the block has ended the transaction there is none, and nothing is written then.
+    """
+    yield Step.RELEASE
+    yield receipts.finish(who, result)
+
+
+def undone(error: Exception | None = None) -> Flow[None]:
+    """End a block that raised, or whose result cannot be stored: neither effect nor receipt is left."""
+    yield Step.UNDO
+    if error is not None:
+        raise error
+
+
+def taken(receipts: Receipts, wanted: Wanted) -> Flow[Decision]:
+    """Take the key, or find what is remembered under it."""
+    expires_ms = wanted.now_ms + wanted.keep_ms
+    if wanted.wait_seconds is not None:
+        yield Patience(wanted.wait_seconds)
+    rows = yield receipts.take(wanted.who, wanted.fingerprint, wanted.now_ms, expires_ms)
+    if wanted.wait_seconds is not None:
+        yield Patience(None)
+    if rows:
+        return Decision(Verdict.FRESH, created_ms=wanted.now_ms, previous_ms=rows[0][0])
+    found = yield receipts.find(wanted.who)
+    if not found:
+        raise RunAgain(wanted.who.key)
+    return judged(wanted, found[0])
+
+
+def judged(wanted: Wanted, row: Row) -> Decision:
+    """What a receipt that still counts says of a call."""
+    known, state, result, created_ms, _ = row
+    if bytes(known) != wanted.fingerprint:
+        raise KeyMismatch(wanted.who.key)
+    if state != DONE:
+        raise OutcomeUnknown(wanted.who.key)
+    return Decision(Verdict.REPLAY, result, int(created_ms))

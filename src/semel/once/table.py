@@ -1,0 +1,139 @@
+"""The one table of receipts, on PostgreSQL and SQLite, and every statement on it.
+
+| column | holds |
+|---|---|
+| `scope`, `key` | the identity: a tenant and its key |
+| `fingerprint` | SHA-256 of the arguments, 32 bytes |
+| `state` | `running`, `done`, or `failed` with the exception that is replayed |
+| `result` | text of the codec, JSON by default; null for none |
+| `owner`, `lease_until` | who runs it and until when, in milliseconds since 1970; null in a transaction |
+| `created_at`, `expires_at` | milliseconds since 1970 |
+| `previous_at` | when the receipt was made that had expired under the same key; null for a key that is new |
+
+A row that a transaction writes becomes visible with the transaction's commit, so others see it done or not at all.
+Statements are written with `?` for each parameter; `rendered` says it in a driver's own way.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Any, NamedTuple
+
+from semel.once.errors import InvalidKey
+from semel.once.identity import Identity
+
+TABLE = "semel_once"
+RUNNING, DONE, FAILED = "running", "done", "failed"
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?")
+
+
+class Dialect(Enum):
+    """A kind of database."""
+
+    POSTGRESQL = "postgresql"
+    SQLITE = "sqlite"
+
+
+class Marks(Enum):
+    """How a driver marks the place of a parameter."""
+
+    QUESTION = "?"
+    PERCENT = "%s"
+    DOLLAR = "$1"
+    NAMED = ":p1"
+
+
+class Statement(NamedTuple):
+    """SQL with its parameters."""
+
+    sql: str
+    parameters: tuple[Any, ...] = ()
+
+
+Row = tuple[Any, ...]
+"""A row that came back."""
+
+
+def checked(table: str) -> str:
+    """The name of a table, as it may stand in SQL."""
+    if not _NAME.fullmatch(table):
+        raise InvalidKey(f"{table!r} is no name of a table: use letters, digits and underscores, and one dot at most.")
+    return table
+
+
+def ddl(dialect: str = "postgresql", table: str = TABLE) -> str:
+    """The statements that make the table, for a migration of your own. They may be run again."""
+    name, kind = checked(table), Dialect(dialect)
+    binary, number = ("bytea", "bigint") if kind is Dialect.POSTGRESQL else ("blob", "integer")
+    tail = "" if kind is Dialect.POSTGRESQL else " WITHOUT ROWID"
+    index = name.replace(".", "_")
+    return (
+        f"CREATE TABLE IF NOT EXISTS {name} (\n"
+        "  scope text NOT NULL,\n"
+        "  key text NOT NULL,\n"
+        f"  fingerprint {binary} NOT NULL,\n"
+        "  state text NOT NULL,\n"
+        "  result text,\n"
+        "  owner text,\n"
+        f"  lease_until {number},\n"
+        f"  created_at {number} NOT NULL,\n"
+        f"  expires_at {number} NOT NULL,\n"
+        f"  previous_at {number},\n"
+        "  PRIMARY KEY (scope, key)\n"
+        f"){tail};\n"
+        f"CREATE INDEX IF NOT EXISTS {index}_expires ON {name} (expires_at);\n"
+    )
+
+
+def rendered(sql: str, marks: Marks) -> str:
+    """A statement as a driver takes it."""
+    if marks is Marks.QUESTION:
+        return sql
+    if marks is Marks.PERCENT:
+        return sql.replace("?", "%s")
+    mark = marks.value.rstrip("1")
+    parts = sql.split("?")
+    return "".join(f"{part}{mark}{place}" for place, part in enumerate(parts[:-1], 1)) + parts[-1]
+
+
+class Receipts:
+    """The statements on one table."""
+
+    def __init__(self, table: str = TABLE) -> None:
+        self.table = checked(table)
+        self._take = (
+            f"INSERT INTO {self.table} AS t (scope, key, fingerprint, state, created_at, expires_at) "
+            f"VALUES (?, ?, ?, '{RUNNING}', ?, ?) ON CONFLICT (scope, key) DO UPDATE SET "
+            "fingerprint = excluded.fingerprint, state = excluded.state, result = NULL, owner = NULL, "
+            "lease_until = NULL, created_at = excluded.created_at, expires_at = excluded.expires_at, "
+            "previous_at = t.created_at WHERE t.expires_at <= ? RETURNING previous_at"
+        )
+        self._find = (
+            f"SELECT fingerprint, state, result, created_at, expires_at FROM {self.table} WHERE scope = ? AND key = ?"
+        )
+        self._finish = f"UPDATE {self.table} SET state = '{DONE}', result = ? WHERE scope = ? AND key = ?"
+        self._sweep = (
+            f"DELETE FROM {self.table} WHERE (scope, key) IN "
+            f"(SELECT scope, key FROM {self.table} WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)"
+        )
+
+    def take(self, who: Identity, fingerprint: bytes, now_ms: int, expires_ms: int) -> Statement:
+        """Take the key, if it is free or expired: one row back; none when another receipt counts.
+
+        Where another transaction has taken it and is still open, the database waits for its end.
+        """
+        return Statement(self._take, (*who, fingerprint, now_ms, expires_ms, now_ms))
+
+    def find(self, who: Identity) -> Statement:
+        """The receipt of a key."""
+        return Statement(self._find, tuple(who))
+
+    def finish(self, who: Identity, result: str | None) -> Statement:
+        """The result, to the receipt of this transaction."""
+        return Statement(self._finish, (result, *who))
+
+    def sweep(self, now_ms: int, limit: int) -> Statement:
+        """Remove receipts that have expired, a few at a time."""
+        return Statement(self._sweep, (now_ms, limit))

@@ -1,0 +1,164 @@
+"""`once.transaction`: the receipt of a call in the caller's own transaction.
+
+Effect and receipt are one commit, the caller's. A crash before it leaves neither, and the retry runs; a crash behind it
+leaves both, and the retry is told the result. There is no lease, and so nothing whose outcome is unknown.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from importlib import import_module
+from types import TracebackType
+from typing import Any
+
+from semel.kernel.verdict import Verdict
+from semel.once.attempt import Attempt
+from semel.once.codec import JSON, Codec
+from semel.once.drivers.base import AsyncDriver, Driver, drive, drive_async, family, raised_for
+from semel.once.duration import Duration, milliseconds, seconds
+from semel.once.errors import OnceError, ResultError, UnsupportedConnection
+from semel.once.identity import fingerprint, identity
+from semel.once.rules import Decision, Flow, Wanted, finished, opened, undone
+from semel.once.table import TABLE, Receipts
+
+KEEP = "7d"
+
+_DRIVERS = {
+    "psycopg": "psycopg",
+    "asyncpg": "asyncpg",
+    "sqlalchemy": "sqlalchemy",
+    "sqlite3": "sqlite",
+    "apsw": "sqlite",
+    "django": "django",
+}
+
+
+def driver_of(connection: Any) -> Driver | AsyncDriver:
+    """The driver for the caller's connection or session."""
+    for package in family(connection) & _DRIVERS.keys():
+        found: Driver | AsyncDriver = import_module(f"semel.once.drivers.{_DRIVERS[package]}").driver_of(connection)
+        return found
+    raise UnsupportedConnection(
+        "once.transaction takes a connection of psycopg 3, asyncpg, SQLAlchemy 2, sqlite3, apsw or Django, and not a "
+        f"{type(connection).__qualname__}."
+    )
+
+
+class Transaction:
+    """A block in the caller's transaction, for `with` and for `async with`, by the connection it was made with."""
+
+    def __init__(self, driver: Driver | AsyncDriver, receipts: Receipts, wanted: Wanted, codec: Codec) -> None:
+        self._driver = driver
+        self._receipts = receipts
+        self._wanted = wanted
+        self._codec = codec
+        self._attempt: Attempt | None = None
+
+    def __enter__(self) -> Attempt:
+        try:
+            return self._begun(drive(self._blocking(), opened(self._receipts, self._wanted)))
+        except Exception as error:
+            raise self._meant(error) from _cause(error)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        flow = self._ending(error)
+        if flow is None:
+            return
+        try:
+            drive(self._blocking(), flow)
+        except Exception as fault:
+            if error is None:  # else the caller gets the error of its block, whatever else is wrong
+                raise self._meant(fault) from _cause(fault)
+
+    async def __aenter__(self) -> Attempt:
+        try:
+            return self._begun(await drive_async(self._asynchronous(), opened(self._receipts, self._wanted)))
+        except Exception as error:
+            raise self._meant(error) from _cause(error)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        flow = self._ending(error)
+        if flow is None:
+            return
+        try:
+            await drive_async(self._asynchronous(), flow)
+        except Exception as fault:
+            if error is None:
+                raise self._meant(fault) from _cause(fault)
+
+    def _begun(self, decision: Decision) -> Attempt:
+        is_fresh = decision.verdict is Verdict.FRESH
+        result = None if is_fresh or decision.result is None else self._codec.loads(decision.result)
+        before = None if decision.previous_ms is None else _instant(decision.previous_ms)
+        who = self._wanted.who
+        self._attempt = Attempt(who.key, who.scope, is_fresh, result, _instant(decision.created_ms), before)
+        return self._attempt
+
+    def _ending(self, error: BaseException | None) -> Flow[None] | None:
+        """The flow that ends the block; None when it had nothing to do."""
+        attempt, who = self._attempt, self._wanted.who
+        if attempt is None or not attempt.fresh:
+            return None
+        if error is not None:
+            return undone()
+        try:
+            text = None if attempt.result is None else self._codec.dumps(attempt.result)
+        except Exception as unfit:  # noqa: BLE001 - a codec of the caller's own may raise anything
+            return undone(
+                unfit if isinstance(unfit, ResultError) else ResultError(f"The result cannot be stored: {unfit}")
+            )
+        return finished(self._receipts, who, text)
+
+    def _meant(self, error: Exception) -> BaseException:
+        return raised_for(error, self._wanted.who, self._receipts.table)
+
+    def _blocking(self) -> Driver:
+        if isinstance(self._driver, Driver):
+            return self._driver
+        raise UnsupportedConnection("This connection is asynchronous: write `async with once.transaction(...)`.")
+
+    def _asynchronous(self) -> AsyncDriver:
+        if isinstance(self._driver, AsyncDriver):
+            return self._driver
+        raise UnsupportedConnection("This connection blocks: write `with once.transaction(...)`, without async.")
+
+
+def _instant(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1_000, UTC)
+
+
+def _cause(error: Exception) -> BaseException | None:
+    """What an error of this package was made of; those that came from it have no other."""
+    return error.__cause__ if isinstance(error, OnceError) else error
+
+
+def transaction(
+    connection: Any,
+    key: object,
+    arguments: Any = None,
+    *,
+    scope: object,
+    keep: Duration = KEEP,
+    wait: Duration | None = None,
+    codec: Codec = JSON,
+    table: str = TABLE,
+) -> Transaction:
+    """Run a block once, in the transaction that is open on the caller's connection or session.
+
+    `scope` keeps the keys of tenants apart; None is one scope for all. `arguments` are compared with those of the first
+    call. `keep` is how long the receipt counts. `wait` bounds how long to wait for another transaction with this key;
+    without it the database's own bound holds.
+    """
+    wanted = Wanted(
+        identity(scope, key),
+        fingerprint(arguments),
+        time.time_ns() // 1_000_000,
+        milliseconds(keep),
+        None if wait is None else seconds(wait),
+    )
+    return Transaction(driver_of(connection), Receipts(table), wanted, codec)
