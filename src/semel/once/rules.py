@@ -102,14 +102,14 @@ def undone(error: Exception | None = None) -> Flow[None]:
 
 def taken(receipts: Receipts, wanted: Wanted) -> Flow[Decision]:
     """Take the key, or find what is remembered under it."""
-    expires_ms = wanted.now_ms + wanted.keep_ms
     if wanted.wait_seconds is not None:
         yield Patience(wanted.wait_seconds)
-    rows = yield receipts.take(wanted.who, wanted.fingerprint, wanted.now_ms, expires_ms)
+    rows = yield receipts.take(wanted.who, wanted.fingerprint, wanted.now_ms, wanted.keep_ms)
     if wanted.wait_seconds is not None:
         yield Patience(None)
     if rows:
-        return Decision(Verdict.FRESH, created_ms=wanted.now_ms, previous_ms=rows[0][0])
+        created_ms, previous_ms = rows[0]
+        return Decision(Verdict.FRESH, created_ms=int(created_ms), previous_ms=previous_ms)
     found = yield receipts.find(wanted.who)
     if not found:
         raise RunAgain(wanted.who.key)

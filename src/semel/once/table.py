@@ -11,7 +11,8 @@
 | `previous_at` | when the receipt was made that had expired under the same key; null for a key that is new |
 
 A row that a transaction writes becomes visible with the transaction's commit, so others see it done or not at all.
-Statements are written with `?` for each parameter; `rendered` says it in a driver's own way.
+Statements are written with `?` for each parameter; `rendered` says it in a driver's own way. On PostgreSQL the time is
+that of the server, one for all who share the table: a clock of one program that jumps makes no receipt expire.
 """
 
 from __future__ import annotations
@@ -43,6 +44,14 @@ class Marks(Enum):
     PERCENT = "%s"
     DOLLAR = "$1"
     NAMED = ":p1"
+
+
+class Instant(NamedTuple):
+    """A parameter: now, and some milliseconds more."""
+
+    now_ms: int
+    """By the clock of this program, where the database has none that is better."""
+    more_ms: int = 0
 
 
 class Statement(NamedTuple):
@@ -87,15 +96,21 @@ def ddl(dialect: str = "postgresql", table: str = TABLE) -> str:
     )
 
 
-def rendered(sql: str, marks: Marks) -> str:
+_CLOCK = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
+
+
+def rendered(statement: Statement, marks: Marks, dialect: Dialect) -> Statement:
     """A statement as a driver takes it."""
-    if marks is Marks.QUESTION:
-        return sql
-    if marks is Marks.PERCENT:
-        return sql.replace("?", "%s")
-    mark = marks.value.rstrip("1")
-    parts = sql.split("?")
-    return "".join(f"{part}{mark}{place}" for place, part in enumerate(parts[:-1], 1)) + parts[-1]
+    parts = statement.sql.split("?")
+    text, values = [parts[0]], []
+    for value, part in zip(statement.parameters, parts[1:], strict=True):
+        if isinstance(value, Instant) and dialect is Dialect.POSTGRESQL:
+            text.append(f"({_CLOCK} + {value.more_ms})")
+        else:
+            values.append(value.now_ms + value.more_ms if isinstance(value, Instant) else value)
+            text.append(marks.value.replace("1", str(len(values))))
+        text.append(part)
+    return Statement("".join(text), tuple(values))
 
 
 class Receipts:
@@ -108,7 +123,7 @@ class Receipts:
             f"VALUES (?, ?, ?, '{RUNNING}', ?, ?) ON CONFLICT (scope, key) DO UPDATE SET "
             "fingerprint = excluded.fingerprint, state = excluded.state, result = NULL, owner = NULL, "
             "lease_until = NULL, created_at = excluded.created_at, expires_at = excluded.expires_at, "
-            "previous_at = t.created_at WHERE t.expires_at <= ? RETURNING previous_at"
+            "previous_at = t.created_at WHERE t.expires_at <= ? RETURNING created_at, previous_at"
         )
         self._find = (
             f"SELECT fingerprint, state, result, created_at, expires_at FROM {self.table} WHERE scope = ? AND key = ?"
@@ -119,12 +134,13 @@ class Receipts:
             f"(SELECT scope, key FROM {self.table} WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)"
         )
 
-    def take(self, who: Identity, fingerprint: bytes, now_ms: int, expires_ms: int) -> Statement:
+    def take(self, who: Identity, fingerprint: bytes, now_ms: int, keep_ms: int) -> Statement:
         """Take the key, if it is free or expired: one row back; none when another receipt counts.
 
         Where another transaction has taken it and is still open, the database waits for its end.
         """
-        return Statement(self._take, (*who, fingerprint, now_ms, expires_ms, now_ms))
+        now = Instant(now_ms)
+        return Statement(self._take, (*who, fingerprint, now, Instant(now_ms, keep_ms), now))
 
     def find(self, who: Identity) -> Statement:
         """The receipt of a key."""
@@ -136,4 +152,4 @@ class Receipts:
 
     def sweep(self, now_ms: int, limit: int) -> Statement:
         """Remove receipts that have expired, a few at a time."""
-        return Statement(self._sweep, (now_ms, limit))
+        return Statement(self._sweep, (Instant(now_ms), limit))

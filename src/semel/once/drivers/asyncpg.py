@@ -8,7 +8,7 @@ from typing import Any
 from semel.once.drivers.base import AsyncDriver, needs_transaction, savepoint_name
 from semel.once.drivers.postgresql import PATIENCE, RESTORE, milliseconds
 from semel.once.rules import Operation, Patience, Step
-from semel.once.table import Marks, Row, Statement, rendered
+from semel.once.table import Dialect, Marks, Row, Statement, rendered
 
 
 class AsyncpgDriver(AsyncDriver):
@@ -22,8 +22,7 @@ class AsyncpgDriver(AsyncDriver):
     async def perform(self, operation: Operation) -> Sequence[Row]:
         """Carry out one operation."""
         if isinstance(operation, Statement):
-            found = await self._connection.fetch(rendered(operation.sql, Marks.DOLLAR), *operation.parameters)
-            return [tuple(row) for row in found]
+            return await self._run(operation)
         if isinstance(operation, Patience):
             await self._bound(operation.seconds)
         elif operation is Step.OPEN:
@@ -37,10 +36,13 @@ class AsyncpgDriver(AsyncDriver):
 
     async def _bound(self, seconds: float | None) -> None:
         if seconds is None:
-            await self._connection.fetch(rendered(RESTORE, Marks.DOLLAR), self._patience)
+            await self._run(Statement(RESTORE, (self._patience,)))
         else:
-            found = await self._connection.fetch(rendered(PATIENCE, Marks.DOLLAR), milliseconds(seconds))
-            self._patience = found[0][0]
+            self._patience = (await self._run(Statement(PATIENCE, (milliseconds(seconds),))))[0][0]
+
+    async def _run(self, statement: Statement) -> Sequence[Row]:
+        sql, parameters = rendered(statement, Marks.DOLLAR, Dialect.POSTGRESQL)
+        return [tuple(row) for row in await self._connection.fetch(sql, *parameters)]
 
 
 def driver_of(connection: Any) -> AsyncDriver:

@@ -9,7 +9,7 @@ from semel.once.drivers.base import Driver, needs_transaction
 from semel.once.drivers.postgresql import PATIENCE, RESTORE, milliseconds
 from semel.once.errors import UnsupportedConnection
 from semel.once.rules import Operation, Patience, Step
-from semel.once.table import Marks, Row, Statement, rendered
+from semel.once.table import Dialect, Marks, Row, Statement, rendered
 
 
 class DjangoDriver(Driver):
@@ -40,8 +40,9 @@ class DjangoDriver(Driver):
         return ()
 
     def _run(self, statement: Statement) -> Sequence[Row]:
+        sql, parameters = rendered(statement, Marks.PERCENT, Dialect(self._connection.vendor))
         with self._connection.cursor() as cursor:
-            cursor.execute(rendered(statement.sql, Marks.PERCENT), statement.parameters or None)
+            cursor.execute(sql, parameters or None)
             return cursor.fetchall() if cursor.description is not None else []
 
     def _bound(self, seconds: float | None) -> None:

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 from semel.once.drivers.base import AsyncDriver, Driver, needs_transaction, savepoint_name
 from semel.once.drivers.postgresql import PATIENCE, RESTORE, milliseconds
 from semel.once.rules import Operation, Patience, Step
-from semel.once.table import Marks, Row, Statement, rendered
+from semel.once.table import Dialect, Marks, Row, Statement, rendered
 
 if TYPE_CHECKING:
     import psycopg
+
+
+def _rendered(statement: Statement) -> Statement:
+    return rendered(statement, Marks.PERCENT, Dialect.POSTGRESQL)
 
 
 class _Script:
@@ -24,11 +28,11 @@ class _Script:
     def of(self, operation: Operation) -> Statement:
         """The statement of an operation."""
         if isinstance(operation, Statement):
-            return Statement(rendered(operation.sql, Marks.PERCENT), operation.parameters)
+            return _rendered(operation)
         if isinstance(operation, Patience):
             if operation.seconds is None:
-                return Statement(rendered(RESTORE, Marks.PERCENT), (self._patience,))
-            return Statement(rendered(PATIENCE, Marks.PERCENT), (milliseconds(operation.seconds),))
+                return _rendered(Statement(RESTORE, (self._patience,)))
+            return _rendered(Statement(PATIENCE, (milliseconds(operation.seconds),)))
         if operation is Step.OPEN:
             return Statement(f"SAVEPOINT {self._name}")
         if operation is Step.RELEASE:

@@ -20,11 +20,12 @@ from semel.once.table import Dialect, Marks, Row, Statement, rendered
 _TYPES = {int: BigInteger, bytes: LargeBinary, str: Text}
 
 
-def _clause(statement: Statement) -> tuple[TextClause, dict[str, Any]]:
+def _clause(statement: Statement, dialect: Dialect) -> tuple[TextClause, dict[str, Any]]:
     """With the type of each parameter: a driver that casts would take a large number for a small one."""
-    values = {f"p{place}": value for place, value in enumerate(statement.parameters, 1)}
+    sql, parameters = rendered(statement, Marks.NAMED, dialect)
+    values = {f"p{place}": value for place, value in enumerate(parameters, 1)}
     typed = [bindparam(name, type_=_TYPES.get(type(value), Text)) for name, value in values.items()]
-    return text(rendered(statement.sql, Marks.NAMED)).bindparams(*typed), values
+    return text(sql).bindparams(*typed), values
 
 
 class SqlAlchemyDriver(Driver):
@@ -60,7 +61,7 @@ class SqlAlchemyDriver(Driver):
             raise UnsupportedConnection(f"once.transaction knows PostgreSQL and SQLite, and not {name}.") from None
 
     def _run(self, statement: Statement) -> Sequence[Row]:
-        clause, values = _clause(statement)
+        clause, values = _clause(statement, self._dialect)
         result = self._connection.execute(clause, values)
         return [tuple(row) for row in result] if result.returns_rows else []
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from semel.once.drivers.base import Driver, needs_transaction, savepoint_name
 from semel.once.rules import Operation, Patience, Step
-from semel.once.table import Row, Statement
+from semel.once.table import Dialect, Marks, Row, Statement, rendered
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,7 +26,7 @@ class SqliteDriver(Driver):
     def perform(self, operation: Operation) -> Sequence[Row]:
         """Carry out one operation."""
         if isinstance(operation, Statement):
-            return self._run(operation.sql, operation.parameters)
+            return self._run(*rendered(operation, Marks.QUESTION, Dialect.SQLITE))
         if isinstance(operation, Patience):
             self._bound(operation.seconds)
         elif operation is Step.OPEN:
