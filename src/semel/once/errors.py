@@ -7,6 +7,8 @@
 | `OutcomeUnknown` | unknown | find out, then `resolve` or `forget` the key |
 | `RunAgain` | yes | run the whole transaction again |
 | `ResultError` | in a transaction: yes | return what the codec can store |
+| `Fenced` | no: it may have happened twice | use a longer lease, or `on_crash="refuse"` |
+| `StoreUnavailable` | yes, or it says otherwise | bring the store back, and try again |
 | `NotInTransaction`, `TransactionEnded` | see each | open a transaction around the block, and commit behind it |
 | `TableMissing` | yes | run `semel once init URL` |
 """
@@ -86,6 +88,30 @@ class TransactionEnded(OnceError):
             f"The transaction of the key {key!r} was ended inside of once.transaction(): commit behind the block."
         )
         self.key = key
+
+
+class Fenced(OnceError):
+    """This call finished after its lease was over and another one had taken its place; its result was not stored."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"The call with the key {key!r} finished after its lease had ended and another call had taken its place: its "
+            "effect may have happened twice. Use a longer lease."
+        )
+        self.key = key
+
+
+class RememberedError(OnceError):
+    """An earlier call with this key raised an exception whose class is no longer known here."""
+
+    def __init__(self, kind: str, arguments: list[object]) -> None:
+        super().__init__(f"An earlier call with this key raised {kind}: {arguments}.")
+        self.kind = kind
+        self.arguments = arguments
+
+
+class StoreUnavailable(OnceError):
+    """The store of receipts does not answer. Nothing was run, unless the message says so."""
 
 
 class TableMissing(OnceError):

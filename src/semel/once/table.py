@@ -4,7 +4,7 @@
 |---|---|
 | `scope`, `key` | the identity: a tenant and its key |
 | `fingerprint` | SHA-256 of the arguments, 32 bytes |
-| `state` | `running`, `done`, or `failed` with the exception that is replayed |
+| `state` | `running`, `done`, `no result` (done, and its result could not be stored), or `failed` with the exception that is replayed |
 | `result` | text of the codec, JSON by default; null for none |
 | `owner`, `lease_until` | who runs it and until when, in milliseconds since 1970; null in a transaction |
 | `created_at`, `expires_at` | milliseconds since 1970 |
@@ -25,7 +25,7 @@ from semel.once.errors import InvalidKey
 from semel.once.identity import Identity
 
 TABLE = "semel_once"
-RUNNING, DONE, FAILED = "running", "done", "failed"
+RUNNING, DONE, FAILED, NO_RESULT = "running", "done", "failed", "no result"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?")
 

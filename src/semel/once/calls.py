@@ -1,0 +1,173 @@
+"""One call of a function that runs once, as flows: how it gets its turn, and how it ends.
+
+No clock, no thread and no loop is known here: `now_ms` and `elapsed` are arguments, and a flow yields what it needs done.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple, TypeVar
+
+from semel.once.claims import Claim, ClaimStatements, Found, Move, judged
+from semel.once.codec import Codec
+from semel.once.errors import Fenced, InFlight, OutcomeUnknown, RememberedError, ResultError
+from semel.once.table import DONE, FAILED, NO_RESULT, Statement
+
+FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.02, 0.5
+
+
+class Pause(NamedTuple):
+    """Wait."""
+
+    seconds: float
+
+
+class Probe(NamedTuple):
+    """Ask the user's function what became of a call."""
+
+    function: Callable[[], Any]
+
+
+class Happened(NamedTuple):
+    """What `ask` returns when the earlier call took effect, with the result that every retry gets."""
+
+    result: Any = None
+
+
+Need = Statement | Pause | Probe
+T = TypeVar("T")
+Flow = Generator[Need, Any, T]
+
+
+class Policy(NamedTuple):
+    """What a function says about retries."""
+
+    codec: Codec
+    in_flight: str = "wait"
+    wait_seconds: float = 10.0
+    on_crash: str = "refuse"
+    ask: Callable[..., Any] | None = None
+    remember: tuple[type[Exception], ...] = ()
+
+
+class Clocks(NamedTuple):
+    """Time, as arguments."""
+
+    now_ms: Callable[[], int]
+    elapsed: Callable[[], float]
+    """Seconds since the call began, by a clock that never jumps."""
+
+
+def entered(
+    statements: ClaimStatements, claim: Claim, policy: Policy, clocks: Clocks, ask: Callable[[], Any]
+) -> Flow[Found]:
+    """Wait until this call may run, or there is an answer for it."""
+    pause = FIRST_PAUSE_SECONDS
+    while True:
+        if (yield statements.claim(claim, clocks.now_ms())):
+            return Found(Move.RUN)
+        rows = yield statements.find(claim.who, clocks.now_ms())
+        found = judged(claim, rows[0]) if rows else Found(Move.WAIT)  # it was given up between the two statements
+        if found.owner == claim.owner:
+            return Found(Move.RUN)  # the answer to the claim was lost
+        if found.move in (Move.REPLAY, Move.RAISE, Move.NO_RESULT):
+            return found
+        if found.move is Move.UNKNOWN:
+            turn = yield from _unknown(statements, claim, found, policy, clocks, ask)
+            if turn is not None:
+                return turn
+            continue
+        if policy.in_flight != "wait" or clocks.elapsed() + pause > policy.wait_seconds:
+            raise InFlight(claim.who.key, max(1.0, found.lease_left_ms / 1_000))
+        yield Pause(pause)
+        pause = min(2 * pause, LAST_PAUSE_SECONDS)
+
+
+def _unknown(
+    statements: ClaimStatements,
+    claim: Claim,
+    found: Found,
+    policy: Policy,
+    clocks: Clocks,
+    ask: Callable[[], Any],
+) -> Flow[Found | None]:
+    """What becomes of a call whose predecessor ended without a receipt; None when another one was quicker."""
+    if policy.on_crash == "refuse":
+        raise OutcomeUnknown(claim.who.key)
+    if not (yield statements.take_over(claim, found.owner, clocks.now_ms())):
+        return None
+    if policy.on_crash == "retry":
+        return Found(Move.RUN)
+    try:
+        answer = yield Probe(ask)
+    except BaseException:
+        yield statements.abandon(claim, clocks.now_ms())
+        raise
+    if not isinstance(answer, Happened):
+        return Found(Move.RUN)
+    text = yield from finished(statements, claim, policy.codec, answer.result, clocks)
+    return Found(Move.REPLAY, text)
+
+
+def finished(statements: ClaimStatements, claim: Claim, codec: Codec, value: Any, clocks: Clocks) -> Flow[str | None]:
+    """Store what the function returned; the text of it."""
+    try:
+        text = None if value is None else codec.dumps(value)
+    except Exception as error:
+        yield from _stored(statements, claim, NO_RESULT, str(error), clocks)
+        raise no_result(claim.who.key, str(error)) from error
+    yield from _stored(statements, claim, DONE, text, clocks)
+    return text
+
+
+def failed(
+    statements: ClaimStatements, claim: Claim, policy: Policy, error: BaseException, clocks: Clocks
+) -> Flow[None]:
+    """After an exception: remembered, released, or left unknown when the function was cut off."""
+    if not isinstance(error, Exception):
+        yield statements.abandon(claim, clocks.now_ms())
+    elif isinstance(error, policy.remember):
+        yield from _stored(statements, claim, FAILED, _error_text(error, policy.codec), clocks)
+    else:
+        yield statements.release(claim)
+
+
+def _stored(statements: ClaimStatements, claim: Claim, state: str, text: str | None, clocks: Clocks) -> Flow[None]:
+    if (yield statements.finish(claim, state, text, clocks.now_ms())):
+        return
+    rows = yield statements.find(claim.who, clocks.now_ms())
+    if rows and rows[0][1] == state and rows[0][3] == claim.owner:
+        return  # the answer to the first try was lost
+    raise Fenced(claim.who.key)
+
+
+def no_result(key: str, why: str) -> ResultError:
+    """The error of a call that took effect and whose result could not be stored."""
+    return ResultError(f"The call with the key {key!r} took effect, but its result cannot be stored: {why}")
+
+
+def _error_text(error: Exception, codec: Codec) -> str:
+    kind = type(error)
+    try:
+        args = codec.dumps(list(error.args))
+    except Exception:  # noqa: BLE001 - the class counts; arguments that cannot be stored are told as text
+        args = codec.dumps([str(error)])
+    return json.dumps({"type": f"{kind.__module__}.{kind.__qualname__}", "args": args})
+
+
+def remembered(text: str, policy: Policy) -> Exception:
+    """The exception of a text: of a class that is remembered, or of one below it; nothing else is ever made."""
+    facts = json.loads(text)
+    args = policy.codec.loads(facts["args"])
+    for kind in _below(policy.remember):
+        if f"{kind.__module__}.{kind.__qualname__}" == facts["type"]:
+            return kind(*args)
+    return RememberedError(facts["type"], args)
+
+
+def _below(kinds: tuple[type[Exception], ...]) -> list[type[Exception]]:
+    found = list(kinds)
+    for kind in found:
+        found += [below for below in kind.__subclasses__() if below not in found]
+    return found

@@ -1,0 +1,229 @@
+"""`Once`: functions that reach outside of the database, each run once a key.
+
+    store = Once("app.db")
+
+    @store.once(key=lambda order: f"charge:{order.id}", on_crash="ask", ask=find_charge)
+    def charge(order): ...
+
+A call claims its key, runs the function under a lease that is renewed, and stores what it returned. A retry is told the
+result. What happens after a crash is said by `on_crash`; the default, `refuse`, never runs a function twice.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import time
+import uuid
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Generic, Literal, ParamSpec, TypeVar
+
+from semel.once.calls import Clocks, Policy, entered, failed, finished, no_result, remembered
+from semel.once.claims import Claim, ClaimStatements, Found, Move
+from semel.once.codec import JSON, Codec
+from semel.once.duration import Duration, milliseconds, seconds
+from semel.once.errors import InvalidKey, OnceError
+from semel.once.identity import Identity, fingerprint, identity
+from semel.once.runs import play, play_async, renewed, renewed_async
+from semel.once.stores import Clock, ReceiptStore, store_at
+from semel.once.table import DONE, TABLE
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_key: ContextVar[str] = ContextVar("semel_once_key")
+
+
+def current_key() -> str:
+    """The key of the call that is running: hand it on to what the function calls."""
+    try:
+        return _key.get()
+    except LookupError:
+        raise OnceError("No function of once is running here, so there is no key.") from None
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What is remembered under a key."""
+
+    key: str
+    state: Literal["running", "unknown", "done", "no result", "failed"]
+    result: Any
+    created_at: datetime
+
+
+class Once:
+    """A store of receipts: a path of a SQLite file, or a URL that begins with postgresql://."""
+
+    def __init__(self, place: str, *, table: str = TABLE, codec: Codec = JSON, clock: Clock = time.time) -> None:
+        self.store: ReceiptStore = store_at(str(place), table, clock)
+        self.statements = ClaimStatements(table)
+        self.codec = codec
+
+    @classmethod
+    def memory(cls, *, codec: Codec = JSON, clock: Clock = time.time) -> Once:
+        """Receipts in memory, for tests."""
+        return cls(":memory:", codec=codec, clock=clock)
+
+    def close(self) -> None:
+        """Close the store's connections."""
+        self.store.close()
+
+    def once(
+        self,
+        *,
+        key: Callable[..., object],
+        scope: object = None,
+        compare: Callable[..., Any] | None = None,
+        keep: Duration = "7d",
+        lease: Duration = "60s",
+        in_flight: Literal["wait", "raise"] = "wait",
+        wait: Duration = "10s",
+        on_crash: Literal["refuse", "retry", "ask"] = "refuse",
+        ask: Callable[..., Any] | None = None,
+        remember: tuple[type[Exception], ...] = (),
+    ) -> Callable[[Callable[P, T]], OnceFunction[P, T]]:
+        """Run a function once for each key.
+
+        `key` and `compare` get the function's arguments: `key` says which call it is, and `compare` what two calls with
+        one key must have in common; without it, that is all arguments. `scope` is the name of the function, unless it is
+        said. `lease` is how long after a crash the outcome counts as running. `ask` gets the arguments as well, and
+        returns `once.Happened(result)` or None.
+        """
+        if (on_crash == "ask") != (ask is not None):
+            raise InvalidKey("on_crash='ask' needs ask=, a function that finds out, and ask= needs on_crash='ask'.")
+        lease_ms = milliseconds(lease)
+        if lease_ms < 1:
+            raise InvalidKey("The lease must be at least 1 ms long.")
+        policy = Policy(self.codec, in_flight, seconds(wait), on_crash, ask, remember)
+        terms = Terms(key, scope, compare, milliseconds(keep), lease_ms, policy)
+        return lambda function: made(self, function, terms)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a decorator said."""
+
+    key: Callable[..., object]
+    scope: object
+    compare: Callable[..., Any] | None
+    keep_ms: int
+    lease_ms: int
+    policy: Policy
+
+
+class OnceFunction(Generic[P, T]):
+    """A function that runs once a key."""
+
+    def __init__(self, once: Once, function: Callable[P, T], terms: Terms) -> None:
+        functools.update_wrapper(self, function)
+        self._once = once
+        self._function = function
+        self._terms = terms
+        self._signature = inspect.signature(function)
+        name = f"{function.__module__}.{function.__qualname__}"
+        self._scope = name if terms.scope is None else terms.scope
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run it, or tell what the first call returned."""
+        claim, clocks = self._claim(args, kwargs), self._clocks()
+        once, policy = self._once, self._terms.policy
+        found = play(once.store, entered(once.statements, claim, policy, clocks, self._prober(args, kwargs)))
+        if found.move is not Move.RUN:
+            return self._told(claim, found)
+        token = _key.set(claim.who.key)
+        try:
+            with renewed(once.store, once.statements, claim):
+                value = self._function(*args, **kwargs)
+        except BaseException as error:
+            play(once.store, failed(once.statements, claim, policy, error, clocks))
+            raise
+        finally:
+            _key.reset(token)
+        play(once.store, finished(once.statements, claim, once.codec, value, clocks))
+        return value
+
+    def inspect(self, key: object) -> Inspection | None:
+        """What is remembered under a key; None for nothing."""
+        store = self._once.store
+        rows = store.run(self._once.statements.find(self._who(key), store.now_ms()))
+        if not rows:
+            return None
+        _, state, result, _, left_ms, created_ms = rows[0]
+        is_unknown = state == "running" and int(left_ms or 0) <= 0
+        value = self._once.codec.loads(result) if state == DONE and result is not None else result
+        at = datetime.fromtimestamp(int(created_ms) / 1_000, UTC)
+        return Inspection(str(key), "unknown" if is_unknown else state, value, at)
+
+    def resolve(self, key: object, result: Any = None) -> None:
+        """Say that a call whose outcome is unknown took effect, with the result that every retry gets."""
+        store, text = self._once.store, None if result is None else self._once.codec.dumps(result)
+        statement = self._once.statements.resolve(self._who(key), text, self._terms.keep_ms, store.now_ms())
+        if not store.run(statement):
+            raise OnceError(f"The key {str(key)!r} is not unknown: there is nothing to resolve.")
+
+    def forget(self, key: object) -> bool:
+        """Forget a key: the next call runs. Whether anything was remembered."""
+        return bool(self._once.store.run(self._once.statements.forget(self._who(key))))
+
+    def _who(self, key: object) -> Identity:
+        return identity(self._scope, key)
+
+    def _claim(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Claim:
+        terms = self._terms
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        compared = bound.arguments if terms.compare is None else terms.compare(*args, **kwargs)
+        who = self._who(terms.key(*args, **kwargs))
+        return Claim(who, fingerprint(compared), uuid.uuid4().hex, terms.keep_ms, terms.lease_ms)
+
+    def _clocks(self) -> Clocks:
+        began = time.monotonic()
+        return Clocks(self._once.store.now_ms, lambda: time.monotonic() - began)
+
+    def _prober(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
+        ask = self._terms.policy.ask
+        return lambda: None if ask is None else ask(*args, **kwargs)
+
+    def _told(self, claim: Claim, found: Found) -> T:
+        """The answer to a call that did not run."""
+        if found.move is Move.RAISE:
+            raise remembered(found.result or "", self._terms.policy)
+        if found.move is Move.NO_RESULT:
+            raise no_result(claim.who.key, found.result or "")
+        value: T = self._once.codec.loads(found.result) if found.result is not None else None  # type: ignore[assignment]
+        return value
+
+
+class OnceCoroutineFunction(OnceFunction[P, T]):
+    """The same for a coroutine function."""
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:  # type: ignore[override]
+        """Run it, or tell what the first call returned."""
+        claim, clocks = self._claim(args, kwargs), self._clocks()
+        once, policy = self._once, self._terms.policy
+        turn = entered(once.statements, claim, policy, clocks, self._prober(args, kwargs))
+        found = await play_async(once.store, turn)
+        if found.move is not Move.RUN:
+            return self._told(claim, found)
+        token = _key.set(claim.who.key)
+        try:
+            async with renewed_async(once.store, once.statements, claim):
+                value: T = await self._function(*args, **kwargs)  # type: ignore[misc]
+        except BaseException as error:
+            await play_async(once.store, failed(once.statements, claim, policy, error, clocks))
+            raise
+        finally:
+            _key.reset(token)
+        await play_async(once.store, finished(once.statements, claim, once.codec, value, clocks))
+        return value
+
+
+def made(once: Once, function: Callable[P, T], terms: Terms) -> OnceFunction[P, T]:
+    """The wrapper of a function or of a coroutine function."""
+    if inspect.iscoroutinefunction(function):
+        return OnceCoroutineFunction(once, function, terms)
+    return OnceFunction(once, function, terms)

@@ -1,0 +1,113 @@
+"""Carrying flows out, for functions that block and for coroutines, and renewing the lease of one that runs.
+
+A renewal that fails changes nothing here: the lease ends by itself, another call may take over, and this one is told
+when it finishes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TypeVar
+
+from semel.once.calls import Flow, Need, Pause
+from semel.once.claims import Claim, ClaimStatements
+from semel.once.errors import OnceError
+from semel.once.stores import ReceiptStore
+from semel.once.table import Statement
+
+T = TypeVar("T")
+
+RENEWALS = 3
+"""How often a lease is renewed before it would end."""
+
+
+def play(store: ReceiptStore, flow: Flow[T]) -> T:
+    """Carry out a flow in this thread."""
+    try:
+        need = next(flow)
+        while True:
+            try:
+                answer = _done(store, need)
+            except BaseException as error:  # noqa: BLE001 - the flow tidies up, and raises it again
+                need = flow.throw(error)
+            else:
+                need = flow.send(answer)
+    except StopIteration as end:
+        found: T = end.value
+        return found
+
+
+def _done(store: ReceiptStore, need: Need) -> object:
+    if isinstance(need, Statement):
+        return store.run(need)
+    if isinstance(need, Pause):
+        return time.sleep(need.seconds)
+    return need.function()
+
+
+async def play_async(store: ReceiptStore, flow: Flow[T]) -> T:
+    """Carry out a flow in this task; statements run in a thread, so the loop goes on."""
+    try:
+        need = next(flow)
+        while True:
+            try:
+                answer = await _done_async(store, need)
+            except BaseException as error:  # noqa: BLE001 - as above
+                need = flow.throw(error)
+            else:
+                need = flow.send(answer)
+    except StopIteration as end:
+        found: T = end.value
+        return found
+
+
+async def _done_async(store: ReceiptStore, need: Need) -> object:
+    if isinstance(need, Statement):
+        return await asyncio.to_thread(store.run, need)
+    if isinstance(need, Pause):
+        return await asyncio.sleep(need.seconds)
+    found = need.function()
+    return await found if inspect.isawaitable(found) else found
+
+
+@contextmanager
+def renewed(store: ReceiptStore, statements: ClaimStatements, claim: Claim) -> Iterator[None]:
+    """Renew a lease in a thread of its own while a block runs."""
+    over = threading.Event()
+
+    def renew() -> None:
+        while not over.wait(claim.lease_ms / 1_000 / RENEWALS):
+            with suppress(OnceError):
+                store.run(statements.renew(claim, store.now_ms()))
+
+    thread = threading.Thread(target=renew, name="semel-once-lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@asynccontextmanager
+async def renewed_async(store: ReceiptStore, statements: ClaimStatements, claim: Claim) -> AsyncIterator[None]:
+    """The same in a task."""
+
+    async def renew() -> None:
+        while True:
+            await asyncio.sleep(claim.lease_ms / 1_000 / RENEWALS)
+            with suppress(OnceError):
+                await asyncio.to_thread(store.run, statements.renew(claim, store.now_ms()))
+
+    task = asyncio.create_task(renew())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
