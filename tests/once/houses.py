@@ -144,7 +144,9 @@ class Stage:
 class AsyncStage:
     """The same for one that does not."""
 
-    def __init__(self, target: Any, effect: Callable[[], Any], commit: Callable[[], Any], rollback: Callable[[], Any]) -> None:
+    def __init__(
+        self, target: Any, effect: Callable[[], Any], commit: Callable[[], Any], rollback: Callable[[], Any]
+    ) -> None:
         self.target = target
         self.effect, self.commit, self.rollback = effect, commit, rollback
 

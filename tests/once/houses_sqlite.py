@@ -81,6 +81,4 @@ class AsyncSqliteAlchemySession(SqliteHouse):
 
 
 def _engine(place: str) -> sqlalchemy.Engine:
-    return sqlalchemy.create_engine(
-        f"sqlite:///{place}", poolclass=NullPool, connect_args={"timeout": BUSY_SECONDS}
-    )
+    return sqlalchemy.create_engine(f"sqlite:///{place}", poolclass=NullPool, connect_args={"timeout": BUSY_SECONDS})

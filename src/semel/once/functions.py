@@ -225,5 +225,5 @@ class OnceCoroutineFunction(OnceFunction[P, T]):
 def made(once: Once, function: Callable[P, T], terms: Terms) -> OnceFunction[P, T]:
     """The wrapper of a function or of a coroutine function."""
     if inspect.iscoroutinefunction(function):
-        return OnceCoroutineFunction(once, function, terms)
+        return OnceCoroutineFunction(once, function, terms)  # type: ignore[arg-type] # its result is awaited inside
     return OnceFunction(once, function, terms)

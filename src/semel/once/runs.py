@@ -46,7 +46,8 @@ def _done(store: ReceiptStore, need: Need) -> object:
     if isinstance(need, Statement):
         return store.run(need)
     if isinstance(need, Pause):
-        return time.sleep(need.seconds)
+        time.sleep(need.seconds)
+        return None
     return need.function()
 
 
@@ -70,7 +71,8 @@ async def _done_async(store: ReceiptStore, need: Need) -> object:
     if isinstance(need, Statement):
         return await asyncio.to_thread(store.run, need)
     if isinstance(need, Pause):
-        return await asyncio.sleep(need.seconds)
+        await asyncio.sleep(need.seconds)
+        return None
     found = need.function()
     return await found if inspect.isawaitable(found) else found
 

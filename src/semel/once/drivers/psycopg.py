@@ -58,7 +58,7 @@ class PsycopgDriver(Driver):
             needs_transaction(not self._connection.autocommit or self._connection.info.transaction_status != _IDLE)
         sql, parameters = self._script.of(operation)
         with self._connection.cursor(row_factory=_rows()) as cursor:
-            cursor.execute(sql, parameters or None)  # type: ignore[call-overload]
+            cursor.execute(sql, parameters or None)
             rows = cursor.fetchall() if cursor.description is not None else []
         self._script.took(operation, rows)
         return rows
@@ -77,7 +77,7 @@ class AsyncPsycopgDriver(AsyncDriver):
             needs_transaction(not self._connection.autocommit or self._connection.info.transaction_status != _IDLE)
         sql, parameters = self._script.of(operation)
         async with self._connection.cursor(row_factory=_rows()) as cursor:
-            await cursor.execute(sql, parameters or None)  # type: ignore[call-overload]
+            await cursor.execute(sql, parameters or None)
             rows = await cursor.fetchall() if cursor.description is not None else []
         self._script.took(operation, rows)
         return rows
