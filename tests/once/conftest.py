@@ -50,16 +50,21 @@ SQLITE: dict[str, type[SqliteHouse]] = {
 _numbers = itertools.count(1)
 
 
+def fresh_schema() -> str:
+    """The URL of a schema that no other test has used."""
+    schema = f"once_{next(_numbers)}"
+    url = shared_cluster().url
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {schema}".encode())
+    return f"{url}?options=-c%20search_path%3D{schema}"
+
+
 def _built(name: str, folder: Path) -> House:
     if name in SQLITE:
         house = SQLITE[name](str(folder / "app.db"))
         house.build()
         return house
-    schema = f"once_{next(_numbers)}"
-    url = shared_cluster().url
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"CREATE SCHEMA {schema}".encode())
-    place = POSTGRES[name](f"{url}?options=-c%20search_path%3D{schema}")
+    place = POSTGRES[name](fresh_schema())
     place.build()
     return place
 

@@ -8,8 +8,10 @@ Importing this imports the standard library alone; a driver is imported with the
 """
 
 from semel.once.attempt import Attempt
+from semel.once.calls import Happened
 from semel.once.codec import Codec, JsonCodec
 from semel.once.errors import (
+    Fenced,
     InFlight,
     InvalidKey,
     KeyMismatch,
@@ -18,29 +20,38 @@ from semel.once.errors import (
     OutcomeUnknown,
     ResultError,
     RunAgain,
+    StoreUnavailable,
     TableMissing,
     TransactionEnded,
     UnsupportedConnection,
 )
+from semel.once.functions import Inspection, Once, OnceFunction, current_key
 from semel.once.table import ddl
 from semel.once.transaction import Transaction, transaction
 
 __all__ = [
     "Attempt",
     "Codec",
+    "Fenced",
+    "Happened",
     "InFlight",
+    "Inspection",
     "InvalidKey",
     "JsonCodec",
     "KeyMismatch",
     "NotInTransaction",
+    "Once",
     "OnceError",
+    "OnceFunction",
     "OutcomeUnknown",
     "ResultError",
     "RunAgain",
+    "StoreUnavailable",
     "TableMissing",
     "Transaction",
     "TransactionEnded",
     "UnsupportedConnection",
+    "current_key",
     "ddl",
     "transaction",
 ]

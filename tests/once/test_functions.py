@@ -1,0 +1,313 @@
+"""Functions that run once a key: one effect, the same answer to every retry, and an honest unknown after a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from semel import once
+from semel.once import Happened, Once, current_key
+from tests.once.conftest import fresh_schema
+from tests.together import at_once
+
+PLACES = ["memory", "sqlite", "postgresql"]
+LEASE = "0.3s"
+
+
+class DeclinedError(Exception):
+    """What a bank says."""
+
+
+class StolenError(DeclinedError):
+    """A kind of it."""
+
+
+class Effects:
+    """What happened outside."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.keys: list[str] = []
+
+    def add(self) -> int:
+        """One more."""
+        with self._lock:
+            self.keys.append(current_key())
+            return len(self.keys)
+
+
+@pytest.fixture(params=PLACES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Each kind of store."""
+    if request.param == "memory":
+        return ":memory:"
+    if request.param == "sqlite":
+        return str(tmp_path / "receipts.db")
+    url = fresh_schema()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(once.ddl("postgresql").encode())
+    return url
+
+
+@pytest.fixture
+def store(place: str) -> Iterator[Once]:
+    """An empty store."""
+    found = Once(place)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def effects() -> Effects:
+    """None yet."""
+    return Effects()
+
+
+def test_the_first_call_runs_and_every_retry_is_told_its_result(store: Once, effects: Effects) -> None:
+    @store.once(key=lambda order: f"charge:{order['id']}")
+    def charge(order: dict[str, Any]) -> dict[str, Any]:
+        return {"n": effects.add(), "order": order}
+
+    assert charge({"id": 7, "amount": 5}) == charge({"amount": 5, "id": 7}) == {"n": 1, "order": {"id": 7, "amount": 5}}
+    assert effects.keys == ["charge:7"]
+    found = charge.inspect("charge:7")
+    assert found is not None
+    assert (found.state, found.result["n"]) == ("done", 1)
+
+
+def test_other_arguments_under_a_known_key_run_nothing(store: Once, effects: Effects) -> None:
+    @store.once(key=lambda amount: "k")
+    def charge(amount: int) -> int:
+        return effects.add()
+
+    charge(1)
+    with pytest.raises(once.KeyMismatch):
+        charge(2)
+    assert len(effects.keys) == 1
+
+
+def test_two_functions_with_one_key_are_two(store: Once, effects: Effects) -> None:
+    @store.once(key=lambda: "k")
+    def one() -> str:
+        return "one"
+
+    @store.once(key=lambda: "k")
+    def two() -> str:
+        return "two"
+
+    assert (one(), two(), one()) == ("one", "two", "one")
+
+
+def test_of_64_racers_one_has_an_effect_and_63_are_told(store: Once, effects: Effects) -> None:
+    @store.once(key=lambda: "k", wait="60s")
+    def charge() -> int:
+        time.sleep(0.05)
+        return effects.add()
+
+    assert at_once([charge] * 64) == [1] * 64
+    assert len(effects.keys) == 1
+
+
+def test_coroutines_alike(store: Once, effects: Effects) -> None:
+    @store.once(key=lambda: "k", wait="60s")
+    async def charge() -> int:
+        await asyncio.sleep(0.05)
+        return effects.add()
+
+    async def race() -> list[int]:
+        return await asyncio.gather(*[charge() for _ in range(8)])
+
+    assert asyncio.run(race()) == [1] * 8
+    assert len(effects.keys) == 1
+
+
+def test_a_call_that_may_not_wait_is_in_flight(store: Once, effects: Effects) -> None:
+    entered, go_on = threading.Event(), threading.Event()
+
+    @store.once(key=lambda: "k", in_flight="raise")
+    def charge() -> int:
+        entered.set()
+        go_on.wait(25)
+        return effects.add()
+
+    def second() -> int:
+        assert entered.wait(25)
+        try:
+            with pytest.raises(once.InFlight) as refused:
+                charge()
+            assert refused.value.retry_after >= 1
+        finally:
+            go_on.set()
+        return 0
+
+    assert at_once([charge, second]) == [1, 0]
+
+
+def test_an_exception_releases_the_key_and_a_remembered_one_is_told_again(store: Once, effects: Effects) -> None:
+    errors: Iterator[Exception] = itertools.chain([OSError("net")], itertools.repeat(StolenError("card", 3)))
+
+    @store.once(key=lambda: "k", remember=(DeclinedError,))
+    def charge() -> int:
+        effects.add()
+        raise next(errors)
+
+    with pytest.raises(OSError, match="net"):
+        charge()
+    for _ in range(3):
+        with pytest.raises(StolenError) as declined:
+            charge()
+        assert declined.value.args == ("card", 3)
+    assert len(effects.keys) == 2
+
+
+def test_a_result_that_cannot_be_stored_is_told_as_done_without_one(store: Once, effects: Effects) -> None:
+    @store.once(key=lambda: "k")
+    def charge() -> object:
+        effects.add()
+        return object()
+
+    for _ in range(3):
+        with pytest.raises(once.ResultError, match="took effect, but its result cannot be stored"):
+            charge()
+    assert len(effects.keys) == 1
+
+
+def test_a_lease_is_renewed_while_the_function_runs(store: Once, effects: Effects) -> None:
+    @store.once(key=lambda: "k", lease=LEASE, on_crash="retry", wait="60s")
+    def charge() -> int:
+        time.sleep(1.2)
+        return effects.add()
+
+    def second() -> int:
+        time.sleep(0.6)
+        return charge()
+
+    assert at_once([charge, second]) == [1, 1]
+
+
+def test_a_call_that_was_cut_off_is_unknown_until_a_person_says_what_became_of_it(
+    store: Once, effects: Effects
+) -> None:
+    charge = cut_off(store, effects)
+    for _ in range(2):
+        with pytest.raises(once.OutcomeUnknown, match="find out whether it took effect"):
+            charge()
+    found = charge.inspect("k")
+    assert found is not None
+    assert found.state == "unknown"
+    charge.resolve("k", {"charge": 9})
+    assert charge() == {"charge": 9}
+    with pytest.raises(once.OnceError, match="nothing to resolve"):
+        charge.resolve("k")
+    assert charge.forget("k")
+    assert not charge.forget("k")
+    assert len(effects.keys) == 1
+
+
+def test_a_call_that_was_cut_off_is_run_again_where_its_function_says_so(store: Once, effects: Effects) -> None:
+    charge = cut_off(store, effects, on_crash="retry")
+    assert charge() == {"charge": 2}
+    assert charge() == {"charge": 2}
+
+
+@pytest.mark.parametrize(("answer", "expected", "runs"), [(Happened({"charge": 5}), 5, 1), (None, 2, 2)])
+def test_a_prober_decides(store: Once, effects: Effects, answer: Happened | None, expected: int, runs: int) -> None:
+    charge = cut_off(store, effects, on_crash="ask", ask=lambda: answer)
+    assert charge() == {"charge": expected}
+    assert charge() == {"charge": expected}
+    assert len(effects.keys) == runs
+
+
+def test_a_prober_that_fails_leaves_the_unknown(store: Once, effects: Effects) -> None:
+    def ask() -> None:
+        raise OSError("the bank does not answer")
+
+    charge = cut_off(store, effects, on_crash="ask", ask=ask)
+    for _ in range(2):
+        with pytest.raises(OSError, match="bank"):
+            charge()
+    found = charge.inspect("k")
+    assert found is not None
+    assert found.state == "unknown"
+
+
+def test_a_late_finisher_is_fenced_and_told(place: str, effects: Effects) -> None:
+    if place == ":memory:":
+        place = "file:fenced?mode=memory&cache=shared"
+    stopped, go_on = threading.Event(), threading.Event()
+    first_store, second_store = Once(place), Once(place)
+
+    def decorated(found: Once) -> Callable[[], Any]:
+        @found.once(key=lambda: "k", scope="shop", lease=LEASE, on_crash="retry", wait="60s")
+        def charge() -> int:
+            number = effects.add()
+            if number == 1:
+                first_store.store.run = lost  # type: ignore[method-assign] # its renewals do not arrive
+                stopped.set()
+                go_on.wait(25)
+                del first_store.store.run  # type: ignore[method-assign]
+            return number
+
+        return charge
+
+    def lost(statement: Any) -> Any:
+        raise once.StoreUnavailable("cut off")
+
+    def first() -> str:
+        with pytest.raises(once.Fenced, match="may have happened twice"):
+            decorated(first_store)()
+        return "fenced"
+
+    def second() -> int:
+        assert stopped.wait(25)
+        try:
+            return int(decorated(second_store)())
+        finally:
+            go_on.set()
+
+    assert at_once([first, second]) == ["fenced", 2]
+    assert decorated(second_store)() == 2
+    first_store.close()
+    second_store.close()
+
+
+def test_a_key_that_has_expired_is_a_new_one(store: Once, effects: Effects) -> None:
+    @store.once(key=lambda: "k", keep="1ms")
+    def charge() -> int:
+        return effects.add()
+
+    assert charge() == 1
+    time.sleep(0.01)
+    assert charge() == 2
+
+
+def test_options_that_cannot_be_used_are_refused(store: Once) -> None:
+    with pytest.raises(once.InvalidKey, match="ask"):
+        store.once(key=lambda: "k", on_crash="ask")
+    with pytest.raises(once.InvalidKey, match="no length of time"):
+        store.once(key=lambda: "k", keep="soon")
+    with pytest.raises(once.OnceError, match="there is no key"):
+        current_key()
+
+
+def cut_off(store: Once, effects: Effects, **options: Any) -> Any:
+    """A function whose first call was interrupted behind its effect."""
+
+    @store.once(key=lambda: "k", **options)
+    def charge() -> dict[str, int]:
+        number = effects.add()
+        if number == 1:
+            raise KeyboardInterrupt
+        return {"charge": number}
+
+    with pytest.raises(KeyboardInterrupt):
+        charge()
+    return charge
