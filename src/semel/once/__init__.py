@@ -7,6 +7,7 @@
 Importing this imports the standard library alone; a driver is imported with the first connection of its kind.
 """
 
+from semel.once.asgi import Middleware
 from semel.once.attempt import Attempt
 from semel.once.calls import Happened
 from semel.once.codec import Codec, JsonCodec
@@ -39,6 +40,7 @@ __all__ = [
     "InvalidKey",
     "JsonCodec",
     "KeyMismatch",
+    "Middleware",
     "NotInTransaction",
     "Once",
     "OnceError",

@@ -93,11 +93,12 @@ def _unknown(
     ask: Callable[[], Any],
 ) -> Flow[Found | None]:
     """What becomes of a call whose predecessor ended without a receipt; None when another one was quicker."""
-    if policy.on_crash == "refuse":
+    on_crash = "retry" if found.is_joined else policy.on_crash
+    if on_crash == "refuse":
         raise OutcomeUnknown(claim.who.key)
     if not (yield statements.take_over(claim, found.owner, clocks.now_ms())):
         return None
-    if policy.on_crash == "retry":
+    if on_crash == "retry":
         return Found(Move.RUN)
     try:
         answer = yield Probe(ask)
@@ -115,9 +116,9 @@ def finished(statements: ClaimStatements, claim: Claim, codec: Codec, value: Any
     try:
         text = None if value is None else codec.dumps(value)
     except Exception as error:
-        yield from _stored(statements, claim, NO_RESULT, str(error), clocks)
+        yield from stored(statements, claim, NO_RESULT, str(error), clocks)
         raise no_result(claim.who.key, str(error)) from error
-    yield from _stored(statements, claim, DONE, text, clocks)
+    yield from stored(statements, claim, DONE, text, clocks)
     return text
 
 
@@ -128,12 +129,13 @@ def failed(
     if not isinstance(error, Exception):
         yield statements.abandon(claim, clocks.now_ms())
     elif isinstance(error, policy.remember):
-        yield from _stored(statements, claim, FAILED, _error_text(error, policy.codec), clocks)
+        yield from stored(statements, claim, FAILED, _error_text(error, policy.codec), clocks)
     else:
         yield statements.release(claim)
 
 
-def _stored(statements: ClaimStatements, claim: Claim, state: str, text: str | None, clocks: Clocks) -> Flow[None]:
+def stored(statements: ClaimStatements, claim: Claim, state: str, text: str | None, clocks: Clocks) -> Flow[None]:
+    """Store how a call ended, while the claim is its own."""
     if (yield statements.finish(claim, state, text, clocks.now_ms())):
         return
     rows = yield statements.find(claim.who, clocks.now_ms())

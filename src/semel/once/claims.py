@@ -28,6 +28,10 @@ from semel.once.identity import Identity
 from semel.once.table import DONE, FAILED, NO_RESULT, RUNNING, Instant, Row, Statement, checked
 
 
+JOINED = "joined"
+"""In the place of a result while a call runs whose effect is in a transaction with the same key."""
+
+
 class Move(Enum):
     """What a call does next."""
 
@@ -48,6 +52,8 @@ class Found(NamedTuple):
     """Who claimed it, when it is running or unknown."""
     created_ms: int = 0
     lease_left_ms: int = 0
+    is_joined: bool = False
+    """Whether its effect is in a transaction with the same key, so that it may be run again."""
 
 
 class Claim(NamedTuple):
@@ -74,7 +80,7 @@ def judged(claim: Claim, row: Row) -> Found:
         return Found(Move.NO_RESULT, result, created_ms=int(created_ms))
     left = int(lease_left_ms or 0)
     move = Move.WAIT if left > 0 else Move.UNKNOWN
-    return Found(move, None, owner or "", int(created_ms), max(0, left))
+    return Found(move, None, owner or "", int(created_ms), max(0, left), is_joined=result == JOINED)
 
 
 class ClaimStatements:
@@ -99,6 +105,7 @@ class ClaimStatements:
             f"UPDATE {name} SET owner = ?, lease_until = ? {mine} AND (lease_until IS NULL OR lease_until <= ?) "  # noqa: S608
             "RETURNING owner"
         )
+        self._join = f"UPDATE {name} SET result = '{JOINED}' {mine} RETURNING owner"  # noqa: S608
         self._renew = f"UPDATE {name} SET lease_until = ? {mine} RETURNING owner"  # noqa: S608
         self._finish = (
             f"UPDATE {name} SET state = ?, result = ?, lease_until = NULL, expires_at = ? {mine} RETURNING owner"  # noqa: S608
@@ -129,6 +136,10 @@ class ClaimStatements:
     def renew(self, claim: Claim, now_ms: int) -> Statement:
         """Extend the lease: one row back while it is this call's."""
         return Statement(self._renew, (Instant(now_ms, claim.lease_ms), *claim.who, claim.owner))
+
+    def join(self, claim: Claim) -> Statement:
+        """Mark that the effect is in a transaction with the same key."""
+        return Statement(self._join, (*claim.who, claim.owner))
 
     def abandon(self, claim: Claim, now_ms: int) -> Statement:
         """End the lease now: the outcome is unknown, and the next call need not wait."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from semel.once.codec import canonical
 from semel.once.errors import InvalidKey
 
-MAX_KEY = 255
+MAX_KEY = 256
 """Characters of a key and of a scope."""
 
 

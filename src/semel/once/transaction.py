@@ -6,6 +6,7 @@ leaves both, and the retry is told the result. There is no lease, and so nothing
 
 from __future__ import annotations
 
+import asyncio
 import time
 from datetime import UTC, datetime
 from importlib import import_module
@@ -17,12 +18,15 @@ from semel.once.attempt import Attempt
 from semel.once.codec import JSON, Codec
 from semel.once.drivers.base import AsyncDriver, Driver, drive, drive_async, family, raised_for
 from semel.once.duration import Duration, milliseconds, seconds
-from semel.once.errors import OnceError, ResultError, UnsupportedConnection
+from semel.once.errors import InvalidKey, OnceError, ResultError, UnsupportedConnection
 from semel.once.identity import fingerprint, identity
+from semel.once.joined import JoinedRequest, current_request
 from semel.once.rules import Decision, Flow, Wanted, finished, opened, undone
 from semel.once.table import TABLE, Receipts
 
 KEEP = "7d"
+UNSAID: Any = object()
+"""The default of what must be said."""
 
 _DRIVERS = {
     "psycopg": "psycopg",
@@ -48,14 +52,24 @@ def driver_of(connection: Any) -> Driver | AsyncDriver:
 class Transaction:
     """A block in the caller's transaction, for `with` and for `async with`, by the connection it was made with."""
 
-    def __init__(self, driver: Driver | AsyncDriver, receipts: Receipts, wanted: Wanted, codec: Codec) -> None:
+    def __init__(
+        self,
+        driver: Driver | AsyncDriver,
+        receipts: Receipts,
+        wanted: Wanted,
+        codec: Codec,
+        joined: JoinedRequest | None = None,
+    ) -> None:
         self._driver = driver
         self._receipts = receipts
         self._wanted = wanted
         self._codec = codec
+        self._joined = joined
         self._attempt: Attempt | None = None
 
     def __enter__(self) -> Attempt:
+        if self._joined is not None:
+            self._joined.mark()
         try:
             return self._begun(drive(self._blocking(), opened(self._receipts, self._wanted)))
         except Exception as error:
@@ -74,6 +88,8 @@ class Transaction:
                 raise self._meant(fault) from _cause(fault)
 
     async def __aenter__(self) -> Attempt:
+        if self._joined is not None:
+            await asyncio.to_thread(self._joined.mark)
         try:
             return self._begun(await drive_async(self._asynchronous(), opened(self._receipts, self._wanted)))
         except Exception as error:
@@ -139,10 +155,10 @@ def _cause(error: Exception) -> BaseException | None:
 
 def transaction(
     connection: Any,
-    key: object,
+    key: object = None,
     arguments: Any = None,
     *,
-    scope: object,
+    scope: object = UNSAID,
     keep: Duration = KEEP,
     wait: Duration | None = None,
     codec: Codec = JSON,
@@ -150,15 +166,18 @@ def transaction(
 ) -> Transaction:
     """Run a block once, in the transaction that is open on the caller's connection or session.
 
-    `scope` keeps the keys of tenants apart; None is one scope for all. `arguments` are compared with those of the first
-    call. `keep` is how long the receipt counts. `wait` bounds how long to wait for another transaction with this key;
-    without it the database's own bound holds.
+    `scope` keeps the keys of tenants apart, and must be said; None is one scope for all. `arguments` are compared with
+    those of the first call. `keep` is how long the receipt counts. `wait` bounds how long to wait for another
+    transaction with this key; without it the database's own bound holds. Without a key, the block takes the key of the
+    request that `once.Middleware` is handling, with its scope.
     """
-    wanted = Wanted(
-        identity(scope, key),
-        fingerprint(arguments),
-        time.time_ns() // 1_000_000,
-        milliseconds(keep),
-        None if wait is None else seconds(wait),
-    )
-    return Transaction(driver_of(connection), Receipts(table), wanted, codec)
+    joined = current_request() if key is None else None
+    if joined is not None:
+        who, print_ = joined.who, joined.fingerprint
+    elif scope is UNSAID:
+        raise InvalidKey("Say whose key it is: scope=the tenant's id, or scope=None for one scope of all keys.")
+    else:
+        who, print_ = identity(scope, key), fingerprint(arguments)
+    now_ms = time.time_ns() // 1_000_000
+    wanted = Wanted(who, print_, now_ms, milliseconds(keep), None if wait is None else seconds(wait))
+    return Transaction(driver_of(connection), Receipts(table), wanted, codec, joined)

@@ -1,0 +1,167 @@
+"""Middleware for any ASGI application: a request with an `Idempotency-Key` takes effect once.
+
+The answer is stored before its first byte leaves, so a client that lost it is told the same. A crash between the
+handler's effect and the stored answer is `outcome_unknown`, unless the handler joined its transaction to the request
+(see `joined`). A store that does not answer is 503, and nothing is run; `fail_open=True` runs it without a receipt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from semel.once.calls import Clocks, failed
+from semel.once.claims import Claim, Move
+from semel.once.errors import OnceError, StoreUnavailable
+from semel.once.exchange import Answer
+from semel.once.functions import Once
+from semel.once.http_rules import HttpRules, Incoming, RefusedRequest, refused
+from semel.once.joined import request
+from semel.once.runs import play_async, renewed_async
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Scope = MutableMapping[str, Any]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Middleware:
+    """Wraps an application; see `HttpRules` for the options."""
+
+    def __init__(self, app: App, store: Once, **options: Any) -> None:
+        self._app = app
+        self._rules = HttpRules(store, **options)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection of the server."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        incoming = _incoming(scope)
+        try:
+            key = self._rules.key_of(incoming)
+        except RefusedRequest as refusal:
+            await _send(send, refusal.answer)
+            return
+        if key is None:
+            await self._app(scope, receive, send)
+            return
+        try:
+            body = await _body(receive, self._rules.max_body)
+        except ConnectionResetError:
+            return  # the client left before it had said all: nothing was run
+        if body is None:
+            await _send(send, self._rules.too_large())
+            return
+        await self._keyed(self._rules.claim(incoming, key, body), scope, _Again(body, receive), send)
+
+    async def _keyed(self, claim: Claim, scope: Scope, receive: Receive, send: Send) -> None:
+        rules, clocks = self._rules, self._rules.clocks()
+        try:
+            found = await play_async(rules.once.store, rules.entered(claim, clocks))
+        except StoreUnavailable as error:
+            if rules.fail_open:
+                await self._app(scope, receive, send)
+            else:
+                await _send(send, refused(error))
+            return
+        except OnceError as error:
+            await _send(send, refused(error))
+            return
+        if found.move is not Move.RUN:
+            await _send(send, rules.told(found))
+            return
+        await self._run(claim, clocks, scope, receive, send)
+
+    async def _run(self, claim: Claim, clocks: Clocks, scope: Scope, receive: Receive, send: Send) -> None:
+        rules = self._rules
+        taken = _Taken(rules, claim, clocks, send)
+        token = request.set(rules.joined(claim))
+        try:
+            async with renewed_async(rules.once.store, rules.once.statements, claim):
+                await self._app(scope, receive, taken.send)
+        except BaseException as error:
+            if not taken.is_stored:
+                await play_async(rules.once.store, failed(rules.once.statements, claim, rules.policy, error, clocks))
+            raise
+        finally:
+            request.reset(token)
+
+
+class _Taken:
+    """Holds an answer back until it is stored; one that is too large is passed on when that is stored."""
+
+    def __init__(self, rules: HttpRules, claim: Claim, clocks: Clocks, send: Send) -> None:
+        self._rules, self._claim, self._clocks, self._send = rules, claim, clocks, send
+        self._start: Message = {}
+        self._body = bytearray()
+        self.is_stored = False
+
+    async def send(self, message: Message) -> None:
+        """Take one message of the application."""
+        if self.is_stored:
+            await self._send(message)
+        elif message["type"] == "http.response.start":
+            self._start = message
+        elif message["type"] == "http.response.body":
+            self._body += message.get("body", b"")
+            if len(self._body) > self._rules.max_answer:
+                await self._store(is_outgrown=True)
+                await self._flush(has_more=message.get("more_body", False))
+            elif not message.get("more_body", False):
+                await self._store(is_outgrown=False)
+                await self._flush(has_more=False)
+
+    async def _store(self, *, is_outgrown: bool) -> None:
+        rules, store = self._rules, self._rules.once.store
+        answer = Answer(self._start["status"], list(self._start.get("headers", ())), bytes(self._body))
+        ending = rules.outgrown if is_outgrown else None
+        flow = rules.ended(self._claim, answer, self._clocks) if ending is None else ending(self._claim, self._clocks)
+        await play_async(store, flow)
+        self.is_stored = True
+
+    async def _flush(self, *, has_more: bool) -> None:
+        await self._send(self._start)
+        await self._send({"type": "http.response.body", "body": bytes(self._body), "more_body": has_more})
+        self._body.clear()
+
+
+class _Again:
+    """Gives a body that was read to the application, and then what the client still says."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        if self._body is None:
+            return await self._receive()
+        body, self._body = self._body, None
+        return {"type": "http.request", "body": body, "more_body": False}
+
+
+def _incoming(scope: Scope) -> Incoming:
+    headers: dict[bytes, list[bytes]] = {}
+    for name, value in scope["headers"]:
+        headers.setdefault(name.lower(), []).append(value)
+    return Incoming(scope["method"], scope["path"], scope.get("query_string", b""), headers, scope)
+
+
+async def _body(receive: Receive, most: int) -> bytes | None:
+    """The whole body; None for one that is too large."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ConnectionResetError
+        body += message.get("body", b"")
+        if len(body) > most:
+            return None
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+async def _send(send: Send, answer: Answer) -> None:
+    await send({"type": "http.response.start", "status": answer.status, "headers": list(answer.headers)})
+    await send({"type": "http.response.body", "body": answer.body, "more_body": False})

@@ -1,0 +1,101 @@
+"""The rules of `Idempotency-Key` over HTTP, as values: requests, answers, and which of them are remembered.
+
+| situation | answer |
+|---|---|
+| no key where one is required; a key that cannot be read | 400 |
+| the body is too large to be compared | 413 |
+| the same key with another request | 422 `key_mismatch` |
+| the first request is still running | 409 `in_flight`, `Retry-After` |
+| the first request ended without an answer | 409 `outcome_unknown` |
+| the first answer could not be stored | 409 `answer_not_stored` |
+| the store does not answer | 503 `store_unavailable`: nothing was run |
+
+Remembered are 2xx, 3xx and those 4xx that judge the request itself. A 5xx, and a 4xx that may be otherwise a moment later
+(401, 403, 408, 409, 421, 425, 429), releases the key: the retry runs.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from semel.once.errors import InFlight, KeyMismatch, OnceError, OutcomeUnknown, ResultError, StoreUnavailable
+
+HEADER = b"idempotency-key"
+REPLAYED = (b"idempotency-replayed", b"true")
+PASSING = frozenset({401, 403, 408, 409, 421, 425, 429})
+"""Answers that may be otherwise a moment later."""
+ALWAYS_KEPT = frozenset({b"content-type"})
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class Answer(NamedTuple):
+    """An answer as a whole."""
+
+    status: int
+    headers: Headers
+    body: bytes = b""
+
+
+def request_fingerprint(method: str, path: bytes, query: bytes, content_type: bytes, body: bytes) -> bytes:
+    """What two requests with one key must have in common. Lengths keep the parts apart."""
+    digest = hashlib.sha256()
+    for part in (method.upper().encode(), path, query, content_type, body):
+        digest.update(b"%d:" % len(part))
+        digest.update(part)
+    return digest.digest()
+
+
+def is_remembered(status: int) -> bool:
+    """Whether a retry gets this answer again."""
+    return status < 500 and status not in PASSING
+
+
+def packed(answer: Answer, kept: Iterable[bytes]) -> str:
+    """The text of an answer, with the headers that are kept."""
+    names = ALWAYS_KEPT | frozenset(kept)
+    headers = [
+        [name.decode("latin-1"), value.decode("latin-1")] for name, value in answer.headers if name.lower() in names
+    ]
+    return json.dumps({"status": answer.status, "headers": headers, "body": base64.b64encode(answer.body).decode()})
+
+
+def unpacked(text: str) -> Answer:
+    """The answer of a text, marked as one that is told again."""
+    facts = json.loads(text)
+    body = base64.b64decode(facts["body"])
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in facts["headers"]]
+    return Answer(facts["status"], [*headers, (b"content-length", b"%d" % len(body)), REPLAYED], body)
+
+
+def problem(status: int, code: str, detail: str, *more: tuple[bytes, bytes]) -> Answer:
+    """A refusal, as `application/problem+json`."""
+    body = json.dumps({"type": "about:blank", "title": code, "status": status, "code": code, "detail": detail}).encode()
+    headers = [(b"content-type", b"application/problem+json"), (b"content-length", b"%d" % len(body))]
+    return Answer(status, [*headers, *more], body)
+
+
+def refusal(error: OnceError) -> Answer:
+    """The answer for an error of this package."""
+    if isinstance(error, KeyMismatch):
+        return problem(422, "key_mismatch", "This Idempotency-Key was used for another request; nothing was run.")
+    if isinstance(error, InFlight):
+        wait = b"%d" % max(1, round(error.retry_after))
+        detail = "A request with this Idempotency-Key is running; try again later."
+        return problem(409, "in_flight", detail, (b"retry-after", wait))
+    if isinstance(error, OutcomeUnknown):
+        detail = (
+            "An earlier request with this Idempotency-Key ended without an answer; whether it took effect is unknown."
+        )
+        return problem(409, "outcome_unknown", detail)
+    if isinstance(error, ResultError):
+        detail = "An earlier request with this Idempotency-Key took effect, and its answer was too large to be stored."
+        return problem(409, "answer_not_stored", detail)
+    if isinstance(error, StoreUnavailable):
+        detail = "The store of receipts does not answer; nothing was run."
+        return problem(503, "store_unavailable", detail, (b"retry-after", b"1"))
+    return problem(400, "invalid_key", str(error))

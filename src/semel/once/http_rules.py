@@ -1,0 +1,144 @@
+"""What a middleware was told, and what it makes of a request; the same for ASGI, WSGI and the proxy."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from semel.kernel.idempotency_key import InvalidKeyError, parse_idempotency_key
+from semel.once.calls import Clocks, Flow, Policy, entered, stored
+from semel.once.claims import Claim, Found, Move
+from semel.once.duration import Duration, milliseconds, seconds
+from semel.once.errors import InvalidKey, OnceError, ResultError
+from semel.once.exchange import Answer, is_remembered, packed, problem, refusal, request_fingerprint, unpacked
+from semel.once.functions import Once
+from semel.once.identity import identity
+from semel.once.joined import JoinedRequest
+from semel.once.size import Size, byte_count
+from semel.once.table import DONE, NO_RESULT
+
+UNSAID: Any = object()
+
+
+class RefusedRequest(Exception):  # noqa: N818 - it carries an answer, and is no error of this package
+    """The request is answered without being run."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.status)
+        self.answer = answer
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """A request, as the `scope` function of a middleware sees it."""
+
+    method: str
+    path: str
+    query: bytes
+    headers: Mapping[bytes, list[bytes]]
+    environ: Mapping[str, Any] = field(repr=False)
+    """The ASGI scope, or the WSGI environment."""
+
+    @property
+    def user(self) -> Any:
+        """What an authentication middleware in front of this one has put there; None without one."""
+        return self.environ.get("user")
+
+    def header(self, name: str) -> str:
+        """The first value of a header; empty without it."""
+        return self.headers.get(name.lower().encode(), [b""])[0].decode("latin-1")
+
+
+class HttpRules:
+    """The options of a middleware."""
+
+    def __init__(
+        self,
+        store: Once,
+        *,
+        scope: Callable[[Incoming], object] | None = UNSAID,
+        methods: Collection[str] = ("POST", "PATCH"),
+        require: Sequence[str] = (),
+        keep: Duration = "24h",
+        lease: Duration = "60s",
+        wait: Duration = "10s",
+        headers: Collection[str] = ("location", "etag"),
+        max_body: Size = "1MiB",
+        max_answer: Size = "1MiB",
+        on_crash: Literal["refuse", "retry"] = "refuse",
+        fail_open: bool = False,
+    ) -> None:
+        if scope is UNSAID:
+            raise InvalidKey("Say whose keys they are: scope=a function of the request, or scope=None for all callers.")
+        self.once = store
+        self.fail_open = fail_open
+        self.max_body, self.max_answer = byte_count(max_body), byte_count(max_answer)
+        self.policy = Policy(store.codec, "wait", seconds(wait), on_crash)
+        self._scope = scope
+        self._methods = frozenset(method.upper() for method in methods)
+        self._require = tuple(require)
+        self._keep_ms, self._lease_ms = milliseconds(keep), milliseconds(lease)
+        self._kept = frozenset(name.lower().encode() for name in headers)
+
+    def key_of(self, incoming: Incoming) -> str | None:
+        """The key of a request; None for one that runs as it is. Raises `RefusedRequest` for 400."""
+        if incoming.method not in self._methods:
+            return None
+        try:
+            key = parse_idempotency_key(list(incoming.headers.get(b"idempotency-key", ())))
+        except InvalidKeyError as error:
+            raise RefusedRequest(problem(400, "invalid_key", str(error))) from error
+        if key is None and any(incoming.path.startswith(prefix) for prefix in self._require):
+            raise RefusedRequest(problem(400, "key_required", "Send an Idempotency-Key with this request."))
+        return None if key is None else key.decode("ascii")
+
+    def claim(self, incoming: Incoming, key: str, body: bytes) -> Claim:
+        """The claim of a request."""
+        who = identity(None if self._scope is None else self._scope(incoming), key)
+        kind = incoming.headers.get(b"content-type", [b""])[0]
+        path = incoming.path.encode("utf-8", "surrogateescape")
+        print_ = request_fingerprint(incoming.method, path, incoming.query, kind, body)
+        return Claim(who, print_, uuid.uuid4().hex, self._keep_ms, self._lease_ms)
+
+    def joined(self, claim: Claim) -> JoinedRequest:
+        """What a handler may join."""
+        statement = self.once.statements.join(claim)
+        return JoinedRequest(claim.who, claim.fingerprint, lambda: self.once.store.run(statement))
+
+    def clocks(self) -> Clocks:
+        """The clocks of a request that begins now."""
+        began = time.monotonic()
+        return Clocks(self.once.store.now_ms, lambda: time.monotonic() - began)
+
+    def entered(self, claim: Claim, clocks: Clocks) -> Flow[Found]:
+        """Wait until the request may run, or there is an answer for it."""
+        return entered(self.once.statements, claim, self.policy, clocks, lambda: None)
+
+    def ended(self, claim: Claim, answer: Answer, clocks: Clocks) -> Flow[None]:
+        """Store the answer, or give the key up for one that is not remembered."""
+        if not is_remembered(answer.status):
+            yield self.once.statements.release(claim)
+            return
+        yield from stored(self.once.statements, claim, DONE, packed(answer, self._kept), clocks)
+
+    def outgrown(self, claim: Claim, clocks: Clocks) -> Flow[None]:
+        """Store that the request took effect, and that its answer is too large to be told again."""
+        why = f"it has more than {self.max_answer} bytes"
+        yield from stored(self.once.statements, claim, NO_RESULT, why, clocks)
+
+    def told(self, found: Found) -> Answer:
+        """The answer for a request that does not run."""
+        return unpacked(found.result or "") if found.move is Move.REPLAY else refusal(ResultError())
+
+    def too_large(self) -> Answer:
+        """The answer for a body that cannot be compared."""
+        detail = f"A request with an Idempotency-Key may have at most {self.max_body} bytes."
+        return problem(413, "body_too_large", detail)
+
+
+def refused(error: OnceError) -> Answer:
+    """The answer for an error of this package."""
+    return refusal(error)

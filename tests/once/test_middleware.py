@@ -1,0 +1,164 @@
+"""`once.Middleware` on a real socket: one effect a key, the same answer to every retry, errors as HTTP has them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from semel import once
+from semel.once import Middleware, Once
+from semel.once.http_rules import Incoming
+from tests.once.web import served
+from tests.together import at_once
+
+MIB = 1_048_576
+
+
+class Shop:
+    """An application: it counts what it is asked, and answers as the path says."""
+
+    def __init__(self) -> None:
+        self.charges = 0
+        self.gate = threading.Event()
+        self.gate.set()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Handle a request."""
+        assert scope["type"] == "http"
+        body = b""
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        self.charges += 1
+        number = self.charges
+        await asyncio.to_thread(self.gate.wait, 25)
+        status = int(scope["path"].rpartition("/")[2]) if scope["path"].rpartition("/")[2].isdigit() else 201
+        if scope["path"] == "/broken":
+            raise RuntimeError("broken")
+        headers = [(b"content-type", b"text/plain"), (b"location", b"/charges/%d" % number), (b"x-secret", b"s")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        if scope["path"] == "/large":
+            for _ in range(3):
+                await send({"type": "http.response.body", "body": b"x" * MIB, "more_body": True})
+        await send({"type": "http.response.body", "body": b"charge %d of " % number + body})
+
+
+@pytest.fixture
+def shop() -> Shop:
+    """An application that nobody has asked."""
+    return Shop()
+
+
+Ask = Callable[..., httpx.Response]
+
+
+def scope_of(incoming: Incoming) -> object:
+    """The tenant, by a header."""
+    return incoming.header("x-tenant") or "none"
+
+
+@pytest.fixture
+def ask(shop: Shop, tmp_path: Path) -> Iterator[Ask]:
+    """POST to the application behind the middleware."""
+    store = Once(str(tmp_path / "receipts.db"))
+    app = Middleware(shop, store, scope=scope_of, require=["/payments"])
+    with served(app) as url, httpx.Client(base_url=url, timeout=30) as client:
+
+        def post(
+            path: str = "/charges", key: str | bytes | None = "k", body: bytes = b"5", **headers: str
+        ) -> httpx.Response:
+            named = [(name.encode(), value.encode()) for name, value in headers.items()]
+            if key is not None:
+                named.append((b"Idempotency-Key", key if isinstance(key, bytes) else key.encode()))
+            return client.post(path, content=body, headers=named)
+
+        yield post
+    store.close()
+
+
+def test_a_retry_gets_the_same_answer_and_is_told_so(ask: Ask, shop: Shop) -> None:
+    first, again = ask(), ask()
+    assert (first.status_code, first.text, first.headers["location"]) == (201, "charge 1 of 5", "/charges/1")
+    assert (again.status_code, again.text, again.headers["location"]) == (201, "charge 1 of 5", "/charges/1")
+    assert "idempotency-replayed" not in first.headers
+    assert again.headers["idempotency-replayed"] == "true"
+    assert "x-secret" in first.headers
+    assert "x-secret" not in again.headers
+    assert shop.charges == 1
+
+
+def test_a_quoted_key_and_a_bare_one_are_one_key(ask: Ask, shop: Shop) -> None:
+    ask(key='"k1"')
+    assert ask(key="k1").headers["idempotency-replayed"] == "true"
+    assert shop.charges == 1
+
+
+@pytest.mark.parametrize("key", [b"", b'""', b"k" * 257, b"\xe9"])
+def test_a_key_that_cannot_be_used_is_400(ask: Ask, shop: Shop, key: bytes) -> None:
+    assert ask(key=key).status_code == 400
+    assert shop.charges == 0
+
+
+def test_a_key_is_required_where_it_is_said_and_else_not(ask: Ask, shop: Shop) -> None:
+    refused = ask("/payments/1", key=None)
+    assert (refused.status_code, refused.json()["code"]) == (400, "key_required")
+    assert ask("/charges", key=None).status_code == 201
+    assert shop.charges == 1
+
+
+@pytest.mark.parametrize(("path", "body"), [("/charges", b"6"), ("/charges?x=1", b"5"), ("/other", b"5")])
+def test_another_request_with_the_key_is_422_and_runs_nothing(ask: Ask, shop: Shop, path: str, body: bytes) -> None:
+    ask()
+    refused = ask(path, body=body)
+    assert (refused.status_code, refused.json()["code"]) == (422, "key_mismatch")
+    assert shop.charges == 1
+
+
+def test_the_keys_of_two_tenants_are_two(ask: Ask, shop: Shop) -> None:
+    assert ask(**{"X-Tenant": "a"}).text != ask(**{"X-Tenant": "b"}).text
+    assert shop.charges == 2
+
+
+@pytest.mark.parametrize(("status", "runs"), [(200, 1), (404, 1), (422, 1), (500, 2), (503, 2), (429, 2), (409, 2)])
+def test_which_answers_are_remembered(ask: Ask, shop: Shop, status: int, runs: int) -> None:
+    for _ in range(2):
+        assert ask(f"/as/{status}").status_code == status
+    assert shop.charges == runs
+
+
+def test_a_handler_that_raises_is_run_again(ask: Ask, shop: Shop) -> None:
+    assert [ask("/broken").status_code for _ in range(2)] == [500, 500]
+    assert shop.charges == 2
+
+
+def test_a_request_that_is_running_is_waited_for(ask: Ask, shop: Shop) -> None:
+    shop.gate.clear()
+    threading.Timer(0.3, shop.gate.set).start()
+    answers = at_once([ask] * 8)
+    assert {answer.text for answer in answers} == {"charge 1 of 5"}
+    assert shop.charges == 1
+
+
+def test_an_answer_that_is_too_large_arrives_and_is_not_told_again(ask: Ask, shop: Shop) -> None:
+    assert len(ask("/large").content) > 3 * MIB
+    refused = ask("/large")
+    assert (refused.status_code, refused.json()["code"]) == (409, "answer_not_stored")
+    assert shop.charges == 1
+
+
+def test_a_body_that_is_too_large_is_413(ask: Ask, shop: Shop) -> None:
+    assert ask(body=b"x" * (MIB + 1)).status_code == 413
+    assert shop.charges == 0
+
+
+def test_whose_keys_they_are_must_be_said(shop: Shop) -> None:
+    with pytest.raises(once.InvalidKey, match="scope="):
+        Middleware(shop, Once.memory())
