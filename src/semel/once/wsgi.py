@@ -1,0 +1,163 @@
+"""Middleware for any WSGI application, as `asgi` is for ASGI: the same rules, in a thread that blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from io import BytesIO
+from typing import Any
+
+from semel.once.calls import Clocks, failed
+from semel.once.claims import Claim, Move
+from semel.once.errors import OnceError, StoreUnavailable
+from semel.once.exchange import Answer
+from semel.once.functions import Once
+from semel.once.http_rules import HttpRules, Incoming, RefusedRequest, refused
+from semel.once.joined import request
+from semel.once.runs import play, renewed
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Any]
+WsgiApp = Callable[[Environ, StartResponse], Iterable[bytes]]
+PIECE_BYTES = 65_536
+
+
+class WsgiMiddleware:
+    """Wraps an application; see `HttpRules` for the options."""
+
+    def __init__(self, app: WsgiApp, store: Once, **options: Any) -> None:
+        self._app = app
+        self._rules = HttpRules(store, **options)
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Handle one request."""
+        incoming = _incoming(environ)
+        try:
+            key = self._rules.key_of(incoming)
+        except RefusedRequest as refusal:
+            return _answered(refusal.answer, start_response)
+        if key is None:
+            return self._app(environ, start_response)
+        body = _body(environ, self._rules.max_body)
+        if body is None:
+            return _answered(self._rules.too_large(), start_response)
+        environ["wsgi.input"], environ["CONTENT_LENGTH"] = BytesIO(body), str(len(body))
+        return self._keyed(self._rules.claim(incoming, key, body), environ, start_response)
+
+    def _keyed(self, claim: Claim, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        rules, clocks = self._rules, self._rules.clocks()
+        try:
+            found = play(rules.once.store, rules.entered(claim, clocks))
+        except StoreUnavailable as error:
+            return self._app(environ, start_response) if rules.fail_open else _answered(refused(error), start_response)
+        except OnceError as error:
+            return _answered(refused(error), start_response)
+        if found.move is not Move.RUN:
+            return _answered(rules.told(found), start_response)
+        return self._run(claim, clocks, environ, start_response)
+
+    def _run(self, claim: Claim, clocks: Clocks, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Hold the answer back until it is stored; one that is too large is refused to retries, and passed on."""
+        rules, taken = self._rules, _Start()
+        token = request.set(rules.joined(claim))
+        try:
+            with renewed(rules.once.store, rules.once.statements, claim):
+                pieces = self._app(environ, taken)
+                body, rest = _collected(pieces, rules.max_answer)
+            answer = Answer(taken.status, taken.headers, b"".join(body))
+            flow = rules.ended(claim, answer, clocks) if rest is None else rules.outgrown(claim, clocks)
+            play(rules.once.store, flow)
+        except BaseException as error:
+            play(rules.once.store, failed(rules.once.statements, claim, rules.policy, error, clocks))
+            raise
+        finally:
+            request.reset(token)
+        start_response(taken.line, taken.listed, taken.fault)
+        return body if rest is None else _Chained(body, rest)
+
+
+class _Start:
+    """Takes what an application says before its body."""
+
+    def __init__(self) -> None:
+        self.line = "500 Internal Server Error"
+        self.listed: list[tuple[str, str]] = []
+        self.fault: Any = None
+
+    def __call__(self, line: str, headers: list[tuple[str, str]], fault: Any = None) -> Callable[[bytes], object]:
+        self.line, self.listed, self.fault = line, headers, fault
+        return self._write
+
+    def _write(self, data: bytes) -> object:
+        raise RuntimeError("The write callable of WSGI cannot be used behind once: return the body instead.")
+
+    @property
+    def status(self) -> int:
+        return int(self.line[:3])
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in self.listed]
+
+
+class _Chained:
+    """What was collected, and then the rest."""
+
+    def __init__(self, body: list[bytes], rest: Iterable[bytes]) -> None:
+        self._body, self._rest = body, rest
+
+    def __iter__(self) -> Any:
+        yield from self._body
+        yield from self._rest
+
+    def close(self) -> None:
+        """Close the application's iterable."""
+        _close(self._rest)
+
+
+def _collected(pieces: Iterable[bytes], most: int) -> tuple[list[bytes], Iterable[bytes] | None]:
+    """A body; and what is left of it, if it is too large."""
+    body, size, rest = [], 0, iter(pieces)
+    for piece in rest:
+        body.append(piece)
+        size += len(piece)
+        if size > most:
+            return body, rest
+    _close(pieces)
+    return body, None
+
+
+def _close(pieces: Iterable[bytes]) -> None:
+    close = getattr(pieces, "close", None)
+    if close is not None:
+        close()
+
+
+def _incoming(environ: Environ) -> Incoming:
+    headers: dict[bytes, list[bytes]] = {}
+    for name, value in environ.items():
+        if name.startswith("HTTP_"):
+            headers[name[5:].replace("_", "-").lower().encode("latin-1")] = [value.encode("latin-1")]
+    headers[b"content-type"] = [environ.get("CONTENT_TYPE", "").encode("latin-1")]
+    path = (environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).encode("latin-1").decode("utf-8", "replace")
+    query = environ.get("QUERY_STRING", "").encode("latin-1")
+    return Incoming(environ["REQUEST_METHOD"], path, query, headers, environ)
+
+
+def _body(environ: Environ, most: int) -> bytes | None:
+    """The whole body; None for one that is too large."""
+    announced = environ.get("CONTENT_LENGTH") or "0"
+    left = int(announced) if announced.isdigit() else 0
+    if left > most:
+        return None
+    body = bytearray()
+    while left > 0 and (piece := environ["wsgi.input"].read(min(left, PIECE_BYTES))):
+        body += piece
+        left -= len(piece)
+    return bytes(body)
+
+
+def _answered(answer: Answer, start_response: StartResponse) -> Iterable[bytes]:
+    line = f"{answer.status} {HTTPStatus(answer.status).phrase}"
+    start_response(line, [(name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.headers])
+    return [answer.body]
