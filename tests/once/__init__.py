@@ -1,0 +1,1 @@
+"""Tests of `semel.once`, on every driver."""

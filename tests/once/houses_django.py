@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,7 +11,7 @@ from django.conf import settings
 from django.db import connections, transaction
 
 from semel import once
-from tests.once.houses import BUSY_SECONDS, CHARGE_ONE, House, Play, PostgresHouse, SqliteHouse
+from tests.once.houses import BUSY_SECONDS, CHARGE_ONE, Play, PostgresHouse, SqliteHouse
 from tests.once.script import Call, Effect, Result
 
 if not settings.configured:

@@ -148,7 +148,8 @@ def test_a_call_that_may_not_wait_is_in_flight(store: Once, effects: Effects) ->
             go_on.set()
         return 0
 
-    assert at_once([charge, second]) == [1, 0]
+    calls: list[Callable[[], int]] = [charge, second]
+    assert at_once(calls) == [1, 0]
 
 
 def test_an_exception_releases_the_key_and_a_remembered_one_is_told_again(store: Once, effects: Effects) -> None:
@@ -190,7 +191,8 @@ def test_a_lease_is_renewed_while_the_function_runs(store: Once, effects: Effect
         time.sleep(0.6)
         return charge()
 
-    assert at_once([charge, second]) == [1, 1]
+    calls: list[Callable[[], int]] = [charge, second]
+    assert at_once(calls) == [1, 1]
 
 
 def test_a_call_that_was_cut_off_is_unknown_until_a_person_says_what_became_of_it(
@@ -253,7 +255,7 @@ def test_a_late_finisher_is_fenced_and_told(place: str, effects: Effects) -> Non
                 first_store.store.run = lost  # type: ignore[method-assign] # its renewals do not arrive
                 stopped.set()
                 go_on.wait(25)
-                del first_store.store.run  # type: ignore[method-assign]
+                del first_store.store.run
             return number
 
         return charge

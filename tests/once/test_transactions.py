@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
 from semel import once
 from tests.once.houses import House, Play
-from tests.once.script import BrokenError, Call, Commit, Effect, Result, Rollback, fail
+from tests.once.script import BrokenError, Call, Commit, Effect, Result, fail
 from tests.together import at_once
 
 RACERS = 64
@@ -84,11 +85,21 @@ def test_a_commit_inside_of_the_block_is_told_and_the_retry_does_not_run(house: 
     assert house.charges() == 1
 
 
+def held(entered: threading.Event, go_on: threading.Event) -> Callable[[], object]:
+    """Stand in the block until the other side goes on."""
+
+    def stand() -> bool:
+        entered.set()
+        return go_on.wait(PATIENCE_SECONDS)
+
+    return stand
+
+
 def test_a_racer_waits_for_the_first_and_is_told_its_result(house: House) -> None:
     entered, go_on = threading.Event(), threading.Event()
 
     def first() -> once.Attempt:
-        wait = Call(lambda: (entered.set(), go_on.wait(PATIENCE_SECONDS)))
+        wait = Call(held(entered, go_on))
         return house.play(Play(actions=(Effect(), wait, Result("first"))))
 
     def second() -> once.Attempt:
@@ -106,7 +117,7 @@ def test_a_bound_on_waiting_is_in_flight(house: House) -> None:
     entered, go_on = threading.Event(), threading.Event()
 
     def first() -> once.Attempt:
-        wait = Call(lambda: (entered.set(), go_on.wait(PATIENCE_SECONDS)))
+        wait = Call(held(entered, go_on))
         return house.play(Play(actions=(Effect(), wait, Result("first"))))
 
     def second() -> str:

@@ -1,6 +1,6 @@
 """One call of a function that runs once, as flows: how it gets its turn, and how it ends.
 
-No clock, no thread and no loop is known here: `now_ms` and `elapsed` are arguments, and a flow yields what it needs done.
+No clock, no thread and no loop is known here: time is an argument, and a flow yields what it needs done.
 """
 
 from __future__ import annotations

@@ -27,7 +27,6 @@ from semel.once.errors import KeyMismatch
 from semel.once.identity import Identity
 from semel.once.table import DONE, FAILED, NO_RESULT, RUNNING, Instant, Row, Statement, checked
 
-
 JOINED = "joined"
 """In the place of a result while a call runs whose effect is in a transaction with the same key."""
 
@@ -90,30 +89,30 @@ class ClaimStatements:
         name = checked(table)
         is_over = "t.expires_at <= ? AND (t.state <> 'running' OR t.lease_until IS NULL OR t.lease_until <= ?)"
         self._claim = (
-            f"INSERT INTO {name} AS t (scope, key, fingerprint, state, owner, lease_until, created_at, expires_at) "  # noqa: S608
+            f"INSERT INTO {name} AS t (scope, key, fingerprint, state, owner, lease_until, created_at, expires_at) "
             f"VALUES (?, ?, ?, '{RUNNING}', ?, ?, ?, ?) ON CONFLICT (scope, key) DO UPDATE SET "
             "fingerprint = excluded.fingerprint, state = excluded.state, result = NULL, owner = excluded.owner, "
             "lease_until = excluded.lease_until, created_at = excluded.created_at, expires_at = excluded.expires_at, "
             f"previous_at = t.created_at WHERE {is_over} RETURNING created_at"
         )
         self._find = (
-            "SELECT fingerprint, state, result, owner, lease_until - ?, created_at "  # noqa: S608
+            "SELECT fingerprint, state, result, owner, lease_until - ?, created_at "
             f"FROM {name} WHERE scope = ? AND key = ?"
         )
         mine = "WHERE scope = ? AND key = ? AND owner = ? AND state = 'running'"
         self._take_over = (
-            f"UPDATE {name} SET owner = ?, lease_until = ? {mine} AND (lease_until IS NULL OR lease_until <= ?) "  # noqa: S608
+            f"UPDATE {name} SET owner = ?, lease_until = ? {mine} AND (lease_until IS NULL OR lease_until <= ?) "
             "RETURNING owner"
         )
-        self._join = f"UPDATE {name} SET result = '{JOINED}' {mine} RETURNING owner"  # noqa: S608
-        self._renew = f"UPDATE {name} SET lease_until = ? {mine} RETURNING owner"  # noqa: S608
+        self._join = f"UPDATE {name} SET result = '{JOINED}' {mine} RETURNING owner"
+        self._renew = f"UPDATE {name} SET lease_until = ? {mine} RETURNING owner"
         self._finish = (
-            f"UPDATE {name} SET state = ?, result = ?, lease_until = NULL, expires_at = ? {mine} RETURNING owner"  # noqa: S608
+            f"UPDATE {name} SET state = ?, result = ?, lease_until = NULL, expires_at = ? {mine} RETURNING owner"
         )
-        self._release = f"DELETE FROM {name} {mine} RETURNING owner"  # noqa: S608
-        self._forget = f"DELETE FROM {name} WHERE scope = ? AND key = ? RETURNING owner"  # noqa: S608
+        self._release = f"DELETE FROM {name} {mine} RETURNING owner"
+        self._forget = f"DELETE FROM {name} WHERE scope = ? AND key = ? RETURNING owner"
         self._resolve = (
-            f"UPDATE {name} SET state = '{DONE}', result = ?, lease_until = NULL, expires_at = ? "  # noqa: S608
+            f"UPDATE {name} SET state = '{DONE}', result = ?, lease_until = NULL, expires_at = ? "
             f"WHERE scope = ? AND key = ? AND state = '{RUNNING}' AND (lease_until IS NULL OR lease_until <= ?) "
             "RETURNING owner"
         )

@@ -1,9 +1,9 @@
 """Values as text and back, with their types: what a receipt stores, and what a fingerprint is taken of.
 
-Plain JSON stays plain: a `dict`, `list`, `str`, `bool`, `int`, finite `float` and `None` are stored as JSON has them, so
-that people can read and query a result in their own database. Every other type is an object with one member whose name
-begins with `$semel:`, as in `{"$semel:decimal": "9.90"}`; a plain object that begins so is wrapped itself, so nothing is
-ever taken for something that it is not.
+Plain JSON stays plain: a `dict`, `list`, `str`, `bool`, `int`, finite `float` and `None` are stored as JSON has them,
+and people can read and query a result in their own database. Every other type is an object with one member whose name
+begins with `$semel:`, as in `{"$semel:decimal": "9.90"}`; a plain object that begins so is wrapped itself, and is
+never mistaken for another type.
 
 | type | comes back as |
 |---|---|
@@ -72,7 +72,7 @@ def canonical(value: Any) -> bytes:
 
 def _plain(value: Any, depth: int) -> Any:
     """A value as JSON has it."""
-    if value is None or isinstance(value, bool | str) and not isinstance(value, Enum):
+    if value is None or (isinstance(value, bool | str) and not isinstance(value, Enum)):
         return value
     if depth >= MAX_DEPTH:
         raise ResultError(f"A value with more than {MAX_DEPTH} levels cannot be stored.")

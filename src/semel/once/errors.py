@@ -95,8 +95,8 @@ class Fenced(OnceError):
 
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"The call with the key {key!r} finished after its lease had ended and another call had taken its place: its "
-            "effect may have happened twice. Use a longer lease."
+            f"The call with the key {key!r} finished after its lease had ended and another call had taken its place: "
+            "its effect may have happened twice. Use a longer lease."
         )
         self.key = key
 

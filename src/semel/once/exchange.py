@@ -10,7 +10,7 @@
 | the first answer could not be stored | 409 `answer_not_stored` |
 | the store does not answer | 503 `store_unavailable`: nothing was run |
 
-Remembered are 2xx, 3xx and those 4xx that judge the request itself. A 5xx, and a 4xx that may be otherwise a moment later
+Remembered are 2xx, 3xx and those 4xx that judge the request itself. A 5xx, and a 4xx that may differ a moment later
 (401, 403, 408, 409, 421, 425, 429), releases the key: the retry runs.
 """
 

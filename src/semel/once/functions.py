@@ -89,8 +89,8 @@ class Once:
         """Run a function once for each key.
 
         `key` and `compare` get the function's arguments: `key` says which call it is, and `compare` what two calls with
-        one key must have in common; without it, that is all arguments. `scope` is the name of the function, unless it is
-        said. `lease` is how long after a crash the outcome counts as running. `ask` gets the arguments as well, and
+        one key must have in common; without it, that is all arguments. `scope` is the name of the function by default.
+        `lease` is how long after a crash the outcome counts as running. `ask` gets the arguments as well, and
         returns `once.Happened(result)` or None.
         """
         if (on_crash == "ask") != (ask is not None):

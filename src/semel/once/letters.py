@@ -4,10 +4,10 @@
 |---|---|
 | queued | to be sent at `next_at`, unless an older letter of the same `order_by` is not done |
 | done | answered with 2xx |
-| poison | refused for good, or tried too often: it is set aside, and holds the letters behind it until it is retried or dropped |
+| poison | refused for good, or tried too often: set aside; it holds the letters behind it until `retry` or `drop` |
 
-A letter is stored before `post` returns, and removed by nothing but `drop` and its age after it is done. A crash between
-the delivery and its note sends the letter again, with the same key: the other side tells the two apart.
+A letter is stored before `post` returns, and removed by `drop`, or by its age once it is done. A crash between the
+delivery and its note sends the letter again, with the same key: the other side tells the two apart.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ import json
 import random
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from semel.once.errors import InvalidKey
-from semel.once.identity import identity
 from semel.once.table import Dialect, Instant, Row, Statement, checked
 
 TABLE = "semel_outbox"
@@ -128,27 +126,29 @@ class LetterStatements:
         name = self.table = checked(table)
         columns = "number, key, method, url, headers, body, order_by, attempts"
         self._add = (
-            f"INSERT INTO {name} (key, method, url, headers, body, order_by, state, created_at, next_at) "  # noqa: S608
+            f"INSERT INTO {name} (key, method, url, headers, body, order_by, state, created_at, next_at) "
             "VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, ?) ON CONFLICT (key) DO NOTHING RETURNING number"
         )
-        self._find = f"SELECT method, url, headers, body, order_by FROM {name} WHERE key = ?"  # noqa: S608
+        self._find = f"SELECT method, url, headers, body, order_by FROM {name} WHERE key = ?"
         self._due = (
-            f"SELECT {columns} FROM {name} AS t WHERE state = 'queued' AND next_at <= ? AND NOT EXISTS ("  # noqa: S608
+            f"SELECT {columns} FROM {name} AS t WHERE state = 'queued' AND next_at <= ? AND NOT EXISTS ("
             f"SELECT 1 FROM {name} AS o WHERE o.order_by = t.order_by AND o.number < t.number AND o.state <> 'done') "
             "ORDER BY number LIMIT ?"
         )
         self._note = (
-            f"UPDATE {name} SET state = ?, attempts = ?, status = ?, error = ?, next_at = ? "  # noqa: S608
+            f"UPDATE {name} SET state = ?, attempts = ?, status = ?, error = ?, next_at = ? "
             "WHERE number = ? AND state = 'queued'"
         )
-        self._status = f"SELECT key, state, attempts, status, error FROM {name} WHERE key = ?"  # noqa: S608
+        self._status = f"SELECT key, state, attempts, status, error FROM {name} WHERE key = ?"
         self._list = (
-            f"SELECT key, state, attempts, status, error FROM {name} "  # noqa: S608
+            f"SELECT key, state, attempts, status, error FROM {name} "
             "WHERE state = ? AND number > ? ORDER BY number LIMIT ?"
         )
-        self._retry = f"UPDATE {name} SET state = 'queued', attempts = 0, next_at = ? WHERE key = ? AND state = 'poison'"  # noqa: S608
-        self._drop = f"DELETE FROM {name} WHERE key = ? AND state <> 'done'"  # noqa: S608
-        self._next = f"SELECT min(next_at) - ? FROM {name} WHERE state = 'queued'"  # noqa: S608
+        self._retry = (
+            f"UPDATE {name} SET state = 'queued', attempts = 0, next_at = ? WHERE key = ? AND state = 'poison'"
+        )
+        self._drop = f"DELETE FROM {name} WHERE key = ? AND state <> 'done'"
+        self._next = f"SELECT min(next_at) - ? FROM {name} WHERE state = 'queued'"
 
     def add(self, letter: Letter, now_ms: int) -> Statement:
         """Store a letter; no row back for a key that is known."""

@@ -1,7 +1,7 @@
 """Where the receipts of functions are: a file of SQLite, memory, or a database of PostgreSQL.
 
-A statement is one transaction, on disk when it returns. Every statement may be repeated: a claim names its owner, so one
-whose answer was lost is found again as this call's own. A store that does not answer raises `StoreUnavailable`.
+A statement is one transaction, on disk when it returns. Every statement may be repeated: a claim names its owner, so
+one whose answer was lost is found again as this call's own. A store that does not answer raises `StoreUnavailable`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 |---|---|
 | `scope`, `key` | the identity: a tenant and its key |
 | `fingerprint` | SHA-256 of the arguments, 32 bytes |
-| `state` | `running`, `done`, `no result` (done, and its result could not be stored), or `failed` with the exception that is replayed |
+| `state` | `running`, `done`, `no result` (done, but the result could not be stored), `failed` (an exception) |
 | `result` | text of the codec, JSON by default; null for none |
 | `owner`, `lease_until` | who runs it and until when, in milliseconds since 1970; null in a transaction |
 | `created_at`, `expires_at` | milliseconds since 1970 |

@@ -72,7 +72,7 @@ class Transaction:
             self._joined.mark()
         try:
             return self._begun(drive(self._blocking(), opened(self._receipts, self._wanted)))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - any driver's error
             raise self._meant(error) from _cause(error)
 
     def __exit__(
@@ -83,7 +83,7 @@ class Transaction:
             return
         try:
             drive(self._blocking(), flow)
-        except Exception as fault:
+        except Exception as fault:  # noqa: BLE001 - any driver's error
             if error is None:  # else the caller gets the error of its block, whatever else is wrong
                 raise self._meant(fault) from _cause(fault)
 
@@ -92,7 +92,7 @@ class Transaction:
             await asyncio.to_thread(self._joined.mark)
         try:
             return self._begun(await drive_async(self._asynchronous(), opened(self._receipts, self._wanted)))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - any driver's error
             raise self._meant(error) from _cause(error)
 
     async def __aexit__(
@@ -103,7 +103,7 @@ class Transaction:
             return
         try:
             await drive_async(self._asynchronous(), flow)
-        except Exception as fault:
+        except Exception as fault:  # noqa: BLE001 - any driver's error
             if error is None:
                 raise self._meant(fault) from _cause(fault)
 

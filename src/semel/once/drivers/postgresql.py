@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 PATIENCE = "SELECT current_setting('lock_timeout'), set_config('lock_timeout', ?, true)"
-"""Bound how long a statement waits for a lock, until the transaction ends; the bound that was there before comes back."""
+"""Set `lock_timeout` until the transaction ends; the value from before comes back."""
 RESTORE = "SELECT set_config('lock_timeout', ?, true)"
 
 

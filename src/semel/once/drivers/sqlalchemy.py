@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, LargeBinary, Text, bindparam, text
 from sqlalchemy.engine import Connection, NestedTransaction
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session
-from sqlalchemy.sql.elements import TextClause
+from sqlalchemy.sql.elements import BindParameter, TextClause
 
 from semel.once.drivers.base import AsyncDriver, Driver, needs_transaction
 from semel.once.drivers.postgresql import PATIENCE, RESTORE, milliseconds
@@ -24,7 +24,9 @@ def _clause(statement: Statement, dialect: Dialect) -> tuple[TextClause, dict[st
     """With the type of each parameter: a driver that casts would take a large number for a small one."""
     sql, parameters = rendered(statement, Marks.NAMED, dialect)
     values = {f"p{place}": value for place, value in enumerate(parameters, 1)}
-    typed = [bindparam(name, type_=_TYPES.get(type(value), Text)) for name, value in values.items()]
+    typed: list[BindParameter[Any]] = [
+        bindparam(name, type_=_TYPES.get(type(value), Text)) for name, value in values.items()
+    ]
     return text(sql).bindparams(*typed), values
 
 
@@ -70,7 +72,7 @@ class SqlAlchemyDriver(Driver):
         needs_transaction(connection.get_isolation_level() != "AUTOCOMMIT")
         if self._dialect is Dialect.SQLITE:
             raw: Any = connection.connection.driver_connection
-            # The driver begins before a write only: a savepoint would be a transaction of its own, its release a commit.
+            # The driver begins before a write only: the release of a savepoint would be a commit.
             if not raw.in_transaction:
                 connection.exec_driver_sql("BEGIN")
         self._nested = self._target.begin_nested()

@@ -70,7 +70,7 @@ class StandardSqliteDriver(SqliteDriver):
             cursor.close()
 
     def _need_transaction(self) -> None:
-        """The module begins one by itself before a write, unless it was told not to; here that is done a little sooner."""
+        """The module begins one before a write, unless it was told not to; here that is done a little sooner."""
         connection = self._connection
         if connection.in_transaction:
             return
