@@ -252,15 +252,15 @@ def test_a_late_finisher_is_fenced_and_told(place: str, effects: Effects) -> Non
         def charge() -> int:
             number = effects.add()
             if number == 1:
-                first_store.store.run = lost  # type: ignore[method-assign] # its renewals do not arrive
+                first_store.store.change = lost  # type: ignore[method-assign] # its renewals do not arrive
                 stopped.set()
                 go_on.wait(25)
-                del first_store.store.run
+                del first_store.store.change
             return number
 
         return charge
 
-    def lost(statement: Any) -> Any:
+    def lost(change: Any) -> Any:
         raise once.StoreUnavailable("cut off")
 
     def first() -> str:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from semel.once.calls import Clocks, failed
+from semel.once.calls import failed
 from semel.once.claims import Claim, Move
 from semel.once.errors import OnceError, StoreUnavailable
 from semel.once.exchange import Answer
 from semel.once.functions import Once
 from semel.once.http_rules import HttpRules, Incoming, RefusedRequest, refused
 from semel.once.joined import request
-from semel.once.runs import play_async, renewed_async
+from semel.once.runs import play_async, renewed_async, stopwatch
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -57,9 +57,9 @@ class Middleware:
         await self._keyed(self._rules.claim(incoming, key, body), scope, _Again(body, receive), send)
 
     async def _keyed(self, claim: Claim, scope: Scope, receive: Receive, send: Send) -> None:
-        rules, clocks = self._rules, self._rules.clocks()
+        rules = self._rules
         try:
-            found = await play_async(rules.once.store, rules.entered(claim, clocks))
+            found = await play_async(rules.once.store, rules.entered(claim, stopwatch()))
         except StoreUnavailable as error:
             if rules.fail_open:
                 await self._app(scope, receive, send)
@@ -72,18 +72,18 @@ class Middleware:
         if found.move is not Move.RUN:
             await _send(send, rules.told(found))
             return
-        await self._run(claim, clocks, scope, receive, send)
+        await self._run(claim, scope, receive, send)
 
-    async def _run(self, claim: Claim, clocks: Clocks, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _run(self, claim: Claim, scope: Scope, receive: Receive, send: Send) -> None:
         rules = self._rules
-        taken = _Taken(rules, claim, clocks, send)
+        taken = _Taken(rules, claim, send)
         token = request.set(rules.joined(claim))
         try:
-            async with renewed_async(rules.once.store, rules.once.statements, claim):
+            async with renewed_async(rules.once.store, claim):
                 await self._app(scope, receive, taken.send)
         except BaseException as error:
             if not taken.is_stored:
-                await play_async(rules.once.store, failed(rules.once.statements, claim, rules.policy, error, clocks))
+                await play_async(rules.once.store, failed(claim, rules.policy, error))
             raise
         finally:
             request.reset(token)
@@ -92,8 +92,8 @@ class Middleware:
 class _Taken:
     """Holds an answer back until it is stored; one that is too large is passed on when that is stored."""
 
-    def __init__(self, rules: HttpRules, claim: Claim, clocks: Clocks, send: Send) -> None:
-        self._rules, self._claim, self._clocks, self._send = rules, claim, clocks, send
+    def __init__(self, rules: HttpRules, claim: Claim, send: Send) -> None:
+        self._rules, self._claim, self._send = rules, claim, send
         self._start: Message = {}
         self._body = bytearray()
         self.is_stored = False
@@ -117,7 +117,7 @@ class _Taken:
         rules, store = self._rules, self._rules.once.store
         answer = Answer(self._start["status"], list(self._start.get("headers", ())), bytes(self._body))
         ending = rules.outgrown if is_outgrown else None
-        flow = rules.ended(self._claim, answer, self._clocks) if ending is None else ending(self._claim, self._clocks)
+        flow = rules.ended(self._claim, answer) if ending is None else ending(self._claim)
         await play_async(store, flow)
         self.is_stored = True
 

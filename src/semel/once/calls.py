@@ -9,10 +9,10 @@ import json
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeVar
 
-from semel.once.claims import Claim, ClaimStatements, Found, Move, judged
+from semel.once.claims import Act, Change, Claim, Found, Move, judged
 from semel.once.codec import Codec
 from semel.once.errors import Fenced, InFlight, OutcomeUnknown, RememberedError, ResultError
-from semel.once.table import DONE, FAILED, NO_RESULT, Statement
+from semel.once.table import DONE, FAILED, NO_RESULT
 
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.02, 0.5
 
@@ -35,7 +35,7 @@ class Happened(NamedTuple):
     result: Any = None
 
 
-Need = Statement | Pause | Probe
+Need = Change | Pause | Probe
 T = TypeVar("T")
 Flow = Generator[Need, Any, T]
 
@@ -51,94 +51,84 @@ class Policy(NamedTuple):
     remember: tuple[type[Exception], ...] = ()
 
 
-class Clocks(NamedTuple):
-    """Time, as arguments."""
-
-    now_ms: Callable[[], int]
-    elapsed: Callable[[], float]
-    """Seconds since the call began, by a clock that never jumps."""
+Elapsed = Callable[[], float]
+"""Seconds since the call began, by a clock that never jumps."""
 
 
-def entered(
-    statements: ClaimStatements, claim: Claim, policy: Policy, clocks: Clocks, ask: Callable[[], Any]
-) -> Flow[Found]:
+def entered(claim: Claim, policy: Policy, elapsed: Elapsed, ask: Callable[[], Any]) -> Flow[Found]:
     """Wait until this call may run, or there is an answer for it."""
     pause = FIRST_PAUSE_SECONDS
     while True:
-        if (yield statements.claim(claim, clocks.now_ms())):
+        if (yield claim.to(Act.CLAIM)):
             return Found(Move.RUN)
-        rows = yield statements.find(claim.who, clocks.now_ms())
+        rows = yield claim.to(Act.FIND)
         found = judged(claim, rows[0]) if rows else Found(Move.WAIT)  # it was given up between the two statements
         if found.owner == claim.owner:
             return Found(Move.RUN)  # the answer to the claim was lost
         if found.move in (Move.REPLAY, Move.RAISE, Move.NO_RESULT):
             return found
         if found.move is Move.UNKNOWN:
-            turn = yield from _unknown(statements, claim, found, policy, clocks, ask)
+            turn = yield from _unknown(claim, found, policy, ask)
             if turn is not None:
                 return turn
             continue
-        if policy.in_flight != "wait" or clocks.elapsed() + pause > policy.wait_seconds:
+        if policy.in_flight != "wait" or elapsed() + pause > policy.wait_seconds:
             raise InFlight(claim.who.key, max(1.0, found.lease_left_ms / 1_000))
         yield Pause(pause)
         pause = min(2 * pause, LAST_PAUSE_SECONDS)
 
 
 def _unknown(
-    statements: ClaimStatements,
     claim: Claim,
     found: Found,
     policy: Policy,
-    clocks: Clocks,
     ask: Callable[[], Any],
 ) -> Flow[Found | None]:
     """What becomes of a call whose predecessor ended without a receipt; None when another one was quicker."""
     on_crash = "retry" if found.is_joined else policy.on_crash
     if on_crash == "refuse":
         raise OutcomeUnknown(claim.who.key)
-    if not (yield statements.take_over(claim, found.owner, clocks.now_ms())):
+    if not (yield claim.to(Act.TAKE_OVER, before=found.owner)):
         return None
     if on_crash == "retry":
         return Found(Move.RUN)
     try:
         answer = yield Probe(ask)
     except BaseException:
-        yield statements.abandon(claim, clocks.now_ms())
+        yield claim.to(Act.ABANDON)
         raise
     if not isinstance(answer, Happened):
         return Found(Move.RUN)
-    text = yield from finished(statements, claim, policy.codec, answer.result, clocks)
+    text = yield from finished(claim, policy.codec, answer.result)
     return Found(Move.REPLAY, text)
 
 
-def finished(statements: ClaimStatements, claim: Claim, codec: Codec, value: Any, clocks: Clocks) -> Flow[str | None]:
+def finished(claim: Claim, codec: Codec, value: Any) -> Flow[str | None]:
     """Store what the function returned; the text of it."""
     try:
         text = None if value is None else codec.dumps(value)
     except Exception as error:
-        yield from stored(statements, claim, NO_RESULT, str(error), clocks)
+        yield from stored(claim, NO_RESULT, str(error))
         raise no_result(claim.who.key, str(error)) from error
-    yield from stored(statements, claim, DONE, text, clocks)
+    yield from stored(claim, DONE, text)
     return text
 
 
-def failed(
-    statements: ClaimStatements, claim: Claim, policy: Policy, error: BaseException, clocks: Clocks
-) -> Flow[None]:
+def failed(claim: Claim, policy: Policy, error: BaseException) -> Flow[None]:
     """After an exception: remembered, released, or left unknown when the function was cut off."""
     if not isinstance(error, Exception):
-        yield statements.abandon(claim, clocks.now_ms())
+        yield claim.to(Act.ABANDON)
     elif isinstance(error, policy.remember):
-        yield from stored(statements, claim, FAILED, _error_text(error, policy.codec), clocks)
+        yield from stored(claim, FAILED, _error_text(error, policy.codec))
     else:
-        yield statements.release(claim)
+        yield claim.to(Act.RELEASE)
 
 
-def stored(statements: ClaimStatements, claim: Claim, state: str, text: str | None, clocks: Clocks) -> Flow[None]:
+def stored(claim: Claim, state: str, text: str | None) -> Flow[None]:
     """Store how a call ended, while the claim is its own."""
-    if (yield statements.finish(claim, state, text, clocks.now_ms())):
+    if (yield claim.to(Act.FINISH, state=state, result=text)):
         return
-    rows = yield statements.find(claim.who, clocks.now_ms())
+    rows = yield claim.to(Act.FIND)
     if rows and rows[0][1] == state and rows[0][3] == claim.owner:
         return  # the answer to the first try was lost
     raise Fenced(claim.who.key)

@@ -55,6 +55,44 @@ class Found(NamedTuple):
     """Whether its effect is in a transaction with the same key, so that it may be run again."""
 
 
+class Act(Enum):
+    """What is asked of a store of receipts; each is one transaction, and may be repeated."""
+
+    CLAIM = "claim"
+    """Claim the key, if it is free or expired: one row back."""
+    FIND = "find"
+    """The receipt of a key, with what is left of its lease: one row back, or none."""
+    TAKE_OVER = "take over"
+    """Take the place of a caller whose lease is over: one row back if no other call was quicker."""
+    RENEW = "renew"
+    """Extend the lease: one row back while it is this call's."""
+    JOIN = "join"
+    """Mark that the effect is in a transaction with the same key."""
+    ABANDON = "abandon"
+    """End the lease now: the outcome is unknown, and the next call need not wait."""
+    FINISH = "finish"
+    """Store how the call ended: one row back while the claim is this call's."""
+    RELEASE = "release"
+    """Give the key up: the next call runs."""
+    FORGET = "forget"
+    """Forget a key, whatever its state is."""
+    RESOLVE = "resolve"
+    """Say what became of a call whose outcome is unknown."""
+
+
+class Change(NamedTuple):
+    """One act on the receipt of a key."""
+
+    act: Act
+    who: Identity
+    claim: Claim | None = None
+    before: str = ""
+    """The owner whose place is taken."""
+    state: str = DONE
+    result: str | None = None
+    keep_ms: int = 0
+
+
 class Claim(NamedTuple):
     """One call of a function."""
 
@@ -64,6 +102,10 @@ class Claim(NamedTuple):
     """A text that no other call has."""
     keep_ms: int
     lease_ms: int
+
+    def to(self, act: Act, *, before: str = "", state: str = DONE, result: str | None = None) -> Change:
+        """An act of this call."""
+        return Change(act, self.who, self, before, state, result, self.keep_ms)
 
 
 def judged(claim: Claim, row: Row) -> Found:
@@ -83,7 +125,7 @@ def judged(claim: Claim, row: Row) -> Found:
 
 
 class ClaimStatements:
-    """The statements on one table; each is one transaction."""
+    """The changes of receipts as statements on one table."""
 
     def __init__(self, table: str) -> None:
         name = checked(table)
@@ -117,46 +159,30 @@ class ClaimStatements:
             "RETURNING owner"
         )
 
-    def claim(self, claim: Claim, now_ms: int) -> Statement:
-        """Claim the key, if it is free or expired: one row back."""
-        now, lease = Instant(now_ms), Instant(now_ms, claim.lease_ms)
-        ends = Instant(now_ms, claim.lease_ms + claim.keep_ms)
-        return Statement(self._claim, (*claim.who, claim.fingerprint, claim.owner, lease, now, ends, now, now))
+    def statement(self, change: Change, now_ms: int) -> Statement:
+        """What a change is in SQL."""
+        now, who = Instant(now_ms), change.who
+        if change.act is Act.FIND:
+            return Statement(self._find, (now, *who))
+        if change.act is Act.FORGET:
+            return Statement(self._forget, tuple(who))
+        if change.act is Act.RESOLVE:
+            return Statement(self._resolve, (change.result, Instant(now_ms, change.keep_ms), *who, now))
+        assert change.claim is not None, "every other act is one of a call"
+        return self._of_call(change, change.claim, now)
 
-    def find(self, who: Identity, now_ms: int) -> Statement:
-        """The receipt of a key, with what is left of its lease."""
-        return Statement(self._find, (Instant(now_ms), *who))
-
-    def take_over(self, claim: Claim, before: str, now_ms: int) -> Statement:
-        """Take the place of a caller whose lease is over: one row back if no other call was quicker."""
-        lease = Instant(now_ms, claim.lease_ms)
-        return Statement(self._take_over, (claim.owner, lease, *claim.who, before, Instant(now_ms)))
-
-    def renew(self, claim: Claim, now_ms: int) -> Statement:
-        """Extend the lease: one row back while it is this call's."""
-        return Statement(self._renew, (Instant(now_ms, claim.lease_ms), *claim.who, claim.owner))
-
-    def join(self, claim: Claim) -> Statement:
-        """Mark that the effect is in a transaction with the same key."""
-        return Statement(self._join, (*claim.who, claim.owner))
-
-    def abandon(self, claim: Claim, now_ms: int) -> Statement:
-        """End the lease now: the outcome is unknown, and the next call need not wait."""
-        return Statement(self._renew, (Instant(now_ms), *claim.who, claim.owner))
-
-    def finish(self, claim: Claim, state: str, result: str | None, now_ms: int) -> Statement:
-        """Store the result: one row back while the claim is this call's."""
-        ends = Instant(now_ms, claim.keep_ms)
-        return Statement(self._finish, (state, result, ends, *claim.who, claim.owner))
-
-    def release(self, claim: Claim) -> Statement:
-        """Give the key up: the next call runs."""
-        return Statement(self._release, (*claim.who, claim.owner))
-
-    def forget(self, who: Identity) -> Statement:
-        """Forget a key, whatever its state is."""
-        return Statement(self._forget, tuple(who))
-
-    def resolve(self, who: Identity, result: str | None, keep_ms: int, now_ms: int) -> Statement:
-        """Say what became of a call whose outcome is unknown."""
-        return Statement(self._resolve, (result, Instant(now_ms, keep_ms), *who, Instant(now_ms)))
+    def _of_call(self, change: Change, claim: Claim, now: Instant) -> Statement:
+        lease, ends = now._replace(more_ms=claim.lease_ms), now._replace(more_ms=claim.keep_ms)
+        mine = (*claim.who, claim.owner)
+        if change.act is Act.CLAIM:
+            last = now._replace(more_ms=claim.lease_ms + claim.keep_ms)
+            return Statement(self._claim, (*claim.who, claim.fingerprint, claim.owner, lease, now, last, now, now))
+        if change.act is Act.TAKE_OVER:
+            return Statement(self._take_over, (claim.owner, lease, *claim.who, change.before, now))
+        if change.act is Act.FINISH:
+            return Statement(self._finish, (change.state, change.result, ends, *mine))
+        if change.act is Act.RENEW:
+            return Statement(self._renew, (lease, *mine))
+        if change.act is Act.ABANDON:
+            return Statement(self._renew, (now, *mine))
+        return Statement(self._join if change.act is Act.JOIN else self._release, mine)

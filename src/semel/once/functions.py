@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import time
 import uuid
 from collections.abc import Callable
@@ -21,13 +22,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
-from semel.once.calls import Clocks, Policy, entered, failed, finished, no_result, remembered
-from semel.once.claims import Claim, ClaimStatements, Found, Move
+from semel.once.calls import Policy, entered, failed, finished, no_result, remembered
+from semel.once.claims import Act, Change, Claim, Found, Move
 from semel.once.codec import JSON, Codec
 from semel.once.duration import Duration, milliseconds, seconds
 from semel.once.errors import InvalidKey, OnceError
 from semel.once.identity import Identity, fingerprint, identity
-from semel.once.runs import play, play_async, renewed, renewed_async
+from semel.once.runs import play, play_async, renewed, renewed_async, stopwatch
 from semel.once.stores import Clock, ReceiptStore, store_at
 from semel.once.table import DONE, TABLE
 
@@ -56,11 +57,22 @@ class Inspection:
 
 
 class Once:
-    """A store of receipts: a path of a SQLite file, or a URL that begins with postgresql://."""
+    """A store of receipts: a path of a SQLite file, a URL of PostgreSQL, or the URL of a Semel server.
 
-    def __init__(self, place: str, *, table: str = TABLE, codec: Codec = JSON, clock: Clock = time.time) -> None:
-        self.store: ReceiptStore = store_at(str(place), table, clock)
-        self.statements = ClaimStatements(table)
+    `token` is the bearer token for a Semel server; without it, that of the environment, `SEMEL_TOKEN`. `clock` is used
+    by a file and by memory; PostgreSQL and a Semel server have a clock of their own.
+    """
+
+    def __init__(
+        self,
+        place: str,
+        *,
+        table: str = TABLE,
+        codec: Codec = JSON,
+        clock: Clock = time.time,
+        token: str | None = None,
+    ) -> None:
+        self.store: ReceiptStore = store_at(str(place), table, clock, token or os.environ.get("SEMEL_TOKEN"))
         self.codec = codec
 
     @classmethod
@@ -129,27 +141,26 @@ class OnceFunction(Generic[P, T]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run it, or tell what the first call returned."""
-        claim, clocks = self._claim(args, kwargs), self._clocks()
+        claim, elapsed = self._claim(args, kwargs), stopwatch()
         once, policy = self._once, self._terms.policy
-        found = play(once.store, entered(once.statements, claim, policy, clocks, self._prober(args, kwargs)))
+        found = play(once.store, entered(claim, policy, elapsed, self._prober(args, kwargs)))
         if found.move is not Move.RUN:
             return self._told(claim, found)
         token = _key.set(claim.who.key)
         try:
-            with renewed(once.store, once.statements, claim):
+            with renewed(once.store, claim):
                 value = self._function(*args, **kwargs)
         except BaseException as error:
-            play(once.store, failed(once.statements, claim, policy, error, clocks))
+            play(once.store, failed(claim, policy, error))
             raise
         finally:
             _key.reset(token)
-        play(once.store, finished(once.statements, claim, once.codec, value, clocks))
+        play(once.store, finished(claim, once.codec, value))
         return value
 
     def inspect(self, key: object) -> Inspection | None:
         """What is remembered under a key; None for nothing."""
-        store = self._once.store
-        rows = store.run(self._once.statements.find(self._who(key), store.now_ms()))
+        rows = self._once.store.change(Change(Act.FIND, self._who(key)))
         if not rows:
             return None
         _, state, result, _, left_ms, created_ms = rows[0]
@@ -160,14 +171,14 @@ class OnceFunction(Generic[P, T]):
 
     def resolve(self, key: object, result: Any = None) -> None:
         """Say that a call whose outcome is unknown took effect, with the result that every retry gets."""
-        store, text = self._once.store, None if result is None else self._once.codec.dumps(result)
-        statement = self._once.statements.resolve(self._who(key), text, self._terms.keep_ms, store.now_ms())
-        if not store.run(statement):
+        text = None if result is None else self._once.codec.dumps(result)
+        change = Change(Act.RESOLVE, self._who(key), result=text, keep_ms=self._terms.keep_ms)
+        if not self._once.store.change(change):
             raise OnceError(f"The key {str(key)!r} is not unknown: there is nothing to resolve.")
 
     def forget(self, key: object) -> bool:
         """Forget a key: the next call runs. Whether anything was remembered."""
-        return bool(self._once.store.run(self._once.statements.forget(self._who(key))))
+        return bool(self._once.store.change(Change(Act.FORGET, self._who(key))))
 
     def _who(self, key: object) -> Identity:
         return identity(self._scope, key)
@@ -179,10 +190,6 @@ class OnceFunction(Generic[P, T]):
         compared = bound.arguments if terms.compare is None else terms.compare(*args, **kwargs)
         who = self._who(terms.key(*args, **kwargs))
         return Claim(who, fingerprint(compared), uuid.uuid4().hex, terms.keep_ms, terms.lease_ms)
-
-    def _clocks(self) -> Clocks:
-        began = time.monotonic()
-        return Clocks(self._once.store.now_ms, lambda: time.monotonic() - began)
 
     def _prober(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
         ask = self._terms.policy.ask
@@ -203,22 +210,22 @@ class OnceCoroutineFunction(OnceFunction[P, T]):
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:  # type: ignore[override]
         """Run it, or tell what the first call returned."""
-        claim, clocks = self._claim(args, kwargs), self._clocks()
+        claim, elapsed = self._claim(args, kwargs), stopwatch()
         once, policy = self._once, self._terms.policy
-        turn = entered(once.statements, claim, policy, clocks, self._prober(args, kwargs))
+        turn = entered(claim, policy, elapsed, self._prober(args, kwargs))
         found = await play_async(once.store, turn)
         if found.move is not Move.RUN:
             return self._told(claim, found)
         token = _key.set(claim.who.key)
         try:
-            async with renewed_async(once.store, once.statements, claim):
+            async with renewed_async(once.store, claim):
                 value: T = await self._function(*args, **kwargs)  # type: ignore[misc]
         except BaseException as error:
-            await play_async(once.store, failed(once.statements, claim, policy, error, clocks))
+            await play_async(once.store, failed(claim, policy, error))
             raise
         finally:
             _key.reset(token)
-        await play_async(once.store, finished(once.statements, claim, once.codec, value, clocks))
+        await play_async(once.store, finished(claim, once.codec, value))
         return value
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from semel.kernel.idempotency_key import InvalidKeyError, parse_idempotency_key
-from semel.once.calls import Clocks, Flow, Policy, entered, stored
-from semel.once.claims import Claim, Found, Move
+from semel.once.calls import Elapsed, Flow, Policy, entered, stored
+from semel.once.claims import Act, Claim, Found, Move
 from semel.once.duration import Duration, milliseconds, seconds
 from semel.once.errors import InvalidKey, OnceError, ResultError
 from semel.once.exchange import Answer, is_remembered, packed, problem, refusal, request_fingerprint, unpacked
@@ -105,29 +104,23 @@ class HttpRules:
 
     def joined(self, claim: Claim) -> JoinedRequest:
         """What a handler may join."""
-        statement = self.once.statements.join(claim)
-        return JoinedRequest(claim.who, claim.fingerprint, lambda: self.once.store.run(statement))
+        return JoinedRequest(claim.who, claim.fingerprint, lambda: self.once.store.change(claim.to(Act.JOIN)))
 
-    def clocks(self) -> Clocks:
-        """The clocks of a request that begins now."""
-        began = time.monotonic()
-        return Clocks(self.once.store.now_ms, lambda: time.monotonic() - began)
-
-    def entered(self, claim: Claim, clocks: Clocks) -> Flow[Found]:
+    def entered(self, claim: Claim, elapsed: Elapsed) -> Flow[Found]:
         """Wait until the request may run, or there is an answer for it."""
-        return entered(self.once.statements, claim, self.policy, clocks, lambda: None)
+        return entered(claim, self.policy, elapsed, lambda: None)
 
-    def ended(self, claim: Claim, answer: Answer, clocks: Clocks) -> Flow[None]:
+    def ended(self, claim: Claim, answer: Answer) -> Flow[None]:
         """Store the answer, or give the key up for one that is not remembered."""
         if not is_remembered(answer.status):
-            yield self.once.statements.release(claim)
+            yield claim.to(Act.RELEASE)
             return
-        yield from stored(self.once.statements, claim, DONE, packed(answer, self._kept), clocks)
+        yield from stored(claim, DONE, packed(answer, self._kept))
 
-    def outgrown(self, claim: Claim, clocks: Clocks) -> Flow[None]:
+    def outgrown(self, claim: Claim) -> Flow[None]:
         """Store that the request took effect, and that its answer is too large to be told again."""
         why = f"it has more than {self.max_answer} bytes"
-        yield from stored(self.once.statements, claim, NO_RESULT, why, clocks)
+        yield from stored(claim, NO_RESULT, why)
 
     def told(self, found: Found) -> Answer:
         """The answer for a request that does not run."""

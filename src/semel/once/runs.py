@@ -14,16 +14,21 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TypeVar
 
-from semel.once.calls import Flow, Need, Pause
-from semel.once.claims import Claim, ClaimStatements
+from semel.once.calls import Elapsed, Flow, Need, Pause
+from semel.once.claims import Act, Change, Claim
 from semel.once.errors import OnceError
 from semel.once.stores import ReceiptStore
-from semel.once.table import Statement
 
 T = TypeVar("T")
 
 RENEWALS = 3
 """How often a lease is renewed before it would end."""
+
+
+def stopwatch() -> Elapsed:
+    """Seconds since now, by a clock that never jumps."""
+    began = time.monotonic()
+    return lambda: time.monotonic() - began
 
 
 def play(store: ReceiptStore, flow: Flow[T]) -> T:
@@ -43,8 +48,8 @@ def play(store: ReceiptStore, flow: Flow[T]) -> T:
 
 
 def _done(store: ReceiptStore, need: Need) -> object:
-    if isinstance(need, Statement):
-        return store.run(need)
+    if isinstance(need, Change):
+        return store.change(need)
     if isinstance(need, Pause):
         time.sleep(need.seconds)
         return None
@@ -52,7 +57,7 @@ def _done(store: ReceiptStore, need: Need) -> object:
 
 
 async def play_async(store: ReceiptStore, flow: Flow[T]) -> T:
-    """Carry out a flow in this task; statements run in a thread, so the loop goes on."""
+    """Carry out a flow in this task; the store is asked in a thread, so the loop goes on."""
     try:
         need = next(flow)
         while True:
@@ -68,8 +73,8 @@ async def play_async(store: ReceiptStore, flow: Flow[T]) -> T:
 
 
 async def _done_async(store: ReceiptStore, need: Need) -> object:
-    if isinstance(need, Statement):
-        return await asyncio.to_thread(store.run, need)
+    if isinstance(need, Change):
+        return await asyncio.to_thread(store.change, need)
     if isinstance(need, Pause):
         await asyncio.sleep(need.seconds)
         return None
@@ -78,14 +83,14 @@ async def _done_async(store: ReceiptStore, need: Need) -> object:
 
 
 @contextmanager
-def renewed(store: ReceiptStore, statements: ClaimStatements, claim: Claim) -> Iterator[None]:
+def renewed(store: ReceiptStore, claim: Claim) -> Iterator[None]:
     """Renew a lease in a thread of its own while a block runs."""
     over = threading.Event()
 
     def renew() -> None:
         while not over.wait(claim.lease_ms / 1_000 / RENEWALS):
             with suppress(OnceError):
-                store.run(statements.renew(claim, store.now_ms()))
+                store.change(claim.to(Act.RENEW))
 
     thread = threading.Thread(target=renew, name="semel-once-lease", daemon=True)
     thread.start()
@@ -97,14 +102,14 @@ def renewed(store: ReceiptStore, statements: ClaimStatements, claim: Claim) -> I
 
 
 @asynccontextmanager
-async def renewed_async(store: ReceiptStore, statements: ClaimStatements, claim: Claim) -> AsyncIterator[None]:
+async def renewed_async(store: ReceiptStore, claim: Claim) -> AsyncIterator[None]:
     """The same in a task."""
 
     async def renew() -> None:
         while True:
             await asyncio.sleep(claim.lease_ms / 1_000 / RENEWALS)
             with suppress(OnceError):
-                await asyncio.to_thread(store.run, statements.renew(claim, store.now_ms()))
+                await asyncio.to_thread(store.change, claim.to(Act.RENEW))
 
     task = asyncio.create_task(renew())
     try:

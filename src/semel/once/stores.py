@@ -9,11 +9,11 @@ from __future__ import annotations
 import queue
 import sqlite3
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from semel.once.claims import Change, ClaimStatements
 from semel.once.errors import InvalidKey, StoreUnavailable, TableMissing
 from semel.once.table import Dialect, Marks, Row, Statement, ddl, rendered
 
@@ -29,10 +29,27 @@ MAX_IDLE = 8
 
 
 class ReceiptStore(ABC):
-    """A table of receipts of its own."""
+    """Where receipts are."""
 
-    def __init__(self, clock: Clock) -> None:
+    @abstractmethod
+    def change(self, change: Change) -> Sequence[Row]:
+        """Carry out one change: on disk when this returns. The rows that came back."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close its connections."""
+
+
+class TableStore(ReceiptStore):
+    """A table of receipts in a database."""
+
+    def __init__(self, table: str, clock: Clock) -> None:
         self._clock = clock
+        self._statements = ClaimStatements(table)
+
+    def change(self, change: Change) -> Sequence[Row]:
+        """Carry out one change, which is one statement."""
+        return self.run(self._statements.statement(change, self.now_ms()))
 
     def now_ms(self) -> int:
         """The time of this program."""
@@ -42,16 +59,12 @@ class ReceiptStore(ABC):
     def run(self, statement: Statement) -> Sequence[Row]:
         """Carry out one statement: on disk when this returns."""
 
-    @abstractmethod
-    def close(self) -> None:
-        """Close its connections."""
 
-
-class SqliteStore(ReceiptStore):
+class SqliteStore(TableStore):
     """A file, or memory; the table is made with it."""
 
     def __init__(self, path: str, table: str, clock: Clock) -> None:
-        super().__init__(clock)
+        super().__init__(table, clock)
         self._lock = threading.Lock()
         try:
             self._connection = sqlite3.connect(
@@ -78,11 +91,11 @@ class SqliteStore(ReceiptStore):
             self._connection.close()
 
 
-class PostgresStore(ReceiptStore):
+class PostgresStore(TableStore):
     """A table in a database of PostgreSQL, which `semel once init URL` has made."""
 
     def __init__(self, url: str, table: str, clock: Clock) -> None:
-        super().__init__(clock)
+        super().__init__(table, clock)
         self._url = url
         self._table = table
         self._idle: queue.LifoQueue[psycopg.Connection[Any]] = queue.LifoQueue(MAX_IDLE)
@@ -128,11 +141,18 @@ class PostgresStore(ReceiptStore):
             self._idle.get_nowait().close()
 
 
-def store_at(place: str, table: str, clock: Clock = time.time) -> ReceiptStore:
+def store_at(place: str, table: str, clock: Clock, token: str | None = None) -> ReceiptStore:
     """The store of a path or a URL."""
     scheme, has_scheme, _ = place.partition("://")
     if not has_scheme:
         return SqliteStore(place, table, clock)
     if scheme in ("postgresql", "postgres"):
         return PostgresStore(place, table, clock)
-    raise InvalidKey(f"{scheme}:// is no store that is known: give a path, or a URL that begins with postgresql://.")
+    if scheme in ("http", "https"):
+        from semel.once.server_store import ServerStore  # noqa: PLC0415 - only who has such a store needs HTTP
+
+        return ServerStore(place, table, token)
+    raise InvalidKey(
+        f"{scheme}:// is no store that is known: give a path, or a URL that begins with postgresql://, http:// or "
+        "https://."
+    )

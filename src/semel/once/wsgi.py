@@ -7,14 +7,14 @@ from http import HTTPStatus
 from io import BytesIO
 from typing import Any
 
-from semel.once.calls import Clocks, failed
+from semel.once.calls import failed
 from semel.once.claims import Claim, Move
 from semel.once.errors import OnceError, StoreUnavailable
 from semel.once.exchange import Answer
 from semel.once.functions import Once
 from semel.once.http_rules import HttpRules, Incoming, RefusedRequest, refused
 from semel.once.joined import request
-from semel.once.runs import play, renewed
+from semel.once.runs import play, renewed, stopwatch
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -45,30 +45,30 @@ class WsgiMiddleware:
         return self._keyed(self._rules.claim(incoming, key, body), environ, start_response)
 
     def _keyed(self, claim: Claim, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        rules, clocks = self._rules, self._rules.clocks()
+        rules = self._rules
         try:
-            found = play(rules.once.store, rules.entered(claim, clocks))
+            found = play(rules.once.store, rules.entered(claim, stopwatch()))
         except StoreUnavailable as error:
             return self._app(environ, start_response) if rules.fail_open else _answered(refused(error), start_response)
         except OnceError as error:
             return _answered(refused(error), start_response)
         if found.move is not Move.RUN:
             return _answered(rules.told(found), start_response)
-        return self._run(claim, clocks, environ, start_response)
+        return self._run(claim, environ, start_response)
 
-    def _run(self, claim: Claim, clocks: Clocks, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    def _run(self, claim: Claim, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Hold the answer back until it is stored; one that is too large is refused to retries, and passed on."""
         rules, taken = self._rules, _Start()
         token = request.set(rules.joined(claim))
         try:
-            with renewed(rules.once.store, rules.once.statements, claim):
+            with renewed(rules.once.store, claim):
                 pieces = self._app(environ, taken)
                 body, rest = _collected(pieces, rules.max_answer)
             answer = Answer(taken.status, taken.headers, b"".join(body))
-            flow = rules.ended(claim, answer, clocks) if rest is None else rules.outgrown(claim, clocks)
+            flow = rules.ended(claim, answer) if rest is None else rules.outgrown(claim)
             play(rules.once.store, flow)
         except BaseException as error:
-            play(rules.once.store, failed(rules.once.statements, claim, rules.policy, error, clocks))
+            play(rules.once.store, failed(claim, rules.policy, error))
             raise
         finally:
             request.reset(token)
