@@ -86,11 +86,9 @@ def too_short(claim: Claim) -> InvalidKey:
 
 def decided(change: Change, found: Entry | None, now_ms: int) -> Decided:
     """Judge a change on the last entry of a log."""
-    if found is not None and found.is_free(now_ms) and change.act is not Act.CLAIM:
-        found = None
     if change.act is Act.CLAIM:
         return _claimed(_call(change), found, now_ms)
-    if found is None:
+    if found is None or found.state == FREE:
         return Decided(None, ())
     if change.act is Act.FIND:
         return Decided(None, [_row(found, now_ms)])
