@@ -1,5 +1,16 @@
 """The `semel` command."""
 
-from semel.cli.main import main
+from __future__ import annotations
 
-__all__ = ["main"]
+import sys
+
+
+def main() -> None:
+    """Run the command; an install without its packages says in one line which extra brings them."""
+    try:
+        from semel.cli.main import main as command  # noqa: PLC0415 - the bare library has no packages for it
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "semel":
+            raise
+        sys.exit("The semel command needs the server's packages: run pip install 'semel[server]'.")
+    command()

@@ -25,5 +25,13 @@ class LazyGroup(click.Group):
         home = self._homes.get(cmd_name)
         if home is None:
             return None
-        command: click.Command = getattr(importlib.import_module(home), home.rpartition(".")[2])
+        try:
+            module = importlib.import_module(home)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] == "semel":
+                raise
+            raise click.ClickException(
+                f"semel {cmd_name} needs the package {error.name}: run pip install 'semel[server]'."
+            ) from error
+        command: click.Command = getattr(module, home.rpartition(".")[2])
         return command
