@@ -50,7 +50,7 @@ class ReceiptStore(ABC):
 class SqliteStore(ReceiptStore):
     """A file, or memory; the table is made with it."""
 
-    def __init__(self, path: str, table: str, clock: Clock) -> None:
+    def __init__(self, path: str, table: str, clock: Clock, schema: Callable[[str, str], str] = ddl) -> None:
         super().__init__(clock)
         self._lock = threading.Lock()
         try:
@@ -59,7 +59,7 @@ class SqliteStore(ReceiptStore):
             )
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.executescript(ddl("sqlite", table))
+            self._connection.executescript(schema("sqlite", table))
         except sqlite3.Error as error:
             raise StoreUnavailable(f"The store {path} cannot be opened: {error}.") from error
 
