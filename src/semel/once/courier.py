@@ -125,6 +125,7 @@ class Courier:
                 if (until_empty and self._is_over(left)) or (left is not None and left <= 0):
                     break
                 self._wake.wait(pause if left is None else min(pause, left))
+            wait([] if self._outlook.left else self._futures(), POLL_SECONDS)  # they have noted, and have to count
         finally:
             pool.shutdown(wait=False)
             self._finished.set()

@@ -12,8 +12,8 @@
 | `status`, `error` | the last answer |
 | `created_at`, `done_at` | milliseconds since 1970 |
 
-`next_at` counts only while it is at most `wait_ms` away, so a clock that begins anew or is set back makes no letter
-wait longer than it was told to. On PostgreSQL all times are those of the server. In a file `next_at` is by the
+`next_at` counts only while it is at most `wait_ms` and a minute away, so a clock that begins anew or is set back makes
+no letter wait longer than that. On PostgreSQL all times are those of the server. In a file `next_at` is by the
 monotonic clock, which all processes of a machine share: a system clock that jumps neither ends a lease nor keeps one.
 """
 
@@ -37,6 +37,9 @@ from semel.once.table import Dialect, Instant, Row, Statement, checked
 
 TABLE = "semel_outbox"
 ERROR_CHARACTERS = 300
+SLACK_MS = 60_000
+"""By how much a runner's time may be behind that of another: it waits for the database between its look at the clock
+and its statement."""
 
 
 class Now(NamedTuple):
@@ -99,7 +102,7 @@ class LetterStatements:
             f"SELECT ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE ({self._count}) < ? ON CONFLICT (key) DO NOTHING RETURNING number"
         )
         self._fingerprint = f"SELECT fingerprint FROM {name} WHERE key = ?"
-        is_due = "t.state = 'queued' AND (t.next_at <= ? OR t.next_at > ? + t.wait_ms)"
+        is_due = f"t.state = 'queued' AND (t.next_at <= ? OR t.next_at > ? + t.wait_ms + {SLACK_MS})"
         is_first = (
             f"NOT EXISTS (SELECT 1 FROM {name} AS o WHERE o.order_by = t.order_by AND o.number < t.number "
             "AND o.state <> 'done')"
@@ -125,14 +128,15 @@ class LetterStatements:
             f"ORDER BY done_at LIMIT ?{lock.replace(' OF t', '')}) RETURNING number"
         )
         self._outlook = (
-            "SELECT count(*), count(t.owner), min(CASE WHEN t.next_at > ? + t.wait_ms THEN 0 ELSE t.next_at - ? END) "
+            "SELECT count(*), count(t.owner), "
+            f"min(CASE WHEN t.next_at > ? + t.wait_ms + {SLACK_MS} THEN 0 ELSE t.next_at - ? END) "
             f"FROM {name} AS t WHERE t.state = 'queued' AND {is_first}"
         )
         self._show = (
             "SELECT number, key, state, owner, method, url, order_by, attempts, status, error, "
-            f"CASE WHEN next_at > ? + wait_ms THEN 0 ELSE next_at - ? END FROM {name} "
+            f"CASE WHEN next_at > ? + wait_ms + {SLACK_MS} THEN 0 ELSE next_at - ? END FROM {name} "
         )
-        is_free = "(owner IS NULL OR next_at <= ? OR next_at > ? + wait_ms)"
+        is_free = f"(owner IS NULL OR next_at <= ? OR next_at > ? + wait_ms + {SLACK_MS})"
         self._hurry = (
             f"UPDATE {name} SET next_at = ?, wait_ms = 0 WHERE state = 'queued' AND owner IS NULL AND status IS NULL "
             "AND next_at > ? RETURNING number"
