@@ -24,7 +24,7 @@ from tests.once.counter import BROKEN, DRIP, ENDLESS, LOST, CounterService, coun
 from tests.running import HOST, free_port
 from tests.together import eventually
 
-QUICK = {"longest_wait": 0.02}
+QUICK: dict[str, Any] = {"longest_wait": 0.02}
 
 
 class Clock:
@@ -128,8 +128,8 @@ def test_letters_of_one_order_arrive_in_order_whatever_fails_between_them(
         service.answer(f"/{number}", *([503, LOST] if number % 2 else [500]))
         box.post(f"{service.url}/{number}", json=number, key=str(number), order_by=order)
     assert box.flush_sync(25).delivered == 12
-    for order in range(3):
-        mine = [int(one.path[1:]) for one in service.arrived if int(one.path[1:]) % 3 == order]
+    for rest in range(3):
+        mine = [int(one.path[1:]) for one in service.arrived if int(one.path[1:]) % 3 == rest]
         assert mine == sorted(mine)
     assert len(service.effects) == 12
 
