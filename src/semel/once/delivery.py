@@ -24,6 +24,8 @@ from semel.once.letters import Delivery, EnvSecret, Letter, key_header
 MAX_ANSWER_BYTES = 65_536
 SEND_BYTES = 65_536
 AGENT = "semel-outbox"
+MISMATCHES = frozenset({"IDEMPOTENCY_KEY_COLLISION", "WRITE_ERROR_CODE_IDEMPOTENCY_KEY_REUSED"})
+"""What the jobs and the ledger of a Semel server say of a key that stands for another write."""
 
 
 class MissingSecretError(Exception):
@@ -128,7 +130,11 @@ def _says_never(body: bytes) -> bool:
         document = json.loads(body)
     except (ValueError, RecursionError):
         return False
-    return isinstance(document, dict) and document.get("retry") == "never"
+    if not isinstance(document, dict):
+        return False
+    error = document.get("error")
+    code = error.get("code") if isinstance(error, dict) else error
+    return document.get("retry") == "never" or (isinstance(code, str) and code in MISMATCHES)
 
 
 def _refusal(status: int) -> str | None:

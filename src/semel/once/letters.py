@@ -11,7 +11,7 @@
 |---|---|
 | 2xx | done |
 | a refusal that may differ a moment later, every 5xx, no answer | tried again; poison after `max_attempts` of these |
-| 3xx, every other 4xx, a 409 whose JSON says `"retry": "never"` | poison: no redirect is followed |
+| 3xx, every other 4xx, a 409 whose JSON says that the key is another's | poison: no redirect is followed |
 | no connection, or a secret that is missing | tried again without an end: the letter was not seen |
 
 A letter is stored before `post` returns, and removed by `drop`, or by its age once it is done. A crash between the
