@@ -448,3 +448,26 @@ def test_posting_loads_nothing_that_sends(tmp_path: Path) -> None:
         f"once.Outbox({str(tmp_path / 'o.db')!r}).post('http://x/', json=1); assert 'http.client' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_sender_that_comes_back_after_its_lease_changes_nothing(opened: Open) -> None:
+    entered, go_on = threading.Event(), threading.Event()
+    sent: list[str] = []
+
+    def slow(letter: Any, _: float) -> Delivery:
+        sent.append(letter.key)
+        entered.set()
+        go_on.wait(25)
+        return Delivery(200)
+
+    box = opened(transport=slow, timeout=0.05, lease=0.1)
+    other = opened(transport=lambda *_: Delivery(404))
+    box.post("http://x/", json=1, key="first")
+    box.flush_sync(0.05)
+    assert entered.wait(25)
+    eventually(lambda: box.drop("first"), "its lease is over")
+    other.post("http://x/", json=1, key="second")  # in a file it has the number of the first
+    go_on.set()
+    box.close()
+    assert (sent, other.state("second")) == (["first"], "queued")
+    assert other.flush_sync(20).poisoned == 1
