@@ -6,6 +6,7 @@ What it answers is said beforehand, by path: a status, with headers; or `LOST`, 
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from collections import defaultdict
@@ -16,6 +17,27 @@ from typing import Any, NamedTuple
 
 LOST, DRIP, ENDLESS, BROKEN = -1, -2, -3, -4
 """No answer; one that comes a byte at a time; one that never ends; one that breaks off."""
+
+
+CERTIFICATE = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg5OP5LsRy7O8J1SIF
+GY9W6V5KqussOMbJZy3tlVza1pChRANCAASbrYTJRCaF05/pP5xnkJUlQ/jJaSMG
+sMwkPdJJF6MbgGyJXr3wNnqnPgJIX5qG3z6GluyLPnjSNvMJ7gls8VkE
+-----END PRIVATE KEY-----
+-----BEGIN CERTIFICATE-----
+MIIBmzCCAUGgAwIBAgIUYqXzvFcZWHWf8jxGptp85jxK23swCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTExNzA3NDUzNloYDzIxMjYxMDI0
+MDc0NTM2WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAASbrYTJRCaF05/pP5xnkJUlQ/jJaSMGsMwkPdJJF6MbgGyJXr3wNnqn
+PgJIX5qG3z6GluyLPnjSNvMJ7gls8VkEo28wbTAdBgNVHQ4EFgQU6+OzeaDgSAUX
+WvG0pkZubYjivYwwHwYDVR0jBBgwFoAU6+OzeaDgSAUXWvG0pkZubYjivYwwDwYD
+VR0TAQH/BAUwAwEB/zAaBgNVHREEEzARgglsb2NhbGhvc3SHBH8AAAEwCgYIKoZI
+zj0EAwIDSAAwRQIhAILFRLaRWe35CuauNLdb2hrMdi+ZKrz4DJrYAOXPj7NzAiBu
+okEKJ+UbQ3LnqBuTvhhHBq4JiBQ7I9SSf0XVPBqYgw==
+-----END CERTIFICATE-----
+"""
+"""Of 127.0.0.1, with its key, until 2126: for tests alone."""
 
 
 class Arrived(NamedTuple):
@@ -120,11 +142,13 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def counting(port: int = 0) -> Iterator[CounterService]:
+def counting(port: int = 0, tls: ssl.SSLContext | None = None) -> Iterator[CounterService]:
     """A service on a real socket, in threads of this process."""
     service = CounterService()
     server = _Server(("127.0.0.1", port), _handler(service))
-    service.url = f"http://127.0.0.1:{server.server_port}"
+    service.url = f"http{'' if tls is None else 's'}://127.0.0.1:{server.server_port}"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:

@@ -49,6 +49,12 @@ def test_only_tries_that_were_seen_make_poison(delivery: Delivery, refusals: int
     assert judged(delivery, leased(1_000, refusals), Waits(20), random.Random(1)).state is state
 
 
+def test_a_try_that_was_not_seen_is_not_counted() -> None:
+    unseen = Delivery(error="no connection", is_seen=False)
+    assert judged(unseen, leased(9, 5), Waits(), random.Random(1)).refusals == 5
+    assert judged(Delivery(503), leased(9, 5), Waits(), random.Random(1)).refusals == 6
+
+
 def test_waits_grow_twofold_with_jitter_up_to_the_longest() -> None:
     chance = random.Random(1)
     for attempts in range(1, 40):

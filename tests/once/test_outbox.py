@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import sqlite3
+import ssl
 import subprocess
 import sys
 import threading
@@ -20,7 +22,7 @@ from semel import once
 from semel.once import EnvSecret, Outbox
 from semel.once.letters import Delivery
 from tests.once.conftest import fresh_schema
-from tests.once.counter import BROKEN, DRIP, ENDLESS, LOST, CounterService, counting
+from tests.once.counter import BROKEN, CERTIFICATE, DRIP, ENDLESS, LOST, CounterService, counting
 from tests.running import HOST, free_port
 from tests.together import eventually
 
@@ -471,3 +473,37 @@ def test_a_sender_that_comes_back_after_its_lease_changes_nothing(opened: Open) 
     box.close()
     assert (sent, other.state("second")) == (["first"], "queued")
     assert other.flush_sync(20).poisoned == 1
+
+
+def test_a_flush_tries_at_once_what_was_not_reached_and_lets_what_was_refused_wait(opened: Open) -> None:
+    tries: list[str] = []
+    found = {"unseen": Delivery(error="no connection", is_seen=False), "refused": Delivery(503, retry_after=900)}
+
+    def transport(letter: Any, _: float) -> Delivery:
+        tries.append(letter.key)
+        return found[letter.key]
+
+    box = opened(transport=transport, longest_wait=900, chance=random.Random(1))
+    for key in found:
+        box.post("http://x/", json=1, key=key)
+    for _ in range(4):
+        box.flush_sync(0.3)  # it is over when the next wait is longer than that
+    assert (tries.count("unseen"), tries.count("refused")) == (4, 1)
+
+
+def test_https_is_checked_before_anything_is_sent(tmp_path: Path) -> None:
+    file = tmp_path / "certificate.pem"
+    file.write_text(CERTIFICATE)
+    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    theirs.load_cert_chain(file)
+    box = Outbox(tmp_path / "outbox.db", **QUICK)
+    trusting = Outbox(tmp_path / "outbox.db", tls=ssl.create_default_context(cafile=str(file)), **QUICK)
+    with counting(tls=theirs) as service:
+        box.post(f"{service.url}/x", data=b"x" * 300_000, key="k")
+        assert box.flush_sync(0.3).delivered == 0
+        assert "certificate verify failed" in str(box.status("k").error)  # type: ignore[union-attr]
+        assert not service.arrived
+        assert trusting.flush_sync(20).delivered == 1
+        assert [len(one.body) for one in service.arrived] == [300_000]
+    box.close()
+    trusting.close()
