@@ -190,12 +190,12 @@ def test_retry_after_is_obeyed_and_shown(opened: Open, service: CounterService) 
     service.answer("/d", 429, headers={"Retry-After": "Fri, 31 Dec 2100 12:00:00 GMT"})
     for path in "sd":
         box.post(f"{service.url}/{path}", json=1, key=path)
-    assert box.flush_sync(3) == (0, 2, 0, 2)
+    assert box.flush_sync(20) == (0, 2, 0, 2)  # it is over when the next wait is longer than that
     waits = {one.key: one.wait_seconds for one in box.letters("queued")}
     assert 60 < waits["s"] <= 120 < waits["d"] <= 500
     assert box.flush_sync(0.1).failed == 0
     assert box.retry("s")
-    assert box.flush_sync(0.1).delivered == 1
+    assert box.flush_sync(20).delivered == 1
 
 
 @pytest.mark.parametrize("how", [DRIP, BROKEN, ENDLESS])
@@ -231,7 +231,7 @@ def test_letters_wait_for_a_side_that_is_not_reached_and_never_are_poison(tmp_pa
         box.post(f"http://{HOST}:{port}/x", json=number, key=str(number), order_by="device")
     found = box.flush_sync(0.5)
     assert (found.delivered, found.poisoned, found.left) == (0, 0, 1)
-    assert box.status("0").error == "no connection: Connection refused"  # type: ignore[union-attr]
+    eventually(lambda: "Connection refused" in str(box.status("0")), "it was tried")
     with counting(port) as service:
         assert box.flush_sync(20).delivered == 3
         assert service.keys() == ['"0"', '"1"', '"2"']
@@ -341,6 +341,7 @@ def test_a_system_clock_that_jumps_ends_no_lease_and_delays_no_letter(
     box.post(f"{service.url}/again", json=1, key="again")
     service.gate.clear()
     box.flush_sync(0.3)
+    eventually(lambda: len(service.arrived) == 1, "it is being sent")
     clock.wall += jump
     assert other.flush_sync(0.3).left == 1
     assert len(service.arrived) == 1
@@ -364,11 +365,11 @@ def test_after_a_restart_of_the_machine_a_wait_is_at_most_as_long_as_it_was(tmp_
 
     box = reopened()
     box.post("http://x/", json=1, key="k")
-    box.flush_sync(0.2)
+    box.flush_sync(20)
     box.close()
     clock.monotonic = 3.0  # it counts from the start of the machine
     box = reopened()
-    assert box.flush_sync(0.2).delivered == 1
+    assert box.flush_sync(20).delivered == 1
     box.close()
 
 
@@ -383,9 +384,9 @@ def test_a_secret_is_read_for_each_try_and_stored_nowhere(
     assert "PAY_TOKEN is not set" in str(box.status("k").error)  # type: ignore[union-attr]
     assert not service.arrived
     service.answer("/x", 401, 400)
-    for secret in ("hunter1\r\nX: y", "hunter2"):
+    for secret, seconds in (("hunter1\r\nX: y", 0.2), ("hunter2", 20)):
         secrets["PAY_TOKEN"] = secret
-        box.flush_sync(1)
+        box.flush_sync(seconds)
     assert {one.headers["Authorization"] for one in service.arrived} == {"Bearer hunter2"}
     assert box.state("k") == "poison"
     raw = b"".join(path.read_bytes() for path in tmp_path.iterdir())
