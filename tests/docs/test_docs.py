@@ -419,7 +419,7 @@ def test_every_metric_has_its_row(metrics: dict[str, str]) -> None:
 
 def test_no_page_names_a_metric_that_is_not_there(metrics: dict[str, str]) -> None:
     named = {name for page in PAGES for name in re.findall(r"\bsemel_[a-z_]+", prose(page))}
-    assert named <= set(metrics)
+    assert named - {"semel_once", "semel_outbox"} <= set(metrics)  # these are tables of the library
 
 
 def links(page: Path) -> Iterator[str]:

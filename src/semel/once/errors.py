@@ -11,6 +11,7 @@
 | `StoreUnavailable` | yes, or it says otherwise | bring the store back, and try again |
 | `NotInTransaction`, `TransactionEnded` | see each | open a transaction around the block, and commit behind it |
 | `TableMissing` | yes | run `semel once init URL` |
+| `OutboxFull` | yes | run the outbox, or drop letters that are not wanted |
 """
 
 from __future__ import annotations
@@ -115,11 +116,23 @@ class StoreUnavailable(OnceError):
 
 
 class TableMissing(OnceError):
-    """The table of receipts is not there. Nothing was run."""
+    """The table of receipts, or of letters, is not there. Nothing was run."""
 
-    def __init__(self, table: str) -> None:
-        super().__init__(f"There is no table {table}: run `semel once init URL`, or add once.ddl() to your migrations.")
+    def __init__(
+        self, table: str, advice: str = "run `semel once init URL`, or add once.ddl() to your migrations"
+    ) -> None:
+        super().__init__(f"There is no table {table}: {advice}.")
         self.table = table
+
+
+class OutboxFull(OnceError):
+    """The outbox holds as many letters as it may that are not delivered; nothing was stored."""
+
+    def __init__(self, max_letters: int) -> None:
+        super().__init__(
+            f"The outbox holds {max_letters} letters that are not delivered: run it, or drop what is not wanted."
+        )
+        self.max_letters = max_letters
 
 
 class UnsupportedConnection(OnceError, TypeError):

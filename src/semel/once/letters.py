@@ -1,10 +1,18 @@
-"""What an outbox holds, as values: letters, their table, and when each may be sent.
+"""What an outbox holds, as values: letters, what becomes of them, and when each is tried again.
 
 | state | means |
 |---|---|
-| queued | to be sent at `next_at`, unless an older letter of the same `order_by` is not done |
+| queued | to be sent, unless an older letter of the same `order_by` is not done |
+| sent | a runner is sending it now, under a lease |
 | done | answered with 2xx |
-| poison | refused for good, or tried too often: set aside; it holds the letters behind it until `retry` or `drop` |
+| poison | refused for good, or too often: set aside; it holds the letters behind it until `retry` or `drop` |
+
+| answer | letter |
+|---|---|
+| 2xx | done |
+| a refusal that may differ a moment later, every 5xx, no answer | tried again; poison after `max_attempts` of these |
+| 3xx, every other 4xx, a 409 whose JSON says that the key is another's | poison: no redirect is followed |
+| no connection, or a secret that is missing | tried again without an end: the letter was not seen |
 
 A letter is stored before `post` returns, and removed by `drop`, or by its age once it is done. A crash between the
 delivery and its note sends the letter again, with the same key: the other side tells the two apart.
@@ -12,166 +20,137 @@ delivery and its note sends the letter again, with the same key: the other side 
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
-from semel.once.table import Dialect, Instant, Row, Statement, checked
+from semel.once.exchange import PASSING
 
-TABLE = "semel_outbox"
-MAX_BODY_BYTES = 16 * 1_048_576
+MAX_ATTEMPTS = 20
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.5, 300.0
-RETRIED = frozenset({408, 409, 423, 425, 429})
+RETRIED = PASSING | {423}
 """Refusals that may be otherwise a moment later; so is every 5xx."""
 
 
-class LetterState(Enum):
+class LetterState(StrEnum):
     """Where a letter stands."""
 
     QUEUED = "queued"
+    SENT = "sent"
     DONE = "done"
     POISON = "poison"
+
+
+class EnvSecret(NamedTuple):
+    """The value of a header that is not stored: at every try, `prefix` and the value of an environment variable."""
+
+    name: str
+    prefix: str = ""
+
+
+HeaderValue = str | EnvSecret
 
 
 class Letter(NamedTuple):
     """One request that is to be delivered."""
 
-    number: int
     key: str
     method: str
     url: str
-    headers: Mapping[str, str]
+    headers: Mapping[str, HeaderValue]
     body: bytes
+    fingerprint: bytes
+    """What two letters with one key must have in common: method, URL, content type and body."""
     order_by: str | None = None
-    attempts: int = 0
+
+
+class LeasedLetter(NamedTuple):
+    """A letter that this runner alone may send, until its lease is over."""
+
+    number: int
+    owner: str
+    letter: Letter
+    attempts: int
+    """How often it was tried, this time included."""
+    refusals: int
+    """How many of the tries before reached the other side."""
+    deadline: float
+    """By the monotonic clock: nothing is sent behind it."""
 
 
 class LetterStatus(NamedTuple):
-    """What is known of a letter."""
+    """What is known of a letter. Headers and body are left out, and so is the query of the URL."""
 
     key: str
     state: LetterState
+    method: str
+    url: str
+    order_by: str | None
     attempts: int
     status: int | None
     """The last answer, if there was one."""
     error: str | None
     """Why the last try failed."""
+    wait_seconds: float
+    """How long until the next try, or the end of the lease; 0 for now, and for letters that are not queued."""
+    number: int
+    """Its place among the letters of this outbox."""
 
 
 class Delivery(NamedTuple):
-    """What came of a delivery."""
+    """What came of a try."""
 
     status: int | None = None
     retry_after: float | None = None
+    """Seconds that the other side has asked for."""
     error: str | None = None
+    is_seen: bool = True
+    """Whether the other side may have seen the letter."""
+    is_final: bool = False
+    """Whether the answer says that a retry is of no use."""
 
 
 class Fate(NamedTuple):
     """What becomes of a letter."""
 
     state: LetterState
+    refusals: int = 0
     wait_seconds: float = 0.0
 
 
-def judged(delivery: Delivery, attempts: int, max_attempts: int, chance: random.Random) -> Fate:
-    """What becomes of a letter after a delivery; `attempts` counts this one."""
+class Waits(NamedTuple):
+    """How long to wait between tries."""
+
+    max_attempts: int = MAX_ATTEMPTS
+    longest_seconds: float = LONGEST_WAIT_SECONDS
+    retry_after_seconds: float = 3_600.0
+    """The longest `Retry-After` that is obeyed."""
+
+
+def judged(delivery: Delivery, leased: LeasedLetter, waits: Waits, chance: random.Random) -> Fate:
+    """What becomes of a letter after a try."""
     status = delivery.status
     if status is not None and 200 <= status < 300:
-        return Fate(LetterState.DONE)
+        return Fate(LetterState.DONE, leased.refusals)
+    refusals = leased.refusals + (1 if delivery.is_seen else 0)
     is_final = status is not None and 300 <= status < 500 and status not in RETRIED
-    if is_final or attempts >= max_attempts:
-        return Fate(LetterState.POISON)
-    return Fate(LetterState.QUEUED, wait_of(attempts, delivery.retry_after, chance))
+    if is_final or delivery.is_final or (delivery.is_seen and refusals >= waits.max_attempts):
+        return Fate(LetterState.POISON, refusals)
+    return Fate(LetterState.QUEUED, refusals, wait_of(leased.attempts, delivery.retry_after, waits, chance))
 
 
-def wait_of(attempts: int, retry_after: float | None, chance: random.Random) -> float:
-    """Exponential backoff with full jitter; never sooner than the other side has asked."""
-    most = min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** min(attempts, 20))
-    return max(chance.uniform(most / 2, most), retry_after or 0.0)
+def wait_of(attempts: int, retry_after: float | None, waits: Waits, chance: random.Random) -> float:
+    """Exponential backoff with jitter; never sooner than the other side has asked, up to the cap."""
+    most = min(waits.longest_seconds, FIRST_WAIT_SECONDS * 2 ** min(attempts, 30))
+    return max(chance.uniform(most / 2, most), min(retry_after or 0.0, waits.retry_after_seconds))
 
 
-def ddl(dialect: str = "postgresql", table: str = TABLE) -> str:
-    """The statements that make the table of an outbox in your own database."""
-    name, is_postgres = checked(table), Dialect(dialect) is Dialect.POSTGRESQL
-    number = "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY" if is_postgres else "integer PRIMARY KEY"
-    binary, big = ("bytea", "bigint") if is_postgres else ("blob", "integer")
-    index = name.replace(".", "_")
-    return (
-        f"CREATE TABLE IF NOT EXISTS {name} (\n"
-        f"  number {number},\n"
-        "  key text NOT NULL UNIQUE,\n"
-        "  method text NOT NULL,\n"
-        "  url text NOT NULL,\n"
-        "  headers text NOT NULL,\n"
-        f"  body {binary} NOT NULL,\n"
-        "  order_by text,\n"
-        "  state text NOT NULL,\n"
-        "  attempts integer NOT NULL DEFAULT 0,\n"
-        "  status integer,\n"
-        "  error text,\n"
-        f"  created_at {big} NOT NULL,\n"
-        f"  next_at {big} NOT NULL\n"
-        ");\n"
-        f"CREATE INDEX IF NOT EXISTS {index}_next ON {name} (state, next_at);\n"
-        f"CREATE INDEX IF NOT EXISTS {index}_order ON {name} (order_by, number);\n"
-    )
+def key_header(key: str) -> str:
+    """The key as a quoted string of RFC 8941, as the draft of the `Idempotency-Key` header asks."""
+    return '"' + key.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-class LetterStatements:
-    """The statements on one table."""
-
-    def __init__(self, table: str = TABLE) -> None:
-        name = self.table = checked(table)
-        columns = "number, key, method, url, headers, body, order_by, attempts"
-        self._add = (
-            f"INSERT INTO {name} (key, method, url, headers, body, order_by, state, created_at, next_at) "
-            "VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, ?) ON CONFLICT (key) DO NOTHING RETURNING number"
-        )
-        self._find = f"SELECT method, url, headers, body, order_by FROM {name} WHERE key = ?"
-        self._due = (
-            f"SELECT {columns} FROM {name} AS t WHERE state = 'queued' AND next_at <= ? AND NOT EXISTS ("
-            f"SELECT 1 FROM {name} AS o WHERE o.order_by = t.order_by AND o.number < t.number AND o.state <> 'done') "
-            "ORDER BY number LIMIT ?"
-        )
-        self._note = (
-            f"UPDATE {name} SET state = ?, attempts = ?, status = ?, error = ?, next_at = ? "
-            "WHERE number = ? AND state = 'queued'"
-        )
-        self._status = f"SELECT key, state, attempts, status, error FROM {name} WHERE key = ?"
-        self._list = (
-            f"SELECT key, state, attempts, status, error FROM {name} "
-            "WHERE state = ? AND number > ? ORDER BY number LIMIT ?"
-        )
-        self._retry = (
-            f"UPDATE {name} SET state = 'queued', attempts = 0, next_at = ? WHERE key = ? AND state = 'poison'"
-        )
-        self._drop = f"DELETE FROM {name} WHERE key = ? AND state <> 'done'"
-        self._next = f"SELECT min(next_at) - ? FROM {name} WHERE state = 'queued'"
-
-    def add(self, letter: Letter, now_ms: int) -> Statement:
-        """Store a letter; no row back for a key that is known."""
-        now, headers = Instant(now_ms), json.dumps(dict(letter.headers))
-        facts = (letter.key, letter.method, letter.url, headers, letter.body, letter.order_by, now, now)
-        return Statement(self._add, facts)
-
-    def find(self, key: str) -> Statement:
-        """What is stored under a key."""
-        return Statement(self._find, (key,))
-
-    def due(self, now_ms: int, limit: int) -> Statement:
-        """The letters that may be sent now, oldest first; of each `order_by` the oldest one that is not done."""
-        return Statement(self._due, (Instant(now_ms), limit))
-
-    def note(self, letter: Letter, fate: Fate, delivery: Delivery, now_ms: int) -> Statement:
-        """Write down what came of a delivery."""
-        next_at = Instant(now_ms, round(fate.wait_seconds * 1_000))
-        facts = (fate.state.value, letter.attempts + 1, delivery.status, delivery.error, next_at, letter.number)
-        return Statement(self._note, facts)
-
-
-def letter_of(row: Row) -> Letter:
-    """A letter from its row."""
-    number, key, method, url, headers, body, order_by, attempts = row
-    return Letter(int(number), key, method, url, json.loads(headers), bytes(body), order_by, int(attempts))
+def shown_url(url: str) -> str:
+    """A URL as people are shown it: without its query, which may hold a secret."""
+    return url.partition("?")[0]

@@ -63,7 +63,7 @@ class TableStore(ReceiptStore):
 class SqliteStore(TableStore):
     """A file, or memory; the table is made with it."""
 
-    def __init__(self, path: str, table: str, clock: Clock) -> None:
+    def __init__(self, path: str, table: str, clock: Clock, schema: Callable[[str, str], str] = ddl) -> None:
         super().__init__(table, clock)
         self._lock = threading.Lock()
         try:
@@ -72,7 +72,7 @@ class SqliteStore(TableStore):
             )
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.executescript(ddl("sqlite", table))
+            self._connection.executescript(schema("sqlite", table))
         except sqlite3.Error as error:
             raise StoreUnavailable(f"The store {path} cannot be opened: {error}.") from error
 
@@ -107,12 +107,17 @@ class PostgresStore(TableStore):
         sql, parameters = rendered(statement, Marks.PERCENT, Dialect.POSTGRESQL)
         fault: Exception | None = None
         for attempt in range(TRIES):
+            connection: psycopg.Connection[Any] | None = None
             try:
                 connection = self._connection(is_fresh=attempt > 0)
                 rows = connection.execute(sql.encode(), parameters or None).fetchall()
-            except psycopg.errors.UndefinedTable as error:
-                raise TableMissing(self._table) from error
-            except psycopg.OperationalError as error:
+            except psycopg.Error as error:
+                if connection is not None:
+                    connection.close()
+                if isinstance(error, psycopg.errors.UndefinedTable):
+                    raise TableMissing(self._table) from error
+                if not isinstance(error, psycopg.OperationalError):
+                    raise
                 fault = error
                 continue
             self._give_back(connection)

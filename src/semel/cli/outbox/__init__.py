@@ -1,0 +1,20 @@
+"""`semel outbox`: deliver the letters of an outbox, look at them, and mend what was refused."""
+
+from __future__ import annotations
+
+import click
+
+from semel.cli.outbox.changes import drop, retry
+from semel.cli.outbox.ls import ls
+from semel.cli.outbox.run import init, run
+
+__all__ = ["outbox"]
+
+
+@click.group()
+def outbox() -> None:
+    """Requests that are stored first and sent until they are answered."""
+
+
+for _command in (drop, init, ls, retry, run):
+    outbox.add_command(_command)

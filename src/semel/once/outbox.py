@@ -1,0 +1,259 @@
+"""`Outbox`: requests to other services that are stored first and sent until they are answered, with one key.
+
+    box = Outbox("outbox.db")
+    box.post("https://pay.example/charges", json={"amount": 5}, key="charge-7", order_by="customer-7")
+    await box.flush(timeout=10)
+
+A letter is durable before `post` returns; with `using=session` it commits with the caller's own data. It is sent at
+least once, always with the same bytes and the same `Idempotency-Key`, so a service that honours the key does it once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from semel.once.courier import Courier, Flushed, Route, Transport
+from semel.once.drafts import UNSAID, Draft
+from semel.once.duration import Duration, milliseconds, seconds
+from semel.once.errors import InvalidKey
+from semel.once.letter_table import TABLE, LetterStatements, status_of
+from semel.once.letters import (
+    LONGEST_WAIT_SECONDS,
+    MAX_ATTEMPTS,
+    Delivery,
+    HeaderValue,
+    Letter,
+    LetterState,
+    LetterStatus,
+    Waits,
+)
+from semel.once.postbox import MAX_BODY, MAX_LETTERS, Clock, Postbox, TransactionOutbox, now_by
+from semel.once.posts import Posted, outbox_store, post_to, post_using, post_using_async
+from semel.once.size import Size
+
+if TYPE_CHECKING:
+    import ssl
+
+PAGE_LETTERS = 500
+
+
+class Outbox:
+    """An outbox in a file of SQLite, or in a table of the caller's PostgreSQL.
+
+    `keep` is how long a delivered letter's key is known; `max_letters` how many may wait; `timeout` is for one try as a
+    whole, and must be shorter than the `lease` under which no other runner sends the letter. The clocks, the ids and
+    the randomness are arguments; so is `secret`, which reads what an `EnvSecret` names.
+    """
+
+    def __init__(
+        self,
+        place: str | os.PathLike[str],
+        *,
+        table: str = TABLE,
+        keep: Duration = "7d",
+        max_letters: int = MAX_LETTERS,
+        max_body: Size = MAX_BODY,
+        concurrency: int = 8,
+        connect_timeout: Duration = "10s",
+        timeout: Duration = "30s",
+        lease: Duration = "60s",
+        max_attempts: int = MAX_ATTEMPTS,
+        longest_wait: Duration = LONGEST_WAIT_SECONDS,
+        longest_retry_after: Duration = "1h",
+        secret: Callable[[str], str | None] = os.environ.get,
+        tls: ssl.SSLContext | None = None,
+        transport: Transport | None = None,
+        clock: Clock = time.time,
+        monotonic: Clock = time.monotonic,
+        ids: Callable[[], str] = lambda: str(uuid.uuid4()),
+        chance: random.Random | None = None,
+    ) -> None:
+        if seconds(lease) <= seconds(timeout) or concurrency < 1 or max_attempts < 1:
+            raise InvalidKey("The lease must be longer than the timeout, and concurrency and max_attempts at least 1.")
+        self.store, dialect = outbox_store(os.fspath(place), table, clock)
+        self._statements = LetterStatements(table, dialect)
+        self._now = now_by(clock, monotonic)
+        self._postbox = Postbox(self._statements, max_letters, max_body, ids, self._now)
+        self._couriers: set[Courier] = set()
+        self._lock = threading.Lock()
+        self._route = Route(
+            store=self.store,
+            statements=self._statements,
+            transport=transport or _http_transport(seconds(connect_timeout), secret, clock, tls),
+            now=self._now,
+            ids=lambda: uuid.uuid4().hex,
+            chance=chance or random.SystemRandom(),
+            waits=Waits(max_attempts, seconds(longest_wait), seconds(longest_retry_after)),
+            concurrency=concurrency,
+            timeout_seconds=seconds(timeout),
+            lease_ms=milliseconds(lease),
+            keep_ms=milliseconds(keep),
+        )
+
+    @classmethod
+    def in_transaction(
+        cls,
+        connection: Any,
+        *,
+        table: str = TABLE,
+        max_letters: int = MAX_LETTERS,
+        max_body: Size = MAX_BODY,
+        clock: Clock = time.time,
+        monotonic: Clock = time.monotonic,
+        ids: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> TransactionOutbox:
+        """Post in the transaction that is open on a connection or session, without a store of one's own."""
+        postbox = Postbox(LetterStatements(table), max_letters, max_body, ids, now_by(clock, monotonic))
+        return TransactionOutbox(connection, postbox)
+
+    def post(
+        self,
+        url: str,
+        *,
+        json: Any = UNSAID,
+        data: bytes | str | None = None,
+        headers: Mapping[str, HeaderValue] | None = None,
+        method: str = "POST",
+        key: object = None,
+        order_by: object = None,
+        using: Any = None,
+    ) -> Posted:
+        """Store a request that is to be sent: on disk when this returns, or in the transaction of `using`.
+
+        The same key with the same method, URL, content type and body is the same letter; with others it is
+        `KeyMismatch`. Letters with the same `order_by` are sent one after the other, the others side by side.
+        """
+        key, flow = self._postbox.drafted(Draft(url, key, method, json, data, headers, order_by))
+        if using is not None:
+            return post_using(using, flow, key, self._statements.table)
+        found = post_to(self.store, flow)
+        self._wake()
+        return found
+
+    async def post_async(
+        self,
+        url: str,
+        *,
+        json: Any = UNSAID,
+        data: bytes | str | None = None,
+        headers: Mapping[str, HeaderValue] | None = None,
+        method: str = "POST",
+        key: object = None,
+        order_by: object = None,
+        using: Any = None,
+    ) -> Posted:
+        """The same for an asynchronous connection or session; without one the store is written in a thread."""
+        key, flow = self._postbox.drafted(Draft(url, key, method, json, data, headers, order_by))
+        if using is not None:
+            return await post_using_async(using, flow, key, self._statements.table)
+        found = await asyncio.to_thread(post_to, self.store, flow)
+        self._wake()
+        return found
+
+    async def flush(self, timeout: Duration = "10s") -> Flushed:  # noqa: ASYNC109 - the letters go on behind it
+        """Send until nothing is left that can be sent, or the time is over; letters that are being sent then go on.
+
+        Letters that wait because the other side was not reached are tried at once.
+        """
+        courier = self._courier()
+        try:
+            return await asyncio.to_thread(self._flush, courier, seconds(timeout))
+        finally:
+            courier.stop()
+
+    def flush_sync(self, timeout: Duration = "10s") -> Flushed:
+        """The same in this thread."""
+        return self._flush(self._courier(), seconds(timeout))
+
+    def run(self) -> Flushed:
+        """Send letters until `stop` is called from another thread."""
+        courier = self._courier()
+        try:
+            return courier.deliver(until_empty=False)
+        finally:
+            self._end(courier)
+
+    def stop(self) -> None:
+        """End every `run` and `flush` of this outbox, when what is being sent is answered or out of time."""
+        for courier in list(self._couriers):
+            courier.stop()
+
+    def close(self) -> None:
+        """Stop, wait for what is being sent, and close the store."""
+        self.stop()
+        for courier in list(self._couriers):
+            self._end(courier)
+        self.store.close()
+
+    def state(self, key: object) -> LetterState | None:
+        """Where a letter stands; None for one that is not known, was dropped, or is done for longer than `keep`."""
+        found = self.status(key)
+        return None if found is None else found.state
+
+    def status(self, key: object) -> LetterStatus | None:
+        """What is known of a letter."""
+        rows = self.store.run(self._statements.show(str(key), self._now()))
+        return status_of(rows[0]) if rows else None
+
+    def letters(self, state: LetterState | str | None = None) -> Iterator[LetterStatus]:
+        """All letters, or those in a state, in the order in which they were posted."""
+        wanted = None if state is None else LetterState(state)
+        after = 0
+        while True:
+            rows = self.store.run(self._statements.page(wanted, after, PAGE_LETTERS, self._now()))
+            for row in rows:
+                found = status_of(row)
+                if wanted is None or found.state is wanted:
+                    yield found
+            if len(rows) < PAGE_LETTERS:
+                return
+            after = int(rows[-1][0])
+
+    def retry(self, key: object) -> bool:
+        """Send a letter again now, poison too; False for one that is done, being sent, or not known."""
+        is_found = bool(self.store.run(self._statements.retry(str(key), self._now())))
+        self._wake()
+        return is_found
+
+    def drop(self, key: object) -> bool:
+        """Remove a letter that was not delivered; False for one that is done, being sent, or not known."""
+        return bool(self.store.run(self._statements.drop(str(key), self._now())))
+
+    def _flush(self, courier: Courier, limit: float) -> Flushed:
+        self.store.run(self._statements.hurry(self._now()))
+        return courier.deliver(limit, until_empty=True)
+
+    def _courier(self) -> Courier:
+        courier = Courier(self._route)
+        with self._lock:
+            self._couriers = {one for one in self._couriers if not one.is_idle} | {courier}
+        return courier
+
+    def _end(self, courier: Courier) -> None:
+        courier.join()
+        with self._lock:
+            self._couriers.discard(courier)
+
+    def _wake(self) -> None:
+        for courier in list(self._couriers):
+            courier.wake()
+
+
+def _http_transport(
+    connect_seconds: float, secret: Callable[[str], str | None], clock: Clock, tls: ssl.SSLContext | None
+) -> Transport:
+    """Deliver over HTTP; its modules are loaded with the first letter."""
+
+    def transport(letter: Letter, deadline: float) -> Delivery:
+        from semel.once.delivery import Sending, delivered  # noqa: PLC0415 - importing once must not load http.client
+
+        return delivered(letter, deadline, Sending(connect_seconds, secret, clock, tls))
+
+    return transport

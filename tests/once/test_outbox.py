@@ -1,0 +1,510 @@
+"""`Outbox` over real sockets: durable, ordered, at least once with one key, and what it does when things go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import sqlite3
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from semel import once
+from semel.once import EnvSecret, Outbox
+from semel.once.letters import Delivery
+from tests.once.conftest import fresh_schema
+from tests.once.counter import BROKEN, CERTIFICATE, DRIP, ENDLESS, LOST, CounterService, counting
+from tests.running import HOST, free_port
+from tests.together import eventually
+
+QUICK: dict[str, Any] = {"longest_wait": 0.02}
+
+
+class Clock:
+    """Two clocks that a test sets."""
+
+    def __init__(self) -> None:
+        self.wall = 1_800_000_000.0
+        self.monotonic = 10_000.0
+
+
+@pytest.fixture
+def service() -> Iterator[CounterService]:
+    """A service that counts."""
+    with counting() as found:
+        yield found
+
+
+Open = Callable[..., Outbox]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+    """Opens the same outbox, as often as it is called."""
+    place = str(tmp_path / "outbox.db")
+    if request.param == "postgresql":
+        place = fresh_schema()
+        with psycopg.connect(place, autocommit=True) as connection:
+            connection.execute(once.outbox_ddl("postgresql").encode())
+    boxes: list[Outbox] = []
+
+    def open_box(**options: Any) -> Outbox:
+        boxes.append(Outbox(place, **(QUICK | options)))
+        return boxes[-1]
+
+    yield open_box
+    for box in boxes:
+        box.close()
+
+
+def test_a_letter_is_delivered_with_its_key_its_headers_and_its_bytes(opened: Open, service: CounterService) -> None:
+    box = opened()
+    url = f"{service.url}/charges?a=1"
+    assert box.post(url, json={"b": 1, "a": [2]}, headers={"X-Tenant": "t"}, key="charge 7") == ("charge 7", True)
+    assert box.state("charge 7") == "queued"
+    assert box.flush_sync() == (1, 0, 0, 0)
+    assert box.state("charge 7") is once.LetterState.DONE
+    [one] = service.arrived
+    assert (one.method, one.path, one.key, one.body) == ("POST", "/charges?a=1", '"charge 7"', b'{"a":[2],"b":1}')
+    assert (one.headers["Content-Type"], one.headers["X-Tenant"]) == ("application/json", "t")
+    found = box.status("charge 7")
+    assert found is not None
+    assert (found.status, found.attempts, found.url) == (201, 1, f"{service.url}/charges")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+def test_every_method_goes_and_a_body_may_be_bytes_or_text(
+    tmp_path: Path, service: CounterService, method: str
+) -> None:
+    box = Outbox(tmp_path / "outbox.db")
+    for data in (b"\x00\xff", "\u00e9", None):
+        box.post(f"{service.url}/x", data=data, method=method, order_by="x")
+    box.flush_sync()
+    assert [(one.method, one.body) for one in service.arrived] == [
+        (method, b"\x00\xff"),
+        (method, b"\xc3\xa9"),
+        (method, b""),
+    ]
+    assert len(set(service.keys())) == 3
+    box.close()
+
+
+def test_the_same_key_is_the_same_letter_and_with_another_request_a_mismatch(
+    opened: Open, service: CounterService
+) -> None:
+    box = opened()
+    assert box.post(f"{service.url}/x", json=1, key="k").fresh
+    for _ in range(2):
+        assert not box.post(f"{service.url}/x", json=1, key="k").fresh
+        with pytest.raises(once.KeyMismatch):
+            box.post(f"{service.url}/x", json=2, key="k")
+        box.flush_sync()
+    assert service.keys() == ['"k"']
+
+
+def test_every_try_has_the_same_bytes_and_the_same_key(opened: Open, service: CounterService) -> None:
+    service.answer("/x", 500, LOST, 503, 429, 409, LOST)
+    box = opened()
+    box.post(f"{service.url}/x", json={"amount": 5}, key="k", headers={"B": "2", "A": "1"})
+    assert box.flush_sync(20) == (1, 6, 0, 0)
+    assert len(service.arrived) == 7
+    assert len({(one.key, one.body, str(one.headers)) for one in service.arrived}) == 1
+    assert len(service.effects) == 1
+
+
+def test_letters_of_one_order_arrive_in_order_whatever_fails_between_them(
+    opened: Open, service: CounterService
+) -> None:
+    box = opened(concurrency=4)
+    for number in range(12):
+        order = f"customer-{number % 3}"
+        service.answer(f"/{number}", *([503, LOST] if number % 2 else [500]))
+        box.post(f"{service.url}/{number}", json=number, key=str(number), order_by=order)
+    assert box.flush_sync(25).delivered == 12
+    for rest in range(3):
+        mine = [int(one.path[1:]) for one in service.arrived if int(one.path[1:]) % 3 == rest]
+        assert mine == sorted(mine)
+    assert len(service.effects) == 12
+
+
+def test_other_letters_go_side_by_side_and_at_most_so_many(opened: Open, service: CounterService) -> None:
+    box = opened(concurrency=4)
+    service.hold_seconds = 0.1
+    for number in range(12):
+        box.post(f"{service.url}/x", json=number)
+    assert box.flush_sync(25).delivered == 12
+    assert 2 <= service.most_at_once <= 4
+
+
+@pytest.mark.parametrize("status", [404, 302])
+def test_poison_is_set_aside_holds_its_own_order_only_and_goes_on_after_retry_or_drop(
+    opened: Open, service: CounterService, status: int
+) -> None:
+    box = opened()
+    service.answer("/bad", status, status, headers={"Location": f"{service.url}/elsewhere"})
+    box.post(f"{service.url}/bad", json=1, key="bad", order_by="a")
+    box.post(f"{service.url}/behind", json=1, key="behind", order_by="a")
+    box.post(f"{service.url}/other", json=1, key="other", order_by="b")
+    box.post(f"{service.url}/free", json=1, key="free")
+    assert box.flush_sync(20) == (2, 0, 1, 0)
+    assert [(one.key, one.state, one.status) for one in box.letters()] == [
+        ("bad", "poison", status),
+        ("behind", "queued", None),
+        ("other", "done", 201),
+        ("free", "done", 201),
+    ]
+    assert not service.keys("/elsewhere")
+    assert [one.key for one in box.letters("poison")] == ["bad"]
+    assert box.retry("bad")
+    assert box.flush_sync(20).poisoned == 1
+    assert not service.keys("/behind")
+    assert box.drop("bad")
+    assert box.state("bad") is None
+    assert box.flush_sync(20).delivered == 1
+    assert service.keys("/behind") == ['"behind"']
+
+
+def test_tries_end_after_max_attempts_and_a_409_that_says_never_is_final(opened: Open, service: CounterService) -> None:
+    box = opened(max_attempts=3)
+    service.answer("/ill", *[500] * 5)
+    service.answer("/never", 409, body=b'{"code":"IDEMPOTENCY_MISMATCH","retry":"never"}')
+    box.post(f"{service.url}/ill", json=1, key="ill")
+    box.post(f"{service.url}/never", json=1, key="never")
+    assert box.flush_sync(20) == (0, 2, 2, 0)
+    assert (len(service.keys("/ill")), len(service.keys("/never"))) == (3, 1)
+    assert box.status("ill").error == "refused with 500"  # type: ignore[union-attr]
+
+
+def test_retry_after_is_obeyed_and_shown(opened: Open, service: CounterService) -> None:
+    box = opened(longest_retry_after="500s")
+    service.answer("/s", 503, headers={"Retry-After": "120"})
+    service.answer("/d", 429, headers={"Retry-After": "Fri, 31 Dec 2100 12:00:00 GMT"})
+    for path in "sd":
+        box.post(f"{service.url}/{path}", json=1, key=path)
+    assert box.flush_sync(20) == (0, 2, 0, 2)  # it is over when the next wait is longer than that
+    waits = {one.key: one.wait_seconds for one in box.letters("queued")}
+    assert 60 < waits["s"] <= 120 < waits["d"] <= 500
+    assert box.flush_sync(0.1).failed == 0
+    assert box.retry("s")
+    assert box.flush_sync(20).delivered == 1
+
+
+@pytest.mark.parametrize("how", [DRIP, BROKEN, ENDLESS])
+def test_an_answer_that_drips_breaks_off_or_never_ends_holds_no_thread(
+    tmp_path: Path, service: CounterService, how: int
+) -> None:
+    box = Outbox(tmp_path / "outbox.db", timeout=0.5, lease=5, **QUICK)
+    service.answer("/x", how)
+    box.post(f"{service.url}/x", json=1, key="k")
+    found = box.flush_sync(20)
+    # Of an endless one enough has come; the others are no answers, and the letter goes again.
+    assert (found.delivered, found.failed) == (1, 0 if how == ENDLESS else 1)
+    assert set(service.keys()) == {'"k"'}
+    box.close()
+
+
+def test_a_side_that_does_not_answer_is_left_at_the_timeout(tmp_path: Path, service: CounterService) -> None:
+    box = Outbox(tmp_path / "outbox.db", timeout=0.3, lease=5, **QUICK)
+    service.gate.clear()
+    box.post(f"{service.url}/x", json=1, key="k")
+    box.flush_sync(0.5)
+    eventually(lambda: box.status("k").error == "no answer: the time is over", "it was given up")  # type: ignore[union-attr]
+    service.gate.set()
+    box.flush_sync(20)
+    assert (box.state("k"), set(service.keys())) == ("done", {'"k"'})
+    box.close()
+
+
+def test_letters_wait_for_a_side_that_is_not_reached_and_never_are_poison(tmp_path: Path) -> None:
+    port = free_port()
+    box = Outbox(tmp_path / "outbox.db", max_attempts=1, longest_wait=0.01)
+    for number in range(3):
+        box.post(f"http://{HOST}:{port}/x", json=number, key=str(number), order_by="device")
+    found = box.flush_sync(0.5)
+    assert (found.delivered, found.poisoned, found.left) == (0, 0, 1)
+    eventually(lambda: "Connection refused" in str(box.status("0")), "it was tried")
+    with counting(port) as service:
+        assert box.flush_sync(20).delivered == 3
+        assert service.keys() == ['"0"', '"1"', '"2"']
+    box.close()
+
+
+def test_two_runners_send_each_letter_once_and_never_at_once(opened: Open, service: CounterService) -> None:
+    boxes = [opened(concurrency=3) for _ in range(3)]
+    service.hold_seconds = 0.01
+    for number in range(40):
+        boxes[0].post(f"{service.url}/x", json=number, key=str(number), order_by=number % 5 if number % 2 else None)
+    threads = [threading.Thread(target=box.run) for box in boxes]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: len(service.effects) == 40 and not list(boxes[0].letters("sent")), "all arrived")
+    for box in boxes:
+        box.stop()
+    for thread in threads:
+        thread.join(25)
+    assert (len(service.arrived), service.overlaps) == (40, 0)
+
+
+def test_a_letter_is_not_dropped_or_sent_twice_while_it_is_being_sent(opened: Open, service: CounterService) -> None:
+    box, other = opened(), opened()
+    service.gate.clear()
+    box.post(f"{service.url}/x", json=1, key="k")
+    box.flush_sync(0.3)
+    assert box.state("k") == "sent"
+    assert other.flush_sync(0.3) == (0, 0, 0, 1)
+    assert not box.drop("k")
+    assert not box.retry("k")
+    service.gate.set()
+    assert other.flush_sync(20).left == 0
+    assert (box.state("k"), len(service.arrived)) == ("done", 1)
+
+
+def test_run_sends_what_is_posted_meanwhile_and_stops_on_request(opened: Open, service: CounterService) -> None:
+    box = opened()
+    thread = threading.Thread(target=box.run)
+    thread.start()
+    for number in range(3):
+        box.post(f"{service.url}/x", json=number, key=str(number))
+        eventually(lambda key=str(number): box.state(key) == "done", "it arrived")  # type: ignore[misc]
+    box.stop()
+    thread.join(25)
+    assert not thread.is_alive()
+
+
+def test_flush_leaves_the_loop_free(tmp_path: Path, service: CounterService) -> None:
+    async def play() -> tuple[int, once.Flushed]:
+        box = Outbox(tmp_path / "outbox.db")
+        await box.post_async(f"{service.url}/x", json=1, key="k")
+        task = asyncio.create_task(box.flush(timeout=20))
+        ticks = 0
+        while not task.done():
+            ticks += 1
+            await asyncio.sleep(0.01)
+        found = await task
+        box.close()
+        return ticks, found
+
+    service.hold_seconds = 0.2
+    ticks, found = asyncio.run(play())
+    assert found.delivered == 1
+    assert ticks > 3
+
+
+def test_a_full_outbox_takes_no_letter_but_knows_those_it_has(opened: Open, service: CounterService) -> None:
+    box = opened(max_letters=2)
+    for key in ("a", "b"):
+        box.post(f"{service.url}/x", json=1, key=key)
+    with pytest.raises(once.OutboxFull, match="2 letters"):
+        box.post(f"{service.url}/x", json=1, key="c")
+    assert not box.post(f"{service.url}/x", json=1, key="a").fresh
+    box.flush_sync(20)
+    assert box.post(f"{service.url}/x", json=1, key="c").fresh
+
+
+def test_a_done_letter_keeps_its_key_for_keep_and_is_removed_with_later_writes(
+    tmp_path: Path, service: CounterService
+) -> None:
+    clock = Clock()
+    box = Outbox(tmp_path / "outbox.db", keep="1h", clock=lambda: clock.wall)
+    for number in range(6):
+        box.post(f"{service.url}/x", json=number, key=str(number), headers={"Authorization": "hunter2"})
+    box.flush_sync(20)
+    raw = (tmp_path / "outbox.db").read_bytes() + (tmp_path / "outbox.db-wal").read_bytes()
+    assert b"hunter2" in raw  # it was stored, as the docs say
+    with sqlite3.connect(tmp_path / "outbox.db") as look:
+        assert look.execute("SELECT DISTINCT headers, length(body) FROM semel_outbox").fetchall() == [("{}", 0)]
+    look.close()
+    clock.wall += 3_601
+    for number in range(6, 8):
+        box.post(f"{service.url}/x", json=number, key=str(number))
+        box.flush_sync(20)
+    assert [one.key for one in box.letters()] == ["6", "7"]
+    box.close()
+
+
+@pytest.mark.parametrize("jump", [10_000_000.0, -10_000_000.0])
+def test_a_system_clock_that_jumps_ends_no_lease_and_delays_no_letter(
+    tmp_path: Path, service: CounterService, jump: float
+) -> None:
+    clock = Clock()
+    box, other = (Outbox(tmp_path / "outbox.db", clock=lambda: clock.wall, **QUICK) for _ in range(2))
+    service.answer("/again", 503)
+    box.post(f"{service.url}/again", json=1, key="again")
+    service.gate.clear()
+    box.flush_sync(0.3)
+    eventually(lambda: len(service.arrived) == 1, "it is being sent")
+    clock.wall += jump
+    assert other.flush_sync(0.3).left == 1
+    assert len(service.arrived) == 1
+    service.gate.set()
+    assert other.flush_sync(20).left == 0
+    assert (box.state("again"), len(service.arrived)) == ("done", 2)
+    box.close()
+    other.close()
+
+
+def test_after_a_restart_of_the_machine_a_wait_is_at_most_as_long_as_it_was(tmp_path: Path) -> None:
+    clock = Clock()
+    sent: list[str] = []
+
+    def transport(letter: Any, _: float) -> Delivery:
+        sent.append(letter.key)
+        return Delivery(503, retry_after=60.0) if len(sent) == 1 else Delivery(200)
+
+    def reopened() -> Outbox:
+        return Outbox(tmp_path / "outbox.db", transport=transport, monotonic=lambda: clock.monotonic)
+
+    box = reopened()
+    box.post("http://x/", json=1, key="k")
+    box.flush_sync(20)
+    box.close()
+    clock.monotonic = 3.0  # it counts from the start of the machine
+    box = reopened()
+    assert box.flush_sync(20).delivered == 1
+    box.close()
+
+
+def test_a_secret_is_read_for_each_try_and_stored_nowhere(
+    tmp_path: Path, service: CounterService, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    secrets: dict[str, str] = {}
+    box = Outbox(tmp_path / "outbox.db", secret=secrets.get, **QUICK)
+    box.post(f"{service.url}/x", json=1, key="k", headers={"Authorization": EnvSecret("PAY_TOKEN", "Bearer ")})
+    assert box.flush_sync(0.3).delivered == 0
+    assert "PAY_TOKEN is not set" in str(box.status("k").error)  # type: ignore[union-attr]
+    assert not service.arrived
+    service.answer("/x", 401, 400)
+    for secret, seconds in (("hunter1\r\nX: y", 0.2), ("hunter2", 20)):
+        secrets["PAY_TOKEN"] = secret
+        box.flush_sync(seconds)
+    assert {one.headers["Authorization"] for one in service.arrived} == {"Bearer hunter2"}
+    assert box.state("k") == "poison"
+    raw = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert b"hunter" not in raw
+    assert "hunter" not in caplog.text + str(list(box.letters()))
+    assert "is set aside: refused with 400" in caplog.text
+    box.close()
+
+
+def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
+    Outbox(tmp_path / "outbox.db").close()
+    assert (tmp_path / "outbox.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_full_disk_is_a_typed_error_and_stores_nothing(tmp_path: Path) -> None:
+    box = Outbox(tmp_path / "outbox.db")
+    connection = box.store._connection  # type: ignore[attr-defined]
+    connection.execute("PRAGMA max_page_count = 10")
+    with pytest.raises(once.StoreUnavailable, match="full"):
+        box.post("http://x/", data=b"x" * 100_000, key="large")
+    assert box.state("large") is None
+    box.close()
+
+
+def test_what_is_wrong_with_a_place_is_said_in_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(once.StoreUnavailable, match="cannot be opened"):
+        Outbox(tmp_path / "no" / "outbox.db")
+    with pytest.raises(once.InvalidKey, match="no store that is known"):
+        Outbox("redis://x")
+    with pytest.raises(once.InvalidKey, match="longer than the timeout"):
+        Outbox(tmp_path / "outbox.db", lease="5s", timeout="5s")
+    box = Outbox(fresh_schema())
+    with pytest.raises(once.TableMissing, match="run `semel outbox init URL`"):
+        box.post("http://x/", json=1)
+    with pytest.raises(once.TableMissing):
+        box.run()
+    box.close()
+
+
+def test_a_store_that_is_away_for_a_while_does_not_end_a_run(tmp_path: Path, service: CounterService) -> None:
+    box = Outbox(tmp_path / "outbox.db")
+    box.post(f"{service.url}/x", json=1, key="k")
+    run, faults = box.store.run, iter([once.StoreUnavailable("away")])
+
+    def flaky(statement: Any) -> Any:
+        with suppress(StopIteration):
+            raise next(faults)
+        return run(statement)
+
+    box.store.run = flaky  # type: ignore[method-assign]
+    thread = threading.Thread(target=box.run)
+    thread.start()
+    eventually(lambda: len(service.effects) == 1, "it arrived")
+    box.close()
+    thread.join(25)
+    assert not thread.is_alive()
+
+
+def test_posting_loads_nothing_that_sends(tmp_path: Path) -> None:
+    code = (
+        "import sys; from semel import once; "
+        f"once.Outbox({str(tmp_path / 'o.db')!r}).post('http://x/', json=1); assert 'http.client' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_sender_that_comes_back_after_its_lease_changes_nothing(opened: Open) -> None:
+    entered, go_on = threading.Event(), threading.Event()
+    sent: list[str] = []
+
+    def slow(letter: Any, _: float) -> Delivery:
+        sent.append(letter.key)
+        entered.set()
+        go_on.wait(25)
+        return Delivery(200)
+
+    box = opened(transport=slow, timeout=0.05, lease=0.1)
+    other = opened(transport=lambda *_: Delivery(404))
+    box.post("http://x/", json=1, key="first")
+    box.flush_sync(0.05)
+    assert entered.wait(25)
+    eventually(lambda: box.drop("first"), "its lease is over")
+    other.post("http://x/", json=1, key="second")  # in a file it has the number of the first
+    go_on.set()
+    box.close()
+    assert (sent, other.state("second")) == (["first"], "queued")
+    assert other.flush_sync(20).poisoned == 1
+
+
+def test_a_flush_tries_at_once_what_was_not_reached_and_lets_what_was_refused_wait(opened: Open) -> None:
+    tries: list[str] = []
+    found = {"unseen": Delivery(error="no connection", is_seen=False), "refused": Delivery(503, retry_after=900)}
+
+    def transport(letter: Any, _: float) -> Delivery:
+        tries.append(letter.key)
+        return found[letter.key]
+
+    box = opened(transport=transport, longest_wait=900, chance=random.Random(1))
+    for key in found:
+        box.post("http://x/", json=1, key=key)
+    for _ in range(4):
+        box.flush_sync(0.3)  # it is over when the next wait is longer than that
+    assert (tries.count("unseen"), tries.count("refused")) == (4, 1)
+
+
+def test_https_is_checked_before_anything_is_sent(tmp_path: Path) -> None:
+    file = tmp_path / "certificate.pem"
+    file.write_text(CERTIFICATE)
+    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    theirs.load_cert_chain(file)
+    box = Outbox(tmp_path / "outbox.db", **QUICK)
+    trusting = Outbox(tmp_path / "outbox.db", tls=ssl.create_default_context(cafile=str(file)), **QUICK)
+    with counting(tls=theirs) as service:
+        box.post(f"{service.url}/x", data=b"x" * 300_000, key="k")
+        assert box.flush_sync(0.3).delivered == 0
+        assert "certificate verify failed" in str(box.status("k").error)  # type: ignore[union-attr]
+        assert not service.arrived
+        assert trusting.flush_sync(20).delivered == 1
+        assert [len(one.body) for one in service.arrived] == [300_000]
+    box.close()
+    trusting.close()
