@@ -6,8 +6,8 @@
         if attempt.fresh:
             attempt.result = charge(...)
 
-`once` is the library for a program of your own, and imports the standard library alone. The server and the clients of its
-five surfaces come with `pip install 'semel[server]'`.
+`once` is the library for a program of your own, and imports the standard library alone. The server and the clients of
+its five surfaces come with `pip install 'semel[server]'`.
 """
 
 from semel import once

@@ -26,6 +26,7 @@ _HOMES = {
     "jobs": "semel.cli.jobs",
     "ledger": "semel.cli.ledger",
     "migrate": "semel.cli.migrate",
+    "once": "semel.cli.once",
     "outbox": "semel.cli.outbox",
     "serve": "semel.cli.serve",
     "streams": "semel.cli.streams",

@@ -129,19 +129,12 @@ class OutboxTable(PostgresStore):
         except TableMissing as error:
             raise TableMissing(error.table, ADVICE) from error.__cause__
 
-    def create(self) -> None:
-        """Make the table, if it is not there."""
-        import psycopg  # noqa: PLC0415 - only who has such a store needs the driver
-
-        with psycopg.connect(self._url, autocommit=True) as connection:
-            connection.execute(ddl("postgresql", self._table).encode())
-
 
 def outbox_store(place: str, table: str, clock: Clock) -> tuple[TableStore, Dialect]:
     """The store of an outbox: a file, which is made for its owner alone, or a URL that begins with postgresql://."""
     if "://" in place:
         if place.partition("://")[0] in ("postgresql", "postgres"):
-            return OutboxTable(place, table, clock), Dialect.POSTGRESQL
+            return OutboxTable(place, table, clock, schema=ddl), Dialect.POSTGRESQL
         scheme = place.partition("://")[0]
         raise InvalidKey(f"An outbox is a path or a URL that begins with postgresql://, and not {scheme}://.")
     if place != ":memory:" and not place.startswith("file:"):

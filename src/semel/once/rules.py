@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeVar
 from semel.kernel.verdict import Verdict
 from semel.once.errors import KeyMismatch, OutcomeUnknown, RunAgain
 from semel.once.identity import Identity
-from semel.once.table import DONE, Receipts, Row, Statement
+from semel.once.table import DONE, SWEPT, Receipts, Row, Statement
 
 
 class Step(Enum):
@@ -84,13 +84,26 @@ def opened(receipts: Receipts, wanted: Wanted) -> Flow[Decision]:
     return decision
 
 
-def finished(receipts: Receipts, who: Identity, result: str | None) -> Flow[None]:
+def finished(receipts: Receipts, wanted: Wanted, result: str | None, *, is_sweeping: bool = False) -> Flow[None]:
     """End a block that had the key: effect and receipt are in the caller's transaction, and commit with it.
 
     The savepoint goes first: where the block has ended the transaction there is none, and nothing is written then.
     """
     yield Step.RELEASE
-    yield receipts.finish(who, result)
+    yield receipts.finish(wanted.who, result)
+    if is_sweeping:
+        yield from swept(receipts, wanted.now_ms)
+
+
+def swept(receipts: Receipts, now_ms: int) -> Flow[None]:
+    """Remove a few receipts that have expired; what goes wrong with it is undone, and harms no other work."""
+    yield Step.OPEN
+    try:
+        yield receipts.sweep(now_ms, SWEPT)
+    except Exception:  # noqa: BLE001 - any error of a driver
+        yield Step.UNDO
+    else:
+        yield Step.RELEASE
 
 
 def undone(error: Exception | None = None) -> Flow[None]:

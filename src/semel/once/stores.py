@@ -6,16 +6,18 @@ one whose answer was lost is found again as this call's own. A store that does n
 
 from __future__ import annotations
 
+import itertools
 import queue
 import sqlite3
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from semel.once.claims import Change, ClaimStatements
-from semel.once.errors import InvalidKey, StoreUnavailable, TableMissing
-from semel.once.table import Dialect, Marks, Row, Statement, ddl, rendered
+from semel.once.claims import Act, Change, ClaimStatements
+from semel.once.errors import InvalidKey, OnceError, StoreUnavailable, TableMissing
+from semel.once.table import SWEEP_EVERY, SWEPT, Dialect, Marks, Receipts, Row, Statement, ddl, rendered
 
 if TYPE_CHECKING:
     import psycopg
@@ -46,10 +48,27 @@ class TableStore(ReceiptStore):
     def __init__(self, table: str, clock: Clock) -> None:
         self._clock = clock
         self._statements = ClaimStatements(table)
+        self._receipts = Receipts(table)
+        self._writes = itertools.count(1)
 
     def change(self, change: Change) -> Sequence[Row]:
         """Carry out one change, which is one statement."""
-        return self.run(self._statements.statement(change, self.now_ms()))
+        rows = self.run(self._statements.statement(change, self.now_ms()))
+        if change.act is Act.FINISH and next(self._writes) % SWEEP_EVERY == 0:
+            with suppress(OnceError):  # the call is stored; the next sweep removes what this one did not
+                self.sweep()
+        return rows
+
+    def create(self) -> None:
+        """Make the table, if it is not there; a file has it since it was opened."""
+
+    def expired(self) -> int:
+        """How many receipts have expired, and are still there."""
+        return int(self.run(self._receipts.expired(self.now_ms()))[0][0])
+
+    def sweep(self, limit: int = SWEPT) -> int:
+        """Remove receipts that have expired, this number of them at most; how many they were."""
+        return len(self.run(self._receipts.sweep(self.now_ms(), limit)))
 
     def now_ms(self) -> int:
         """The time of this program."""
@@ -94,9 +113,10 @@ class SqliteStore(TableStore):
 class PostgresStore(TableStore):
     """A table in a database of PostgreSQL, which `semel once init URL` has made."""
 
-    def __init__(self, url: str, table: str, clock: Clock) -> None:
+    def __init__(self, url: str, table: str, clock: Clock, schema: Callable[[str, str], str] = ddl) -> None:
         super().__init__(table, clock)
         self._url = url
+        self._schema = schema
         self._table = table
         self._idle: queue.LifoQueue[psycopg.Connection[Any]] = queue.LifoQueue(MAX_IDLE)
 
@@ -139,6 +159,16 @@ class PostgresStore(TableStore):
             self._idle.put_nowait(connection)
         except queue.Full:
             connection.close()
+
+    def create(self) -> None:
+        """Make the table, if it is not there."""
+        import psycopg  # noqa: PLC0415
+
+        try:
+            with psycopg.connect(self._url, autocommit=True) as connection:
+                connection.execute(self._schema("postgresql", self._table).encode())
+        except psycopg.Error as error:
+            raise StoreUnavailable(f"The table {self._table} cannot be made: {error}.") from error
 
     def close(self) -> None:
         """Close the connections that are not in use."""

@@ -25,6 +25,8 @@ from semel.once.errors import InvalidKey
 from semel.once.identity import Identity
 
 TABLE = "semel_once"
+SWEEP_EVERY, SWEPT = 64, 256
+"""One write of 64 removes receipts that have expired, at most 256 of them."""
 RUNNING, DONE, FAILED, NO_RESULT = "running", "done", "failed", "no result"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?")
@@ -59,6 +61,15 @@ class Statement(NamedTuple):
 
     sql: str
     parameters: tuple[Any, ...] = ()
+    postgresql: str = ""
+    """The same for PostgreSQL, where it is said in another way."""
+
+
+class Rendered(NamedTuple):
+    """A statement in the words of a driver."""
+
+    sql: str
+    parameters: tuple[Any, ...]
 
 
 Row = tuple[Any, ...]
@@ -99,9 +110,10 @@ def ddl(dialect: str = "postgresql", table: str = TABLE) -> str:
 _CLOCK = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
 
 
-def rendered(statement: Statement, marks: Marks, dialect: Dialect) -> Statement:
+def rendered(statement: Statement, marks: Marks, dialect: Dialect) -> Rendered:
     """A statement as a driver takes it."""
-    parts = statement.sql.split("?")
+    sql = statement.postgresql if statement.postgresql and dialect is Dialect.POSTGRESQL else statement.sql
+    parts = sql.split("?")
     text, values = [parts[0]], []
     for value, part in zip(statement.parameters, parts[1:], strict=True):
         if isinstance(value, Instant) and dialect is Dialect.POSTGRESQL:
@@ -110,7 +122,7 @@ def rendered(statement: Statement, marks: Marks, dialect: Dialect) -> Statement:
             values.append(value.now_ms + value.more_ms if isinstance(value, Instant) else value)
             text.append(marks.value.replace("1", str(len(values))))
         text.append(part)
-    return Statement("".join(text), tuple(values))
+    return Rendered("".join(text), tuple(values))
 
 
 class Receipts:
@@ -129,9 +141,13 @@ class Receipts:
             f"SELECT fingerprint, state, result, created_at, expires_at FROM {self.table} WHERE scope = ? AND key = ?"
         )
         self._finish = f"UPDATE {self.table} SET state = '{DONE}', result = ? WHERE scope = ? AND key = ?"
-        self._sweep = (
-            f"DELETE FROM {self.table} WHERE (scope, key) IN "
-            f"(SELECT scope, key FROM {self.table} WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)"
+        expired = f"(SELECT scope, key FROM {self.table} WHERE expires_at <= ? ORDER BY expires_at LIMIT ?"
+        self._expired = f"SELECT count(*) FROM {self.table} WHERE expires_at <= ?"
+        self._sweep = f"DELETE FROM {self.table} WHERE (scope, key) IN {expired}) RETURNING key"
+        # It waits for no other transaction; where a row that another one removed would be an error, it does nothing.
+        self._sweep_postgresql = (
+            f"DELETE FROM {self.table} WHERE current_setting('transaction_isolation') = 'read committed' "
+            f"AND (scope, key) IN {expired} FOR UPDATE SKIP LOCKED) RETURNING key"
         )
 
     def take(self, who: Identity, fingerprint: bytes, now_ms: int, keep_ms: int) -> Statement:
@@ -150,6 +166,10 @@ class Receipts:
         """The result, to the receipt of this transaction."""
         return Statement(self._finish, (result, *who))
 
+    def expired(self, now_ms: int) -> Statement:
+        """How many receipts have expired, and are still there."""
+        return Statement(self._expired, (Instant(now_ms),))
+
     def sweep(self, now_ms: int, limit: int) -> Statement:
-        """Remove receipts that have expired, a few at a time."""
-        return Statement(self._sweep, (Instant(now_ms), limit))
+        """Remove receipts that have expired, a few at a time: one row back for each."""
+        return Statement(self._sweep, (Instant(now_ms), limit), self._sweep_postgresql)

@@ -7,6 +7,7 @@ leaves both, and the retry is told the result. There is no lease, and so nothing
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from datetime import UTC, datetime
 from importlib import import_module
@@ -22,12 +23,13 @@ from semel.once.errors import InvalidKey, OnceError, ResultError, UnsupportedCon
 from semel.once.identity import fingerprint, identity
 from semel.once.joined import JoinedRequest, current_request
 from semel.once.rules import Decision, Flow, Wanted, finished, opened, undone
-from semel.once.table import TABLE, Receipts
+from semel.once.table import SWEEP_EVERY, TABLE, Receipts
 
 KEEP = "7d"
 UNSAID: Any = object()
 """The default of what must be said."""
 
+_writes = itertools.count(1)
 _DRIVERS = {
     "psycopg": "psycopg",
     "asyncpg": "asyncpg",
@@ -117,7 +119,7 @@ class Transaction:
 
     def _ending(self, error: BaseException | None) -> Flow[None] | None:
         """The flow that ends the block; None when it had nothing to do."""
-        attempt, who = self._attempt, self._wanted.who
+        attempt = self._attempt
         if attempt is None or not attempt.fresh:
             return None
         if error is not None:
@@ -128,7 +130,8 @@ class Transaction:
             return undone(
                 unfit if isinstance(unfit, ResultError) else ResultError(f"The result cannot be stored: {unfit}")
             )
-        return finished(self._receipts, who, text)
+        is_sweeping = next(_writes) % SWEEP_EVERY == 0
+        return finished(self._receipts, self._wanted, text, is_sweeping=is_sweeping)
 
     def _meant(self, error: Exception) -> BaseException:
         return raised_for(error, self._wanted.who, self._receipts.table)

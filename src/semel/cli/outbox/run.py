@@ -12,7 +12,6 @@ from semel.cli.outbox.place import failures_told, opened, with_place
 from semel.cli.output import printable, say, with_json
 from semel.once import Flushed, Outbox
 from semel.once.letters import MAX_ATTEMPTS
-from semel.once.posts import OutboxTable
 
 MARGIN_SECONDS = 30.0
 """By how much a lease is longer than one try."""
@@ -69,8 +68,7 @@ def init(place: str, table: str, as_json: bool) -> None:
     with failures_told():
         box = Outbox(place, table=table)
         try:
-            if isinstance(box.store, OutboxTable):
-                box.store.create()
+            box.store.create()
         finally:
             box.close()
     shown = place if "://" not in place else "the database"

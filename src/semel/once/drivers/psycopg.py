@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from semel.once.drivers.base import AsyncDriver, Driver, needs_transaction, savepoint_name
 from semel.once.drivers.postgresql import PATIENCE, RESTORE, milliseconds
 from semel.once.rules import Operation, Patience, Step
-from semel.once.table import Dialect, Marks, Row, Statement, rendered
+from semel.once.table import Dialect, Marks, Rendered, Row, Statement, rendered
 
 if TYPE_CHECKING:
     import psycopg
 
 
-def _rendered(statement: Statement) -> Statement:
+def _rendered(statement: Statement) -> Rendered:
     return rendered(statement, Marks.PERCENT, Dialect.POSTGRESQL)
 
 
@@ -25,7 +25,7 @@ class _Script:
         self._name = savepoint_name()
         self._patience = ""
 
-    def of(self, operation: Operation) -> Statement:
+    def of(self, operation: Operation) -> Rendered:
         """The statement of an operation."""
         if isinstance(operation, Statement):
             return _rendered(operation)
@@ -34,10 +34,10 @@ class _Script:
                 return _rendered(Statement(RESTORE, (self._patience,)))
             return _rendered(Statement(PATIENCE, (milliseconds(operation.seconds),)))
         if operation is Step.OPEN:
-            return Statement(f"SAVEPOINT {self._name}")
+            return Rendered(f"SAVEPOINT {self._name}", ())
         if operation is Step.RELEASE:
-            return Statement(f"RELEASE SAVEPOINT {self._name}")
-        return Statement(f"ROLLBACK TO SAVEPOINT {self._name}; RELEASE SAVEPOINT {self._name}")
+            return Rendered(f"RELEASE SAVEPOINT {self._name}", ())
+        return Rendered(f"ROLLBACK TO SAVEPOINT {self._name}; RELEASE SAVEPOINT {self._name}", ())
 
     def took(self, operation: Operation, rows: Sequence[Row]) -> None:
         """Remember what has to be restored."""
