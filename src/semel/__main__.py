@@ -1,5 +1,5 @@
 """`python -m semel`."""
 
-from semel.cli import main
+from semel.cli import run
 
-main()
+run()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from click.testing import CliRunner
 
-from semel.cli import main
+from semel.cli.main import main
 
 SECONDS = 60
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from semel.cli import main
+from semel.cli.main import main
 from tests.cli.command import Semel
 from tests.cli.scripted import Line, scripted
 from tests.running import RunningServer

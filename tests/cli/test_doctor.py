@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from semel.cli import main
 from semel.cli.doctor.check import Check
 from semel.cli.doctor.folder import LOCK_NAME, check_folder, check_space
 from semel.cli.doctor.machine import check_clock, check_python, check_settings, check_speedups, judge_sqlite
+from semel.cli.main import main
 from semel.store.sqlite import store
 from semel.store.sqlite.schema import OLDEST_LIBRARY
 from tests.cli.command import Finished, Semel

@@ -12,7 +12,7 @@ from tests.cli.command import SECONDS
 
 PROBE = """
 import sys
-from semel.cli import main
+from semel.cli.main import main
 try:
     main(sys.argv[1:])
 except SystemExit:

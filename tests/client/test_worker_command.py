@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from semel.cli import main
+from semel.cli.main import main
 from semel.client import JobsClient
 from tests.client.names import PATIENCE_SECONDS, TOKEN, fresh, until
 from tests.running import RunningServer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from semel.cli import main
+from semel.cli.main import main
 from semel.server.deltas import conversation
 
 if __name__ == "__main__":

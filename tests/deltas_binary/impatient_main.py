@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from semel.cli import main
+from semel.cli.main import main
 from semel.server.deltas import conversation
 
 PATIENCE_SECONDS = 0.6

@@ -14,8 +14,8 @@ import click
 import httpx
 import pytest
 
-from semel.cli import main
 from semel.cli.deltas.shapes import MOST_COLUMNS
+from semel.cli.main import main
 from semel.cli.retries import RETRIES
 from semel.cli.streams.source import LARGEST_BYTES
 from semel.contracts.deltas import limits as deltas_limits

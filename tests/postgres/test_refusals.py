@@ -38,7 +38,7 @@ GUARDED = "guarded"
 START_SECONDS = 90
 JSON = {"Content-Type": "application/json"}
 SERVE = ("-m", "semel")
-SERVE_WITHOUT_A_DRIVER = ("-c", "import sys; sys.modules['psycopg'] = None; from semel.cli import main; main()")
+SERVE_WITHOUT_A_DRIVER = ("-c", "import sys; sys.modules['psycopg'] = None; from semel.cli.main import main; main()")
 
 _numbers = itertools.count(1)
 

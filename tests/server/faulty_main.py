@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from semel.cli import main
+from semel.cli.main import main
 from tests.faulty_vfs import FaultyVfs
 
 _FAULT = Path(os.environ.pop("SEMEL_FAULT_FILE"))

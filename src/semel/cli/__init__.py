@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 
-def main() -> None:
+def run() -> None:
     """Run the command; an install without its packages says in one line which extra brings them."""
     try:
         from semel.cli.main import main as command  # noqa: PLC0415 - the bare library has no packages for it
