@@ -8,7 +8,7 @@
 | the first request is still running | 409 `in_flight`, `Retry-After` |
 | the first request ended without an answer | 409 `outcome_unknown` |
 | the first answer could not be stored | 409 `answer_not_stored` |
-| the store does not answer | 503 `store_unavailable`: nothing was run |
+| the store does not answer, or has no table | 503 `store_unavailable`: nothing was run |
 
 Remembered are 2xx, 3xx and those 4xx that judge the request itself. A 5xx, and a 4xx that may differ a moment later
 (401, 403, 408, 409, 421, 425, 429), releases the key: the retry runs.
@@ -22,7 +22,17 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from semel.once.errors import InFlight, KeyMismatch, OnceError, OutcomeUnknown, ResultError, StoreUnavailable
+from semel.once.errors import (
+    InFlight,
+    InvalidKey,
+    KeyMismatch,
+    OnceError,
+    OutcomeUnknown,
+    ResultError,
+    RunAgain,
+    StoreUnavailable,
+    TableMissing,
+)
 
 HEADER = b"idempotency-key"
 REPLAYED = (b"idempotency-replayed", b"true")
@@ -98,4 +108,11 @@ def refusal(error: OnceError) -> Answer:
     if isinstance(error, StoreUnavailable):
         detail = "The store of receipts does not answer; nothing was run."
         return problem(503, "store_unavailable", detail, (b"retry-after", b"1"))
-    return problem(400, "invalid_key", str(error))
+    if isinstance(error, TableMissing):
+        return problem(503, "store_unavailable", str(error))
+    if isinstance(error, RunAgain):
+        detail = "Another request with this Idempotency-Key came first; try again."
+        return problem(409, "in_flight", detail, (b"retry-after", b"1"))
+    if isinstance(error, InvalidKey):
+        return problem(400, "invalid_key", str(error))
+    return problem(500, "internal", str(error))

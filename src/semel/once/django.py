@@ -1,0 +1,135 @@
+"""Django: a view that takes effect once for each `Idempotency-Key`.
+
+    @once_per_key(scope=lambda request: request.user.pk)
+    def charge(request): ...
+
+The view runs in `transaction.atomic`, and its answer is stored in the same transaction as what it wrote: a crash leaves
+both or neither, so no outcome is unknown. An answer that is not remembered (5xx, and those 4xx that may differ a moment
+later) undoes what the view wrote, as an exception does.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.http import HttpRequest, HttpResponse, RawPostDataException
+
+from semel.kernel.idempotency_key import InvalidKeyError, parse_idempotency_key
+from semel.once.duration import Duration
+from semel.once.errors import InvalidKey, OnceError
+from semel.once.exchange import Answer, is_remembered, packed, problem, refusal, request_fingerprint, unpacked
+from semel.once.size import Size, byte_count
+from semel.once.table import TABLE
+from semel.once.transaction import transaction as once_transaction
+
+View = Callable[..., HttpResponse]
+
+
+class _UndoneError(Exception):
+    """Leaves the transaction without a trace, with an answer that is not remembered."""
+
+    def __init__(self, response: HttpResponse) -> None:
+        super().__init__(response.status_code)
+        self.response = response
+
+
+def once_per_key(
+    *,
+    scope: Callable[[HttpRequest], object] | None,
+    is_required: bool = True,
+    keep: Duration = "24h",
+    wait: Duration | None = "10s",
+    headers: tuple[str, ...] = ("location", "etag"),
+    max_answer: Size = "1MiB",
+    using: str = DEFAULT_DB_ALIAS,
+    table: str = TABLE,
+) -> Callable[[View], View]:
+    """Run a view once for each key of a caller.
+
+    `scope` gets the request and says whose key it is; None is one scope for all callers. A request without a key is
+    refused with 400, unless `is_required=False` lets it run as it is.
+    """
+    limit = byte_count(max_answer)
+    kept = frozenset(name.lower().encode() for name in headers)
+
+    def decorate(view: View) -> View:
+        if inspect.iscoroutinefunction(view):
+            raise InvalidKey("once_per_key takes a view that is no coroutine: Django's transactions block.")
+
+        @functools.wraps(view)
+        def once_view(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            key = _key_of(request)
+            if isinstance(key, Answer):
+                return _response(key)
+            if key is None:
+                return _response(_REQUIRED) if is_required else view(request, *args, **kwargs)
+            who = None if scope is None else scope(request)
+            try:
+                with transaction.atomic(using=using):
+                    print_ = _fingerprint(request)
+                    block = once_transaction(
+                        connections[using], key, print_, scope=who, keep=keep, wait=wait, table=table
+                    )
+                    with block as attempt:
+                        if not attempt.fresh:
+                            return _response(unpacked(attempt.result))
+                        response = view(request, *args, **kwargs)
+                        attempt.result = packed(_answer(response, limit), kept)
+                        return response
+            except _UndoneError as undone:
+                return undone.response
+            except OnceError as error:
+                return _response(refusal(error))
+
+        return once_view
+
+    return decorate
+
+
+_REQUIRED = problem(400, "key_required", "Send an Idempotency-Key with this request.")
+
+
+def _key_of(request: HttpRequest) -> str | Answer | None:
+    value = request.headers.get("Idempotency-Key")
+    try:
+        key = parse_idempotency_key([] if value is None else [value.encode("latin-1", "replace")])
+    except InvalidKeyError as error:
+        return problem(400, "invalid_key", str(error))
+    return None if key is None else key.decode("ascii")
+
+
+def _fingerprint(request: HttpRequest) -> bytes:
+    try:
+        body = request.body
+    except RawPostDataException:
+        raise InvalidKey("The body was read before once_per_key: put the decorator outermost.") from None
+    path, query = request.path.encode("utf-8", "surrogateescape"), request.META.get("QUERY_STRING", "").encode()
+    return request_fingerprint(request.method or "", path, query, (request.content_type or "").encode(), body)
+
+
+def _answer(response: HttpResponse, limit: int) -> Answer:
+    """What is stored; an answer that is not remembered, or cannot be, ends the transaction without a trace."""
+    if not is_remembered(response.status_code):
+        raise _UndoneError(response)
+    render = getattr(response, "render", None)
+    if callable(render):
+        render()
+    if response.streaming or len(response.content) > limit:
+        detail = (
+            f"The answer of this view cannot be stored: it streams, or has more than {limit} bytes. Nothing was done."
+        )
+        raise _UndoneError(_response(problem(500, "answer_not_stored", detail)))
+    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in response.items()]
+    return Answer(response.status_code, headers, response.content)
+
+
+def _response(answer: Answer) -> HttpResponse:
+    response = HttpResponse(answer.body, status=answer.status)
+    for name, value in answer.headers:
+        if name != b"content-length":
+            response[name.decode("latin-1")] = value.decode("latin-1")
+    return response
