@@ -41,6 +41,7 @@ _LIBRARIES = frozenset(
 )
 _RETURNS = frozenset(dis.opmap[name] for name in ("RETURN_VALUE", "RETURN_CONST") if name in dis.opmap)
 _LINE_CHARACTERS = 100
+_LINES = 2
 
 
 def point(name: str) -> None:
@@ -127,12 +128,14 @@ def _exchange(package: str, frame: FrameType) -> str:
 
 
 def _where(frame: FrameType | None) -> str:
-    """The nearest line of the user's own code."""
+    """The nearest lines of the user's own code, the innermost first."""
+    lines: list[str] = []
     inner = frame
-    while frame is not None and is_library(frame.f_globals.get("__name__", "")):
+    while frame is not None and len(lines) < _LINES:
+        if not is_library(frame.f_globals.get("__name__", "")):
+            lines.append(line_of(frame))
         frame = frame.f_back
-    frame = frame or inner
-    return "" if frame is None else line_of(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+    return ", called by ".join(lines) if lines or inner is None else line_of(inner)
 
 
 def is_library(module: str) -> bool:
@@ -141,7 +144,8 @@ def is_library(module: str) -> bool:
     return package in _LIBRARIES or package in sys.stdlib_module_names
 
 
-def line_of(path: str, number: int, function: str) -> str:
-    """A line as a report shows it."""
-    source = linecache.getline(path, number).strip()[:_LINE_CHARACTERS]
-    return f"{PurePath(path).name}:{number} in {function}: {source}"
+def line_of(frame: FrameType) -> str:
+    """The line where a function is, as a report shows it."""
+    code = frame.f_code
+    source = linecache.getline(code.co_filename, frame.f_lineno).strip()[:_LINE_CHARACTERS]
+    return f"{PurePath(code.co_filename).name}:{frame.f_lineno} in {code.co_name}: {source}"

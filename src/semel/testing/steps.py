@@ -51,7 +51,7 @@ def waits_at(made: Any) -> str:
     while made is not None:
         frame = getattr(made, "cr_frame", None)
         if frame is not None and (not where or not is_library(frame.f_globals.get("__name__", ""))):
-            where = line_of(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+            where = line_of(frame)
         made = getattr(made, "cr_await", None)
     return where
 
