@@ -42,6 +42,8 @@ _LIBRARIES = frozenset(
 _RETURNS = frozenset(dis.opmap[name] for name in ("RETURN_VALUE", "RETURN_CONST") if name in dis.opmap)
 _LINE_CHARACTERS = 100
 _LINES = 2
+_TEST = "semel.testing.calls"
+"""Makes the call: what is behind it is the test."""
 
 
 def point(name: str) -> None:
@@ -132,7 +134,10 @@ def _where(frame: FrameType | None) -> str:
     lines: list[str] = []
     inner = frame
     while frame is not None and len(lines) < _LINES:
-        if not is_library(frame.f_globals.get("__name__", "")):
+        module = frame.f_globals.get("__name__", "")
+        if module == _TEST:
+            break
+        if not is_library(module):
             lines.append(line_of(frame))
         frame = frame.f_back
     return ", called by ".join(lines) if lines or inner is None else line_of(inner)

@@ -18,7 +18,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,8 +31,38 @@ _PIECE_BYTES = 65_536
 _STANDARD_STREAMS = 3
 
 
-def in_process(subject: Subject, call: Call, kill_at: int = 0) -> Outcome:
-    """Make a call in a new process; its outcome, or `cut off` with the place where it was killed."""
+def killed_at(subject: Subject, call: Call, number: int) -> Outcome:
+    """Make a call in a new process that is killed at a place: `cut off`, or its outcome when it ended before that."""
+
+    def make(writing: int) -> list[Outcome]:
+        killer = _Killer(number, writing)
+        watch = Watch(killer.reached)
+        threading.setprofile(watch)
+        sys.setprofile(watch)
+        try:
+            found = call.outcome()
+        finally:
+            sys.setprofile(None)
+        killer.reached(ANSWERING)
+        return [found]
+
+    return _in_process(subject, make)[0]
+
+
+def retried(subject: Subject, call: Call, names: Sequence[str]) -> list[tuple[str, Outcome]]:
+    """Make calls, one after another, in one new process."""
+
+    def make(_: int) -> list[Outcome]:
+        found = []
+        for _name in names:
+            subject.before_retry()
+            found.append(call.outcome())
+        return found
+
+    return list(zip(names, _in_process(subject, make), strict=False))
+
+
+def _in_process(subject: Subject, make: Callable[[int], list[Outcome]]) -> list[Outcome]:
     if not hasattr(os, "fork"):
         raise UnusableCallError("The schedule 'killed' needs os.fork: leave it out on this system.")
     reading, writing = os.pipe()
@@ -41,7 +71,7 @@ def in_process(subject: Subject, call: Call, kill_at: int = 0) -> Outcome:
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
-        _child(subject, call, kill_at, writing)
+        _child(subject, make, writing)
     os.close(writing)
     try:
         return _received(reading, child, subject.timeout)
@@ -49,31 +79,19 @@ def in_process(subject: Subject, call: Call, kill_at: int = 0) -> Outcome:
         os.close(reading)
 
 
-def _child(subject: Subject, call: Call, kill_at: int, writing: int) -> None:
+def _child(subject: Subject, make: Callable[[int], list[Outcome]], writing: int) -> None:
     """Never returns: what pytest does at the end of a process is the parent's alone."""
     status = 1
     try:
         cut_connections()
         subject.restart()
-        _tell(writing, _watched(subject, call, _Killer(kill_at, writing)))
+        _tell(writing, make(writing))
         status = 0
     except BaseException:  # noqa: BLE001 - told to the parent, whatever it is
         with suppress(OSError):
-            _tell(writing, Outcome("error", text=traceback.format_exc().rstrip()))
+            _tell(writing, [Outcome("error", text=traceback.format_exc().rstrip())])
     finally:
         os._exit(status)
-
-
-def _watched(subject: Subject, call: Call, killer: _Killer) -> Outcome:
-    watch = Watch(killer.reached)
-    threading.setprofile(watch)
-    sys.setprofile(watch)
-    try:
-        found = call.outcome()
-    finally:
-        sys.setprofile(None)
-    killer.reached(ANSWERING)
-    return found
 
 
 class _Killer:
@@ -88,24 +106,24 @@ class _Killer:
         with self._lock:  # threads take turns; the interpreter calls no profile function inside of one
             self._left -= 1
             if self._left == 0:
-                _tell(self._writing, Outcome("cut off", text=str(place)))
+                _tell(self._writing, [Outcome("cut off", text=str(place))])
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _tell(writing: int, outcome: Outcome) -> None:
+def _tell(writing: int, outcomes: list[Outcome]) -> None:
     try:
-        data = pickle.dumps(outcome)
+        data = pickle.dumps(outcomes)
     except Exception as error:  # noqa: BLE001 - a class may refuse in any way
         text = (
             f"The answer cannot be sent to the process of the test: give answer=, which makes plain data of it: {error}"
         )
-        data = pickle.dumps(Outcome("error", text=text))
+        data = pickle.dumps([Outcome("error", text=text)])
     view = memoryview(data)
     while view:
         view = view[os.write(writing, view) :]
 
 
-def _received(reading: int, child: int, timeout: float) -> Outcome:
+def _received(reading: int, child: int, timeout: float) -> list[Outcome]:
     deadline, data = time.monotonic() + timeout, bytearray()
     while select.select([reading], [], [], max(0.0, deadline - time.monotonic()))[0]:
         piece = os.read(reading, _PIECE_BYTES)
@@ -115,11 +133,11 @@ def _received(reading: int, child: int, timeout: float) -> Outcome:
     else:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        return Outcome("error", text=f"The process did not end within {timeout:g} s, and was killed.")
+        return [Outcome("error", text=f"The process did not end within {timeout:g} s, and was killed.")]
     _, status = os.waitpid(child, 0)
     if not data:
-        return Outcome("error", text=f"The process ended without an answer, with the status {status}.")
-    found: Outcome = pickle.loads(data)  # noqa: S301 - it comes from a fork of this very process
+        return [Outcome("error", text=f"The process ended without an answer, with the status {status}.")]
+    found: list[Outcome] = pickle.loads(data)  # noqa: S301 - it comes from a fork of this very process
     return found
 
 

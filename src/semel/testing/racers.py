@@ -11,9 +11,6 @@ from semel.testing.calls import Call, Subject
 from semel.testing.places import Place, Watch
 from semel.testing.report import Outcome
 
-MEETING_SECONDS = 0.05
-"""How long a call waits for the others at a place: one that waits for a lock of this one cannot come."""
-
 
 class Racer:
     """A call in a thread of its own, with its places watched."""
@@ -74,9 +71,13 @@ class Hold:
 
 
 class Meeting:
-    """Racers wait for one another at every place, so that all do the same thing at the same time."""
+    """Racers wait for one another at every place, so that all do the same thing at the same time.
 
-    def __init__(self, racers: int) -> None:
+    They wait a moment only: one that waits for a lock of another cannot come.
+    """
+
+    def __init__(self, racers: int, seconds: float) -> None:
+        self._seconds = seconds
         self._racers = racers
         self._waiting = 0
         self._round = 0
@@ -88,7 +89,7 @@ class Meeting:
             self._waiting += 1
             before = self._round
             self._met()
-            deadline = time.monotonic() + MEETING_SECONDS
+            deadline = time.monotonic() + self._seconds
             while self._round == before and (left := deadline - time.monotonic()) > 0:
                 self._changed.wait(left)
             if self._round == before:
@@ -123,6 +124,6 @@ def preempted(subject: Subject, call: Call, number: int) -> tuple[str, list[Outc
 
 def side_by_side(subject: Subject, call: Call) -> list[Outcome]:
     """Calls in step with one another."""
-    meeting = Meeting(subject.racers)
+    meeting = Meeting(subject.racers, subject.patience)
     racers = [Racer(call, meeting.reached, meeting.left) for _ in range(subject.racers)]
     return [racer.outcome(subject.timeout) for racer in racers]

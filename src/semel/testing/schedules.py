@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from semel.testing import racers
 from semel.testing.calls import Call, Subject, ran
-from semel.testing.processes import in_process
+from semel.testing.processes import killed_at, retried
 from semel.testing.report import Outcome, Run
 
 Schedule = Callable[[Subject, int], Run | None]
@@ -24,7 +24,7 @@ def duplicate(subject: Subject, number: int) -> Run | None:
     if number > 1:
         return None
     call = subject.begin()
-    found = [("the first call", call.outcome()), *_retried(subject, call, call.outcome)]
+    found = [("the first call", call.outcome()), *_retried(subject, call)]
     return Run("duplicate", number, "The call was made three times, one after another.", found, call.effects())
 
 
@@ -34,7 +34,7 @@ def lost(subject: Subject, number: int) -> Run | None:
         return _cancelled(subject, number) if subject.is_async else None
     call = subject.begin()
     first = call.outcome()
-    found = [("the call whose answer was lost", first), *_retried(subject, call, call.outcome)]
+    found = [("the call whose answer was lost", first), *_retried(subject, call)]
     return Run("lost", number, "The answer of the first call was thrown away.", found, call.effects())
 
 
@@ -47,7 +47,7 @@ def _cancelled(subject: Subject, number: int) -> Run | None:
         return None
     place, first = cut
     begun = [] if first.kind == "cut off" else [("the cancelled call", first)]
-    found = [*begun, *_retried(subject, call, call.outcome)]
+    found = [*begun, *_retried(subject, call)]
     story = f"The first call was cancelled while it waited ({place})."
     return Run("lost", number, story, found, call.effects(), is_cut=True)
 
@@ -87,22 +87,22 @@ def _preempted(subject: Subject, call: Call, number: int) -> tuple[str, list[Out
 
 
 def killed(subject: Subject, number: int) -> Run | None:
-    """The process of the call is killed (SIGKILL) at each place, and the call made again in new ones."""
+    """The process of the call is killed (SIGKILL) at each place, and the call made again, twice, in a new one."""
     call = subject.begin()
-    first = in_process(subject, call, number)
+    first = killed_at(subject, call, number)
     if first.kind not in ("cut off", "error"):
         return None
     begun = [] if first.kind == "cut off" else [("the first call, in a process of its own,", first)]
-    retries = [] if begun else _retried(subject, call, lambda: in_process(subject, call))
+    retries = [] if begun else retried(subject, call, RETRIES)
     story = f"The process of the first call was killed {first}." if not begun else "The call was not killed."
     return Run("killed", number, story, [*begun, *retries], call.effects(), is_cut=True)
 
 
-def _retried(subject: Subject, call: Call, make: Callable[[], Outcome]) -> list[tuple[str, Outcome]]:
+def _retried(subject: Subject, call: Call) -> list[tuple[str, Outcome]]:
     found = []
     for name in RETRIES:
         subject.before_retry()
-        found.append((name, make()))
+        found.append((name, call.outcome()))
     return found
 
 
