@@ -26,6 +26,7 @@ from semel.once.claims import Claim, ClaimStatements, Found, Move
 from semel.once.codec import JSON, Codec
 from semel.once.duration import Duration, milliseconds, seconds
 from semel.once.errors import InvalidKey, OnceError
+from semel.once.forks import PerProcess
 from semel.once.identity import Identity, fingerprint, identity
 from semel.once.runs import play, play_async, renewed, renewed_async
 from semel.once.stores import Clock, ReceiptStore, store_at
@@ -59,7 +60,8 @@ class Once:
     """A store of receipts: a path of a SQLite file, or a URL that begins with postgresql://."""
 
     def __init__(self, place: str, *, table: str = TABLE, codec: Codec = JSON, clock: Clock = time.time) -> None:
-        self.store: ReceiptStore = store_at(str(place), table, clock)
+        is_memory = ":memory:" in str(place) or "mode=memory" in str(place)
+        self._store = PerProcess(lambda: store_at(str(place), table, clock), is_copied=is_memory)
         self.statements = ClaimStatements(table)
         self.codec = codec
 
@@ -68,9 +70,15 @@ class Once:
         """Receipts in memory, for tests."""
         return cls(":memory:", codec=codec, clock=clock)
 
+    @property
+    def store(self) -> ReceiptStore:
+        """The store, with connections of this process: after a fork it is opened anew."""
+        return self._store.get()
+
     def close(self) -> None:
         """Close the store's connections."""
-        self.store.close()
+        if not self._store.is_parents:
+            self.store.close()
 
     def once(
         self,

@@ -6,19 +6,24 @@ when it finishes.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from semel.once.calls import Flow, Need, Pause
 from semel.once.claims import Claim, ClaimStatements
+from semel.once.deferred import Deferred
 from semel.once.errors import OnceError
 from semel.once.stores import ReceiptStore
 from semel.once.table import Statement
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = Deferred("asyncio")  # a third of what importing this package would cost
 
 T = TypeVar("T")
 
