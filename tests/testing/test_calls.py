@@ -80,11 +80,43 @@ def test_a_second_call_goes_first_at_each_point(journal: Journal) -> None:
             journal.write(key)
 
     with pytest.raises(NotIdempotentError) as found:
-        assert_idempotent(charge, effects=journal.count, schedules=["concurrent"], at=2)
+        assert_idempotent(charge, effects=journal.count, schedules=["concurrent"], at=1)
     assert str(found.value).startswith("test_a_second_call_goes_first_at_each_point.<locals>.charge is not idempotent")
     assert "The first call stood at point('looked') (test_calls.py:" in str(found.value)
     assert "2 effects instead of 1" in str(found.value)
-    assert "schedules=['concurrent'], at=2)" in str(found.value)
+    assert "schedules=['concurrent'], at=1)" in str(found.value)
+
+
+def test_calls_side_by_side_meet_at_each_point(journal: Journal) -> None:
+    seen: set[str] = set()
+
+    def charge(key: str) -> None:
+        is_new = key not in seen
+        point("looked")
+        seen.add(key)
+        if is_new:
+            journal.write(key)
+
+    with pytest.raises(NotIdempotentError, match="4 effects instead of 1"):
+        assert_idempotent(charge, effects=journal.count, schedules=["concurrent"], at=0, patience=20)
+
+
+def test_tasks_side_by_side_come_in_between_one_another(journal: Journal) -> None:
+    seen: set[str] = set()
+
+    async def charge(key: str) -> None:
+        is_new = key not in seen
+        await asyncio.sleep(0)
+        seen.add(key)
+        if is_new:
+            journal.write(key)
+
+    with pytest.raises(NotIdempotentError, match="4 effects instead of 1"):
+        assert_idempotent(charge, effects=journal.count, schedules=["concurrent"], at=0)
+    with pytest.raises(NotIdempotentError, match="2 effects instead of 1") as found:
+        assert_idempotent(charge, effects=journal.count, schedules=["concurrent"], at=1)
+    assert "stood where it waited (test_calls.py:" in str(found.value)
+    assert "in charge: await asyncio.sleep(0))" in str(found.value)
 
 
 def test_files_and_sockets_are_places(tmp_path: Path, journal: Journal) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from semel.testing.report import IdempotencyReport, NotIdempotentError, Run
@@ -43,8 +43,8 @@ def assert_idempotent(
 
     - duplicate: three calls, one after another.
     - lost: the first answer is thrown away; a coroutine is also cancelled at each place where it waits.
-    - concurrent: calls in threads, or tasks of one loop, side by side; then a second call while the first stands at
-      each place. A call that waits for another one's lock is given `patience` seconds before that goes on.
+    - concurrent: a second call while the first stands at each place, in threads or as tasks of one loop; then calls
+      side by side. A call that waits for another one's lock is given `patience` seconds before that goes on.
     - killed: SIGKILL at each place in a fork of this process, then two retries in a new one; `restart` runs in each
       new process before its calls, to open connections again.
 
@@ -54,12 +54,7 @@ def assert_idempotent(
     retry: move a clock there. `at` is the number of one run, for a schedule that a report has named.
     """
     from semel.testing.calls import subject_of  # noqa: PLC0415 - the plugin imports this module in every run of pytest
-    from semel.testing.schedules import SCHEDULES  # noqa: PLC0415
 
-    names = [schedules] if isinstance(schedules, str) else list(schedules)
-    for name in names:
-        if name not in SCHEDULES:
-            raise ValueError(f"{name!r} is no schedule: use {', '.join(SCHEDULES)}.")
     subject = subject_of(
         call=call,
         count=effects,
@@ -75,6 +70,15 @@ def assert_idempotent(
         max_places=max_places,
         at=at,
     )
+    return _judged(subject, [schedules] if isinstance(schedules, str) else list(schedules))
+
+
+def _judged(subject: Subject, names: list[str]) -> IdempotencyReport:
+    from semel.testing.schedules import SCHEDULES  # noqa: PLC0415 - as above
+
+    for name in names:
+        if name not in SCHEDULES:
+            raise ValueError(f"{name!r} is no schedule: use {', '.join(SCHEDULES)}.")
     report = IdempotencyReport()
     with warnings.catch_warnings():
         # A driver whose connect() is cancelled may leave a connection to the garbage collector.
@@ -84,24 +88,38 @@ def assert_idempotent(
             gc.collect()
     faults = [one for one in found if one is not None]
     if faults:
-        raise NotIdempotentError(getattr(call, "__qualname__", repr(call)), faults, len(names))
+        raise NotIdempotentError(getattr(subject.call, "__qualname__", repr(subject.call)), faults, len(names))
     return report
 
 
 def _first_fault(subject: Subject, name: str, schedule: Schedule, report: IdempotencyReport) -> tuple[Run, str] | None:
     """Run a schedule up to its end, or to the first fault."""
-    from semel.testing.calls import UnusableCallError  # noqa: PLC0415 - as above
-
-    for number in [subject.at] if subject.at is not None else range(1, subject.max_places + 2):
-        run = schedule(subject, number)
-        if run is None:
-            return None
+    for run in _runs(subject, name, schedule):
         report.add(run)
         fault = run.fault()
         if fault is not None:
             return run, fault
-    if subject.at is None:
+    return None
+
+
+def _runs(subject: Subject, name: str, schedule: Schedule) -> Iterator[Run]:
+    """The run of each place, in their order; and then run 0, which has none: a fault with a place says more."""
+    if subject.at is not None:
+        run = schedule(subject, subject.at)
+        if run is not None:
+            yield run
+        return
+    for number in range(1, subject.max_places + 2):
+        run = schedule(subject, number)
+        if run is None:
+            break
+        yield run
+    else:
+        from semel.testing.calls import UnusableCallError  # noqa: PLC0415 - as above
+
         raise UnusableCallError(
             f"The schedule {name!r} has more than {subject.max_places} places: test less, or give max_places=."
         )
-    return None
+    run = schedule(subject, 0)
+    if run is not None:
+        yield run

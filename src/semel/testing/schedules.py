@@ -1,7 +1,8 @@
 """What is done to a call: repeated, answer lost, beside another one, killed. Each run has a new key.
 
-A schedule has runs with numbers. It interrupts the call at the first place, then at the second, and so on, until a call
-ends before it is interrupted: a call need not have the same number of places every time.
+A schedule has runs with numbers, from 1, and perhaps a run 0. It interrupts the call at the first place, then at the
+second, and so on, until a call ends before it is interrupted: a call need not have the same number of places every
+time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ RETRIES = ("the second call", "the third call")
 
 def duplicate(subject: Subject, number: int) -> Run | None:
     """The call is made three times, one after another."""
-    if number > 1:
+    if number != 1:
         return None
     call = subject.begin()
     found = [("the first call", call.outcome()), *_retried(subject, call)]
@@ -30,6 +31,8 @@ def duplicate(subject: Subject, number: int) -> Run | None:
 
 def lost(subject: Subject, number: int) -> Run | None:
     """The first answer is thrown away; a coroutine is cancelled as well, at each place where it waits."""
+    if number < 1:
+        return None
     if number > 1:
         return _cancelled(subject, number) if subject.is_async else None
     call = subject.begin()
@@ -53,13 +56,13 @@ def _cancelled(subject: Subject, number: int) -> Run | None:
 
 
 def concurrent(subject: Subject, number: int) -> Run | None:
-    """Calls side by side; then, for each place, a second call while the first stands there."""
+    """For each place, a second call while the first stands there; run 0 has calls side by side."""
     call = subject.begin()
-    if number == 1:
+    if number == 0:
         outcomes = _side_by_side(subject, call)
         story = f"{subject.racers} calls with the same key were made side by side."
     else:
-        held = _preempted(subject, call, number - 1)
+        held = _preempted(subject, call, number)
         if held is None:
             return None
         place, outcomes = held
@@ -88,6 +91,8 @@ def _preempted(subject: Subject, call: Call, number: int) -> tuple[str, list[Out
 
 def killed(subject: Subject, number: int) -> Run | None:
     """The process of the call is killed (SIGKILL) at each place, and the call made again, twice, in a new one."""
+    if number < 1:
+        return None
     call = subject.begin()
     first = killed_at(subject, call, number)
     if first.kind not in ("cut off", "error"):
