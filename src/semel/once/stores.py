@@ -94,12 +94,17 @@ class PostgresStore(ReceiptStore):
         sql, parameters = rendered(statement, Marks.PERCENT, Dialect.POSTGRESQL)
         fault: Exception | None = None
         for attempt in range(TRIES):
+            connection: psycopg.Connection[Any] | None = None
             try:
                 connection = self._connection(is_fresh=attempt > 0)
                 rows = connection.execute(sql.encode(), parameters or None).fetchall()
-            except psycopg.errors.UndefinedTable as error:
-                raise TableMissing(self._table) from error
-            except psycopg.OperationalError as error:
+            except psycopg.Error as error:
+                if connection is not None:
+                    connection.close()
+                if isinstance(error, psycopg.errors.UndefinedTable):
+                    raise TableMissing(self._table) from error
+                if not isinstance(error, psycopg.OperationalError):
+                    raise
                 fault = error
                 continue
             self._give_back(connection)
