@@ -1,4 +1,4 @@
-"""The rows of the table of functions, for functions and for coroutine functions, on every store."""
+"""The rows of the table of functions: for coroutines what `test_functions` shows for functions, and more for both."""
 
 from __future__ import annotations
 
@@ -116,9 +116,9 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def make(store: Once, counter: Counter, kind: str) -> Made:
-    """A maker of each kind of function."""
-    return made_of(store, counter, kind)
+def make(store: Once, counter: Counter) -> Made:
+    """A maker of coroutine functions."""
+    return made_of(store, counter, "coroutine")
 
 
 def test_the_first_call_runs_and_retries_are_told(make: Made, counter: Counter) -> None:
