@@ -10,12 +10,13 @@ import asyncio
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import psycopg
 
 from semel import once
-from tests.once.script import CHARGE, Action, Call, Commit, Effect, Result
+from tests.once.script import CHARGE, Action, Call, Commit, Effect, Nested, Result
 
 CHARGES = "CREATE TABLE charges (amount integer)"
 CHARGE_ONE = "INSERT INTO charges VALUES (1)"
@@ -33,10 +34,17 @@ class Play(NamedTuple):
     isolation: str | None = None
     catches: type[Exception] | None = None
     """An error of the block that the caller catches before it commits the rest."""
+    works_before: bool = False
+    """Whether the caller's transaction has a charge of its own, before the block."""
+    before_commit: Callable[[], object] = lambda: None
 
     def begin(self, connection: Any) -> once.Transaction:
         """The block."""
         return once.transaction(connection, self.key, self.arguments, **({"scope": "shop"} | self.options))
+
+    def nested(self, action: Nested) -> Play:
+        """The play of a block inside."""
+        return Play(action.key, None, action.actions, self.options)
 
 
 class House(ABC):
@@ -112,6 +120,8 @@ class Stage:
 
     def play(self, play: Play) -> once.Attempt:
         """A block, and the end of its transaction."""
+        if play.works_before:
+            self.effect()
         try:
             attempt = self._block(play)
         except BaseException as error:
@@ -120,6 +130,7 @@ class Stage:
                 raise
             self.commit()
             raise
+        play.before_commit()
         self.commit()
         return attempt
 
@@ -127,11 +138,14 @@ class Stage:
         with play.begin(self.target) as attempt:
             if attempt.fresh:
                 for action in play.actions:
-                    self._act(action, attempt)
+                    self._act(action, attempt, play)
         return attempt
 
-    def _act(self, action: Action, attempt: once.Attempt) -> None:
-        if isinstance(action, Effect):
+    def _act(self, action: Action, attempt: once.Attempt, play: Play) -> None:
+        if isinstance(action, Nested):
+            with suppress(*[action.catches] if action.catches else []):
+                self._block(play.nested(action))
+        elif isinstance(action, Effect):
             self.effect()
         elif isinstance(action, Result):
             attempt.result = action.value
@@ -152,6 +166,8 @@ class AsyncStage:
 
     async def play(self, play: Play) -> once.Attempt:
         """A block, and the end of its transaction."""
+        if play.works_before:
+            await self.effect()
         try:
             attempt = await self._block(play)
         except BaseException as error:
@@ -160,6 +176,7 @@ class AsyncStage:
                 raise
             await self.commit()
             raise
+        play.before_commit()
         await self.commit()
         return attempt
 
@@ -167,11 +184,14 @@ class AsyncStage:
         async with play.begin(self.target) as attempt:
             if attempt.fresh:
                 for action in play.actions:
-                    await self._act(action, attempt)
+                    await self._act(action, attempt, play)
         return attempt
 
-    async def _act(self, action: Action, attempt: once.Attempt) -> None:
-        if isinstance(action, Effect):
+    async def _act(self, action: Action, attempt: once.Attempt, play: Play) -> None:
+        if isinstance(action, Nested):
+            with suppress(*[action.catches] if action.catches else []):
+                await self._block(play.nested(action))
+        elif isinstance(action, Effect):
             await self.effect()
         elif isinstance(action, Result):
             attempt.result = action.value

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,37 +14,55 @@ from django.db import connections, transaction
 
 from semel import once
 from tests.once.houses import BUSY_SECONDS, CHARGE_ONE, Play, PostgresHouse, SqliteHouse
-from tests.once.script import Call, Effect, Result
+from tests.once.script import Call, Effect, Nested, Result
 
 if not settings.configured:
     settings.configure(DATABASES={}, USE_TZ=True)
     django.setup()
 
 
-def _play(alias: str, facts: dict[str, Any], play: Play) -> once.Attempt:
+@contextmanager
+def opened(facts: dict[str, Any]) -> Iterator[Any]:
+    """A connection of Django's own, outside of any transaction."""
+    alias = f"{facts['ENGINE']}-{threading.get_ident()}"
     connections.settings[alias] = connections.configure_settings({"default": {}, alias: facts})[alias]
-    connection = connections[alias]
-    fault: BaseException | None = None
     try:
-        with transaction.atomic(using=alias):
+        yield connections[alias]
+    finally:
+        connections[alias].close()
+        del connections[alias]
+
+
+def _play(facts: dict[str, Any], play: Play) -> once.Attempt:
+    fault: BaseException | None = None
+    with opened(facts) as connection:
+        with transaction.atomic(using=connection.alias):
+            if play.works_before:
+                _charge(connection)
             try:
-                return _block(connection, play)
+                attempt = _block(connection, play)
+                play.before_commit()
+                return attempt
             except BaseException as error:
                 if play.catches is None or not isinstance(error, play.catches):
                     raise
                 fault = error
         raise fault
-    finally:
-        connection.close()
-        del connections[alias]
+
+
+def _charge(connection: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(CHARGE_ONE)
 
 
 def _block(connection: Any, play: Play) -> once.Attempt:
     with play.begin(connection) as attempt:
         for action in play.actions if attempt.fresh else ():
             if isinstance(action, Effect):
-                with connection.cursor() as cursor:
-                    cursor.execute(CHARGE_ONE)
+                _charge(connection)
+            elif isinstance(action, Nested):
+                with suppress(*[action.catches] if action.catches else []):
+                    _block(connection, play.nested(action))
             elif isinstance(action, Result):
                 attempt.result = action.value
             elif isinstance(action, Call):
@@ -59,14 +79,18 @@ class DjangoPostgres(PostgresHouse):
 
     def play(self, play: Play) -> once.Attempt:
         """In an atomic block."""
+        return _play(self.facts(play.isolation), play)
+
+    def facts(self, isolation: str | None = None) -> dict[str, Any]:
+        """The settings of the database."""
         parts = urlsplit(self.place)
         schema = self.place.partition("search_path%3D")[2]
         options: dict[str, Any] = {"options": f"-c search_path={schema}"}
-        if play.isolation is not None:
+        if isolation is not None:
             from tests.once.houses_postgres import LEVELS  # noqa: PLC0415
 
-            options["isolation_level"] = LEVELS[play.isolation]
-        facts = {
+            options["isolation_level"] = LEVELS[isolation]
+        return {
             "ENGINE": "django.db.backends.postgresql",
             "NAME": parts.path[1:],
             "USER": parts.username,
@@ -74,7 +98,6 @@ class DjangoPostgres(PostgresHouse):
             "PORT": str(parts.port),
             "OPTIONS": options,
         }
-        return _play(f"postgres-{threading.get_ident()}", facts, play)
 
 
 class DjangoSqlite(SqliteHouse):
@@ -84,9 +107,12 @@ class DjangoSqlite(SqliteHouse):
 
     def play(self, play: Play) -> once.Attempt:
         """In an atomic block."""
-        facts = {
+        return _play(self.facts(), play)
+
+    def facts(self) -> dict[str, Any]:
+        """The settings of the database."""
+        return {
             "ENGINE": "django.db.backends.sqlite3",
             "NAME": self.place,
             "OPTIONS": {"timeout": BUSY_SECONDS},
         }
-        return _play(f"sqlite-{threading.get_ident()}", facts, play)

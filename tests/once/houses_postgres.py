@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import threading
 
 import asyncpg
 import psycopg
 import sqlalchemy
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
@@ -102,7 +104,7 @@ class AsyncAlchemyConnection(PostgresHouse):
         return asyncio.run(self._play(play))
 
     async def _play(self, play: Play) -> once.Attempt:
-        engine = create_async_engine(_address(self.place, "psycopg"), poolclass=NullPool, **_level(play))
+        engine = _async_engine(_address(self.place, "psycopg"), play.isolation)
         async with AsyncConnection(engine) as connection:
             effect = lambda: connection.exec_driver_sql(CHARGE_ONE)  # noqa: E731
             return await AsyncStage(connection, effect, connection.commit, connection.rollback).play(play)
@@ -117,9 +119,7 @@ class AsyncAlchemySession(PostgresHouse):
 
     async def _play(self, play: Play) -> once.Attempt:
         base, _, schema = self.place.partition("?options=-c%20search_path%3D")
-        settings = {"server_settings": {"search_path": schema}}
-        address = base.replace("postgresql://", "postgresql+asyncpg://")
-        engine = create_async_engine(address, poolclass=NullPool, connect_args=settings, **_level(play))
+        engine = _async_engine(base.replace("postgresql://", "postgresql+asyncpg://"), play.isolation, schema)
         async with AsyncSession(engine) as session:
             effect = lambda: session.execute(sqlalchemy.text(CHARGE_ONE))  # noqa: E731
             return await AsyncStage(session, effect, session.commit, session.rollback).play(play)
@@ -129,9 +129,26 @@ def _address(place: str, driver: str) -> str:
     return place.replace("postgresql://", f"postgresql+{driver}://")
 
 
-def _level(play: Play) -> dict[str, str]:
-    return {} if play.isolation is None else {"isolation_level": play.isolation}
+def _level(isolation: str | None) -> dict[str, str]:
+    return {} if isolation is None else {"isolation_level": isolation}
 
 
 def _engine(place: str, play: Play) -> sqlalchemy.Engine:
-    return sqlalchemy.create_engine(_address(place, "psycopg"), poolclass=NullPool, **_level(play))
+    return _made(_address(place, "psycopg"), play.isolation)
+
+
+# An application has one engine for all of its requests.
+@functools.lru_cache(maxsize=64)
+def _made(address: str, isolation: str | None) -> sqlalchemy.Engine:
+    return sqlalchemy.create_engine(address, poolclass=NullPool, **_level(isolation))
+
+
+def _async_engine(address: str, isolation: str | None, schema: str = "") -> AsyncEngine:
+    return _made_async(address, isolation, schema, threading.get_ident())
+
+
+@functools.lru_cache(maxsize=64)
+def _made_async(address: str, isolation: str | None, schema: str, _thread: int) -> AsyncEngine:
+    """Each thread has a loop of its own, and an engine belongs to one loop at a time."""
+    settings = {"server_settings": {"search_path": schema}} if schema else {}
+    return create_async_engine(address, poolclass=NullPool, connect_args=settings, **_level(isolation))

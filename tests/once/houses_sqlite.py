@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import sqlite3
+import threading
 
 import apsw
 import sqlalchemy
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
@@ -73,12 +75,18 @@ class AsyncSqliteAlchemySession(SqliteHouse):
         return asyncio.run(self._play(play))
 
     async def _play(self, play: Play) -> once.Attempt:
-        address = f"sqlite+aiosqlite:///{self.place}"
-        engine = create_async_engine(address, poolclass=NullPool, connect_args={"timeout": BUSY_SECONDS})
-        async with AsyncSession(engine) as session:
+        async with AsyncSession(_async_engine(self.place, threading.get_ident())) as session:
             effect = lambda: session.execute(sqlalchemy.text(CHARGE_ONE))  # noqa: E731
             return await AsyncStage(session, effect, session.commit, session.rollback).play(play)
 
 
+@functools.lru_cache(maxsize=64)
+def _async_engine(place: str, _thread: int) -> AsyncEngine:
+    """Each thread has a loop of its own, and an engine belongs to one loop at a time."""
+    address = f"sqlite+aiosqlite:///{place}"
+    return create_async_engine(address, poolclass=NullPool, connect_args={"timeout": BUSY_SECONDS})
+
+
+@functools.lru_cache(maxsize=64)
 def _engine(place: str) -> sqlalchemy.Engine:
     return sqlalchemy.create_engine(f"sqlite:///{place}", poolclass=NullPool, connect_args={"timeout": BUSY_SECONDS})

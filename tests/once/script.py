@@ -36,7 +36,16 @@ class Call:
     function: Callable[[], object]
 
 
-Action = Effect | Result | Commit | Rollback | Call
+@dataclass(frozen=True)
+class Nested:
+    """A block inside of the block, with a key of its own, in the same transaction; what it raises may be caught."""
+
+    key: str
+    actions: tuple[Action, ...]
+    catches: type[Exception] | None = None
+
+
+Action = Effect | Result | Commit | Rollback | Call | Nested
 CHARGE: tuple[Action, ...] = (Effect(), Result({"charge": 7}))
 
 

@@ -27,6 +27,7 @@ from semel.once.claims import Act, Change, Claim, Found, Move
 from semel.once.codec import JSON, Codec
 from semel.once.duration import Duration, milliseconds, seconds
 from semel.once.errors import InvalidKey, OnceError
+from semel.once.forks import PerProcess
 from semel.once.identity import Identity, fingerprint, identity
 from semel.once.runs import play, play_async, renewed, renewed_async, stopwatch
 from semel.once.stores import Clock, ReceiptStore, store_at
@@ -72,7 +73,9 @@ class Once:
         clock: Clock = time.time,
         token: str | None = None,
     ) -> None:
-        self.store: ReceiptStore = store_at(str(place), table, clock, token or os.environ.get("SEMEL_TOKEN"))
+        is_memory = ":memory:" in str(place) or "mode=memory" in str(place)
+        bearer = token or os.environ.get("SEMEL_TOKEN")
+        self._store = PerProcess(lambda: store_at(str(place), table, clock, bearer), is_copied=is_memory)
         self.codec = codec
 
     @classmethod
@@ -80,9 +83,15 @@ class Once:
         """Receipts in memory, for tests."""
         return cls(":memory:", codec=codec, clock=clock)
 
+    @property
+    def store(self) -> ReceiptStore:
+        """The store, with connections of this process: after a fork it is opened anew."""
+        return self._store.get()
+
     def close(self) -> None:
         """Close the store's connections."""
-        self.store.close()
+        if not self._store.is_parents:
+            self.store.close()
 
     def once(
         self,

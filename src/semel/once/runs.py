@@ -6,18 +6,23 @@ when it finishes.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from semel.once.calls import Elapsed, Flow, Need, Pause
 from semel.once.claims import Act, Change, Claim
+from semel.once.deferred import Deferred
 from semel.once.errors import OnceError
 from semel.once.stores import ReceiptStore
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = Deferred("asyncio")  # a third of what importing this package would cost
 
 T = TypeVar("T")
 

@@ -6,7 +6,6 @@ leaves both, and the retry is told the result. There is no lease, and so nothing
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import time
 from datetime import UTC, datetime
@@ -91,7 +90,9 @@ class Transaction:
 
     async def __aenter__(self) -> Attempt:
         if self._joined is not None:
-            await asyncio.to_thread(self._joined.mark)
+            from asyncio import to_thread  # noqa: PLC0415 - a program that blocks needs no asyncio
+
+            await to_thread(self._joined.mark)
         try:
             return self._begun(await drive_async(self._asynchronous(), opened(self._receipts, self._wanted)))
         except Exception as error:  # noqa: BLE001 - any driver's error

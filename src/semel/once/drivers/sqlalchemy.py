@@ -69,13 +69,22 @@ class SqlAlchemyDriver(Driver):
 
     def _open(self) -> None:
         connection = self._connection
-        needs_transaction(connection.get_isolation_level() != "AUTOCOMMIT")
-        if self._dialect is Dialect.SQLITE:
-            raw: Any = connection.connection.driver_connection
-            # The driver begins before a write only: the release of a savepoint would be a commit.
-            if not raw.in_transaction:
-                connection.exec_driver_sql("BEGIN")
+        if not connection.in_transaction():
+            connection.begin()  # as its first statement would; a listener of the engine may say BEGIN by itself
+        self._need_transaction(connection)
         self._nested = self._target.begin_nested()
+
+    def _need_transaction(self, connection: Connection) -> None:
+        """SQLAlchemy has a transaction in any mode: whether the database has one, the driver's connection knows."""
+        if self._dialect is Dialect.POSTGRESQL:
+            adapted: Any = connection.connection.dbapi_connection
+            needs_transaction(not adapted.autocommit)
+            return
+        raw: Any = connection.connection.driver_connection
+        if not raw.in_transaction:
+            needs_transaction(raw.isolation_level is not None)
+            # The driver begins before a write only: the release of a savepoint would be a commit.
+            connection.exec_driver_sql("BEGIN")
 
     def _close(self, *, is_kept: bool) -> None:
         assert self._nested is not None, "a block is opened before it is closed"

@@ -1,0 +1,165 @@
+"""A user's call and what the user said of it; and how one call of it ends."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import time
+import traceback
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from semel.testing.report import Outcome
+
+PAUSE_SECONDS = 0.02
+
+
+class UnusableCallError(Exception):
+    """The test cannot be carried out as it was asked for; the message says what to change."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is tested."""
+
+    call: Callable[..., Any]
+    count: Callable[[], Any]
+    """How many effects there are, of all calls up to now."""
+    answer: Callable[[Any], Any]
+    unknown: Callable[[object], bool]
+    again: Callable[[object], bool]
+    reset: Callable[[], object]
+    restart: Callable[[], object]
+    before_retry: Callable[[], object]
+    takes_key: bool
+    is_async: bool
+    racers: int
+    timeout: float
+    patience: float
+    max_places: int
+    at: int | None
+
+    def effects(self) -> int:
+        """Count."""
+        found = self.count()
+        return int(ran(found) if inspect.isawaitable(found) else found)
+
+    def begin(self) -> Call:
+        """A call that has not been made before: a new key, or a state that was reset."""
+        self.reset()
+        return Call(self, uuid.uuid4().hex)
+
+
+def subject_of(
+    *,
+    call: Callable[..., Any],
+    unknown: Callable[[object], bool] | None,
+    again: Callable[[object], bool] | None,
+    reset: Callable[[], object] | None,
+    **others: Any,
+) -> Subject:
+    """What is tested, with the defaults for what was not said; refused where it cannot be."""
+    from semel.once.errors import InFlight, OutcomeUnknown, RunAgain  # noqa: PLC0415 - as below
+
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is not None and asyncio._get_running_loop() is not None:
+        raise UnusableCallError(
+            "A loop is running in this thread: write `await asyncio.to_thread(assert_idempotent, ...)`."
+        )
+    takes_key = _takes_key(call)
+    if not takes_key and reset is None:
+        raise UnusableCallError("Give a call that takes a key, as `lambda key: ...`, or give reset=.")
+    return Subject(
+        call=call,
+        unknown=unknown or (lambda found: isinstance(found, OutcomeUnknown)),
+        again=again or (lambda found: isinstance(found, InFlight | RunAgain)),
+        reset=reset or (lambda: None),
+        takes_key=takes_key,
+        is_async=inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(type(call).__call__),
+        **others,
+    )
+
+
+def _takes_key(call: Callable[..., Any]) -> bool:
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    kinds = [*positional, inspect.Parameter.VAR_POSITIONAL]
+    return any(parameter.kind in kinds for parameter in inspect.signature(call).parameters.values())
+
+
+class Call:
+    """Calls with one key."""
+
+    def __init__(self, subject: Subject, key: str) -> None:
+        self._subject = subject
+        self._key = key
+        self._before = subject.effects()
+
+    def effects(self) -> int:
+        """How many effects there were since."""
+        return self._subject.effects() - self._before
+
+    def made(self) -> Any:
+        """Call it; a coroutine comes back as such."""
+        return self._subject.call(self._key) if self._subject.takes_key else self._subject.call()
+
+    def outcome(self) -> Outcome:
+        """Make the call in this thread, and again while it asks for that."""
+        deadline = time.monotonic() + self._subject.timeout
+        while True:
+            found = self._tried()
+            if found.kind != "again" or time.monotonic() > deadline:
+                return found
+            time.sleep(PAUSE_SECONDS)
+
+    async def outcome_async(self, stepped: Callable[[Any], Awaitable[Any]] = lambda made: made) -> Outcome:
+        """The same in this task; `stepped` sees the coroutine before it begins."""
+        import asyncio  # noqa: PLC0415 - the plugin imports this module in every run of pytest
+
+        deadline = time.monotonic() + self._subject.timeout
+        while True:
+            try:
+                found = ended(self._subject, await stepped(self.made()))
+            except Exception as error:  # noqa: BLE001 - any error is how the call ended
+                found = raised(self._subject, error)
+            if found.kind != "again" or time.monotonic() > deadline:
+                return found
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    def _tried(self) -> Outcome:
+        try:
+            value = self.made()
+            return ended(self._subject, ran(value) if inspect.isawaitable(value) else value)
+        except Exception as error:  # noqa: BLE001 - any error is how the call ended
+            return raised(self._subject, error)
+
+
+def ended(subject: Subject, value: Any) -> Outcome:
+    """The outcome of a call that returned."""
+    if subject.unknown(value):
+        return Outcome("unknown", text=f"unknown: {value!r}")
+    if subject.again(value):
+        return Outcome("again", text=f"refused for now: {value!r}")
+    compared = subject.answer(value)
+    return Outcome("answer", compared, f"answered {compared!r}")
+
+
+def raised(subject: Subject, error: Exception) -> Outcome:
+    """The outcome of a call that raised."""
+    if subject.unknown(error):
+        return Outcome("unknown", text=f"unknown: {error!r}")
+    if subject.again(error):
+        return Outcome("again", text=f"refused for now: {error!r}")
+    lines = traceback.format_exception(error, limit=-4)
+    return Outcome("error", text="".join(lines).rstrip())
+
+
+def ran(awaitable: Any) -> Any:
+    """Run a coroutine in a loop of its own."""
+    import asyncio  # noqa: PLC0415 - as above
+
+    async def wait() -> Any:
+        return await awaitable
+
+    return asyncio.run(wait())

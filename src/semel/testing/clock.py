@@ -1,0 +1,37 @@
+"""A clock that moves by hand, for `Once(..., clock=)`: a test of leases and retention waits for nothing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from semel.once.duration import Duration
+
+BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class FrozenClock:
+    """Stands still until it is moved; it has the signature of `time.time`."""
+
+    def __init__(self, at: datetime = BEGINNING) -> None:
+        self._at = at
+
+    def __call__(self) -> float:
+        """Seconds since 1970."""
+        return self._at.timestamp()
+
+    @property
+    def now(self) -> datetime:
+        """The time it shows."""
+        return self._at
+
+    def move(self, by: Duration) -> None:
+        """Move it forward: seconds, a text as `"61s"` or `"8d"`, or a `timedelta`."""
+        from semel.once.duration import seconds  # noqa: PLC0415 - the plugin imports this module in every run of pytest
+
+        self._at += timedelta(seconds=seconds(by))
+
+    def set(self, at: datetime) -> None:
+        """Show this time, which may be earlier: as a clock of a computer that was set back does."""
+        self._at = at

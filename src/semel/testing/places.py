@@ -1,0 +1,156 @@
+"""The places of a call where it may be interrupted, found without a change of its code.
+
+A place lies before and behind each operation that another process can notice: a statement or commit of a database, a
+write to a socket, a change of the file system, and wherever the code says `point("name")`. They are found by a profile
+function (`sys.setprofile`), which the interpreter calls around every Python function and every function written in C:
+no class is patched, and a driver that was imported under another name is seen as well. Not seen are calls that one
+extension module makes inside of another.
+
+| operation | seen as |
+|---|---|
+| `sqlite3`, `apsw`, `psycopg2` and other drivers in C | `execute` and its kind, `commit`, `rollback` |
+| psycopg 3, aiosqlite | each exchange with the server, or with the thread of the connection |
+| asyncpg, pure Python drivers, HTTP clients | each write to a socket |
+| files | `rename`, `replace`, `unlink`, `link`, `mkdir`, `fsync` and the like of `os` |
+"""
+
+from __future__ import annotations
+
+import dis
+import linecache
+import sys
+from collections.abc import Callable
+from pathlib import PurePath
+from types import BuiltinFunctionType, FrameType, ModuleType
+from typing import Any, NamedTuple
+
+_DRIVERS = frozenset({"sqlite3", "apsw", "psycopg2", "MySQLdb", "pyodbc", "oracledb"})
+_VERBS = frozenset({"execute", "executemany", "executescript", "commit", "rollback", "callproc", "__exit__"})
+_SENDS = frozenset({"send", "sendall", "sendto", "sendmsg", "sendfile"})
+_FILES = frozenset({"rename", "replace", "unlink", "remove", "link", "symlink", "mkdir", "rmdir", "fsync", "fdatasync"})
+_C_NAMES = _VERBS | _SENDS | _FILES | {"write", "fork_exec"}
+_PYTHON = {
+    ("psycopg.connection", "Connection.wait"): "psycopg",
+    ("psycopg.connection_async", "AsyncConnection.wait"): "psycopg",
+    ("aiosqlite.core", "Connection._execute"): "aiosqlite",
+}
+_PYTHON_NAMES = frozenset({"wait", "_execute", "point"})
+_LIBRARIES = frozenset(
+    {"aiohttp", "aiosqlite", "anyio", "asyncpg", "django", "greenlet", "httpcore", "httpx", "psycopg", "psycopg_pool"}
+    | {"pymysql", "redis", "requests", "semel", "sqlalchemy", "starlette", "urllib3", "uvicorn"}
+)
+_RETURNS = frozenset(dis.opmap[name] for name in ("RETURN_VALUE", "RETURN_CONST") if name in dis.opmap)
+_LINE_CHARACTERS = 100
+_LINES = 2
+_TEST = "semel.testing.calls"
+"""Makes the call: what is behind it is the test."""
+
+
+def point(name: str) -> None:
+    """Name a place of your own code where `assert_idempotent` kills it and lets another call go first.
+
+    It does nothing at all: the test recognizes the call. Write it between two effects that no driver shows.
+    """
+
+
+class Place(NamedTuple):
+    """Where a call is: before or behind an operation, or at a point with a name."""
+
+    text: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.where})" if self.where else self.text
+
+
+class Watch:
+    """A profile function that tells each place when it is reached."""
+
+    def __init__(self, reached: Callable[[Place], object]) -> None:
+        self._reached = reached
+        self._begun: set[FrameType] = set()
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> None:
+        """Called by the interpreter."""
+        if event == "call":
+            if frame.f_code.co_name in _PYTHON_NAMES:
+                self._called(frame)
+        elif event == "return":
+            if frame in self._begun:
+                self._returned(frame)
+        elif event != "c_exception" and arg.__name__ in _C_NAMES:
+            operation = _operation(arg, frame)
+            if operation is not None:
+                self._tell("before" if event == "c_call" else "after", operation, frame)
+
+    def _called(self, frame: FrameType) -> None:
+        """A coroutine is called again whenever it goes on: it counts once."""
+        if frame.f_code is point.__code__:
+            self._reached(Place(f"at point({frame.f_locals['name']!r})", _where(frame.f_back)))
+            return
+        package = _PYTHON.get((frame.f_globals.get("__name__", ""), frame.f_code.co_qualname))
+        if package is not None and frame not in self._begun:
+            self._begun.add(frame)
+            self._tell("before", _exchange(package, frame), frame)
+
+    def _returned(self, frame: FrameType) -> None:
+        """A coroutine returns whenever it waits: it is over when its code says so."""
+        if frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] in _RETURNS:
+            self._begun.discard(frame)
+            package = _PYTHON[frame.f_globals["__name__"], frame.f_code.co_qualname]
+            self._tell("after", _exchange(package, frame), frame)
+
+    def _tell(self, when: str, operation: str, frame: FrameType) -> None:
+        self._reached(Place(f"{when} {operation}", _where(frame)))
+
+
+def _operation(function: BuiltinFunctionType, frame: FrameType) -> str | None:
+    """What a function in C does for others to notice; None for one that does not count."""
+    owner, name = function.__self__, function.__name__
+    if isinstance(owner, ModuleType):
+        is_counted = owner.__name__ in ("posix", "nt") and name in _FILES
+        return f"os.{name}" if is_counted else "the start of a process" if name == "fork_exec" else None
+    for base in type(owner).__mro__:
+        package = base.__module__.partition(".")[0]
+        if package in _DRIVERS and name in _VERBS:
+            return f"{package} {base.__name__}.{name}"
+        if package == "_socket" and name in _SENDS:
+            # A loop that wakes itself up from another thread tells the outside nothing.
+            return None if frame.f_code.co_name == "_write_to_self" else f"socket.{name}"
+        if package == "_ssl" and name == "write":
+            return "socket.write over TLS"
+    return None
+
+
+def _exchange(package: str, frame: FrameType) -> str:
+    """The name of what a driver in Python does, as `psycopg commit`."""
+    work = frame.f_locals.get("gen", frame.f_locals.get("fn"))
+    name = getattr(work, "__name__", "")
+    return f"{package} {name.removeprefix('_').removesuffix('_gen')}".rstrip()
+
+
+def _where(frame: FrameType | None) -> str:
+    """The nearest lines of the user's own code, the innermost first."""
+    lines: list[str] = []
+    inner = frame
+    while frame is not None and len(lines) < _LINES:
+        module = frame.f_globals.get("__name__", "")
+        if module == _TEST:
+            break
+        if not is_library(module):
+            lines.append(line_of(frame))
+        frame = frame.f_back
+    return ", called by ".join(lines) if lines or inner is None else line_of(inner)
+
+
+def is_library(module: str) -> bool:
+    """Whether a module is the interpreter's, or one of a known library."""
+    package = module.partition(".")[0]
+    return package in _LIBRARIES or package in sys.stdlib_module_names
+
+
+def line_of(frame: FrameType) -> str:
+    """The line where a function is, as a report shows it."""
+    code = frame.f_code
+    source = linecache.getline(code.co_filename, frame.f_lineno).strip()[:_LINE_CHARACTERS]
+    return f"{PurePath(code.co_filename).name}:{frame.f_lineno} in {code.co_name}: {source}"

@@ -1,0 +1,173 @@
+"""A call in a process of its own, which kills itself (SIGKILL) at a place; what it has not written is gone.
+
+The process is a fork of the test: closures work, and nothing needs to be importable. Connections over sockets that the
+test has open are dead in it, as they are after a crash: two processes that share one would talk into each other's
+answers. A process that does not end in time is killed and reported.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import signal
+import socket
+import stat
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from semel.testing.calls import Call, Subject, UnusableCallError
+from semel.testing.places import Place, Watch
+from semel.testing.report import Outcome
+
+ANSWERING = Place("when the call had ended, before its answer left the process", "")
+_PIECE_BYTES = 65_536
+_STANDARD_STREAMS = 3
+
+
+def killed_at(subject: Subject, call: Call, number: int) -> Outcome:
+    """Make a call in a new process that is killed at a place: `cut off`, or its outcome when it ended before that."""
+
+    def make(writing: int) -> list[Outcome]:
+        killer = _Killer(number, writing)
+        watch = Watch(killer.reached)
+        threading.setprofile(watch)
+        sys.setprofile(watch)
+        try:
+            found = call.outcome()
+        finally:
+            sys.setprofile(None)
+        killer.reached(ANSWERING)
+        return [found]
+
+    return _in_process(subject, make)[0]
+
+
+def retried(subject: Subject, call: Call, names: Sequence[str]) -> list[tuple[str, Outcome]]:
+    """Make calls, one after another, in one new process."""
+
+    def make(_: int) -> list[Outcome]:
+        found = []
+        for _name in names:
+            subject.before_retry()
+            found.append(call.outcome())
+        return found
+
+    return list(zip(names, _in_process(subject, make), strict=False))
+
+
+def _in_process(subject: Subject, make: Callable[[int], list[Outcome]]) -> list[Outcome]:
+    if not hasattr(os, "fork"):
+        raise UnusableCallError("The schedule 'killed' needs os.fork: leave it out on this system.")
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        # Threads of the test are gone in the child, and the locks they hold are not: the time limit tells of that.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        _child(subject, make, writing)
+    os.close(writing)
+    try:
+        return _received(reading, child, subject.timeout)
+    finally:
+        os.close(reading)
+
+
+def _child(subject: Subject, make: Callable[[int], list[Outcome]], writing: int) -> None:
+    """Never returns: what pytest does at the end of a process is the parent's alone."""
+    status = 1
+    try:
+        cut_connections()
+        subject.restart()
+        _tell(writing, make(writing))
+        status = 0
+    except BaseException:  # noqa: BLE001 - told to the parent, whatever it is
+        with suppress(OSError):
+            _tell(writing, [Outcome("error", text=traceback.format_exc().rstrip())])
+    finally:
+        os._exit(status)
+
+
+class _Killer:
+    """Ends this process at the place with a number."""
+
+    def __init__(self, at: int, writing: int) -> None:
+        self._left = at
+        self._writing = writing
+        self._lock = threading.Lock()
+
+    def reached(self, place: Place) -> None:
+        with self._lock:  # threads take turns; the interpreter calls no profile function inside of one
+            self._left -= 1
+            if self._left == 0:
+                _tell(self._writing, [Outcome("cut off", text=str(place))])
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _tell(writing: int, outcomes: list[Outcome]) -> None:
+    try:
+        data = pickle.dumps(outcomes)
+    except Exception as error:  # noqa: BLE001 - a class may refuse in any way
+        text = (
+            f"The answer cannot be sent to the process of the test: give answer=, which makes plain data of it: {error}"
+        )
+        data = pickle.dumps([Outcome("error", text=text)])
+    view = memoryview(data)
+    while view:
+        view = view[os.write(writing, view) :]
+
+
+def _received(reading: int, child: int, timeout: float) -> list[Outcome]:
+    deadline, data = time.monotonic() + timeout, bytearray()
+    while select.select([reading], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        piece = os.read(reading, _PIECE_BYTES)
+        if not piece:
+            break
+        data += piece
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return [Outcome("error", text=f"The process did not end within {timeout:g} s, and was killed.")]
+    _, status = os.waitpid(child, 0)
+    if not data:
+        return [Outcome("error", text=f"The process ended without an answer, with the status {status}.")]
+    found: list[Outcome] = pickle.loads(data)  # noqa: S301 - it comes from a fork of this very process
+    return found
+
+
+def cut_connections() -> None:
+    """Make every connected stream socket of this process a dead one; what it inherited is its parent's."""
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    for number in _descriptors():
+        if number >= _STANDARD_STREAMS and number != ours.fileno() and _is_connection(number):
+            os.dup2(ours.fileno(), number, inheritable=False)
+    ours.detach()
+
+
+def _descriptors() -> Iterable[int]:
+    for folder in ("/proc/self/fd", "/dev/fd"):
+        with suppress(OSError):
+            return [int(one.name) for one in Path(folder).iterdir()]
+    return ()
+
+
+def _is_connection(number: int) -> bool:
+    try:
+        if not stat.S_ISSOCK(os.fstat(number).st_mode):
+            return False
+        looked_at = socket.socket(fileno=os.dup(number))
+    except OSError:
+        return False
+    with looked_at:
+        try:
+            looked_at.getpeername()
+        except OSError:
+            return False
+        return looked_at.type == socket.SOCK_STREAM

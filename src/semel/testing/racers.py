@@ -1,0 +1,129 @@
+"""Calls with one key in threads, side by side, and one that stands still while another goes first."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from semel.testing.calls import Call, Subject
+from semel.testing.places import Place, Watch
+from semel.testing.report import Outcome
+
+
+class Racer:
+    """A call in a thread of its own, with its places watched."""
+
+    def __init__(self, call: Call, reached: Callable[[Place], object] | None, over: Callable[[], object]) -> None:
+        self._call = call
+        self._watch = None if reached is None else Watch(reached)
+        self._over = over
+        self._outcome: Outcome | None = None
+        self._fault: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="semel-testing-racer", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        sys.setprofile(self._watch)
+        try:
+            self._outcome = self._call.outcome()
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread of the test
+            self._fault = error
+        finally:
+            sys.setprofile(None)
+            self._over()
+
+    def join(self, seconds: float) -> None:
+        """Wait for its end, so long at most."""
+        self._thread.join(seconds)
+
+    def outcome(self, seconds: float) -> Outcome:
+        """How it ended."""
+        self._thread.join(seconds)
+        if self._fault is not None:
+            raise self._fault
+        return self._outcome or Outcome("error", text=f"It did not end within {seconds:g} s.")
+
+
+class Hold:
+    """Stops a call at the place with a number, until it may go on."""
+
+    def __init__(self, number: int, seconds: float) -> None:
+        self._left = number
+        self._seconds = seconds
+        self._go_on = threading.Event()
+        self.stopped = threading.Event()
+        """Set when it stands, and when it ended before that."""
+        self.place: Place | None = None
+
+    def reached(self, place: Place) -> None:
+        """Called at each place."""
+        self._left -= 1
+        if self._left == 0:
+            self.place = place
+            self.stopped.set()
+            self._go_on.wait(self._seconds)
+
+    def release(self) -> None:
+        """Let it go on."""
+        self._go_on.set()
+
+
+class Meeting:
+    """Racers wait for one another at every place, so that all do the same thing at the same time.
+
+    They wait a moment only: one that waits for a lock of another cannot come.
+    """
+
+    def __init__(self, racers: int, seconds: float) -> None:
+        self._seconds = seconds
+        self._racers = racers
+        self._waiting = 0
+        self._round = 0
+        self._changed = threading.Condition()
+
+    def reached(self, _: Place) -> None:
+        """Wait until all that run have come to a place, or a moment is over."""
+        with self._changed:
+            self._waiting += 1
+            before = self._round
+            self._met()
+            deadline = time.monotonic() + self._seconds
+            while self._round == before and (left := deadline - time.monotonic()) > 0:
+                self._changed.wait(left)
+            if self._round == before:
+                self._waiting -= 1
+
+    def left(self) -> None:
+        """One racer has ended."""
+        with self._changed:
+            self._racers -= 1
+            self._met()
+
+    def _met(self) -> None:
+        if self._waiting and self._waiting >= self._racers:
+            self._waiting = 0
+            self._round += 1
+            self._changed.notify_all()
+
+
+def preempted(subject: Subject, call: Call, number: int) -> tuple[str, list[Outcome]] | None:
+    """Stop a call at a place, and let a second one go first; None when it ended before that place."""
+    hold = Hold(number, subject.timeout)
+    first = Racer(call, hold.reached, hold.stopped.set)
+    hold.stopped.wait(subject.timeout)
+    if hold.place is None:
+        first.outcome(subject.timeout)
+        return None
+    second = Racer(call, None, lambda: None)
+    second.join(subject.patience)
+    hold.release()
+    return str(hold.place), [first.outcome(subject.timeout), second.outcome(subject.timeout)]
+
+
+def side_by_side(subject: Subject, call: Call) -> list[Outcome]:
+    """Calls in step with one another."""
+    meeting = Meeting(subject.racers, subject.patience)
+    racers = [Racer(call, meeting.reached, meeting.left) for _ in range(subject.racers)]
+    return [racer.outcome(subject.timeout) for racer in racers]

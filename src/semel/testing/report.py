@@ -1,0 +1,91 @@
+"""What a test found: which schedule, at which place, how many effects, and how to see it again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+MAX_TEXT = 2_000
+"""Characters of an answer or of an error in a report."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one call ended, as its caller sees it."""
+
+    kind: str
+    """`answer`, `unknown` (it says that it does not know), `again` (it asks to be tried again), `error`, `cut off`."""
+    value: Any = None
+    """What is compared, of an answer."""
+    text: str = ""
+
+    def __str__(self) -> str:
+        return self.text[:MAX_TEXT]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a schedule: calls with one key, and the effects that they had together."""
+
+    schedule: str
+    number: int
+    """Which run of the schedule; `at=` repeats it."""
+    story: str
+    """What was done to the call, and where."""
+    outcomes: Sequence[tuple[str, Outcome]]
+    """Each call that ended, with its name."""
+    effects: int
+    is_cut: bool = False
+    """Whether a call was cut off, so that an honest unknown is an answer."""
+
+    def fault(self) -> str | None:
+        """What is wrong with it; None for nothing."""
+        for name, outcome in self.outcomes:
+            if outcome.kind == "error":
+                return f"{name} failed"
+            if outcome.kind == "again":
+                return f"{name} was refused until the test gave up"
+            if outcome.kind == "unknown" and not self.is_cut:
+                return f"{name} does not know its outcome, although no call was cut off"
+        is_unknown = any(outcome.kind == "unknown" for _, outcome in self.outcomes)
+        if self.effects != 1 and not (is_unknown and self.effects == 0):
+            return f"{self.effects} effects instead of 1"
+        answers = [outcome.value for _, outcome in self.outcomes if outcome.kind == "answer"]
+        return "the answers differ" if any(one != answers[0] for one in answers[1:]) else None
+
+    def told(self, fault: str, name: str) -> str:
+        """The part of a report on this run."""
+        lines = [f"{self.schedule}, run {self.number}: {fault}.", f"  {self.story}", f"  effects: {self.effects}"]
+        lines += [f"  {who}: {_indented(str(outcome))}" for who, outcome in self.outcomes]
+        again = f"assert_idempotent({name}, ..., schedules=[{self.schedule!r}], at={self.number})"
+        return "\n".join([*lines, f"  reproduce: {again}"])
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n    ")
+
+
+@dataclass
+class IdempotencyReport:
+    """What `assert_idempotent` did, when it found nothing."""
+
+    runs: dict[str, int] = field(default_factory=dict)
+    """How many runs each schedule had."""
+    places: dict[str, list[str]] = field(default_factory=dict)
+    """Where the call was interrupted, by schedule."""
+
+    def add(self, run: Run) -> None:
+        """Count a run."""
+        self.runs[run.schedule] = self.runs.get(run.schedule, 0) + 1
+        self.places.setdefault(run.schedule, []).append(run.story)
+
+
+class NotIdempotentError(AssertionError):
+    """The effect did not happen exactly once, or answers differ."""
+
+    def __init__(self, name: str, faults: Sequence[tuple[Run, str]], schedules: int) -> None:
+        head = f"{name} is not idempotent: {len(faults)} of {schedules} schedules found a fault."
+        super().__init__("\n\n".join([head, *(run.told(fault, name) for run, fault in faults)]))
+        self.runs = [run for run, _ in faults]
+        """The first run of each schedule that found a fault."""

@@ -1,0 +1,114 @@
+"""What is done to a call: repeated, answer lost, beside another one, killed. Each run has a new key.
+
+A schedule has runs with numbers, from 1, and perhaps a run 0. It interrupts the call at the first place, then at the
+second, and so on, until a call ends before it is interrupted: a call need not have the same number of places every
+time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from semel.testing import racers
+from semel.testing.calls import Call, Subject, ran
+from semel.testing.processes import killed_at, retried
+from semel.testing.report import Outcome, Run
+
+Schedule = Callable[[Subject, int], Run | None]
+"""The run with a number, or None when there is none."""
+
+RETRIES = ("the second call", "the third call")
+
+
+def duplicate(subject: Subject, number: int) -> Run | None:
+    """The call is made three times, one after another."""
+    if number != 1:
+        return None
+    call = subject.begin()
+    found = [("the first call", call.outcome()), *_retried(subject, call)]
+    return Run("duplicate", number, "The call was made three times, one after another.", found, call.effects())
+
+
+def lost(subject: Subject, number: int) -> Run | None:
+    """The first answer is thrown away; a coroutine is cancelled as well, at each place where it waits."""
+    if number < 1:
+        return None
+    if number > 1:
+        return _cancelled(subject, number) if subject.is_async else None
+    call = subject.begin()
+    first = call.outcome()
+    found = [("the call whose answer was lost", first), *_retried(subject, call)]
+    return Run("lost", number, "The answer of the first call was thrown away.", found, call.effects())
+
+
+def _cancelled(subject: Subject, number: int) -> Run | None:
+    from semel.testing import steps  # noqa: PLC0415 - only a coroutine needs asyncio
+
+    call = subject.begin()
+    cut = ran(steps.cancelled(subject, call, number - 1))
+    if cut is None:
+        return None
+    place, first = cut
+    begun = [] if first.kind == "cut off" else [("the cancelled call", first)]
+    found = [*begun, *_retried(subject, call)]
+    story = f"The first call was cancelled while it waited ({place})."
+    return Run("lost", number, story, found, call.effects(), is_cut=True)
+
+
+def concurrent(subject: Subject, number: int) -> Run | None:
+    """For each place, a second call while the first stands there; run 0 has calls side by side."""
+    call = subject.begin()
+    if number == 0:
+        outcomes = _side_by_side(subject, call)
+        story = f"{subject.racers} calls with the same key were made side by side."
+    else:
+        held = _preempted(subject, call, number)
+        if held is None:
+            return None
+        place, outcomes = held
+        story = f"The first call stood {place}, and a second one with the same key was made."
+    found = [(f"call {place}", outcome) for place, outcome in enumerate(outcomes, 1)]
+    return Run("concurrent", number, story, found, call.effects())
+
+
+def _side_by_side(subject: Subject, call: Call) -> list[Outcome]:
+    if not subject.is_async:
+        return racers.side_by_side(subject, call)
+    from semel.testing import steps  # noqa: PLC0415 - as above
+
+    outcomes: list[Outcome] = ran(steps.side_by_side(subject, call))
+    return outcomes
+
+
+def _preempted(subject: Subject, call: Call, number: int) -> tuple[str, list[Outcome]] | None:
+    if not subject.is_async:
+        return racers.preempted(subject, call, number)
+    from semel.testing import steps  # noqa: PLC0415 - as above
+
+    held: tuple[str, list[Outcome]] | None = ran(steps.preempted(subject, call, number))
+    return None if held is None else (f"where it waited ({held[0]})", held[1])
+
+
+def killed(subject: Subject, number: int) -> Run | None:
+    """The process of the call is killed (SIGKILL) at each place, and the call made again, twice, in a new one."""
+    if number < 1:
+        return None
+    call = subject.begin()
+    first = killed_at(subject, call, number)
+    if first.kind not in ("cut off", "error"):
+        return None
+    begun = [] if first.kind == "cut off" else [("the first call, in a process of its own,", first)]
+    retries = [] if begun else retried(subject, call, RETRIES)
+    story = f"The process of the first call was killed {first}." if not begun else "The call was not killed."
+    return Run("killed", number, story, [*begun, *retries], call.effects(), is_cut=True)
+
+
+def _retried(subject: Subject, call: Call) -> list[tuple[str, Outcome]]:
+    found = []
+    for name in RETRIES:
+        subject.before_retry()
+        found.append((name, call.outcome()))
+    return found
+
+
+SCHEDULES: dict[str, Schedule] = {"duplicate": duplicate, "lost": lost, "concurrent": concurrent, "killed": killed}

@@ -1,0 +1,114 @@
+"""A store that was opened before a fork, as servers with several workers do: each process has its own connections."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from semel import once
+from semel.once import Once
+from tests.once.conftest import fresh_schema
+
+SECONDS = 25
+
+
+def forked(body: Callable[[], object]) -> int:
+    """Run a body in a child; its exit status, or minus the signal that ended it. One that hangs is killed."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = 0 if body() else 2
+        finally:
+            os._exit(status)
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return -signal.SIGKILL
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Each kind of store that outlives a process."""
+    if request.param == "sqlite":
+        return str(tmp_path / "receipts.db")
+    url = fresh_schema()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(once.ddl("postgresql").encode())
+    return url
+
+
+def test_a_child_has_connections_of_its_own_and_leaves_those_of_its_parent_alone(place: str) -> None:
+    store = Once(place)
+
+    @store.once(key=lambda key: key)
+    def charge(key: str) -> int:
+        return os.getpid()
+
+    before = store.store
+    assert charge("a") == os.getpid()
+
+    def child() -> bool:
+        return charge("a") != os.getpid() and charge("b") == os.getpid() and store.store is not before
+
+    assert forked(child) == 0
+    assert store.store is before
+    assert charge("b") != os.getpid()
+    store.close()
+
+
+def test_a_lock_that_was_held_at_the_fork_does_not_hold_the_child_up(tmp_path: Path) -> None:
+    store = Once(str(tmp_path / "receipts.db"))
+
+    @store.once(key=lambda: "k")
+    def charge() -> int:
+        return 7
+
+    with store.store._lock:  # type: ignore[attr-defined]
+        assert forked(lambda: charge() == 7) == 0
+    assert charge() == 7
+    store.close()
+
+
+def test_a_store_in_memory_is_copied_with_its_process() -> None:
+    store = Once.memory()
+    runs: list[int] = []
+
+    @store.once(key=lambda: "k")
+    def charge() -> int:
+        runs.append(1)
+        return len(runs)
+
+    charge()
+    assert forked(lambda: charge() == 1 and len(runs) == 1) == 0
+    store.close()
+
+
+def test_closing_in_a_child_closes_nothing_of_the_parent(place: str) -> None:
+    store = Once(place)
+
+    @store.once(key=lambda key: key)
+    def charge(key: str) -> str:
+        return key
+
+    def child() -> bool:
+        store.close()
+        return True
+
+    charge("a")
+    before = store.store
+    assert forked(child) == 0
+    assert store.store is before
+    assert charge("b") == charge("b") == "b"
+    store.close()
