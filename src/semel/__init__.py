@@ -10,9 +10,20 @@
 its five surfaces come with `pip install 'semel[server]'`.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from semel import once
 from semel.once import Once, OnceError
 
+if TYPE_CHECKING:
+    from semel.once import Outbox
+
 __version__ = "0.1.0"
 
-__all__ = ["Once", "OnceError", "__version__", "once"]
+__all__ = ["Once", "OnceError", "Outbox", "__version__", "once"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Outbox":
+        return once.Outbox
+    raise AttributeError(f"semel has no {name}.")

@@ -4,14 +4,16 @@
         if attempt.fresh:
             attempt.result = charge(...)
 
-Importing this imports the standard library alone; a driver is imported with the first connection of its kind.
+Importing this imports the standard library alone; a driver is imported with the first connection of its kind, and the
+middleware and the outbox when they are first named.
 """
 
-from semel.once.asgi import Middleware
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from semel.once.attempt import Attempt
 from semel.once.calls import Happened
 from semel.once.codec import Codec, JsonCodec
-from semel.once.courier import Flushed
 from semel.once.errors import (
     Fenced,
     InFlight,
@@ -29,13 +31,40 @@ from semel.once.errors import (
     UnsupportedConnection,
 )
 from semel.once.functions import Inspection, Once, OnceFunction, current_key
-from semel.once.letter_table import ddl as outbox_ddl
-from semel.once.letters import EnvSecret, LetterState, LetterStatus
-from semel.once.outbox import Outbox
-from semel.once.postbox import TransactionOutbox
-from semel.once.posts import Posted
 from semel.once.table import ddl
 from semel.once.transaction import Transaction, transaction
+
+if TYPE_CHECKING:
+    from semel.once.asgi import Middleware
+    from semel.once.courier import Flushed
+    from semel.once.letter_table import ddl as outbox_ddl
+    from semel.once.letters import EnvSecret, LetterState, LetterStatus
+    from semel.once.outbox import Outbox
+    from semel.once.postbox import TransactionOutbox
+    from semel.once.posts import Posted
+    from semel.once.wsgi import WsgiMiddleware
+
+_LATER = {
+    "EnvSecret": "letters",
+    "Flushed": "courier",
+    "LetterState": "letters",
+    "LetterStatus": "letters",
+    "Middleware": "asgi",
+    "Outbox": "outbox",
+    "Posted": "posts",
+    "TransactionOutbox": "postbox",
+    "WsgiMiddleware": "wsgi",
+}
+"""The module of each name that is imported when it is first used."""
+
+
+def __getattr__(name: str) -> Any:
+    if name == "outbox_ddl":
+        return import_module("semel.once.letter_table").ddl
+    if name not in _LATER:
+        raise AttributeError(f"semel.once has no {name}.")
+    return getattr(import_module(f"semel.once.{_LATER[name]}"), name)
+
 
 __all__ = [
     "Attempt",
@@ -68,6 +97,7 @@ __all__ = [
     "TransactionEnded",
     "TransactionOutbox",
     "UnsupportedConnection",
+    "WsgiMiddleware",
     "current_key",
     "ddl",
     "outbox_ddl",
