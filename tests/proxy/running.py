@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import httpx
+
 from semel.once import Once
 from semel.proxy.process import ProxyServer, listener_at
 from semel.proxy.routes import route_of
@@ -20,6 +22,8 @@ from tests.running import HOST, free_port
 from tests.together import eventually
 
 ROOT = Path(__file__).parent.parent.parent
+CLIENT = httpx.Client(verify=False, timeout=25, limits=httpx.Limits(max_keepalive_connections=0))
+"""One connection a request, and no certificates to read."""
 ROUTES = tuple(
     route_of(text, "refuse")
     for text in (

@@ -14,7 +14,7 @@ import pytest
 from semel.once import Once
 from semel.once.claims import Act, Change
 from semel.once.errors import StoreUnavailable
-from tests.proxy.running import exchanged, proxied
+from tests.proxy.running import CLIENT, exchanged, proxied
 from tests.proxy.upstream import Upstream, reply, serving
 from tests.running import HOST, free_port
 from tests.together import at_once, eventually
@@ -47,7 +47,7 @@ def asking(url: str) -> Ask:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         if key is not None:
             named["Idempotency-Key"] = key
-        return httpx.request(method, url + path, content=body, headers=named, timeout=25)
+        return CLIENT.request(method, url + path, content=body, headers=named)
 
     return ask
 
@@ -151,7 +151,7 @@ def test_a_compressed_answer_is_replayed_to_the_byte(ask: Ask, upstream: Upstrea
 
 
 def test_a_body_in_chunks_is_the_same_request_as_one_with_a_length(ask: Ask, upstream: Upstream) -> None:
-    first = httpx.post(
+    first = CLIENT.post(
         str(ask(key="other").request.url), content=iter([b"1", b"2"]), headers={"Idempotency-Key": "k"}, timeout=25
     )
     assert ask(body=b"12").text == first.text
@@ -226,7 +226,7 @@ def test_a_receipt_that_cannot_be_stored_is_unknown_and_not_released(upstream: U
 
 def test_a_client_that_leaves_does_not_end_its_request(ask: Ask, upstream: Upstream) -> None:
     with pytest.raises(httpx.ReadTimeout):
-        httpx.post(
+        CLIENT.post(
             str(ask(key="x").request.url.copy_with(path="/hold")),
             content=b"5",
             headers={"Idempotency-Key": "k"},

@@ -47,7 +47,7 @@ class Upstream:
     gate: threading.Event = field(default_factory=threading.Event)
     """Answers on /hold wait for it."""
     broken_off: threading.Event = field(default_factory=threading.Event)
-    """Whether a client left while it was answered on /endless."""
+    """Whether a client left in its body, or while it was answered on /endless."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     count: Callable[[Seen], None] = lambda _: None
 
@@ -123,7 +123,14 @@ def _handled(connection: socket.socket, service: Upstream) -> None:
         if path == "/deaf":
             service.gate.wait(25)
             return
-        one = Seen(line, fields, _body(stream, fields))  # type: ignore[arg-type]
+        if path == "/echo":
+            _echo(connection, stream)  # type: ignore[arg-type]
+            return
+        try:
+            one = Seen(line, fields, _body(stream, fields))  # type: ignore[arg-type]
+        except ConnectionResetError:
+            service.broken_off.set()
+            return
         _die_or_hold(one, "begun", service)
         number = service.took(one)
         _die_or_hold(one, "effect", service)
@@ -161,6 +168,13 @@ def _endless(connection: socket.socket, service: Upstream) -> None:
             time.sleep(0.01)
     except OSError:
         service.broken_off.set()
+
+
+def _echo(connection: socket.socket, stream: socket.SocketIO) -> None:
+    """Ten bytes, of which the first five are answered before the others are read."""
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n")
+    for _ in range(2):
+        connection.sendall(_exactly(stream, 5))
 
 
 def _drip(connection: socket.socket) -> None:
