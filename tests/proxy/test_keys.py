@@ -55,7 +55,7 @@ def asking(url: str) -> Ask:
 @pytest.fixture
 def ask(upstream: Upstream, store: Once) -> Iterator[Ask]:
     """A proxy with small limits."""
-    with proxied(upstream.url, store, max_body=64 * KIB, max_answer=64 * KIB, wait=5.0) as url:
+    with proxied(upstream.url, store, max_body=64 * KIB, max_answer=64 * KIB, wait=25.0) as url:
         yield asking(url)
 
 
@@ -187,7 +187,7 @@ def test_after_an_unknown_a_route_that_says_retry_runs_again(ask: Ask, upstream:
 
 @pytest.mark.parametrize(
     ("path", "times"),
-    [("/drip", {"answer_timeout": 0.5}), ("/hold", {"idle_timeout": 0.4}), ("/hold", {"answer_timeout": 0.4})],
+    [("/drip", {"answer_timeout": 0.5}), ("/hold", {"idle_timeout": 1.0}), ("/hold", {"answer_timeout": 0.4})],
 )
 def test_an_answer_that_takes_too_long_is_unknown(
     upstream: Upstream, store: Once, path: str, times: dict[str, float]
@@ -230,7 +230,7 @@ def test_a_client_that_leaves_does_not_end_its_request(ask: Ask, upstream: Upstr
             str(ask(key="x").request.url.copy_with(path="/hold")),
             content=b"5",
             headers={"Idempotency-Key": "k"},
-            timeout=0.5,
+            timeout=httpx.Timeout(25, read=0.5),
         )
     eventually(lambda: len(upstream.seen) == 2, "the request arrived")
     upstream.gate.set()

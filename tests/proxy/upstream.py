@@ -46,6 +46,8 @@ class Upstream:
     """The whole answer on a path, to the byte; the connection is closed behind it."""
     gate: threading.Event = field(default_factory=threading.Event)
     """Answers on /hold wait for it."""
+    begun: threading.Event = field(default_factory=threading.Event)
+    """Whether the head of a request has arrived."""
     broken_off: threading.Event = field(default_factory=threading.Event)
     """Whether a client left in its body, or while it was answered on /endless."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -118,6 +120,7 @@ def _handled(connection: socket.socket, service: Upstream) -> None:
         head = _head(stream)  # type: ignore[arg-type] # a buffered reader has the same methods
         if head is None:
             return
+        service.begun.set()
         line, fields = head
         path = line.split()[1].partition("?")[0]
         if path == "/deaf":

@@ -99,6 +99,10 @@ class Proxy:
             await client.answered(problem(408, "request_timeout", "The request did not arrive in time; send it again."))
         except ClientGoneError:
             pass
+        except asyncio.CancelledError:
+            # The proxy stops, and its time is over: a claim was abandoned on the way here, and a retry is told so.
+            detail = "The proxy stops: send the request again, with the same key if it has one."
+            await client.answered(problem(503, "stopping", detail, (b"retry-after", b"1")))
         except OnceError as error:
             # Errors that precede the forwarding were answered by the middleware: here the request may have left.
             _log.warning(

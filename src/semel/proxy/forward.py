@@ -14,6 +14,7 @@ connection cannot be taken for a lost answer. A crash here leaves the claim, and
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from email.utils import formatdate
@@ -63,7 +64,8 @@ class Forward:
         """Make the clients; within the loop that will use them."""
         for is_fresh in (True, False):
             self._sessions[is_fresh] = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, force_close=is_fresh),  # the proxy bounds its requests itself
+                # The proxy bounds its requests itself.
+                connector=aiohttp.TCPConnector(limit=0, force_close=is_fresh, socket_factory=self._socket),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 skip_auto_headers=AUTO_HEADERS,
@@ -76,6 +78,14 @@ class Forward:
         """Close the connections."""
         for session in self._sessions.values():
             await session.close()
+
+    def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        """A socket that the system gives up when the upstream takes nothing: closing it waits for what is unsent."""
+        family, kind, protocol = address[:3]
+        made = socket.socket(family, kind, protocol)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(self._settings.idle_timeout * 2_000))
+        return made
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send one request on."""
