@@ -68,9 +68,9 @@ class Process:
         self._words = words
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *more: str, output: Path | None = None) -> None:
+    def start(self, *more: str, output: Path | None = None, **variables: str) -> None:
         """Start it, and wait until it listens."""
-        env = {name: value for name, value in os.environ.items() if not name.startswith("SEMEL_")}
+        env = {name: value for name, value in os.environ.items() if not name.startswith("SEMEL_")} | variables
         words = [sys.executable, "-m", *(word.format(port=self.port) for word in (*self._words, *more))]
         with (output or Path(os.devnull)).open("ab") as told:
             self.process = subprocess.Popen(words, cwd=ROOT, env=env, stdout=told, stderr=told)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import socket
 import sqlite3
+import ssl
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -14,7 +18,8 @@ import pytest
 from semel.once import Once
 from semel.once.claims import Act, Change
 from semel.once.errors import StoreUnavailable
-from tests.proxy.running import CLIENT, exchanged, proxied
+from tests.once.counter import CERTIFICATE, counting
+from tests.proxy.running import CLIENT, Process, exchanged, proxied
 from tests.proxy.upstream import Upstream, reply, serving
 from tests.running import HOST, free_port
 from tests.together import at_once, eventually
@@ -111,11 +116,22 @@ def test_racers_with_one_key_have_one_effect(ask: Ask, upstream: Upstream) -> No
     assert upstream.effects == 1
 
 
-@pytest.mark.parametrize(("status", "effects"), [(200, 1), (302, 1), (404, 1), (500, 2), (503, 2), (429, 2)])
-def test_which_answers_are_remembered(ask: Ask, upstream: Upstream, status: int, effects: int) -> None:
-    for _ in range(2):
-        assert ask(f"/as/{status}").status_code == status
-    assert upstream.effects == effects
+def test_racers_at_two_proxies_have_one_effect(upstream: Upstream, store: Once, tmp_path: Path) -> None:
+    beside = Once(str(tmp_path / "proxy.db"))
+    with proxied(upstream.url, store, wait=25.0) as one, proxied(upstream.url, beside, wait=25.0) as other:
+        threading.Timer(0.3, upstream.gate.set).start()
+        answers = at_once([partial(asking(url), "/hold") for url in (one, other) * 4])
+    beside.close()
+    assert {answer.text for answer in answers} == {"charge 1 of 5"}
+    assert upstream.effects == 1
+
+
+def test_which_answers_are_remembered(ask: Ask, upstream: Upstream) -> None:
+    for status, effects in [(200, 1), (302, 1), (404, 1), (500, 2), (503, 2), (429, 2)]:
+        before = upstream.effects
+        for _ in range(2):
+            assert ask(f"/as/{status}", key=f"of-{status}").status_code == status
+        assert upstream.effects - before == effects, status
 
 
 def test_without_a_key_a_request_of_a_route_is_passed_on_or_refused(ask: Ask, upstream: Upstream, store: Once) -> None:
@@ -169,11 +185,42 @@ def test_an_upstream_that_is_not_there_is_502_and_the_key_is_free(upstream: Upst
             assert late.effects == 1
 
 
-@pytest.mark.parametrize("path", ["/lost", "/half"])
-def test_an_answer_that_is_lost_is_unknown_and_is_never_run_again(ask: Ask, upstream: Upstream, path: str) -> None:
-    for _ in range(3):
-        assert code(ask(path)) == (409, "outcome_unknown")
-    assert upstream.effects == 1
+def test_a_connection_that_takes_too_long_is_502_and_the_key_is_free(upstream: Upstream, store: Once) -> None:
+    with socket.socket() as full, ExitStack() as waiting:
+        full.bind((HOST, 0))
+        full.listen(0)
+        for _ in range(4):  # more than its queue holds: the next connection is not answered
+            one = waiting.enter_context(socket.socket())
+            one.setblocking(False)
+            with suppress(BlockingIOError):
+                one.connect(full.getsockname())
+        with proxied(f"http://{HOST}:{full.getsockname()[1]}", store, connect_timeout=0.5) as url:
+            assert code(asking(url)()) == (502, "upstream_unreachable")
+    with proxied(upstream.url, store) as url:
+        assert asking(url)().text == "charge 1 of 5"
+
+
+def test_an_upstream_without_a_valid_certificate_is_502_and_is_sent_nothing(store: Once, tmp_path: Path) -> None:
+    pem = tmp_path / "pem"
+    pem.write_text(CERTIFICATE)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(pem)
+    with counting(tls=tls) as service:
+        with proxied(service.url, store) as url:
+            assert code(asking(url)()) == (502, "upstream_unreachable")
+        assert service.arrived == []
+        proxy = Process("semel", "proxy", "--upstream", service.url, "--store", str(tmp_path / "b.db"))
+        proxy.start("--route", "POST /charges", "--port", "{port}", SSL_CERT_FILE=str(pem))
+        assert asking(proxy.url)().status_code == 201
+        proxy.kill()
+        assert [one.body for one in service.arrived] == [b"5"]
+
+
+def test_an_answer_that_is_lost_is_unknown_and_is_never_run_again(ask: Ask, upstream: Upstream) -> None:
+    for number, path in enumerate(["/lost", "/half"], start=1):
+        for _ in range(3):
+            assert code(ask(path, key=path)) == (409, "outcome_unknown")
+        assert upstream.effects == number
 
 
 def test_after_an_unknown_a_route_that_says_retry_runs_again(ask: Ask, upstream: Upstream) -> None:
