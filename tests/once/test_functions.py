@@ -169,6 +169,21 @@ def test_an_exception_releases_the_key_and_a_remembered_one_is_told_again(store:
     assert len(effects.keys) == 2
 
 
+@pytest.mark.parametrize(("on_crash", "runs"), [("refuse", 1), ("retry", 2)])
+def test_a_function_that_does_not_know_its_own_outcome_leaves_the_unknown(
+    store: Once, effects: Effects, on_crash: Any, runs: int
+) -> None:
+    @store.once(key=lambda number: f"n:{number}", on_crash=on_crash)
+    def send(number: int) -> None:
+        effects.add()
+        raise once.OutcomeUnknown("bank")
+
+    for _ in range(2):
+        with pytest.raises(once.OutcomeUnknown):
+            send(1)
+    assert len(effects.keys) == runs
+
+
 def test_a_result_that_cannot_be_stored_is_told_as_done_without_one(store: Once, effects: Effects) -> None:
     @store.once(key=lambda: "k")
     def charge() -> object:

@@ -13,7 +13,10 @@ import pytest
 
 from semel import once
 from semel.once import Middleware, Once
-from semel.once.http_rules import Incoming
+from semel.once.calls import failed
+from semel.once.claims import Act
+from semel.once.exchange import Answer
+from semel.once.http_rules import HttpRules, Incoming
 from tests.once.web import served
 from tests.together import at_once
 
@@ -162,3 +165,13 @@ def test_a_body_that_is_too_large_is_413(ask: Ask, shop: Shop) -> None:
 def test_whose_keys_they_are_must_be_said(shop: Shop) -> None:
     with pytest.raises(once.InvalidKey, match="scope="):
         Middleware(shop, Once.memory())
+
+
+def test_an_answer_that_the_store_does_not_take_leaves_the_unknown_and_does_not_free_the_key() -> None:
+    rules = HttpRules(Once.memory(), scope=None, max_answer=5)
+    claim = rules.claim(Incoming("POST", "/charges", b"", {}, {}), "k", b"5")
+    for flow in (rules.ended(claim, Answer(201, [], b"done")), rules.outgrown(claim)):
+        assert next(flow).act is Act.FINISH  # type: ignore[union-attr] # the first need of both is a change
+        with pytest.raises(once.OutcomeUnknown) as caught:
+            flow.throw(once.StoreUnavailable("away"))
+        assert next(failed(claim, rules.policy, caught.value)).act is Act.ABANDON  # type: ignore[union-attr]

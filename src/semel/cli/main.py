@@ -28,6 +28,7 @@ _HOMES = {
     "migrate": "semel.cli.migrate",
     "once": "semel.cli.once",
     "outbox": "semel.cli.outbox",
+    "proxy": "semel.cli.proxy",
     "serve": "semel.cli.serve",
     "streams": "semel.cli.streams",
     "worker": "semel.cli.worker",

@@ -115,8 +115,12 @@ def finished(claim: Claim, codec: Codec, value: Any) -> Flow[str | None]:
 
 
 def failed(claim: Claim, policy: Policy, error: BaseException) -> Flow[None]:
-    """After an exception: remembered, released, or left unknown when the function was cut off."""
-    if not isinstance(error, Exception):
+    """After an exception: remembered, released, or left unknown.
+
+    It is unknown when the function was cut off, and when it says so itself: `OutcomeUnknown` tells that a part of it
+    may have happened, so the key is not free for the next call.
+    """
+    if not isinstance(error, Exception) or isinstance(error, OutcomeUnknown):
         yield claim.to(Act.ABANDON)
     elif isinstance(error, policy.remember):
         yield from stored(claim, FAILED, _error_text(error, policy.codec))

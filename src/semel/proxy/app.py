@@ -1,0 +1,196 @@
+"""The proxy as an ASGI application: admission, routes, refusals and the access log around the middleware.
+
+Every path belongs to the upstream. A request of a route goes through `semel.once`'s middleware, every other one is
+passed on. An answer to a request with a key is sent only when its receipt is stored.
+
+A line of the access log has the method, the path, the status and the time, and neither query nor header.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable
+
+from semel.once.asgi import App, Message, Middleware, Receive, Scope, Send
+from semel.once.errors import OnceError, OutcomeUnknown
+from semel.once.exchange import REPLAYED, Answer, problem, refusal
+from semel.once.functions import Once
+from semel.once.http_rules import Incoming
+from semel.proxy.forward import ClientGoneError, Forward, answered, nowhere
+from semel.proxy.headers import is_websocket
+from semel.proxy.routes import METHODS, POLICIES, OnCrash, policy_for
+from semel.proxy.settings import ProxySettings
+
+access_log = logging.getLogger("semel.proxy.access")
+_log = logging.getLogger("semel.proxy")
+
+
+class ClientStalledError(Exception):
+    """The client neither sends nor reads for too long."""
+
+
+class Proxy:
+    """The whole proxy."""
+
+    def __init__(
+        self, settings: ProxySettings, store: Once, forward: Forward, reached: Callable[[str], None] = nowhere
+    ) -> None:
+        self._settings = settings
+        self._forward = forward
+        self._reached = reached
+        self._running = 0
+        self._by_policy: dict[OnCrash, App] = {policy: self._middleware(store, policy) for policy in POLICIES}
+
+    def _middleware(self, store: Once, policy: OnCrash) -> App:
+        settings = self._settings
+        return Middleware(
+            self._forward,
+            store,
+            scope=scope_of(settings.scope_headers) if settings.scope_headers else None,
+            methods=METHODS,
+            require=[""] if settings.is_key_required else (),
+            keep=settings.keep,
+            lease=settings.lease,
+            wait=settings.wait,
+            headers=settings.kept_headers,
+            max_body=settings.max_body,
+            max_answer=settings.max_answer,
+            on_crash=policy,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        assert scope["type"] == "http", "the server is set up without WebSockets and lifespan"
+        policy = policy_for(self._settings.routes, scope["method"], scope["path"])
+        client = Client(receive, send, self._settings.idle_timeout, self._reached if policy else nowhere)
+        began = asyncio.get_running_loop().time()
+        try:
+            refused = refusal_of(scope) or self._full()
+            if refused is not None:
+                await client.answered(refused)
+                return
+            self._running += 1
+            try:
+                await self._handled(scope, client, policy)
+            finally:
+                self._running -= 1
+        finally:
+            took_ms = (asyncio.get_running_loop().time() - began) * 1_000
+            path = scope["raw_path"].decode("ascii", "backslashreplace")
+            access_log.info("%s %s %s %.0f ms%s", scope["method"], path, client.outcome, took_ms, client.remark)
+
+    def _full(self) -> Answer | None:
+        if self._running < self._settings.max_requests:
+            return None
+        detail = f"The proxy handles {self._settings.max_requests} requests already; nothing was run."
+        return problem(503, "too_many_requests", detail, (b"retry-after", b"1"))
+
+    async def _handled(self, scope: Scope, client: Client, policy: OnCrash | None) -> None:
+        """Run a request; what cannot be told any more, because an answer has begun, breaks its connection off."""
+        try:
+            if policy is None:
+                await self._forward(scope, client.receive, client.send)
+            else:
+                raw = {**scope, "path": scope["raw_path"].decode("ascii")}  # what is compared is what is sent
+                await self._by_policy[policy](raw, client.receive, client.send)
+        except ClientStalledError:
+            await client.answered(problem(408, "request_timeout", "The request did not arrive in time; send it again."))
+        except ClientGoneError:
+            pass
+        except asyncio.CancelledError:
+            # The proxy stops, and its time is over: a claim was abandoned on the way here, and a retry is told so.
+            detail = "The proxy stops: send the request again, with the same key if it has one."
+            await client.answered(problem(503, "stopping", detail, (b"retry-after", b"1")))
+        except OnceError as error:
+            # Errors that precede the forwarding were answered by the middleware: here the request may have left.
+            _log.warning(
+                "the outcome of %s %s is unknown: %s", scope["method"], scope["raw_path"].decode(), _why(error)
+            )
+            await client.answered(refusal(OutcomeUnknown("")))
+
+
+class Client:
+    """The client's side of one request, with the time it may take."""
+
+    def __init__(self, receive: Receive, send: Send, idle_seconds: float, reached: Callable[[str], None]) -> None:
+        self._receive, self._send = receive, send
+        self._idle_seconds = idle_seconds
+        self._reached = reached
+        self._is_read = False
+        self._status = 0
+        self._is_whole = False
+        self.remark = ""
+
+    @property
+    def outcome(self) -> str:
+        """The status; `-` without one, and with a mark when the answer broke off."""
+        return "-" if not self._status else f"{self._status}{'' if self._is_whole else ' broken off'}"
+
+    async def receive(self) -> Message:
+        """What the client says; without a limit when it has said all."""
+        if self._is_read:
+            return await self._receive()
+        try:
+            async with asyncio.timeout(self._idle_seconds):
+                message = await self._receive()
+        except TimeoutError:
+            raise ClientStalledError from None
+        self._is_read = not message.get("more_body", False)
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Tell the client a part of the answer."""
+        if message["type"] == "http.response.start":
+            self._reached("stored")
+            self._status = message["status"]
+            self.remark = " replayed" if REPLAYED in message.get("headers", ()) else ""
+        try:
+            async with asyncio.timeout(self._idle_seconds):
+                await self._send(message)
+        except TimeoutError:
+            raise ClientStalledError from None
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            self._is_whole = True
+            self._reached("answered")
+
+    async def answered(self, answer: Answer) -> None:
+        """An answer of the proxy's own, unless one has begun; then the server closes the connection."""
+        if not self._status:
+            await answered(self.send, answer)
+
+
+def refusal_of(scope: Scope) -> Answer | None:
+    """The answer for a request that no proxy of this kind can pass on."""
+    if scope["method"] == "CONNECT":
+        return problem(501, "not_supported", "This proxy opens no tunnels.")
+    if is_websocket(scope["headers"]):
+        return problem(501, "not_supported", "This proxy does not pass on WebSockets: connect to the service itself.")
+    if not scope["raw_path"].startswith(b"/") or b"#" in scope["raw_path"] + scope["query_string"]:
+        return problem(400, "invalid_target", "The target of a request begins with '/' and has no '#'.")
+    return None
+
+
+def scope_of(names: tuple[str, ...]) -> Callable[[Incoming], str | None]:
+    """Whose keys they are: the SHA-256 of the caller's headers; None for callers that have none of them."""
+    wanted = [name.lower().encode() for name in names]
+
+    def found(incoming: Incoming) -> str | None:
+        values = [incoming.headers.get(name, []) for name in wanted]
+        if not any(values):
+            return None
+        digest = hashlib.sha256()
+        for listed in values:
+            for value in listed:
+                digest.update(b"%d:" % len(value) + value)
+            digest.update(b";")
+        return f"sha256:{digest.hexdigest()}"
+
+    return found
+
+
+def _why(error: BaseException) -> str:
+    """The kinds of an error and of its cause; their texts may have an address or a key in them."""
+    cause = error.__cause__
+    return type(error).__name__ if cause is None else f"{type(error).__name__} after {type(cause).__name__}"

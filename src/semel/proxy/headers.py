@@ -1,0 +1,124 @@
+"""The header fields of a request and of an answer on their way through a proxy, as values.
+
+| field | request | answer |
+|---|---|---|
+| Connection and the fields it names | removed | removed |
+| Keep-Alive, Proxy-Connection, TE, Trailer, Transfer-Encoding, Upgrade | removed | removed |
+| Proxy-Authenticate, Proxy-Authorization | removed | removed |
+| Expect | removed: the proxy answers it | - |
+| Host | kept, or that of the upstream | - |
+| X-Forwarded-For, -Proto, -Host | set; with trust the first is added to, and the others are kept | - |
+| Forwarded | removed; with trust kept | - |
+| Via | added to | kept |
+| Content-Length | kept while the body is streamed, else that of the body | kept |
+| Date | - | added to an answer that has none (RFC 9110, 6.6.1) |
+| all others | kept, in their order | kept, in their order |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+Field = tuple[bytes, bytes]
+
+HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+"""Those of RFC 9110, 7.6.1, and those that speak to a proxy alone."""
+OURS = frozenset({b"expect", b"content-length", b"host", b"via"})
+FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"})
+VIA = "1.1 semel"
+
+
+class FieldError(ValueError):
+    """A field cannot be passed on; the message says why, and shows no value."""
+
+
+class Peer(NamedTuple):
+    """Who asks, and what the upstream is told about it."""
+
+    address: str
+    scheme: str
+    host: str
+    """The upstream's own Host; empty to pass on the client's."""
+    is_trusted: bool
+    """Whether the client's own X-Forwarded fields are believed."""
+
+
+def passed_on(fields: Iterable[Field]) -> list[Field]:
+    """The fields that are not for this connection alone (RFC 9110, 7.6.1)."""
+    listed = list(fields)
+    named = {
+        token.strip().lower() for name, value in listed if name.lower() == b"connection" for token in value.split(b",")
+    }
+    return [(name, value) for name, value in listed if name.lower() not in HOP_BY_HOP | named]
+
+
+def values_of(fields: Iterable[Field], name: bytes) -> list[bytes]:
+    """The values of a field, in order."""
+    return [value for key, value in fields if key.lower() == name]
+
+
+def request_fields(fields: Sequence[Field], peer: Peer) -> list[tuple[str, str]]:
+    """What the upstream is told, without what frames the body; raises `FieldError`."""
+    dropped = OURS if peer.is_trusted else OURS | FORWARDED
+    kept = [(name, value) for name, value in passed_on(fields) if name.lower() not in dropped]
+    found = [(name.decode("ascii"), _text(name, value)) for name, value in kept]
+    host = _first(fields, b"host")
+    via = ", ".join([*(_text(b"via", value) for value in values_of(fields, b"via")), VIA])
+    sent = peer.host or host  # a client of HTTP/1.0 may have sent none: then the URL's is sent
+    return [*([("host", sent)] if sent else []), *_forwarded(found, peer, host), ("via", via)]
+
+
+def _forwarded(found: list[tuple[str, str]], peer: Peer, host: str) -> list[tuple[str, str]]:
+    addresses = [value for name, value in found if name == "x-forwarded-for"]
+    rest = [one for one in found if one[0] != "x-forwarded-for"]
+    told = {name for name, _ in rest}
+    rest.append(("x-forwarded-for", ", ".join([*addresses, peer.address])))
+    if "x-forwarded-proto" not in told:
+        rest.append(("x-forwarded-proto", peer.scheme))
+    if "x-forwarded-host" not in told and host:
+        rest.append(("x-forwarded-host", host))
+    return rest
+
+
+def answer_fields(fields: Iterable[Field], date: bytes) -> list[Field]:
+    """What the client is told."""
+    kept = passed_on(fields)
+    return kept if values_of(kept, b"date") else [*kept, (b"date", date)]
+
+
+def is_websocket(fields: Iterable[Field]) -> bool:
+    """Whether a request asks for a WebSocket."""
+    return any(b"websocket" in value.lower() for value in values_of(fields, b"upgrade"))
+
+
+def body_length(fields: Sequence[Field]) -> int | None:
+    """How long a request's body is; None when only its end tells. The server has checked both fields."""
+    if values_of(fields, b"transfer-encoding"):
+        return None
+    return int(_first(fields, b"content-length") or "0")
+
+
+def _first(fields: Iterable[Field], name: bytes) -> str:
+    values = values_of(fields, name)
+    return _text(name, values[0]) if values else ""
+
+
+def _text(name: bytes, value: bytes) -> str:
+    """The client library writes UTF-8: bytes that are something else would arrive changed, so they are refused."""
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise FieldError(f"The header {name.decode('ascii')} is not UTF-8: send it as ASCII or UTF-8.") from None

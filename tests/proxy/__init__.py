@@ -1,0 +1,1 @@
+"""Tests of `semel proxy`, on real sockets."""
