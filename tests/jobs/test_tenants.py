@@ -65,7 +65,7 @@ def test_b7_a_thousand_reminders_do_not_refuse_the_work_of_today(jobs: Jobs, que
 
 def test_b7_a_scheduled_job_that_becomes_ready_is_never_refused(tmp_path: Path) -> None:
     with serving(tmp_path / "data", JOBS_MAX_QUEUE_DEPTH=2) as narrow:
-        late = [narrow.submit(delay_ms=300)["job_id"] for _ in range(4)]
+        late = [narrow.submit(delay_ms=3_000)["job_id"] for _ in range(4)]
         assert _fill(narrow) == 2
         eventually(lambda: narrow.metrics()["queue_depth"] == 6, "all to be ready")
         got = {narrow.claim_one()["job_id"] for _ in range(6)}

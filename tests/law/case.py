@@ -34,6 +34,15 @@ class Case(NamedTuple):
         return f"{self.surface}: {self.limit}, {self.shape}"
 
 
+def later(made: Callable[[], Make]) -> Make:
+    """A case whose data are made when it is measured."""
+
+    def make(server: WatchedServer) -> Request:
+        return made()(server)
+
+    return make
+
+
 def filled(beginning: bytes, unit: bytes, end: bytes, size: int = 16 * MIB) -> bytes:
     """A text of at most this size: a beginning, as many units as fit, and an end."""
     return beginning + unit * ((size - len(beginning) - len(end)) // len(unit)) + end

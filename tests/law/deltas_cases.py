@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import httpx
@@ -12,7 +12,7 @@ from websockets.sync.client import ClientConnection, connect
 from semel.server.deltas.proto.sync_pb2 import SyncPull, SyncPush
 from tests.deltas.vectors import delta, now_ms, stamp
 from tests.deltas_binary.caller import PULL, PUSH, row_delta
-from tests.law.case import JSON, PATIENCE_SECONDS, Case, Make, Request
+from tests.law.case import JSON, PATIENCE_SECONDS, Case, Make, Request, later
 from tests.law.rig import MIB, WatchedServer
 
 LARGEST = MIB - 2_048
@@ -182,54 +182,118 @@ def deep(levels: int) -> Any:
 
 
 FILL = LARGEST - 1_000
-LISTS: list[Any] = [[] for _ in range(340_000)]
 ONE_CELL = [{"column": "c", "value": 1}]
-VALUES: dict[str, Any] = {
-    "lists": LISTS,
-    "deep lists": [deep(55) for _ in range(9_000)],
-    "members": {f"{number:x}": 1 for number in range(100_000)},
-    "doubles": [1.5] * 250_000,
-    "one wide character": "v" * (FILL - 8) + "\U0001f600",
-    "escapes": "\\" * (FILL // 2 - 8),
+
+
+def lists() -> list[Any]:
+    """As many empty lists as fit in a push."""
+    return [[] for _ in range(340_000)]
+
+
+def deletes(count: int) -> Deltas:
+    """The smallest deltas."""
+    start = now_ms() - 60_000
+    return [
+        delta("DELETE", [], row=f"{number:x}", client="a", hlc=stamp(start, number), table="t")
+        for number in range(count)
+    ]
+
+
+def large_row() -> list[Deltas]:
+    """Two pushes that make a row of almost 2 MiB."""
+    return [deltas_of(1, cells(900, 1_000), part=0), deltas_of(1, [{"column": "d", "value": "v" * FILL}], part=0)]
+
+
+def strange_body() -> bytes:
+    """Members that no push has."""
+    return body_of([])[:-1] + b"," + b",".join(b'"%x":1' % number for number in range(100_000)) + b"}"
+
+
+VALUES: dict[str, Callable[[], Any]] = {
+    "lists": lists,
+    "deep lists": lambda: [deep(55) for _ in range(9_000)],
+    "members": lambda: {f"{number:x}": 1 for number in range(100_000)},
+    "doubles": lambda: [1.5] * 250_000,
+    "one wide character": lambda: "v" * (FILL - 8) + "\U0001f600",
+    "escapes": lambda: "\\" * (FILL // 2 - 8),
 }
-MANY = deltas_of(5_000, ONE_CELL)
-WIDE = deltas_of(25, cells(1_000, 8))
-TINY = [
-    delta("DELETE", [], row=f"{number:x}", client="a", hlc=stamp(now_ms() - 60_000, number), table="t")
-    for number in range(10_000)
-]
-PAGES = [deltas_of(3_300, ONE_CELL, part=part) for part in range(4)]
-HEAVY = [value("v" * FILL, part) for part in range(8)]
-WIDE_TEXTS = [value(VALUES["one wide character"], part) for part in range(8)]
-LARGE_ROW = [deltas_of(1, cells(900, 1_000), part=0), deltas_of(1, [{"column": "d", "value": "v" * FILL}], part=0)]
-LARGE_ROWS = [deltas_of(1, cells(900, 1_000), part=part) for part in range(16)]
-SIXTEEN = [one for part in range(16) for one in value(1, part)]
-STRANGE = body_of([])[:-1] + b"," + b",".join(b'"%x":1' % number for number in range(100_000)) + b"}"
 PUSHED, PULLED = "push of 1 MiB", "page of 10,000 entries or 8 MiB"
 HTTP, SOCKET = "deltas, HTTP", "deltas, WebSocket"
 
+
+def valued(shape: str, count: int = 1) -> list[Deltas]:
+    """Pushes of one row each with a value of this shape."""
+    return [value(VALUES[shape](), part) for part in range(count)]
+
+
+def one_value(make: Callable[[Deltas], Make], shape: str) -> Make:
+    """One push of a value of this shape."""
+    return later(lambda: make(valued(shape)[0]))
+
+
+def many() -> Deltas:
+    """As many small inserts as fit in a push."""
+    return deltas_of(5_000, ONE_CELL)
+
+
+def wide() -> Deltas:
+    """Rows of 1,000 columns."""
+    return deltas_of(25, cells(1_000, 8))
+
+
+def pages() -> list[Deltas]:
+    """Pushes of 13,200 small rows."""
+    return [deltas_of(3_300, ONE_CELL, part=part) for part in range(4)]
+
+
+def heavy() -> list[Deltas]:
+    """Pushes of one large text each."""
+    return [value("v" * FILL, part) for part in range(8)]
+
+
+def large_rows() -> list[Deltas]:
+    """Pushes of one row of almost 1 MiB each."""
+    return [deltas_of(1, cells(900, 1_000), part=part) for part in range(16)]
+
+
+def sixteen() -> Deltas:
+    """One more cell for each of those rows."""
+    return [one for part in range(16) for one in value(1, part)]
+
+
+# Each is made when it is measured: all of them at once would be in the memory of every process that collects tests.
 CASES = [
-    Case(HTTP, "as many deltas as fit in a push", "small inserts", by_http(MANY), is_quick=True),
-    Case(SOCKET, "10,000 deltas of a push", "deletes", by_socket(TINY), is_quick=True),
-    Case(SOCKET, "as many deltas as fit in a push", "small inserts", by_socket(MANY)),
-    Case(HTTP, "as many deltas as fit in a push", "again", by_http(MANY, [MANY])),
-    Case(HTTP, "1,000 columns of a delta", "25 rows", by_http(WIDE)),
-    Case(SOCKET, "1,000 columns of a delta", "25 rows", by_socket(WIDE)),
-    *(Case(HTTP, PUSHED, f"one value: {shape}", by_http(value(made))) for shape, made in VALUES.items()),
-    *(Case(SOCKET, PUSHED, f"one value: {shape}", by_socket(value(made))) for shape, made in VALUES.items()),
-    Case(HTTP, PUSHED, "members that are not known", body_by_http(STRANGE)),
-    Case(HTTP, "row of 2 MiB", "one more column", by_http(value(1), LARGE_ROW)),
-    Case(HTTP, "row of 2 MiB", "16 rows of 1 MiB", by_http(SIXTEEN, LARGE_ROWS)),
-    Case(HTTP, PULLED, "10,000 small entries", pull(PAGES, "HTTP"), is_quick=True),
-    Case(HTTP, PULLED, "8 entries of 1 MiB", pull(HEAVY, "HTTP")),
-    Case(HTTP, PULLED, "8 entries of lists", pull([value(LISTS, part) for part in range(8)], "HTTP")),
-    Case(HTTP, PULLED, "8 entries with a wide character", pull(WIDE_TEXTS, "HTTP")),
-    Case(SOCKET, PULLED, "10,000 small entries", pull(PAGES, "WebSocket")),
-    Case(SOCKET, PULLED, "8 entries of 1 MiB", pull(HEAVY, "WebSocket")),
-    Case(SOCKET, PULLED, "8 entries of lists", pull([value(LISTS, part) for part in range(8)], "WebSocket")),
-    Case(SOCKET, PULLED, "8 entries with a wide character", pull(WIDE_TEXTS, "WebSocket")),
-    Case(SOCKET, "broadcast", "5,000 small entries", broadcast(MANY)),
-    Case(SOCKET, "broadcast", "an entry of lists", broadcast(value(LISTS))),
-    Case(HTTP, "checkpoint", "13,200 rows", checkpoint(PAGES)),
-    Case(HTTP, "checkpoint", "16 rows of 1 MiB", checkpoint(LARGE_ROWS)),
+    Case(HTTP, "as many deltas as fit in a push", "small inserts", later(lambda: by_http(many())), is_quick=True),
+    Case(SOCKET, "10,000 deltas of a push", "deletes", later(lambda: by_socket(deletes(10_000))), is_quick=True),
+    Case(SOCKET, "as many deltas as fit in a push", "small inserts", later(lambda: by_socket(many()))),
+    Case(HTTP, "as many deltas as fit in a push", "again", later(lambda: by_http(sent := many(), [sent]))),
+    Case(HTTP, "1,000 columns of a delta", "25 rows", later(lambda: by_http(wide()))),
+    Case(SOCKET, "1,000 columns of a delta", "25 rows", later(lambda: by_socket(wide()))),
+    *(Case(HTTP, PUSHED, f"one value: {shape}", one_value(by_http, shape)) for shape in VALUES),
+    *(Case(SOCKET, PUSHED, f"one value: {shape}", one_value(by_socket, shape)) for shape in VALUES),
+    Case(HTTP, PUSHED, "members that are not known", later(lambda: body_by_http(strange_body()))),
+    Case(HTTP, "row of 2 MiB", "one more column", later(lambda: by_http(value(1), large_row()))),
+    Case(HTTP, "row of 2 MiB", "16 rows of 1 MiB", later(lambda: by_http(sixteen(), large_rows()))),
+    Case(HTTP, PULLED, "10,000 small entries", later(lambda: pull(pages(), "HTTP")), is_quick=True),
+    Case(HTTP, PULLED, "8 entries of 1 MiB", later(lambda: pull(heavy(), "HTTP"))),
+    Case(HTTP, PULLED, "8 entries of lists", later(lambda: pull(valued("lists", 8), "HTTP"))),
+    Case(
+        HTTP,
+        PULLED,
+        "8 entries with a wide character",
+        later(lambda: pull(valued("one wide character", 8), "HTTP")),
+    ),
+    Case(SOCKET, PULLED, "10,000 small entries", later(lambda: pull(pages(), "WebSocket"))),
+    Case(SOCKET, PULLED, "8 entries of 1 MiB", later(lambda: pull(heavy(), "WebSocket"))),
+    Case(SOCKET, PULLED, "8 entries of lists", later(lambda: pull(valued("lists", 8), "WebSocket"))),
+    Case(
+        SOCKET,
+        PULLED,
+        "8 entries with a wide character",
+        later(lambda: pull(valued("one wide character", 8), "WebSocket")),
+    ),
+    Case(SOCKET, "broadcast", "5,000 small entries", later(lambda: broadcast(many()))),
+    Case(SOCKET, "broadcast", "an entry of lists", later(lambda: broadcast(*valued("lists")))),
+    Case(HTTP, "checkpoint", "13,200 rows", later(lambda: checkpoint(pages()))),
+    Case(HTTP, "checkpoint", "16 rows of 1 MiB", later(lambda: checkpoint(large_rows()))),
 ]

@@ -33,6 +33,8 @@ def crowded(site: Site) -> Place:
     place, client = ledger.new_place(), fresh("client")
     others = [relate(f"doc:{number:05}", "viewer", f"user:{number}") for number in range(OTHERS)]
     batches = [others[first : first + AT_ONCE] for first in range(0, OTHERS, AT_ONCE)]
+    # The past is crowded as well: of a table with a few rows PostgreSQL reads all, and is right to.
+    batches.append([unrelate(f"doc:{number:05}", "viewer", f"user:{number}") for number in range(AT_ONCE)])
     for sequence, operations in enumerate([*batches, [relate(*MINE), relate(*ENDED)], [unrelate(*ENDED)]], 1):
         ledger.commit(place, client, *operations, sequence=sequence)
     return place

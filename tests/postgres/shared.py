@@ -9,13 +9,15 @@ import itertools
 from tests.postgres.cluster import Cluster
 
 PATIENT = {"patience_ms": "120000", "connect_timeout": "60"}
+QUIET = {"autovacuum": "off"}
+"""Thousands of schemas are made and left: to tend them would take more time than the tests."""
 _numbers = itertools.count(1)
 
 
 @functools.cache
 def shared_cluster() -> Cluster:
     """Started when it is first needed, removed when the process ends."""
-    cluster = Cluster()
+    cluster = Cluster(settings=QUIET)
     atexit.register(cluster.remove)
     cluster.create()
     cluster.start()

@@ -13,9 +13,10 @@ import pytest
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from semel.kernel.errors import Refused
-from semel.server.jwt_keys import ALGORITHMS, LOOK_MS, MAX_FILE_BYTES, MAX_KEYS, KeyFile, KeyFileError, read_key_file
+from semel.server.jwt_keys import ALGORITHMS, LOOK_MS, MAX_FILE_BYTES, MAX_KEYS, KeyFile, read_key_file
 from semel.server.jwt_tokens import JwtVerifier
 from semel.server.principals import Principals
+from semel.server.token_file import KeyFileError
 from tests.server import signing
 from tests.server.signing import oct_jwk, token, write_keys
 

@@ -11,10 +11,8 @@ from typing import Any, Concatenate, ParamSpec
 
 import click
 
-from semel.cli.address import Address, AddressType
+from semel.cli.address import DEFAULT_URL, Address, AddressType
 from semel.cli.connection import Connection
-
-DEFAULT_URL = "http://127.0.0.1:8788"
 
 P = ParamSpec("P")
 

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import click
 
+DEFAULT_URL = "http://127.0.0.1:8788"
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 

@@ -6,12 +6,10 @@ import asyncio
 import logging
 from pathlib import Path
 
-from semel.server.jwt_keys import KeyFile, KeyFileError
-from semel.server.jwt_tokens import JwtVerifier
 from semel.server.principals import Principal, Principals
 from semel.server.rotation import Rotation, Standing, rotation_of
 from semel.server.settings import Settings
-from semel.server.token_file import TokenFileError, read_token_file
+from semel.server.token_file import KeyFileError, TokenFileError, read_token_file
 
 _log = logging.getLogger("semel.server")
 
@@ -22,6 +20,10 @@ def read_principals(settings: Settings) -> Principals:
     tokens = _read_tokens(settings, rotation) if settings.tokens else {}
     verifier = None
     if settings.jwt_keys:
+        # A server without JWTs starts without cryptography, which takes a tenth of its start.
+        from semel.server.jwt_keys import KeyFile  # noqa: PLC0415
+        from semel.server.jwt_tokens import JwtVerifier  # noqa: PLC0415
+
         keys = KeyFile(Path(settings.jwt_keys), settings.jwt_algorithm_names)
         verifier = JwtVerifier(keys, settings.jwt_issuer, settings.jwt_audience)
     return Principals(tokens, verifier, rotation, settings.needs_token)

@@ -19,6 +19,7 @@ from jwt.exceptions import PyJWTError
 
 from semel.kernel.json_error import JsonError, shown
 from semel.kernel.json_parse import parse
+from semel.server.token_file import KeyFileError
 
 MAX_FILE_BYTES = 1024 * 1024
 MAX_KEYS = 64
@@ -52,10 +53,6 @@ _WEAK = {
 }
 _PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth"})
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]+")
-
-
-class KeyFileError(ValueError):
-    """The key file cannot be used; the message says what to mend."""
 
 
 class Key(NamedTuple):

@@ -24,8 +24,8 @@ from semel.kernel.json_text import Json
 from semel.server.jwt_claims import Claimed, ClaimError, is_for, read_claims
 from semel.server.jwt_keys import ALGORITHMS, KeyFile
 from semel.server.principals import Principal, unauthorized
+from semel.server.token_file import MAX_TOKEN_BYTES
 
-MAX_TOKEN_BYTES = 8_192
 MAX_REMEMBERED = 4_096
 """Verified tokens that are kept."""
 MAX_REMEMBERED_NAMES = 65_536
