@@ -89,7 +89,7 @@ class Peer:
     def done(self) -> int:
         """How many are done."""
         with self.engine.begin() as connection:
-            return int(connection.execute(DONE_SO_FAR).scalar())
+            return int(connection.execute(DONE_SO_FAR).scalar_one())
 
     @staticmethod
     def _asked(key: str) -> dict[str, str]:
