@@ -166,6 +166,13 @@ def test_a_compressed_answer_is_replayed_to_the_byte(ask: Ask, upstream: Upstrea
     assert upstream.effects == 1
 
 
+def test_an_answer_without_a_body_is_replayed(ask: Ask, upstream: Upstream) -> None:
+    upstream.replies["/things/7"] = b"HTTP/1.1 204 No Content\r\nETag: 7\r\n\r\n"
+    for answer in (ask("/things/7", method="PUT"), ask("/things/7", method="PUT")):
+        assert (answer.status_code, answer.content, answer.headers["etag"]) == (204, b"", "7")
+    assert upstream.effects == 1
+
+
 def test_a_body_in_chunks_is_the_same_request_as_one_with_a_length(ask: Ask, upstream: Upstream) -> None:
     first = CLIENT.post(
         str(ask(key="other").request.url), content=iter([b"1", b"2"]), headers={"Idempotency-Key": "k"}, timeout=25

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from semel.once import Once
@@ -185,6 +186,19 @@ def test_an_upstream_that_fails_is_told_as_a_gateway_tells_it(upstream: Upstream
     with proxied(f"http://{HOST}:{free_port()}", store, routes=()) as url:
         assert code("POST", url) == (502, "upstream_unreachable")
     store.close()
+
+
+def test_an_answer_that_breaks_off_arrives_broken_off(upstream: Upstream, url: str) -> None:
+    upstream.replies["/chunks"] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n"
+    upstream.replies["/large"] = reply(201, b"y" * 3_000_000)[:-1]
+    for path in ("/half", "/chunks"):
+        with pytest.raises(httpx.RemoteProtocolError):
+            CLIENT.post(url + path)
+    with pytest.raises(httpx.RemoteProtocolError):
+        CLIENT.post(f"{url}/large", headers={"Idempotency-Key": "large"})
+    again = CLIENT.post(f"{url}/large", headers={"Idempotency-Key": "large"})
+    assert (again.status_code, again.json()["code"]) == (409, "answer_not_stored")
+    assert len(upstream.seen) == 3
 
 
 def test_an_upstream_that_does_not_read_is_given_up(upstream: Upstream) -> None:

@@ -51,7 +51,8 @@ class Upstream:
     broken_off: threading.Event = field(default_factory=threading.Event)
     """Whether a client left in its body, or while it was answered on /endless."""
     lock: threading.Lock = field(default_factory=threading.Lock)
-    count: Callable[[Seen], None] = lambda _: None
+    count: Callable[[str, Seen], None] = lambda _, __: None
+    """Told of each effect, and of each request that is held, by `effects` and `held`."""
 
     def took(self, one: Seen) -> int:
         """Count an effect."""
@@ -59,7 +60,7 @@ class Upstream:
             self.seen.append(one)
             self.effects += 1
             number = self.effects
-        self.count(one)
+        self.count("effects", one)
         return number
 
 
@@ -100,6 +101,7 @@ def _die_or_hold(one: Seen, point: str, service: Upstream) -> None:
     if one.values("x-die") == [point]:
         os.kill(os.getpid(), signal.SIGKILL)
     if one.values("x-hold") == [point]:
+        service.count("held", one)
         service.gate.wait(25)
 
 
@@ -213,8 +215,8 @@ def serving(port: int = 0) -> Iterator[Upstream]:
 
 
 def _main(port: int, counter: str) -> None:
-    def count(one: Seen) -> None:
-        told = urllib.request.Request(f"{counter}/effects", b"1", method="POST")
+    def count(what: str, one: Seen) -> None:
+        told = urllib.request.Request(f"{counter}/{what}", b"1", method="POST")
         told.add_header("Idempotency-Key", one.values("idempotency-key")[0])
         with urllib.request.urlopen(told, timeout=25):
             pass

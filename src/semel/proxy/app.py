@@ -78,8 +78,7 @@ class Proxy:
                 self._running -= 1
         finally:
             took_ms = (asyncio.get_running_loop().time() - began) * 1_000
-            path = scope["raw_path"].decode("ascii", "backslashreplace")
-            access_log.info("%s %s %s %.0f ms%s", scope["method"], path, client.outcome, took_ms, client.remark)
+            access_log.info("%s %s %s %.0f ms%s", scope["method"], shown(scope), client.outcome, took_ms, client.remark)
 
     def _full(self) -> Answer | None:
         if self._running < self._settings.max_requests:
@@ -170,6 +169,12 @@ def refusal_of(scope: Scope) -> Answer | None:
     if not scope["raw_path"].startswith(b"/") or b"#" in scope["raw_path"] + scope["query_string"]:
         return problem(400, "invalid_target", "The target of a request begins with '/' and has no '#'.")
     return None
+
+
+def shown(scope: Scope) -> str:
+    """The path as a log may show it: not that of a whole URL, which may have a password in it."""
+    path: str = scope["raw_path"].decode("ascii", "backslashreplace")
+    return path if path.startswith("/") else "-"
 
 
 def scope_of(names: tuple[str, ...]) -> Callable[[Incoming], str | None]:

@@ -1,7 +1,7 @@
 """The process of a proxy: uvicorn with the limits it does not have, and an orderly stop.
 
 On SIGTERM or Control-C it takes no new connection, running requests end within `stop_timeout`, and what is left is cut
-off: a request with a key is then unknown. A second signal does not wait.
+off: a request with a key is then unknown. A second Control-C does not wait.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import math
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ from semel.proxy.settings import ProxySettings
 MAX_HEAD_BYTES = 65_536
 SPARE_CONNECTIONS = 256
 """Connections above the most requests at once, which are told that there are too many."""
+CUT_OFF_SECONDS = 5.0
+"""What requests that are cut off have to abandon their claims; one that does not is unknown when its lease is over."""
 
 _log = logging.getLogger("semel.proxy")
 
@@ -60,7 +63,8 @@ def listener_at(host: str, port: int) -> socket.socket:
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, socket.SOCK_STREAM)
         try:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if sys.platform != "win32":
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(place)
         except OSError:
             bound.close()
@@ -176,4 +180,7 @@ class ProxyServer(uvicorn.Server):
         """Let running requests end, then close the clients."""
         _log.info("stopping: running requests end first")
         await super().shutdown([self._listener])
+        cut_off = set() if self.force_exit else set(self.server_state.tasks)
+        if cut_off:
+            await asyncio.wait(cut_off, timeout=CUT_OFF_SECONDS)
         await self._forward.close()
