@@ -109,6 +109,15 @@ def test_with_one_scope_two_callers_share_a_key(upstream: Upstream, store: Once)
     assert upstream.effects == 1
 
 
+def test_a_header_that_cannot_be_passed_on_is_400_and_the_key_is_not_claimed(ask: Ask, upstream: Upstream) -> None:
+    url = str(ask("/unrouted").request.url.copy_with(path="/charges"))
+    headers = [(b"Idempotency-Key", b"k"), (b"X-Name", b"secret\xe9")]
+    refused = CLIENT.post(url, content=b"5", headers=headers)
+    assert code(refused) == (400, "invalid_header")
+    assert "secret" not in refused.text
+    assert ask().text == "charge 2 of 5"
+
+
 def test_racers_with_one_key_have_one_effect(ask: Ask, upstream: Upstream) -> None:
     threading.Timer(0.3, upstream.gate.set).start()
     answers = at_once([lambda: ask("/hold")] * 16)

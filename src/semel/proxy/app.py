@@ -19,7 +19,7 @@ from semel.once.exchange import REPLAYED, Answer, problem, refusal
 from semel.once.functions import Once
 from semel.once.http_rules import Incoming
 from semel.proxy.forward import ClientGoneError, Forward, answered, nowhere
-from semel.proxy.headers import is_websocket
+from semel.proxy.headers import is_websocket, unsendable
 from semel.proxy.routes import METHODS, POLICIES, OnCrash, policy_for
 from semel.proxy.settings import ProxySettings
 
@@ -168,7 +168,10 @@ def refusal_of(scope: Scope) -> Answer | None:
         return problem(501, "not_supported", "This proxy does not pass on WebSockets: connect to the service itself.")
     if not scope["raw_path"].startswith(b"/") or b"#" in scope["raw_path"] + scope["query_string"]:
         return problem(400, "invalid_target", "The target of a request begins with '/' and has no '#'.")
-    return None
+    name = unsendable(scope["headers"])
+    return (
+        problem(400, "invalid_header", f"The header {name} is not UTF-8: send it as ASCII or UTF-8.") if name else None
+    )
 
 
 def shown(scope: Scope) -> str:

@@ -27,7 +27,7 @@ from semel.once.asgi import Message, Receive, Scope, Send
 from semel.once.errors import OutcomeUnknown
 from semel.once.exchange import Answer, problem
 from semel.once.joined import request as current_request
-from semel.proxy.headers import FieldError, Peer, answer_fields, body_length, request_fields
+from semel.proxy.headers import Peer, answer_fields, body_length, request_fields
 from semel.proxy.settings import ProxySettings
 
 REUSING = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -90,11 +90,7 @@ class Forward:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send one request on."""
         keyed = current_request.get()
-        try:
-            fields = request_fields(scope["headers"], self._peer(scope))
-        except FieldError as error:
-            await answered(send, problem(400, "invalid_header", str(error)))
-            return
+        fields = request_fields(scope["headers"], self._peer(scope))
         if keyed is None:
             await self._passed(scope, fields, receive, send)
         else:

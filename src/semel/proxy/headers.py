@@ -41,10 +41,6 @@ FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-proto", b
 VIA = "1.1 semel"
 
 
-class FieldError(ValueError):
-    """A field cannot be passed on; the message says why, and shows no value."""
-
-
 class Peer(NamedTuple):
     """Who asks, and what the upstream is told about it."""
 
@@ -70,13 +66,27 @@ def values_of(fields: Iterable[Field], name: bytes) -> list[bytes]:
     return [value for key, value in fields if key.lower() == name]
 
 
+def unsendable(fields: Iterable[Field]) -> str:
+    """The first field whose value cannot be passed on as it is; empty when there is none.
+
+    The client library writes UTF-8: bytes that are something else would arrive changed, so they are refused, before a
+    key is claimed.
+    """
+    for name, value in fields:
+        try:
+            value.decode("utf-8")
+        except UnicodeDecodeError:
+            return name.decode("ascii")
+    return ""
+
+
 def request_fields(fields: Sequence[Field], peer: Peer) -> list[tuple[str, str]]:
-    """What the upstream is told, without what frames the body; raises `FieldError`."""
+    """What the upstream is told, without what frames the body. Every value is UTF-8."""
     dropped = OURS if peer.is_trusted else OURS | FORWARDED
     kept = [(name, value) for name, value in passed_on(fields) if name.lower() not in dropped]
-    found = [(name.decode("ascii"), _text(name, value)) for name, value in kept]
+    found = [(name.decode("ascii"), value.decode()) for name, value in kept]
     host = _first(fields, b"host")
-    via = ", ".join([*(_text(b"via", value) for value in values_of(fields, b"via")), VIA])
+    via = ", ".join([*(value.decode() for value in values_of(fields, b"via")), VIA])
     sent = peer.host or host  # a client of HTTP/1.0 may have sent none: then the URL's is sent
     return [*([("host", sent)] if sent else []), *_forwarded(found, peer, host), ("via", via)]
 
@@ -113,12 +123,4 @@ def body_length(fields: Sequence[Field]) -> int | None:
 
 def _first(fields: Iterable[Field], name: bytes) -> str:
     values = values_of(fields, name)
-    return _text(name, values[0]) if values else ""
-
-
-def _text(name: bytes, value: bytes) -> str:
-    """The client library writes UTF-8: bytes that are something else would arrive changed, so they are refused."""
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError:
-        raise FieldError(f"The header {name.decode('ascii')} is not UTF-8: send it as ASCII or UTF-8.") from None
+    return values[0].decode() if values else ""
