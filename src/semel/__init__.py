@@ -10,13 +10,12 @@
 its five surfaces come with `pip install 'semel[server]'`.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from semel import once
-from semel.once import Once, OnceError
-
 if TYPE_CHECKING:
-    from semel.once import Outbox
+    from semel import once
+    from semel.once import Once, OnceError, Outbox
 
 __version__ = "0.1.0"
 
@@ -24,6 +23,8 @@ __all__ = ["Once", "OnceError", "Outbox", "__version__", "once"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Outbox":
-        return once.Outbox
-    raise AttributeError(f"semel has no {name}.")
+    """What is named is imported with its first use: a server needs none of it."""
+    if name not in __all__:
+        raise AttributeError(f"semel has no {name}.")
+    package = import_module("semel.once")
+    return package if name == "once" else getattr(package, name)

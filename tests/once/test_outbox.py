@@ -414,7 +414,7 @@ def test_a_full_disk_is_a_typed_error_and_stores_nothing(tmp_path: Path) -> None
 def test_what_is_wrong_with_a_place_is_said_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(once.StoreUnavailable, match="cannot be opened"):
         Outbox(tmp_path / "no" / "outbox.db")
-    with pytest.raises(once.InvalidKey, match="no store that is known"):
+    with pytest.raises(once.InvalidKey, match="An outbox is a path or a URL"):
         Outbox("redis://x")
     with pytest.raises(once.InvalidKey, match="longer than the timeout"):
         Outbox(tmp_path / "outbox.db", lease="5s", timeout="5s")
