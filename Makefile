@@ -97,6 +97,10 @@ benchjobs: $(VENV)/.dev $(PEERS)/.stamp ## measure jobs beside Procrastinate, DB
 benchdepth: $(VENV)/.dev ## measure what a claim costs with 1,000 and with 1,000,000 queued jobs (ROUNDS=5)
 	@$(BIN)/python -m bench.jobs_depth --rounds $(ROUNDS)
 
+.PHONY: benchonce
+benchonce: $(VENV)/.dev ## measure once.transaction beside the same transaction without it, alternating (ROUNDS=5)
+	@$(BIN)/python -m bench.once_costs --rounds $(ROUNDS)
+
 .PHONY: benchledger
 benchledger: $(VENV)/.dev ## measure transactions on SQLite and PostgreSQL, over HTTP and gRPC, alternating (ROUNDS=5)
 	@$(BIN)/python -m bench.ledger --rounds $(ROUNDS)
