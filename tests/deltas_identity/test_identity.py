@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +19,7 @@ import pytest
 from semel.contracts.deltas.wire.bodies import content_id, read_delta
 from semel.kernel.canonical import parse
 from semel.kernel.delta_id import columns_text, delta_id, json_text
-from tests.deltas.vectors import Message, now_ms, stamp
+from tests.deltas.vectors import Message, delta, now_ms, stamp
 from tests.deltas.wire import Deltas, fresh, path, serving
 from tests.events.insieme.packages import INSTALL_SECONDS, installed_node
 
@@ -83,6 +84,14 @@ def test_the_parser_of_pushes_gives_every_delta_the_same_name(named: list[Named]
     for one in named:
         delta = read_delta(parse(one.sent.encode()), None)
         assert (content_id(delta), delta.id) == (bytes.fromhex(one.id), bytes.fromhex(one.id)), one.canonical
+
+
+def test_reading_a_delta_leaves_it_as_it_was() -> None:
+    columns: list[Message] = [{"column": "title", "value": "tea"}, {"column": "note", "value": None, "more": 1}]
+    item = delta("INSERT", columns, row="r", client="c", hlc=stamp(now_ms(), 1))
+    before = deepcopy(item)
+    assert read_delta(item, None) == read_delta(item, None)
+    assert item == before
 
 
 def test_the_deltas_are_of_every_kind(named: list[Named]) -> None:

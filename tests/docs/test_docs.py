@@ -61,7 +61,6 @@ from semel.server import (
     paced_protocol,
     protocol,
     threads,
-    token_file,
     websocket,
 )
 from semel.server.aliases import ALIASES
@@ -267,7 +266,7 @@ CONSTANTS = {
     "frames of a WebSocket of deltas that wait to be answered": deltas_conversation.MAX_MESSAGES,
     "wait of such a push for room in the queue of writes": deltas_conversation.ROOM_SECONDS,
     "silence after which such a client is asked for a sign of life": deltas_conversation.PING_SECONDS,
-    "length of a JWT": token_file.MAX_TOKEN_BYTES,
+    "length of a JWT": jwt_claims.MAX_TOKEN_BYTES,
     "length of `sub` and `client_id`": jwt_claims.MAX_IDENTITY_BYTES,
     "names in one claim": jwt_claims.MAX_NAMES,
     "clock of the issuer ahead of ours": jwt_claims.LEEWAY_MS,

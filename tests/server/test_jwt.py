@@ -15,12 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.kernel.errors import Refused
-from semel.server.jwt_claims import LEEWAY_MS, MAX_IDENTITY_BYTES, MAX_NAMES, Claimed
+from semel.server.jwt_claims import LEEWAY_MS, MAX_IDENTITY_BYTES, MAX_NAMES, MAX_TOKEN_BYTES, Claimed
 from semel.server.jwt_keys import ALGORITHMS, LOOK_MS, MAX_TRIED, KeyFile
 from semel.server.jwt_tokens import JwtVerifier, RecentTokens
 from semel.server.principals import DEVELOPER, Principal, Principals, Role, Scope
 from semel.server.settings import JWT_ALGORITHMS
-from semel.server.token_file import MAX_TOKEN_BYTES
 from tests.server import signing
 from tests.server.senders import sent_with
 from tests.server.signing import base64url, good_token, token, write_keys

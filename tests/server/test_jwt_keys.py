@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,10 @@ import pytest
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from semel.kernel.errors import Refused
+from semel.server.jwt_claims import KeyFileError
 from semel.server.jwt_keys import ALGORITHMS, LOOK_MS, MAX_FILE_BYTES, MAX_KEYS, KeyFile, read_key_file
 from semel.server.jwt_tokens import JwtVerifier
 from semel.server.principals import Principals
-from semel.server.token_file import KeyFileError
 from tests.server import signing
 from tests.server.signing import oct_jwk, token, write_keys
 
@@ -281,3 +283,8 @@ def test_a_file_put_in_place_of_another_is_noticed(rotating: Rotating, tmp_path:
     assert other.stat().st_size == status.st_size
     other.rename(rotating.file)
     assert is_taken(known, "new", NOW_MS + LOOK_MS)
+
+
+def test_a_server_without_jwts_does_not_import_them() -> None:
+    code = "import sys, semel.cli.serve; print(sorted({'jwt', 'cryptography'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"

@@ -13,10 +13,11 @@ from typing import Any
 import click
 
 from semel.cli.address import DEFAULT_URL
+from semel.server.jwt_claims import KeyFileError
 from semel.server.process import ListenError, run_server
 from semel.server.setting_values import is_secret
 from semel.server.settings import PREFIX, Settings, SettingsError, disagreements, load_settings
-from semel.server.token_file import KeyFileError, TokenFileError
+from semel.server.token_file import TokenFileError
 from semel.store.open import shown
 from semel.store.protocol import StoreError
 

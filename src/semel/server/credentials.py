@@ -6,10 +6,11 @@ import asyncio
 import logging
 from pathlib import Path
 
+from semel.server.jwt_claims import KeyFileError
 from semel.server.principals import Principal, Principals
 from semel.server.rotation import Rotation, Standing, rotation_of
 from semel.server.settings import Settings
-from semel.server.token_file import KeyFileError, TokenFileError, read_token_file
+from semel.server.token_file import TokenFileError, read_token_file
 
 _log = logging.getLogger("semel.server")
 

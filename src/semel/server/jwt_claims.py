@@ -14,6 +14,8 @@ from unicodedata import normalize
 from semel.kernel.json_text import Json
 from semel.server.principals import Principal, Role, Scope
 
+MAX_TOKEN_BYTES = 8_192
+"""Length of a JWT."""
 MAX_NAMES = 1_000
 """Names in one claim that is a list."""
 MAX_IDENTITY_BYTES = 512
@@ -29,6 +31,10 @@ _ROLES: Mapping[str, frozenset[Role]] = {
 }
 _NOT_TOLD = frozenset({"gw", "role"})
 """Claims that say what a token is good for; the others that are text say who its holder is."""
+
+
+class KeyFileError(ValueError):
+    """The key file cannot be used; the message says what to mend."""
 
 
 class ClaimError(ValueError):

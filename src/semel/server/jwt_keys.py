@@ -19,7 +19,7 @@ from jwt.exceptions import PyJWTError
 
 from semel.kernel.json_error import JsonError, shown
 from semel.kernel.json_parse import parse
-from semel.server.token_file import KeyFileError
+from semel.server.jwt_claims import KeyFileError
 
 MAX_FILE_BYTES = 1024 * 1024
 MAX_KEYS = 64

@@ -21,10 +21,9 @@ from semel.kernel.errors import Refused
 from semel.kernel.json_error import JsonError
 from semel.kernel.json_parse import parse
 from semel.kernel.json_text import Json
-from semel.server.jwt_claims import Claimed, ClaimError, is_for, read_claims
+from semel.server.jwt_claims import MAX_TOKEN_BYTES, Claimed, ClaimError, is_for, read_claims
 from semel.server.jwt_keys import ALGORITHMS, KeyFile
 from semel.server.principals import Principal, unauthorized
-from semel.server.token_file import MAX_TOKEN_BYTES
 
 MAX_REMEMBERED = 4_096
 """Verified tokens that are kept."""

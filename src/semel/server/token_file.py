@@ -16,13 +16,7 @@ RESERVED = ("client:", "user:", "system:")
 
 _PLACE = re.compile(r"\(at (line [0-9]+, column [0-9]+)\)")
 
-MAX_TOKEN_BYTES = 8_192
-"""The length of a JWT."""
 SURFACES = ("streams", "events", "jobs", "ledger", "deltas")
-
-
-class KeyFileError(ValueError):
-    """The key file of JWTs cannot be used; the message says what to mend."""
 
 
 class TokenFileError(ValueError):

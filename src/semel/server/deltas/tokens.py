@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 from semel.kernel.json_error import JsonError
 from semel.kernel.json_parse import parse
 from semel.kernel.json_text import Json
-from semel.server.jwt_claims import MAX_IDENTITY_BYTES, told_claims
+from semel.server.jwt_claims import MAX_IDENTITY_BYTES, MAX_TOKEN_BYTES, told_claims
 from semel.server.principals import Principal, Role, Scope, unauthorized
-from semel.server.token_file import MAX_TOKEN_BYTES
 
 SURFACE = "deltas"
 CLIENT, ADMIN = "client", "admin"
