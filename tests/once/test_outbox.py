@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +21,9 @@ import pytest
 
 from semel import once
 from semel.once import EnvSecret, Outbox
+from semel.once.courier import Courier
 from semel.once.letters import Delivery
+from semel.once.table import Statement
 from tests.once.conftest import fresh_schema
 from tests.once.counter import BROKEN, CERTIFICATE, DRIP, ENDLESS, LOST, CounterService, counting
 from tests.running import HOST, free_port
@@ -198,6 +201,27 @@ def test_retry_after_is_obeyed_and_shown(opened: Open, service: CounterService) 
     assert box.flush_sync(20).delivered == 1
 
 
+def test_a_flush_counts_a_failed_try_whose_sender_is_slow_to_end(
+    opened: Open, service: CounterService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = opened()
+    service.answer("/x", 503, headers={"Retry-After": "120"})
+    box.post(f"{service.url}/x", json=1, key="k")
+    monkeypatch.setattr(Courier, "_noted", slowly(Courier._noted))
+    assert box.flush_sync(20) == (0, 1, 0, 1)
+
+
+def slowly(noted: Callable[[Courier, Statement], bool]) -> Callable[[Courier, Statement], bool]:
+    """A note that is stored, and a thread that then has to wait for the processor."""
+
+    def later(courier: Courier, note: Statement) -> bool:
+        is_noted = noted(courier, note)
+        time.sleep(1.5)  # longer than the courier waits for its next look
+        return is_noted
+
+    return later
+
+
 @pytest.mark.parametrize("how", [DRIP, BROKEN, ENDLESS])
 def test_an_answer_that_drips_breaks_off_or_never_ends_holds_no_thread(
     tmp_path: Path, service: CounterService, how: int
@@ -232,6 +256,7 @@ def test_letters_wait_for_a_side_that_is_not_reached_and_never_are_poison(tmp_pa
     found = box.flush_sync(0.5)
     assert (found.delivered, found.poisoned, found.left) == (0, 0, 1)
     eventually(lambda: "Connection refused" in str(box.status("0")), "it was tried")
+    eventually(lambda: not list(box.letters("sent")), "the try that was under way when the time was over has ended")
     with counting(port) as service:
         assert box.flush_sync(20).delivered == 3
         assert service.keys() == ['"0"', '"1"', '"2"']

@@ -125,8 +125,8 @@ class Courier:
                 if (until_empty and self._is_over(left)) or (left is not None and left <= 0):
                     break
                 self._wake.wait(pause if left is None else min(pause, left))
-            if not until_empty or self._outlook.left == 0:  # else the time is over, and they go on behind it
-                wait(self._futures(), self._route.timeout_seconds)
+            if not until_empty or not self._outlook.leased:  # else the time is over, and they go on behind it
+                wait(self._futures(), self._route.timeout_seconds)  # what is noted may still have to be counted
         finally:
             pool.shutdown(wait=False)
             self._finished.set()
