@@ -21,10 +21,12 @@ import base64
 import json
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from functools import lru_cache, partial
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -50,7 +52,7 @@ class JsonCodec:
 
     def dumps(self, value: Any) -> str:
         """JSON text without spaces, members in the order of the value."""
-        return json.dumps(_plain(value, 0), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        return _printed(value if _is_plain(value, 0) else _plain(value, 0))
 
     def loads(self, text: str) -> Any:
         """The value, with its types."""
@@ -63,11 +65,49 @@ JSON = JsonCodec()
 def canonical(value: Any) -> bytes:
     """One text for each value, whatever the order of its members and sets: what a fingerprint is taken of."""
     try:
-        plain = _plain(value, 0)
+        plain = value if _is_plain(value, 0) else _plain(value, 0)
     except ResultError as error:
         raise ResultError(f"The arguments cannot be compared with those of a retry: {error}") from None
-    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-8", "surrogatepass")
+    if plain is value:
+        with suppress(TypeError):  # a number beyond 64 bits, or half of a surrogate pair
+            return _accelerated()(plain)
+    return _printed_in_order(plain).encode("utf-8", "surrogatepass")
+
+
+@lru_cache(maxsize=1)
+def _accelerated() -> Callable[[Any], bytes]:
+    """orjson's printing, where it is installed; the text is the same, as no number with a fraction gets here."""
+    try:
+        import orjson  # noqa: PLC0415 - it is not needed, and importing once loads the standard library alone
+    except ImportError:
+        return _unaccelerated
+    return partial(orjson.dumps, option=orjson.OPT_SORT_KEYS)
+
+
+def _unaccelerated(_: Any) -> bytes:
+    raise TypeError
+
+
+_printed = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+_printed_in_order = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, sort_keys=True).encode
+_ATOMS = frozenset({str, int, bool, type(None)})
+
+
+def _is_plain(value: Any, depth: int) -> bool:
+    """Whether a value is what `_plain` would make of it, without fractions: most are, and need not be copied."""
+    kind = type(value)
+    if kind in _ATOMS:
+        return True
+    if depth >= MAX_DEPTH:
+        return False
+    if kind is dict:
+        if len(value) == 1 and str(next(iter(value))).startswith(MARK):
+            return False
+        for name, one in value.items():
+            if type(name) is not str or (type(one) not in _ATOMS and not _is_plain(one, depth + 1)):
+                return False
+        return True
+    return kind is list and all(type(one) in _ATOMS or _is_plain(one, depth + 1) for one in value)
 
 
 def _plain(value: Any, depth: int) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from functools import lru_cache
 
 from semel.once.errors import InvalidKey
 
@@ -33,6 +34,7 @@ def seconds(value: Duration) -> float:
     return found
 
 
+@lru_cache(maxsize=64)
 def milliseconds(value: Duration) -> int:
     """The same in whole milliseconds."""
     return round(seconds(value) * 1_000)

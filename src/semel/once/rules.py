@@ -43,9 +43,19 @@ class Patience(NamedTuple):
     seconds: float | None
 
 
+class Batch(NamedTuple):
+    """A step and the statement behind it, in one round trip where the driver can; the statement's rows come back.
+
+    If the statement behind `OPEN` fails, the savepoint is undone before the error is raised.
+    """
+
+    step: Step
+    statement: Statement
+
+
 Operation = Statement | Step | Patience
 T = TypeVar("T")
-Flow = Generator[Operation, Sequence[Row], T]
+Flow = Generator[Operation | Batch, Sequence[Row], T]
 
 
 class Decision(NamedTuple):
@@ -73,9 +83,16 @@ class Wanted(NamedTuple):
 
 def opened(receipts: Receipts, wanted: Wanted) -> Flow[Decision]:
     """Begin: with the key, in a savepoint that is open; or with what is remembered, and none."""
-    yield Step.OPEN
+    take = receipts.take(wanted.who, wanted.fingerprint, wanted.now_ms, wanted.keep_ms)
+    rows: Sequence[Row] | None = None
+    if wanted.wait_seconds is None:
+        rows = yield Batch(Step.OPEN, take)
+    else:
+        yield Step.OPEN
     try:
-        decision = yield from taken(receipts, wanted)
+        if rows is None:
+            rows = yield from _patiently(take, wanted.wait_seconds)
+        decision = _fresh(rows[0]) if rows else judged(wanted, (yield receipts.find(wanted.who)))
     except BaseException:
         yield Step.UNDO
         raise
@@ -89,8 +106,7 @@ def finished(receipts: Receipts, wanted: Wanted, result: str | None, *, is_sweep
 
     The savepoint goes first: where the block has ended the transaction there is none, and nothing is written then.
     """
-    yield Step.RELEASE
-    yield receipts.finish(wanted.who, result)
+    yield Batch(Step.RELEASE, receipts.finish(wanted.who, result))
     if is_sweeping:
         yield from swept(receipts, wanted.now_ms)
 
@@ -113,25 +129,24 @@ def undone(error: Exception | None = None) -> Flow[None]:
         raise error
 
 
-def taken(receipts: Receipts, wanted: Wanted) -> Flow[Decision]:
-    """Take the key, or find what is remembered under it."""
-    if wanted.wait_seconds is not None:
-        yield Patience(wanted.wait_seconds)
-    rows = yield receipts.take(wanted.who, wanted.fingerprint, wanted.now_ms, wanted.keep_ms)
-    if wanted.wait_seconds is not None:
-        yield Patience(None)
-    if rows:
-        created_ms, previous_ms = rows[0]
-        return Decision(Verdict.FRESH, created_ms=int(created_ms), previous_ms=previous_ms)
-    found = yield receipts.find(wanted.who)
+def _patiently(take: Statement, wait_seconds: float | None) -> Flow[Sequence[Row]]:
+    """Take the key, and do not wait for longer than that."""
+    yield Patience(wait_seconds)
+    rows = yield take
+    yield Patience(None)
+    return rows
+
+
+def _fresh(row: Row) -> Decision:
+    created_ms, previous_ms = row
+    return Decision(Verdict.FRESH, None, int(created_ms), previous_ms)
+
+
+def judged(wanted: Wanted, found: Sequence[Row]) -> Decision:
+    """What a receipt that still counts says of a call."""
     if not found:
         raise RunAgain(wanted.who.key)
-    return judged(wanted, found[0])
-
-
-def judged(wanted: Wanted, row: Row) -> Decision:
-    """What a receipt that still counts says of a call."""
-    known, state, result, created_ms, _ = row
+    known, state, result, created_ms, _ = found[0]
     if bytes(known) != wanted.fingerprint:
         raise KeyMismatch(wanted.who.key)
     if state != DONE:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from semel.once.errors import InvalidKey
@@ -112,17 +113,28 @@ _CLOCK = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
 
 def rendered(statement: Statement, marks: Marks, dialect: Dialect) -> Rendered:
     """A statement as a driver takes it."""
-    sql = statement.postgresql if statement.postgresql and dialect is Dialect.POSTGRESQL else statement.sql
+    sql, parameters, postgresql = statement
+    if dialect is Dialect.SQLITE:
+        values = tuple([sum(value) if type(value) is Instant else value for value in parameters])
+        return Rendered(_worded(sql, marks, (None,) * len(values)), values)
+    spans = tuple([value.more_ms if type(value) is Instant else None for value in parameters])
+    values = tuple([value for value in parameters if type(value) is not Instant])
+    return Rendered(_worded(postgresql or sql, marks, spans), values)
+
+
+@lru_cache(maxsize=256)
+def _worded(sql: str, marks: Marks, spans: tuple[int | None, ...]) -> str:
+    """The text, with the driver's marks; a span is that of the database's clock, and no parameter."""
     parts = sql.split("?")
-    text, values = [parts[0]], []
-    for value, part in zip(statement.parameters, parts[1:], strict=True):
-        if isinstance(value, Instant) and dialect is Dialect.POSTGRESQL:
-            text.append(f"({_CLOCK} + {value.more_ms})")
+    text, number = [parts[0]], 0
+    for span, part in zip(spans, parts[1:], strict=True):
+        if span is None:
+            number += 1
+            text.append(marks.value.replace("1", str(number)))
         else:
-            values.append(value.now_ms + value.more_ms if isinstance(value, Instant) else value)
-            text.append(marks.value.replace("1", str(len(values))))
+            text.append(f"({_CLOCK} + {span})")
         text.append(part)
-    return Rendered("".join(text), tuple(values))
+    return "".join(text)
 
 
 class Receipts:
@@ -173,3 +185,9 @@ class Receipts:
     def sweep(self, now_ms: int, limit: int) -> Statement:
         """Remove receipts that have expired, a few at a time: one row back for each."""
         return Statement(self._sweep, (Instant(now_ms), limit), self._sweep_postgresql)
+
+
+@lru_cache(maxsize=64)
+def receipts_of(table: str) -> Receipts:
+    """The statements on a table, made once."""
+    return Receipts(table)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from datetime import UTC, datetime
+from collections.abc import Callable
+from functools import lru_cache
 from importlib import import_module
 from types import TracebackType
 from typing import Any
@@ -22,7 +23,7 @@ from semel.once.errors import InvalidKey, OnceError, ResultError, UnsupportedCon
 from semel.once.identity import fingerprint, identity
 from semel.once.joined import JoinedRequest, current_request
 from semel.once.rules import Decision, Flow, Wanted, finished, opened, undone
-from semel.once.table import SWEEP_EVERY, TABLE, Receipts
+from semel.once.table import SWEEP_EVERY, TABLE, Receipts, receipts_of
 
 KEEP = "7d"
 UNSAID: Any = object()
@@ -41,12 +42,20 @@ _DRIVERS = {
 
 def driver_of(connection: Any) -> Driver | AsyncDriver:
     """The driver for the caller's connection or session."""
-    for package in family(connection) & _DRIVERS.keys():
-        found: Driver | AsyncDriver = import_module(f"semel.once.drivers.{_DRIVERS[package]}").driver_of(connection)
-        return found
+    kind: type = type(connection)
+    return _driver_maker(kind)(connection)
+
+
+@lru_cache(maxsize=64)
+def _driver_maker(kind: type) -> Callable[[Any], Driver | AsyncDriver]:
+    """What makes the driver for connections of a class."""
+    for package in family(kind) & _DRIVERS.keys():
+        maker: Callable[[Any], Driver | AsyncDriver]
+        maker = import_module(f"semel.once.drivers.{_DRIVERS[package]}").driver_of
+        return maker
     raise UnsupportedConnection(
         "once.transaction takes a connection of psycopg 3, asyncpg, SQLAlchemy 2, sqlite3, apsw or Django, and not a "
-        f"{type(connection).__qualname__}."
+        f"{kind.__qualname__}."
     )
 
 
@@ -113,9 +122,8 @@ class Transaction:
     def _begun(self, decision: Decision) -> Attempt:
         is_fresh = decision.verdict is Verdict.FRESH
         result = None if is_fresh or decision.result is None else self._codec.loads(decision.result)
-        before = None if decision.previous_ms is None else _instant(decision.previous_ms)
         who = self._wanted.who
-        self._attempt = Attempt(who.key, who.scope, is_fresh, result, _instant(decision.created_ms), before)
+        self._attempt = Attempt(who.key, who.scope, is_fresh, result, decision.created_ms, decision.previous_ms)
         return self._attempt
 
     def _ending(self, error: BaseException | None) -> Flow[None] | None:
@@ -146,10 +154,6 @@ class Transaction:
         if isinstance(self._driver, AsyncDriver):
             return self._driver
         raise UnsupportedConnection("This connection blocks: write `with once.transaction(...)`, without async.")
-
-
-def _instant(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1_000, UTC)
 
 
 def _cause(error: Exception) -> BaseException | None:
@@ -184,4 +188,4 @@ def transaction(
         who, print_ = identity(scope, key), fingerprint(arguments)
     now_ms = time.time_ns() // 1_000_000
     wanted = Wanted(who, print_, now_ms, milliseconds(keep), None if wait is None else seconds(wait))
-    return Transaction(driver_of(connection), Receipts(table), wanted, codec, joined)
+    return Transaction(driver_of(connection), receipts_of(table), wanted, codec, joined)

@@ -9,17 +9,19 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import Enum
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from semel.once.errors import InFlight, NotInTransaction, RunAgain, TableMissing, TransactionEnded
 from semel.once.identity import Identity
-from semel.once.rules import Flow, Operation
+from semel.once.rules import Batch, Flow, Operation, Step
 from semel.once.table import Row
 
 T = TypeVar("T")
 
 _numbers = itertools.count(1)
+_NAMES = [f"semel_once_{number}" for number in range(16)]
 
 
 class Failure(Enum):
@@ -44,8 +46,12 @@ SQLITE_BUSY, SQLITE_LOCKED, SQLITE_BUSY_SNAPSHOT = 5, 6, 517
 
 
 def savepoint_name() -> str:
-    """A name that no other block of this process has."""
-    return f"semel_once_{next(_numbers)}"
+    """A name that no other open block of this connection is likely to have.
+
+    Blocks that lie in one another may share one, as the innermost savepoint of a name is meant. Names come again so
+    that a driver finds the statement among those that it has prepared.
+    """
+    return _NAMES[next(_numbers) % len(_NAMES)]
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -93,6 +99,22 @@ class Driver(ABC):
     def perform(self, operation: Operation) -> Sequence[Row]:
         """Carry out one operation; the rows that came back."""
 
+    def perform_batch(self, batch: Batch) -> Sequence[Row]:
+        """Carry out a step and a statement; a driver that can do so in one round trip has its own way."""
+        step, statement = batch
+        self.perform(step)
+        try:
+            return self.perform(statement)
+        except Exception:
+            if step is Step.OPEN:
+                self.undo()
+            raise
+
+    def undo(self) -> None:
+        """Undo the savepoint, as well as it can be: what raises here must not hide the error that led here."""
+        with suppress(Exception):
+            self.perform(Step.UNDO)
+
 
 class AsyncDriver(ABC):
     """An asynchronous driver."""
@@ -101,6 +123,22 @@ class AsyncDriver(ABC):
     async def perform(self, operation: Operation) -> Sequence[Row]:
         """Carry out one operation; the rows that came back."""
 
+    async def perform_batch(self, batch: Batch) -> Sequence[Row]:
+        """Carry out a step and a statement; a driver that can do so in one round trip has its own way."""
+        step, statement = batch
+        await self.perform(step)
+        try:
+            return await self.perform(statement)
+        except BaseException:
+            if step is Step.OPEN:
+                await self.undo()
+            raise
+
+    async def undo(self) -> None:
+        """Undo the savepoint, as well as it can be: what raises here must not hide the error that led here."""
+        with suppress(Exception):
+            await self.perform(Step.UNDO)
+
 
 def drive(driver: Driver, flow: Flow[T]) -> T:
     """Carry out a flow."""
@@ -108,7 +146,7 @@ def drive(driver: Driver, flow: Flow[T]) -> T:
         operation = next(flow)
         while True:
             try:
-                rows = driver.perform(operation)
+                rows = driver.perform_batch(operation) if isinstance(operation, Batch) else driver.perform(operation)
             except Exception as error:  # noqa: BLE001 - the flow undoes what it has begun, and raises it again
                 operation = flow.throw(error)
             else:
@@ -124,7 +162,10 @@ async def drive_async(driver: AsyncDriver, flow: Flow[T]) -> T:
         operation = next(flow)
         while True:
             try:
-                rows = await driver.perform(operation)
+                if isinstance(operation, Batch):
+                    rows = await driver.perform_batch(operation)
+                else:
+                    rows = await driver.perform(operation)
             except BaseException as error:  # noqa: BLE001 - the flow undoes what it has begun, and raises it again
                 operation = flow.throw(error)
             else:
@@ -140,6 +181,6 @@ def needs_transaction(is_open: bool) -> None:
         raise NotInTransaction
 
 
-def family(connection: Any) -> set[str]:
+def family(kind: type) -> set[str]:
     """The packages that a connection's class and its bases come from."""
-    return {base.__module__.partition(".")[0] for base in type(connection).__mro__}
+    return {base.__module__.partition(".")[0] for base in kind.__mro__}

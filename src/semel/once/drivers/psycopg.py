@@ -1,17 +1,37 @@
-"""psycopg 3, blocking and asynchronous."""
+"""psycopg 3, blocking and asynchronous.
+
+The savepoint and the receipt behind it are one message to the server, with the BEGIN that psycopg would send before
+them, and so are the savepoint's release and the result: a block costs one round trip more than the same work without
+it. Such messages go past psycopg's cursors, which cost more than the server takes for them; waiting, locking and errors
+are psycopg's own. Where one cannot be sent (another encoding than UTF-8, an isolation level set on the connection, a
+psycopg that is built otherwise), the statements go one after the other through a cursor.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Callable, Generator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from psycopg import AsyncConnection, Connection, errors
+from psycopg.pq import Escaping, ExecStatus, PipelineStatus, TransactionStatus
+from psycopg.rows import tuple_row
 
 from semel.once.drivers.base import AsyncDriver, Driver, needs_transaction, savepoint_name
 from semel.once.drivers.postgresql import PATIENCE, RESTORE, milliseconds
-from semel.once.rules import Operation, Patience, Step
+from semel.once.errors import UnsupportedConnection
+from semel.once.rules import Batch, Operation, Patience, Step
 from semel.once.table import Dialect, Marks, Rendered, Row, Statement, rendered
 
-if TYPE_CHECKING:
-    import psycopg
+try:
+    from psycopg.generators import execute
+except ImportError:  # not part of psycopg's documented interface
+    execute = None
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+Exchange = Generator[Any, Any, Sequence[Row]]
+"""Sends a message and reads the answer; psycopg waits for it, in a thread or in a task."""
 
 
 def _rendered(statement: Statement) -> Rendered:
@@ -21,7 +41,8 @@ def _rendered(statement: Statement) -> Rendered:
 class _Script:
     """The statements of one block, in the words of the driver."""
 
-    def __init__(self) -> None:
+    def __init__(self, connection: Connection[Any] | AsyncConnection[Any]) -> None:
+        self._connection = connection
         self._name = savepoint_name()
         self._patience = ""
 
@@ -34,6 +55,7 @@ class _Script:
                 return _rendered(Statement(RESTORE, (self._patience,)))
             return _rendered(Statement(PATIENCE, (milliseconds(operation.seconds),)))
         if operation is Step.OPEN:
+            self._need_transaction()
             return Rendered(f"SAVEPOINT {self._name}", ())
         if operation is Step.RELEASE:
             return Rendered(f"RELEASE SAVEPOINT {self._name}", ())
@@ -44,59 +66,133 @@ class _Script:
         if isinstance(operation, Patience) and operation.seconds is not None:
             self._patience = str(rows[0][0])
 
+    def exchange(self, batch: Batch) -> Exchange | None:
+        """Both in one message; None where they have to go one after the other."""
+        step = self.of(batch.step).sql
+        connection, wire = self._connection, self._connection.pgconn
+        status = wire.transaction_status
+        is_fit = (
+            execute is not None
+            and wire.parameter_status(b"client_encoding") == b"UTF8"
+        )
+        if is_fit and status == TransactionStatus.IDLE and not connection.autocommit:
+            is_fit = (connection.isolation_level, connection.read_only, connection.deferrable) == (None, None, None)
+            step = f"BEGIN; {step}"
+        elif status != TransactionStatus.INTRANS:  # in one that has failed, the savepoint alone says so
+            is_fit = False
+        if not is_fit:
+            return None
+        text = _filled(_rendered(batch.statement), Escaping(wire).escape_literal)
+        return None if text is None else _exchange(wire, b"%s; %s" % (step.encode(), text))
+
+    def _need_transaction(self) -> None:
+        connection = self._connection
+        if connection.pgconn.pipeline_status != PipelineStatus.OFF:
+            raise UnsupportedConnection(
+                "This connection is in pipeline mode: use once.transaction outside of `connection.pipeline()`."
+            )
+        is_idle = connection.pgconn.transaction_status == TransactionStatus.IDLE
+        needs_transaction(not (connection.autocommit and is_idle))
+
+
+@lru_cache(maxsize=256)
+def _pieces(sql: str) -> tuple[bytes, ...]:
+    return tuple(sql.encode().split(b"%s"))
+
+
+def _filled(statement: Rendered, quoted: Callable[[bytes], bytes]) -> bytes | None:
+    """A statement with its parameters in it, quoted by libpq; None for a text that cannot be part of one."""
+    first, *pieces = _pieces(statement.sql)
+    text = [first]
+    for value, piece in zip(statement.parameters, pieces, strict=True):
+        if value is None:
+            text.append(b"NULL")
+        elif isinstance(value, bytes):
+            text.append(quoted(b"\\x" + value.hex().encode()))
+        elif isinstance(value, str) and "\0" not in value and not _SURROGATES.search(value):
+            text.append(quoted(value.encode()))
+        else:
+            return None
+        text.append(piece)
+    return b"".join(text)
+
+
+def _exchange(wire: Any, message: bytes) -> Exchange:
+    wire.send_query(message)
+    results = yield from execute(wire)
+    for result in results:
+        if result.status == ExecStatus.FATAL_ERROR:
+            raise errors.error_from_result(result)
+    last = results[-1]
+    return [tuple(_number(last.get_value(row, at)) for at in range(last.nfields)) for row in range(last.ntuples)]
+
+
+def _number(value: bytes | None) -> int | None:
+    return None if value is None else int(value)
+
 
 class PsycopgDriver(Driver):
     """A `psycopg.Connection`."""
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, connection: Connection[Any]) -> None:
         self._connection = connection
-        self._script = _Script()
+        self._script = _Script(connection)
 
     def perform(self, operation: Operation) -> Sequence[Row]:
         """Carry out one operation."""
-        if operation is Step.OPEN:
-            needs_transaction(not self._connection.autocommit or self._connection.info.transaction_status != _IDLE)
         sql, parameters = self._script.of(operation)
-        with self._connection.cursor(row_factory=_rows()) as cursor:
+        with self._connection.cursor(row_factory=tuple_row) as cursor:
             cursor.execute(sql, parameters or None)
             rows = cursor.fetchall() if cursor.description is not None else []
         self._script.took(operation, rows)
         return rows
 
+    def perform_batch(self, batch: Batch) -> Sequence[Row]:
+        """Carry out a step and a statement in one round trip."""
+        exchange = self._script.exchange(batch)
+        if exchange is None:
+            return super().perform_batch(batch)
+        try:
+            with self._connection.lock:
+                return self._connection.wait(exchange)
+        except Exception:
+            if batch.step is Step.OPEN:
+                self.undo()
+            raise
+
 
 class AsyncPsycopgDriver(AsyncDriver):
     """A `psycopg.AsyncConnection`."""
 
-    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+    def __init__(self, connection: AsyncConnection[Any]) -> None:
         self._connection = connection
-        self._script = _Script()
+        self._script = _Script(connection)
 
     async def perform(self, operation: Operation) -> Sequence[Row]:
         """Carry out one operation."""
-        if operation is Step.OPEN:
-            needs_transaction(not self._connection.autocommit or self._connection.info.transaction_status != _IDLE)
         sql, parameters = self._script.of(operation)
-        async with self._connection.cursor(row_factory=_rows()) as cursor:
+        async with self._connection.cursor(row_factory=tuple_row) as cursor:
             await cursor.execute(sql, parameters or None)
             rows = await cursor.fetchall() if cursor.description is not None else []
         self._script.took(operation, rows)
         return rows
 
+    async def perform_batch(self, batch: Batch) -> Sequence[Row]:
+        """Carry out a step and a statement in one round trip."""
+        exchange = self._script.exchange(batch)
+        if exchange is None:
+            return await super().perform_batch(batch)
+        try:
+            async with self._connection.lock:
+                return await self._connection.wait(exchange)
+        except BaseException:
+            if batch.step is Step.OPEN:
+                await self.undo()
+            raise
 
-_IDLE = 0
-"""`psycopg.pq.TransactionStatus.IDLE`: no transaction is open."""
 
-
-def _rows() -> Any:
-    from psycopg.rows import tuple_row  # noqa: PLC0415 - a caller with this connection has it already
-
-    return tuple_row
-
-
-def driver_of(connection: Any) -> Driver | AsyncDriver:
+def driver_of(connection: Connection[Any] | AsyncConnection[Any]) -> Driver | AsyncDriver:
     """The driver of a connection."""
-    import psycopg  # noqa: PLC0415 - as above
-
-    if isinstance(connection, psycopg.AsyncConnection):
+    if isinstance(connection, AsyncConnection):
         return AsyncPsycopgDriver(connection)
     return PsycopgDriver(connection)

@@ -60,14 +60,11 @@ class StandardSqliteDriver(SqliteDriver):
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__()
         self._connection = connection
+        self._cursor = connection.cursor()
+        self._cursor.row_factory = None
 
     def _run(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
-        cursor = self._connection.cursor()
-        cursor.row_factory = None
-        try:
-            return cursor.execute(sql, parameters).fetchall()
-        finally:
-            cursor.close()
+        return self._cursor.execute(sql, parameters).fetchall()
 
     def _need_transaction(self) -> None:
         """The module begins one before a write, unless it was told not to; here that is done a little sooner."""
