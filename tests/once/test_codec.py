@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from semel.once import codec
@@ -50,6 +50,8 @@ def shape(value: Any) -> Any:
 
 
 @given(nested(TYPED))
+@example([1e16, 1e-7, 5e-324, -0.0])
+@example({"a": 2**64, "b": "\x7f\x1f\ud800"})
 def test_a_fingerprint_is_the_same_with_orjson_and_without(value: Any) -> None:
     fast = canonical(value)
     with pytest.MonkeyPatch.context() as patch:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from semel.once.courier import Flushed
     from semel.once.letter_table import ddl as outbox_ddl
     from semel.once.letters import EnvSecret, LetterState, LetterStatus
+    from semel.once.migration import migrate
     from semel.once.outbox import Outbox
     from semel.once.postbox import TransactionOutbox
     from semel.once.posts import Posted
@@ -50,6 +51,7 @@ _LATER = {
     "LetterState": "letters",
     "LetterStatus": "letters",
     "Middleware": "asgi",
+    "migrate": "migration",
     "Outbox": "outbox",
     "Posted": "posts",
     "TransactionOutbox": "postbox",
@@ -100,6 +102,7 @@ __all__ = [
     "WsgiMiddleware",
     "current_key",
     "ddl",
+    "migrate",
     "outbox_ddl",
     "transaction",
 ]

@@ -105,6 +105,10 @@ class _StoreDriver(Driver):
     def __init__(self, store: TableStore) -> None:
         self._store = store
 
+    @property
+    def dialect(self) -> Dialect:
+        return self._store.dialect
+
     def perform(self, operation: Operation) -> Sequence[Row]:
         assert isinstance(operation, Statement), "a store has no savepoints"
         return self._store.run(operation)

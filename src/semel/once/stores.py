@@ -7,13 +7,14 @@ one whose answer was lost is found again as this call's own. A store that does n
 from __future__ import annotations
 
 import itertools
+import os
 import queue
 import sqlite3
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from semel.once.claims import Act, Change, ClaimStatements
 from semel.once.errors import InvalidKey, OnceError, StoreUnavailable, TableMissing
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 Clock = Callable[[], float]
 BUSY_SECONDS = 10.0
+CONNECT_SECONDS = 10
 TRIES = 3
 """A statement is tried so often when the connection breaks."""
 MAX_IDLE = 8
@@ -44,6 +46,8 @@ class ReceiptStore(ABC):
 
 class TableStore(ReceiptStore):
     """A table of receipts in a database."""
+
+    dialect: ClassVar[Dialect]
 
     def __init__(self, table: str, clock: Clock) -> None:
         self._clock = clock
@@ -82,6 +86,8 @@ class TableStore(ReceiptStore):
 class SqliteStore(TableStore):
     """A file, or memory; the table is made with it."""
 
+    dialect = Dialect.SQLITE
+
     def __init__(self, path: str, table: str, clock: Clock, schema: Callable[[str, str], str] = ddl) -> None:
         super().__init__(table, clock)
         self._lock = threading.Lock()
@@ -112,6 +118,8 @@ class SqliteStore(TableStore):
 
 class PostgresStore(TableStore):
     """A table in a database of PostgreSQL, which `semel once init URL` has made."""
+
+    dialect = Dialect.POSTGRESQL
 
     def __init__(self, url: str, table: str, clock: Clock, schema: Callable[[str, str], str] = ddl) -> None:
         super().__init__(table, clock)
@@ -145,14 +153,13 @@ class PostgresStore(TableStore):
         raise StoreUnavailable(f"The database does not answer: {fault}.") from fault
 
     def _connection(self, *, is_fresh: bool) -> psycopg.Connection[Any]:
-        import psycopg  # noqa: PLC0415
 
         if not is_fresh:
             try:
                 return self._idle.get_nowait()
             except queue.Empty:
                 pass
-        return psycopg.connect(self._url, autocommit=True)
+        return _connected(self._url)
 
     def _give_back(self, connection: psycopg.Connection[Any]) -> None:
         try:
@@ -165,7 +172,7 @@ class PostgresStore(TableStore):
         import psycopg  # noqa: PLC0415
 
         try:
-            with psycopg.connect(self._url, autocommit=True) as connection:
+            with _connected(self._url) as connection:
                 connection.execute(self._schema("postgresql", self._table).encode())
         except psycopg.Error as error:
             raise StoreUnavailable(f"The table {self._table} cannot be made: {error}.") from error
@@ -174,6 +181,15 @@ class PostgresStore(TableStore):
         """Close the connections that are not in use."""
         while not self._idle.empty():
             self._idle.get_nowait().close()
+
+
+def _connected(url: str) -> psycopg.Connection[Any]:
+    """A new connection, within a bound of time: that of the URL or the environment, if they have one."""
+    import psycopg  # noqa: PLC0415
+    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
+
+    timeout = conninfo_to_dict(url).get("connect_timeout") or os.environ.get("PGCONNECT_TIMEOUT") or CONNECT_SECONDS
+    return psycopg.connect(url, autocommit=True, connect_timeout=timeout)
 
 
 def store_at(place: str, table: str, clock: Clock, token: str | None = None) -> ReceiptStore:

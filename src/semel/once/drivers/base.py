@@ -16,7 +16,7 @@ from typing import TypeVar
 from semel.once.errors import InFlight, NotInTransaction, RunAgain, TableMissing, TransactionEnded
 from semel.once.identity import Identity
 from semel.once.rules import Batch, Flow, Operation, Step
-from semel.once.table import Row
+from semel.once.table import Dialect, Row
 
 T = TypeVar("T")
 
@@ -94,6 +94,11 @@ def raised_for(error: BaseException, who: Identity, table: str) -> BaseException
 
 class Driver(ABC):
     """A blocking driver."""
+
+    @property
+    @abstractmethod
+    def dialect(self) -> Dialect:
+        """The kind of database it is connected to."""
 
     @abstractmethod
     def perform(self, operation: Operation) -> Sequence[Row]:

@@ -22,6 +22,11 @@ class DjangoDriver(Driver):
         self._savepoint: Any = None
         self._patience: Any = None
 
+    @property
+    def dialect(self) -> Dialect:
+        """The kind of database."""
+        return Dialect(self._connection.vendor)
+
     def perform(self, operation: Operation) -> Sequence[Row]:
         """Carry out one operation."""
         connection = self._connection
@@ -40,7 +45,7 @@ class DjangoDriver(Driver):
         return ()
 
     def _run(self, statement: Statement) -> Sequence[Row]:
-        sql, parameters = rendered(statement, Marks.PERCENT, Dialect(self._connection.vendor))
+        sql, parameters = rendered(statement, Marks.PERCENT, self.dialect)
         with self._connection.cursor() as cursor:
             cursor.execute(sql, parameters or None)
             return cursor.fetchall() if cursor.description is not None else []

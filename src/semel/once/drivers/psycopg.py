@@ -71,10 +71,7 @@ class _Script:
         step = self.of(batch.step).sql
         connection, wire = self._connection, self._connection.pgconn
         status = wire.transaction_status
-        is_fit = (
-            execute is not None
-            and wire.parameter_status(b"client_encoding") == b"UTF8"
-        )
+        is_fit = execute is not None and wire.parameter_status(b"client_encoding") == b"UTF8"
         if is_fit and status == TransactionStatus.IDLE and not connection.autocommit:
             is_fit = (connection.isolation_level, connection.read_only, connection.deferrable) == (None, None, None)
             step = f"BEGIN; {step}"
@@ -133,6 +130,8 @@ def _number(value: bytes | None) -> int | None:
 
 class PsycopgDriver(Driver):
     """A `psycopg.Connection`."""
+
+    dialect = Dialect.POSTGRESQL
 
     def __init__(self, connection: Connection[Any]) -> None:
         self._connection = connection

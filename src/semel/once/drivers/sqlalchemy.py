@@ -55,7 +55,8 @@ class SqlAlchemyDriver(Driver):
         return self._target if isinstance(self._target, Connection) else self._target.connection()
 
     @property
-    def _dialect(self) -> Dialect:
+    def dialect(self) -> Dialect:
+        """The kind of database."""
         name = self._connection.dialect.name
         try:
             return Dialect(name)
@@ -63,7 +64,7 @@ class SqlAlchemyDriver(Driver):
             raise UnsupportedConnection(f"once.transaction knows PostgreSQL and SQLite, and not {name}.") from None
 
     def _run(self, statement: Statement) -> Sequence[Row]:
-        clause, values = _clause(statement, self._dialect)
+        clause, values = _clause(statement, self.dialect)
         result = self._connection.execute(clause, values)
         return [tuple(row) for row in result] if result.returns_rows else []
 
@@ -76,7 +77,7 @@ class SqlAlchemyDriver(Driver):
 
     def _need_transaction(self, connection: Connection) -> None:
         """SQLAlchemy has a transaction in any mode: whether the database has one, the driver's connection knows."""
-        if self._dialect is Dialect.POSTGRESQL:
+        if self.dialect is Dialect.POSTGRESQL:
             adapted: Any = connection.connection.dbapi_connection
             needs_transaction(not adapted.autocommit)
             return
@@ -96,7 +97,7 @@ class SqlAlchemyDriver(Driver):
             self._nested.rollback()
 
     def _bound(self, seconds: float | None) -> None:
-        if self._dialect is Dialect.POSTGRESQL:
+        if self.dialect is Dialect.POSTGRESQL:
             if seconds is None:
                 self._run(Statement(RESTORE, (self._patience,)))
             else:

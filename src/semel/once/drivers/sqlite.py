@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class SqliteDriver(Driver):
     """One connection; how a statement is run and a transaction is seen is the subclass's."""
 
+    dialect = Dialect.SQLITE
+
     def __init__(self) -> None:
         self._name = savepoint_name()
         self._patience_ms = 0
