@@ -9,6 +9,7 @@ import httpx
 from hypothesis import HealthCheck, settings
 
 from tests.guardian import guard
+from tests.warm_start import enable
 
 PATIENCE_SECONDS = 60.0
 
@@ -19,6 +20,7 @@ def pytest_configure() -> None:
     usual = inspect.signature(httpx.get).parameters["timeout"].default
     usual.connect = usual.read = usual.write = usual.pool = PATIENCE_SECONDS
     guard()
+    enable()
     # Processes are started by threads beside gRPC, whose handlers of a fork would get in the way.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -21,6 +21,7 @@ from types import MappingProxyType, TracebackType
 from typing import Self
 
 from tests.guardian import guard
+from tests.warm_start import Process, can_be_warm, nursery
 
 HOST = "127.0.0.1"
 READY_SECONDS = 90.0
@@ -53,7 +54,7 @@ class RunningServer:
         # Settings of the developer's own shell must not reach the server under test.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("SEMEL_")}
         self._env = inherited | {"SEMEL_LEDGER_GRPC_PORT": str(self.grpc_port)} | dict(env or {})
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
 
     @property
     def url(self) -> str:
@@ -74,16 +75,19 @@ class RunningServer:
             self.kill()
             raise
 
-    def launch(self, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    def launch(self, env: Mapping[str, str]) -> Process:
         """Start the process, with these variables besides, and do not wait for it."""
         assert self._process is None, "the server is already running"
         self.data.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "semel", "serve"]
-        command += ["--host", HOST, "--port", str(self.port), "--data", str(self.data)]
+        arguments = ["serve", "--host", HOST, "--port", str(self.port), "--data", str(self.data)]
+        variables = self._env | dict(env)
         with self.output.open("ab") as output:
-            self._process = subprocess.Popen(
-                command, env=self._env | dict(env), stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
+            if can_be_warm(variables):
+                self._process = nursery().start(arguments, variables, output.fileno())
+            else:
+                command = [sys.executable, "-m", "semel", *arguments]
+                quiet = subprocess.DEVNULL
+                self._process = subprocess.Popen(command, env=variables, stdin=quiet, stdout=output, stderr=output)
         return self._process
 
     def wait_for_death(self, seconds: float) -> int | None:
@@ -136,11 +140,11 @@ class RunningServer:
         if self._process is not None:
             self.stop()
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> Process:
         assert self._process is not None, "the server is not running"
         return self._process
 
-    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
+    def _wait_until_ready(self, process: Process) -> None:
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline:
             code = process.poll()
