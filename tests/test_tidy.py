@@ -69,6 +69,7 @@ LOCKS = ("package-lock.json", "requirements.lock", "requirements-dev.lock")
 LINES = (
     Lines("no work left undone", r"\b(?:TO[D]O|FIX[M]E|XX[X])\b", but=LOCKS),
     Lines("no trailing whitespace", r"[ \t]+$"),
+    Lines("no merge left undone", r"^(?:<{7} |={7}$|>{7} )"),
     Lines("no tabs", r"\t", but=("Makefile",)),
     Lines("no carriage returns", r"\r"),
     Lines("no paths of one machine", r"(?<![\w.}/-])/(?:wor[k]|roo[t])(?![\w-])", but=LOCKS),

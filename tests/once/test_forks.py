@@ -12,7 +12,8 @@ import psycopg
 import pytest
 
 from semel import once
-from semel.once import Once
+from semel.once import Once, Outbox
+from semel.once.letters import Delivery, Letter
 from tests.once.conftest import fresh_schema
 
 SECONDS = 25
@@ -112,3 +113,29 @@ def test_closing_in_a_child_closes_nothing_of_the_parent(place: str) -> None:
     assert store.store is before
     assert charge("b") == charge("b") == "b"
     store.close()
+
+
+def test_an_outbox_in_a_child_has_a_store_and_senders_of_its_own(tmp_path: Path) -> None:
+    sent: list[str] = []
+
+    def transport(letter: Letter, deadline: float) -> Delivery:
+        sent.append(letter.key)
+        return Delivery(status=200)
+
+    box = Outbox(tmp_path / "outbox.db", transport=transport)
+    box.post("http://127.0.0.1:9/x", json=1, key="a")
+    before = box.store
+
+    def child() -> bool:
+        box.post("http://127.0.0.1:9/x", json=2, key="b")
+        is_sent = box.flush_sync(20).delivered == 2
+        is_own = box.store is not before
+        box.close()
+        return is_sent and is_own
+
+    with box._here.get().lock, box.store._lock:  # type: ignore[attr-defined]
+        assert forked(child) == 0
+    assert box.store is before
+    assert [box.state(key) for key in "ab"] == ["done", "done"]
+    assert (box.flush_sync(20).delivered, sent) == (0, [])
+    box.close()

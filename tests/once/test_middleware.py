@@ -48,10 +48,11 @@ class Shop:
             raise RuntimeError("broken")
         headers = [(b"content-type", b"text/plain"), (b"location", b"/charges/%d" % number), (b"x-secret", b"s")]
         await send({"type": "http.response.start", "status": status, "headers": headers})
-        if scope["path"] == "/large":
+        if scope["path"].startswith("/large"):
             for _ in range(3):
                 await send({"type": "http.response.body", "body": b"x" * MIB, "more_body": True})
-        await send({"type": "http.response.body", "body": b"charge %d of " % number + body})
+        told = b"" if status == 204 else b"charge %d of " % number + body
+        await send({"type": "http.response.body", "body": told})
 
 
 @pytest.fixture
@@ -157,6 +158,19 @@ def test_an_answer_that_is_too_large_arrives_and_is_not_told_again(ask: Ask, sho
     assert shop.charges == 1
 
 
+def test_a_failure_that_is_too_large_is_a_failure_and_runs_again(ask: Ask, shop: Shop) -> None:
+    assert [ask("/large/503").status_code for _ in range(2)] == [503, 503]
+    assert shop.charges == 2
+
+
+def test_an_answer_without_a_body_is_told_again_without_a_length(ask: Ask, shop: Shop) -> None:
+    ask("/as/204")
+    again = ask("/as/204")
+    assert (again.status_code, again.headers["idempotency-replayed"]) == (204, "true")
+    assert "content-length" not in again.headers
+    assert shop.charges == 1
+
+
 def test_a_body_that_is_too_large_is_413(ask: Ask, shop: Shop) -> None:
     assert ask(body=b"x" * (MIB + 1)).status_code == 413
     assert shop.charges == 0
@@ -170,7 +184,7 @@ def test_whose_keys_they_are_must_be_said(shop: Shop) -> None:
 def test_an_answer_that_the_store_does_not_take_leaves_the_unknown_and_does_not_free_the_key() -> None:
     rules = HttpRules(Once.memory(), scope=None, max_answer=5)
     claim = rules.claim(Incoming("POST", "/charges", b"", {}, {}), "k", b"5")
-    for flow in (rules.ended(claim, Answer(201, [], b"done")), rules.outgrown(claim)):
+    for flow in (rules.ended(claim, Answer(201, [], b"done")), rules.outgrown(claim, 201)):
         assert next(flow).act is Act.FINISH  # type: ignore[union-attr] # the first need of both is a change
         with pytest.raises(once.OutcomeUnknown) as caught:
             flow.throw(once.StoreUnavailable("away"))

@@ -116,8 +116,7 @@ class _Taken:
     async def _store(self, *, is_outgrown: bool) -> None:
         rules, store = self._rules, self._rules.once.store
         answer = Answer(self._start["status"], list(self._start.get("headers", ())), bytes(self._body))
-        ending = rules.outgrown if is_outgrown else None
-        flow = rules.ended(self._claim, answer) if ending is None else ending(self._claim)
+        flow = rules.outgrown(self._claim, answer.status) if is_outgrown else rules.ended(self._claim, answer)
         await play_async(store, flow)
         self.is_stored = True
 

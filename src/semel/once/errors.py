@@ -72,9 +72,7 @@ class NotInTransaction(OnceError):
     """The connection commits every statement by itself: effect and receipt would be two commits. Nothing was run."""
 
     def __init__(self) -> None:
-        super().__init__(
-            "The connection is in autocommit mode and no transaction is open: begin one around once.transaction()."
-        )
+        super().__init__("The connection is in autocommit mode and no transaction is open: begin one around this call.")
 
 
 class TransactionEnded(OnceError):

@@ -38,6 +38,8 @@ HEADER = b"idempotency-key"
 REPLAYED = (b"idempotency-replayed", b"true")
 PASSING = frozenset({401, 403, 408, 409, 421, 425, 429})
 """Answers that may be otherwise a moment later."""
+BODILESS = frozenset({204, 304})
+"""Answers that have no body, and so no length of one."""
 ALWAYS_KEPT = frozenset({b"content-type"})
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -79,7 +81,9 @@ def unpacked(text: str) -> Answer:
     facts = json.loads(text)
     body = base64.b64decode(facts["body"])
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in facts["headers"]]
-    return Answer(facts["status"], [*headers, (b"content-length", b"%d" % len(body)), REPLAYED], body)
+    if facts["status"] not in BODILESS:
+        headers.append((b"content-length", b"%d" % len(body)))
+    return Answer(facts["status"], [*headers, REPLAYED], body)
 
 
 def problem(status: int, code: str, detail: str, *more: tuple[bytes, bytes]) -> Answer:

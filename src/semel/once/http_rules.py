@@ -117,8 +117,11 @@ class HttpRules:
             return
         yield from _kept_or_unknown(claim, DONE, packed(answer, self._kept))
 
-    def outgrown(self, claim: Claim) -> Flow[None]:
+    def outgrown(self, claim: Claim, status: int) -> Flow[None]:
         """Store that the request took effect, and that its answer is too large to be told again."""
+        if not is_remembered(status):
+            yield claim.to(Act.RELEASE)
+            return
         why = f"it has more than {self.max_answer} bytes"
         yield from _kept_or_unknown(claim, NO_RESULT, why)
 

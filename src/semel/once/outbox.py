@@ -23,6 +23,7 @@ from semel.once.courier import Courier, Flushed, Route, Transport
 from semel.once.drafts import UNSAID, Draft
 from semel.once.duration import Duration, milliseconds, seconds
 from semel.once.errors import InvalidKey
+from semel.once.forks import PerProcess
 from semel.once.letter_table import TABLE, LetterStatements, status_of
 from semel.once.letters import (
     LONGEST_WAIT_SECONDS,
@@ -37,6 +38,7 @@ from semel.once.letters import (
 from semel.once.postbox import MAX_BODY, MAX_LETTERS, Clock, Postbox, TransactionOutbox, now_by
 from semel.once.posts import Posted, outbox_store, post_to, post_using, post_using_async
 from semel.once.size import Size
+from semel.once.stores import TableStore
 
 if TYPE_CHECKING:
     import ssl
@@ -77,12 +79,12 @@ class Outbox:
     ) -> None:
         if seconds(lease) <= seconds(timeout) or concurrency < 1 or max_attempts < 1:
             raise InvalidKey("The lease must be longer than the timeout, and concurrency and max_attempts at least 1.")
-        self.store, dialect = outbox_store(os.fspath(place), table, clock)
-        self._statements = LetterStatements(table, dialect)
+        path = os.fspath(place)
+        is_memory = ":memory:" in path or "mode=memory" in path
+        self._here = PerProcess(lambda: _Here(outbox_store(path, table, clock)), is_copied=is_memory)
+        self._statements = LetterStatements(table, self.store.dialect)
         self._now = now_by(clock, monotonic)
         self._postbox = Postbox(self._statements, max_letters, max_body, ids, self._now)
-        self._couriers: set[Courier] = set()
-        self._lock = threading.Lock()
         self._route = Route(
             store=self.store,
             statements=self._statements,
@@ -96,6 +98,11 @@ class Outbox:
             lease_ms=milliseconds(lease),
             keep_ms=milliseconds(keep),
         )
+
+    @property
+    def store(self) -> TableStore:
+        """The store, with connections of this process: after a fork it is opened anew."""
+        return self._here.get().store
 
     @classmethod
     def in_transaction(
@@ -182,13 +189,15 @@ class Outbox:
 
     def stop(self) -> None:
         """End every `run` and `flush` of this outbox, when what is being sent is answered or out of time."""
-        for courier in list(self._couriers):
+        for courier in list(self._here.get().couriers):
             courier.stop()
 
     def close(self) -> None:
         """Stop, wait for what is being sent, and close the store."""
+        if self._here.is_parents:
+            return  # a child that has opened nothing
         self.stop()
-        for courier in list(self._couriers):
+        for courier in list(self._here.get().couriers):
             self._end(courier)
         self.store.close()
 
@@ -231,19 +240,30 @@ class Outbox:
         return courier.deliver(limit, until_empty=True)
 
     def _courier(self) -> Courier:
-        courier = Courier(self._route)
-        with self._lock:
-            self._couriers = {one for one in self._couriers if not one.is_idle} | {courier}
+        here = self._here.get()
+        courier = Courier(self._route._replace(store=here.store))
+        with here.lock:
+            here.couriers = {one for one in here.couriers if not one.is_idle} | {courier}
         return courier
 
     def _end(self, courier: Courier) -> None:
         courier.join()
-        with self._lock:
-            self._couriers.discard(courier)
+        here = self._here.get()
+        with here.lock:
+            here.couriers.discard(courier)
 
     def _wake(self) -> None:
-        for courier in list(self._couriers):
+        for courier in list(self._here.get().couriers):
             courier.wake()
+
+
+class _Here:
+    """What a process has of its own."""
+
+    def __init__(self, store: TableStore) -> None:
+        self.store = store
+        self.lock = threading.Lock()
+        self.couriers: set[Courier] = set()
 
 
 def _http_transport(

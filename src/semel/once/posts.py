@@ -134,14 +134,14 @@ class OutboxTable(PostgresStore):
             raise TableMissing(error.table, ADVICE) from error.__cause__
 
 
-def outbox_store(place: str, table: str, clock: Clock) -> tuple[TableStore, Dialect]:
+def outbox_store(place: str, table: str, clock: Clock) -> TableStore:
     """The store of an outbox: a file, which is made for its owner alone, or a URL that begins with postgresql://."""
     if "://" in place:
         if place.partition("://")[0] in ("postgresql", "postgres"):
-            return OutboxTable(place, table, clock, schema=ddl), Dialect.POSTGRESQL
+            return OutboxTable(place, table, clock, schema=ddl)
         scheme = place.partition("://")[0]
         raise InvalidKey(f"An outbox is a path or a URL that begins with postgresql://, and not {scheme}://.")
     if place != ":memory:" and not place.startswith("file:"):
         with suppress(OSError):  # SQLite says what is wrong with the path
             os.close(os.open(place, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-    return SqliteStore(place, table, clock, schema=ddl), Dialect.SQLITE
+    return SqliteStore(place, table, clock, schema=ddl)

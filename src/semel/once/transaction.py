@@ -54,7 +54,7 @@ def _driver_maker(kind: type) -> Callable[[Any], Driver | AsyncDriver]:
         maker = import_module(f"semel.once.drivers.{_DRIVERS[package]}").driver_of
         return maker
     raise UnsupportedConnection(
-        "once.transaction takes a connection of psycopg 3, asyncpg, SQLAlchemy 2, sqlite3, apsw or Django, and not a "
+        "Give a connection or a session of psycopg 3, asyncpg, SQLAlchemy 2, sqlite3, apsw or Django, and not a "
         f"{kind.__qualname__}."
     )
 

@@ -65,7 +65,7 @@ class WsgiMiddleware:
                 pieces = self._app(environ, taken)
                 body, rest = _collected(pieces, rules.max_answer)
             answer = Answer(taken.status, taken.headers, b"".join(body))
-            flow = rules.ended(claim, answer) if rest is None else rules.outgrown(claim)
+            flow = rules.ended(claim, answer) if rest is None else rules.outgrown(claim, answer.status)
             play(rules.once.store, flow)
         except BaseException as error:
             play(rules.once.store, failed(claim, rules.policy, error))

@@ -17,7 +17,7 @@ class DjangoDriver(Driver):
 
     def __init__(self, connection: Any) -> None:
         if connection.vendor not in ("postgresql", "sqlite"):
-            raise UnsupportedConnection(f"once.transaction knows PostgreSQL and SQLite, and not {connection.vendor}.")
+            raise UnsupportedConnection(f"PostgreSQL and SQLite are known here, and not {connection.vendor}.")
         self._connection = connection
         self._savepoint: Any = None
         self._patience: Any = None

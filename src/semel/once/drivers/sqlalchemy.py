@@ -61,7 +61,7 @@ class SqlAlchemyDriver(Driver):
         try:
             return Dialect(name)
         except ValueError:
-            raise UnsupportedConnection(f"once.transaction knows PostgreSQL and SQLite, and not {name}.") from None
+            raise UnsupportedConnection(f"PostgreSQL and SQLite are known here, and not {name}.") from None
 
     def _run(self, statement: Statement) -> Sequence[Row]:
         clause, values = _clause(statement, self.dialect)
@@ -135,5 +135,5 @@ def driver_of(connection: Any) -> Driver | AsyncDriver:
     if isinstance(connection, Connection | Session):
         return SqlAlchemyDriver(connection)
     raise UnsupportedConnection(
-        f"once.transaction takes a connection or a session of SQLAlchemy, and not {type(connection).__qualname__}."
+        f"Give a connection or a session of SQLAlchemy, and not {type(connection).__qualname__}."
     )
