@@ -11,7 +11,7 @@ from semel.kernel.idempotency_key import InvalidKeyError, parse_idempotency_key
 from semel.once.calls import Elapsed, Flow, Policy, entered, stored
 from semel.once.claims import Act, Claim, Found, Move
 from semel.once.duration import Duration, milliseconds, seconds
-from semel.once.errors import InvalidKey, OnceError, OutcomeUnknown, ResultError, StoreUnavailable
+from semel.once.errors import InvalidKey, OnceError, ResultError
 from semel.once.exchange import Answer, is_remembered, packed, problem, refusal, request_fingerprint, unpacked
 from semel.once.functions import Once
 from semel.once.identity import identity
@@ -115,12 +115,12 @@ class HttpRules:
         if not is_remembered(answer.status):
             yield claim.to(Act.RELEASE)
             return
-        yield from _kept_or_unknown(claim, DONE, packed(answer, self._kept))
+        yield from stored(claim, DONE, packed(answer, self._kept))
 
     def outgrown(self, claim: Claim) -> Flow[None]:
         """Store that the request took effect, and that its answer is too large to be told again."""
         why = f"it has more than {self.max_answer} bytes"
-        yield from _kept_or_unknown(claim, NO_RESULT, why)
+        yield from stored(claim, NO_RESULT, why)
 
     def told(self, found: Found) -> Answer:
         """The answer for a request that does not run."""
@@ -130,14 +130,6 @@ class HttpRules:
         """The answer for a body that cannot be compared."""
         detail = f"A request with an Idempotency-Key may have at most {self.max_body} bytes."
         return problem(413, "body_too_large", detail)
-
-
-def _kept_or_unknown(claim: Claim, state: str, text: str) -> Flow[None]:
-    """Store how a request ended. When the store is away the outcome is unknown, and the key must not be released."""
-    try:
-        yield from stored(claim, state, text)
-    except StoreUnavailable as error:
-        raise OutcomeUnknown(claim.who.key) from error
 
 
 def refused(error: OnceError) -> Answer:
