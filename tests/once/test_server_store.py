@@ -111,7 +111,9 @@ def test_a_token_that_no_header_can_carry_is_refused_without_being_told(token: s
     assert token.strip() not in str(told.value)
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:99999", "http://u:p@127.0.0.1", "http://", "http://h?x=1", "http://[::1"])
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:99999", "http://u:p@127.0.0.1", "http://", "http://h?x=1", "http://[::1"]
+)
 def test_a_url_that_cannot_be_used_is_refused(url: str) -> None:
     with pytest.raises(once.InvalidKey, match="The URL of a Semel server"):
         counted(Once(url), [])()
