@@ -33,7 +33,8 @@ class Service:
             connection.execute(CHARGES.encode())
             connection.execute(once.ddl("postgresql").encode())
         self._way = way
-        self._receipts = str(folder / "receipts.db")
+        # A handler that joins has its receipts in the table of the middleware's own.
+        self._receipts = str(folder / "receipts.db") if way == "plain" else self.database
         self._url = ""
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -20,6 +20,8 @@ from semel.once.size import Size, byte_count
 from semel.once.table import DONE, NO_RESULT
 
 UNSAID: Any = object()
+REQUESTS = "request:"
+"""Before the scope of a request's receipt: one with the same key in a transaction of its handler is another receipt."""
 
 
 class RefusedRequest(Exception):  # noqa: N818 - it carries an answer, and is no error of this package
@@ -96,7 +98,8 @@ class HttpRules:
 
     def claim(self, incoming: Incoming, key: str, body: bytes) -> Claim:
         """The claim of a request."""
-        who = identity(None if self._scope is None else self._scope(incoming), key)
+        caller = identity(None if self._scope is None else self._scope(incoming), key)
+        who = caller._replace(scope=REQUESTS + caller.scope)
         kind = incoming.headers.get(b"content-type", [b""])[0]
         path = incoming.path.encode("utf-8", "surrogateescape")
         print_ = request_fingerprint(incoming.method, path, incoming.query, kind, body)
@@ -104,7 +107,8 @@ class HttpRules:
 
     def joined(self, claim: Claim) -> JoinedRequest:
         """What a handler may join."""
-        return JoinedRequest(claim.who, claim.fingerprint, lambda: self.once.store.change(claim.to(Act.JOIN)))
+        caller = claim.who._replace(scope=claim.who.scope.removeprefix(REQUESTS))
+        return JoinedRequest(caller, claim.fingerprint, lambda: self.once.store.change(claim.to(Act.JOIN)))
 
     def entered(self, claim: Claim, elapsed: Elapsed) -> Flow[Found]:
         """Wait until the request may run, or there is an answer for it."""
