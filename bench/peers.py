@@ -28,7 +28,7 @@ from bench.appends import wait_for_listener
 from bench.jobs_stores import redis
 from bench.peers_app import CHARGES, POINTS, Shop
 from bench.peers_candidates import BUILDERS, HEADER, IDEMKIT, POWERTOOLS, RESTATE
-from bench.peers_restate import RestateServer, installed_restate
+from bench.peers_restate import SERVER_PACKAGE, RestateServer, installed_restate
 from semel import once
 from tests.guardian import guard
 from tests.once.counter import CounterService, counting
@@ -42,6 +42,7 @@ FIRST_SECONDS = 5.0
 RETRY_SECONDS = 8.0
 """How long a client repeats a request that is said to be running; leases are one second."""
 AMOUNT = 5
+PACKAGES = ["idemkit", "asgi-idempotency-header", "aws-lambda-powertools", "dbos", "restate-sdk"]
 UNKNOWN, STUCK = "unknown", "stuck"
 
 
@@ -53,13 +54,15 @@ class Outcome(NamedTuple):
     calls: int
     """Requests that the other service got."""
     told: str
-    """`answered`, `unknown` (the retry is told that the outcome is not known), or `stuck` (it is said to be running)."""
+    """`answered`; `unknown`: the retry is told that the outcome is not known; `stuck`: it is said to be running."""
 
     @property
     def cell(self) -> str:
         """As it stands in the table."""
         told = "" if self.told == "answered" else f", {self.told}"
-        return f"{'**' if self.charges > 1 else ''}{self.charges}{'**' if self.charges > 1 else ''} / {self.calls}{told}"
+        return (
+            f"{'**' if self.charges > 1 else ''}{self.charges}{'**' if self.charges > 1 else ''} / {self.calls}{told}"
+        )
 
 
 @dataclass(frozen=True)
@@ -189,8 +192,7 @@ def table(found: dict[tuple[str, str], Outcome], candidates: Sequence[str], poin
 
 def versions(python: str) -> str:
     """Which candidates these are."""
-    names = ["idemkit", "asgi-idempotency-header", "aws-lambda-powertools", "dbos", "restate-sdk"]
-    program = f"from importlib.metadata import version as v; print(', '.join(f'{{n}} {{v(n)}}' for n in {names}))"
+    program = f"from importlib.metadata import version as v; print(', '.join(f'{{n}} {{v(n)}}' for n in {PACKAGES}))"
     return subprocess.run([python, "-c", program], check=True, capture_output=True, text=True).stdout.strip()
 
 
@@ -205,7 +207,7 @@ def main() -> None:
     with Cluster() as cluster, stage_of(python, candidates, cluster.url) as stage:
         found = schedule(stage, candidates, POINTS)
     print("\n".join(table(found, candidates, POINTS)))
-    print(f"\n- {versions(python)}")
+    print(f"\n- {versions(python)}, {SERVER_PACKAGE}")
     for fact in machine.facts():
         print(f"- {fact}")
 

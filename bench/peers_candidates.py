@@ -76,7 +76,8 @@ def idemkit(shop: Shop) -> App:
     """Its ASGI middleware, with records in the same PostgreSQL."""
     from idemkit import HttpConfig, IdempotencyMiddleware, PostgresBackend  # noqa: PLC0415
 
-    config = HttpConfig(lease_ttl_seconds=LEASE_SECONDS, scope_mode="single_tenant")
+    # A waiter does not see that a lease has ended before its own wait has: the client is to ask again soon.
+    config = HttpConfig(lease_ttl_seconds=LEASE_SECONDS, wait_timeout_seconds=LEASE_SECONDS, scope_mode="single_tenant")
     backend = PostgresBackend.from_url(shop.database, min_size=1, max_size=4)
     app: Any = IdempotencyMiddleware(web(shop, shop.plainly), backend=backend, config=config)  # type: ignore[arg-type]
     found: App = app

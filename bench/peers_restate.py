@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -17,6 +18,9 @@ from tests.events.insieme.packages import installed_node
 from tests.running import HOST, free_port
 
 FOLDER = Path(__file__).parent / "restate"
+SERVER_PACKAGE = "restate-server " + str(
+    json.loads((FOLDER / "package.json").read_text())["dependencies"]["@restatedev/restate-server"]
+)
 SECONDS = 60.0
 MACHINES = {"x86_64": "x64", "AMD64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 
