@@ -11,7 +11,7 @@ PostgreSQL and calls another service, in one transaction. The process kills itse
 | called | the other service has answered, and the row is not committed |
 | committed | COMMIT has returned |
 | answering | the handler has made its answer, and nothing around it has seen it |
-| sending | everything around the handler lets the answer go, and the client does not have it |
+| sending | everything around the handler lets the last piece of the answer go, and the client does not have it |
 """
 
 from __future__ import annotations
@@ -112,11 +112,12 @@ def web(shop: Shop, work: Callable[[Order], Charged]) -> App:
 
 
 def dying(shop: Shop, app: App, before: str, behind: str) -> App:
-    """An application that dies before it is asked, or when it answers."""
+    """An application that dies before it is asked, or when it sends the last piece of its answer."""
 
     async def wrapped(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         async def sent(message: Message) -> None:
-            shop.die_at(behind)
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                shop.die_at(behind)
             await send(message)
 
         if scope["type"] == "http" and scope["method"] == "POST":
