@@ -135,6 +135,10 @@ class HttpRules:
         detail = f"A request with an Idempotency-Key may have at most {self.max_body} bytes."
         return problem(413, "body_too_large", detail)
 
+    def without_length(self) -> Answer:
+        """The answer for a body whose end this server does not tell."""
+        return problem(411, "length_required", "Send a request with an Idempotency-Key with its Content-Length.")
+
 
 def refused(error: OnceError) -> Answer:
     """The answer for an error of this package."""
