@@ -18,6 +18,7 @@ plays them all, and `again` calls each function twice and prints what it was tol
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import signal
@@ -109,16 +110,15 @@ class Charging:
                 raise
             return None
 
-    def dying(self, kind: str, point: str) -> None:
-        """Play one death, in a process of its own."""
+    def dying(self, kind: str, point: str) -> int:
+        """Play one death, in a process of its own; its id."""
         child = os.fork()
         if child == 0:
             try:
                 self.function(kind, point)(f"{kind} {point}")
             finally:
                 os._exit(1)
-        _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL, point
+        return child
 
     def told(self, kind: str, point: str) -> list[object]:
         """What two more calls are told."""
@@ -136,10 +136,13 @@ def main() -> None:
     facts = json.loads(sys.argv[1])
     what = facts.pop("what")
     charging = Charging(**facts)
+    if charging.place.startswith("postgresql"):
+        importlib.import_module("psycopg")  # once, and not by each of the processes that follow
     cases = [(kind, point) for kind in KINDS for point in POINTS]
     if what == "dying":
-        for case in cases:
-            charging.dying(*case)
+        for case, child in [(case, charging.dying(*case)) for case in cases]:
+            _, status = os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL, case
     else:
         sys.stdout.write(json.dumps({" ".join(case): charging.told(*case) for case in cases}))
 
