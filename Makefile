@@ -97,6 +97,10 @@ benchjobs: $(VENV)/.dev $(PEERS)/.stamp ## measure jobs beside Procrastinate, DB
 benchdepth: $(VENV)/.dev ## measure what a claim costs with 1,000 and with 1,000,000 queued jobs (ROUNDS=5)
 	@$(BIN)/python -m bench.jobs_depth --rounds $(ROUNDS)
 
+.PHONY: benchpeers
+benchpeers: $(VENV)/.dev $(PEERS)/.stamp ## kill one application at every point under semel.once, idemkit, DBOS and others, and count effects
+	@$(BIN)/python -m bench.peers --peers $(PEERS)/bin/python
+
 .PHONY: benchonce
 benchonce: $(VENV)/.dev ## measure once.transaction beside the same transaction without it, alternating (ROUNDS=5)
 	@$(BIN)/python -m bench.once_costs --rounds $(ROUNDS)
@@ -177,7 +181,7 @@ lock: $(UV)/.stamp ## renew the lock files from pyproject.toml (UPGRADE=1 takes 
 .PHONY: clean
 clean: ## remove everything that make and the tools have made, but not ./data
 	@rm -rf $(VENV) $(UV) $(PEERS) build dist
-	@rm -rf tests/official/node_modules tests/events/insieme/node_modules bench/bullmq/node_modules
+	@rm -rf tests/official/node_modules tests/events/insieme/node_modules bench/bullmq/node_modules bench/restate/node_modules
 	@rm -rf tests/deltas_identity/node_modules
 	@rm -f src/semel/server/*/proto/*_pb2.py src/semel/server/*/proto/*_pb2.pyi src/semel/server/*/proto/*.binpb
 	@rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -75,6 +75,10 @@ class CounterService:
         """The keys of what arrived, in order."""
         return [one.key for one in self.arrived if path is None or one.path == path]
 
+    def known(self, key: str) -> tuple[int, bytes]:
+        """Whether a key took effect, and with which body."""
+        return (200, self.effects[key]) if key in self.effects else (404, b"")
+
     def took(self, one: Arrived) -> tuple[int, dict[str, str], bytes]:
         """Count a request, and say how it is answered."""
         with self._lock:
@@ -93,6 +97,19 @@ class CounterService:
         return status, headers, body
 
 
+def _odd(handler: BaseHTTPRequestHandler, status: int) -> None:
+    if status == BROKEN:
+        handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    piece, pause = (b"x" * 65_536, 0.0) if status == ENDLESS else (b"x", 0.05)
+    for _ in range(1 if status == BROKEN else 400):
+        try:
+            handler.wfile.write(piece)
+        except OSError:
+            return
+        time.sleep(pause)
+
+
 def _handler(service: CounterService) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def handle_any(self) -> None:
@@ -108,23 +125,20 @@ def _handler(service: CounterService) -> type[BaseHTTPRequestHandler]:
             for name, value in more.items():
                 self.send_header(name, value)
             if status < 0:
-                self._odd(status)
+                _odd(self, status)
                 return
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
             self.wfile.write(answer)
 
-        def _odd(self, status: int) -> None:
-            if status == BROKEN:
-                self.send_header("Content-Length", "1000")
+        def do_GET(self) -> None:
+            """Whether a key took effect: 200 or 404. This is counted nowhere."""
+            status, body = service.known(self.headers.get("Idempotency-Key", ""))
+            self.close_connection = True
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            piece, pause = (b"x" * 65_536, 0.0) if status == ENDLESS else (b"x", 0.05)
-            for _ in range(1 if status == BROKEN else 400):
-                try:
-                    self.wfile.write(piece)
-                except OSError:
-                    return
-                time.sleep(pause)
+            self.wfile.write(body)
 
         do_POST = do_PUT = do_PATCH = do_DELETE = handle_any  # noqa: N815 - the names of the standard library
 

@@ -1,4 +1,4 @@
-"""A proxy on a real socket that passes requests on, and loses the first answer of each path."""
+"""A proxy on a real socket that passes requests on, and loses the first answer to each method of each path."""
 
 from __future__ import annotations
 
@@ -19,22 +19,28 @@ def losing(upstream: str) -> Iterator[tuple[str, list[int]]]:
     port, lost, seen = urlsplit(upstream).port, list[int](), set[str]()
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
+        def handle_any(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             connection = http.client.HTTPConnection(HOST, port, timeout=30)
-            connection.request("POST", self.path, body, dict(self.headers.items()))
+            connection.request(self.command, self.path, body, dict(self.headers.items()))
             answer = connection.getresponse()
             told = answer.read()
             connection.close()
             self.close_connection = True
-            if self.path not in seen:
-                seen.add(self.path)
+            asked = f"{self.command} {self.path}"
+            if asked not in seen:
+                seen.add(asked)
                 lost.append(answer.status)
                 return
-            self.send_response(answer.status)
+            self.send_response_only(answer.status)
+            for name, value in answer.getheaders():
+                if name.lower() not in ("content-length", "transfer-encoding", "connection"):
+                    self.send_header(name, value)
             self.send_header("Content-Length", str(len(told)))
             self.end_headers()
             self.wfile.write(told)
+
+        do_GET = do_HEAD = do_POST = do_PUT = handle_any  # noqa: N815 - the names that the standard library looks for
 
         def log_message(self, *_: Any) -> None:
             """Quiet."""

@@ -4,10 +4,14 @@ It charges by a row in its own PostgreSQL. `X-Die` names the point at which the 
 
 | point | is |
 |---|---|
+| unclaimed | before the key is claimed |
+| claimed | behind the claim, before the handler |
 | begun | inside of the block, before the effect |
 | effect | behind the effect, before COMMIT |
 | committed | behind COMMIT, before the answer |
-| answered | behind the stored answer, before the client has it |
+| noting | the handler has answered, its answer is not stored |
+| noted | its answer is stored |
+| answered | the answer is on its way, the client does not have it |
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
@@ -23,12 +28,18 @@ import uvicorn
 
 from semel import once
 from semel.once import Middleware, Once
+from semel.once.claims import Act, Change
+from semel.once.table import Row
 
-POINTS = ("begun", "effect", "committed", "answered")
+POINTS = ("unclaimed", "claimed", "begun", "effect", "committed", "noting", "noted", "answered")
+ACTS = {Act.CLAIM: ("unclaimed", "claimed"), Act.FINISH: ("noting", "noted")}
 
 
 class Payments:
-    """The application. `way` is `transaction` (joined to the request), or `plain` (the middleware alone)."""
+    """The application. `way` is `transaction` (joined to the request), or `plain` (the middleware alone).
+
+    Behind a comma it says what the middleware does after a crash.
+    """
 
     def __init__(self, database: str, way: str) -> None:
         self._database = database
@@ -78,15 +89,25 @@ def die_at(here: str, point: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class DiesAnswered:
-    """In front of the middleware: what is sent here was stored before."""
+class Dying:
+    """In front of the middleware: what is sent here was stored before. Its receipts die around their changes."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: Any, receipts: Once) -> None:
         self._app = app
+        self._change = receipts.store.change
+        self._point = ""
+        receipts.store.change = self._changed  # type: ignore[method-assign] # this store alone
+
+    def _changed(self, change: Change) -> Sequence[Row]:
+        before, behind = ACTS.get(change.act, ("", ""))
+        die_at(before or "never", self._point)
+        rows = self._change(change)
+        die_at(behind or "never", self._point)
+        return rows
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Pass on, unless it is time to die."""
-        point = dict(scope["headers"]).get(b"x-die", b"").decode()
+        point = self._point = dict(scope["headers"]).get(b"x-die", b"").decode()
 
         async def passed(message: Any) -> None:
             die_at("answered", point)
@@ -98,8 +119,12 @@ class DiesAnswered:
 def main() -> None:
     """Serve until killed."""
     port, database, receipts, way = sys.argv[1:]
-    app = Middleware(Payments(database, way), Once(receipts), scope=None, lease="0.5s", wait="20s")
-    uvicorn.run(DiesAnswered(app), host="127.0.0.1", port=int(port), log_level="critical", lifespan="off")
+    store = Once(receipts)
+    way, _, on_crash = way.partition(", ")
+    app = Middleware(
+        Payments(database, way), store, scope=None, lease="0.5s", wait="20s", on_crash=on_crash or "refuse"
+    )
+    uvicorn.run(Dying(app, store), host="127.0.0.1", port=int(port), log_level="critical", lifespan="off")
 
 
 if __name__ == "__main__":

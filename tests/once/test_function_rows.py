@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from semel import once
 from semel.once import Happened, Once
 from semel.testing import FrozenClock
 from tests.once.conftest import fresh_schema
+from tests.once.places import PLACES, Place, fresh_place
 from tests.together import at_once
 
 LEASE = "0.3s"
@@ -48,21 +48,16 @@ Made = Callable[..., Any]
 """Makes a function that runs once, of options; the function blocks, whatever it is made of."""
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture(params=PLACES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Each kind of store."""
-    if request.param == "postgresql":
-        url = fresh_schema()
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(once.ddl("postgresql").encode())
-        return url
-    return ":memory:" if request.param == "memory" else str(tmp_path / "receipts.db")
+    return fresh_place(request.param, tmp_path)
 
 
 @pytest.fixture
-def store(place: str) -> Iterator[Once]:
+def store(place: Place) -> Iterator[Once]:
     """An empty store."""
-    found = Once(place)
+    found = place.open()
     yield found
     found.close()
 
@@ -260,10 +255,10 @@ def test_a_lease_is_renewed_while_it_runs(make: Made, counter: Counter) -> None:
     assert at_once(calls) == [1, 1]
 
 
-def test_a_key_that_has_expired_is_a_new_one(make: Made, counter: Counter) -> None:
+def test_a_key_that_has_expired_is_a_new_one(make: Made, place: Place, counter: Counter) -> None:
     charge = make(keep="1ms")
     assert charge() == 1
-    time.sleep(0.01)
+    time.sleep(place.expiry_seconds)
     assert charge() == 2
 
 

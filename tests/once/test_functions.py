@@ -10,15 +10,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from semel import once
 from semel.once import Happened, Once, current_key
-from tests.once.conftest import fresh_schema
+from tests.once.places import PLACES, Place, fresh_place
 from tests.together import at_once
 
-PLACES = ["memory", "sqlite", "postgresql"]
 LEASE = "0.3s"
 
 
@@ -45,22 +43,15 @@ class Effects:
 
 
 @pytest.fixture(params=PLACES)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Each kind of store."""
-    if request.param == "memory":
-        return ":memory:"
-    if request.param == "sqlite":
-        return str(tmp_path / "receipts.db")
-    url = fresh_schema()
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(once.ddl("postgresql").encode())
-    return url
+    return fresh_place(request.param, tmp_path)
 
 
 @pytest.fixture
-def store(place: str) -> Iterator[Once]:
+def store(place: Place) -> Iterator[Once]:
     """An empty store."""
-    found = Once(place)
+    found = place.open()
     yield found
     found.close()
 
@@ -256,11 +247,9 @@ def test_a_prober_that_fails_leaves_the_unknown(store: Once, effects: Effects) -
     assert found.state == "unknown"
 
 
-def test_a_late_finisher_is_fenced_and_told(place: str, effects: Effects) -> None:
-    if place == ":memory:":
-        place = "file:fenced?mode=memory&cache=shared"
+def test_a_late_finisher_is_fenced_and_told(place: Place, effects: Effects) -> None:
     stopped, go_on = threading.Event(), threading.Event()
-    first_store, second_store = Once(place), Once(place)
+    first_store, second_store = place.open(), place.open()
 
     def decorated(found: Once) -> Callable[[], Any]:
         @found.once(key=lambda: "k", scope="shop", lease=LEASE, on_crash="retry", wait="60s")
@@ -296,13 +285,13 @@ def test_a_late_finisher_is_fenced_and_told(place: str, effects: Effects) -> Non
     second_store.close()
 
 
-def test_a_key_that_has_expired_is_a_new_one(store: Once, effects: Effects) -> None:
+def test_a_key_that_has_expired_is_a_new_one(store: Once, place: Place, effects: Effects) -> None:
     @store.once(key=lambda: "k", keep="1ms")
     def charge() -> int:
         return effects.add()
 
     assert charge() == 1
-    time.sleep(0.01)
+    time.sleep(place.expiry_seconds)
     assert charge() == 2
 
 

@@ -46,6 +46,8 @@ class Shop:
         status = int(scope["path"].rpartition("/")[2]) if scope["path"].rpartition("/")[2].isdigit() else 201
         if scope["path"] == "/broken":
             raise RuntimeError("broken")
+        if scope["path"] == "/doubtful":
+            raise once.OutcomeUnknown("bank")
         headers = [(b"content-type", b"text/plain"), (b"location", b"/charges/%d" % number), (b"x-secret", b"s")]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         if scope["path"].startswith("/large"):
@@ -136,6 +138,17 @@ def test_which_answers_are_remembered(ask: Ask, shop: Shop, status: int, runs: i
     for _ in range(2):
         assert ask(f"/as/{status}").status_code == status
     assert shop.charges == runs
+
+
+def test_a_key_whose_outcome_is_unknown_is_freed_by_forgetting_it(ask: Ask, shop: Shop, tmp_path: Path) -> None:
+    assert ask("/doubtful").status_code == 500
+    refused = ask("/doubtful")
+    assert (refused.status_code, refused.json()["code"]) == (409, "outcome_unknown")
+    store = Once(str(tmp_path / "receipts.db"))
+    assert store.once(key=str, scope="request:none")(lambda key: None).forget("k")
+    store.close()
+    assert ask("/charges").text == "charge 2 of 5"
+    assert shop.charges == 2
 
 
 def test_a_handler_that_raises_is_run_again(ask: Ask, shop: Shop) -> None:

@@ -53,10 +53,11 @@ def test_log_and_table_agree_on_every_change(seed: int) -> None:
     table = SqliteStore(":memory:", TABLE, lambda: now_ms / 1_000)
     runs = 0
     for _ in range(200):
-        # Never within the resolution of the server's time before the end of a lease: the log ends it one second later.
+        # Never within the resolution of the server's time behind the end of a lease or a receipt: the log ends both
+        # one second later.
         now_ms += chance.choice([0, 0, 1_000, LEASE_MS + RESOLUTION_MS, KEEP_MS])
         change = drawn(chance)
-        if any(0 <= now_ms - entry.lease_until < RESOLUTION_MS for entry in log.entries[-1:]):
+        while any(0 <= now_ms - end < RESOLUTION_MS for end in ends_of(log)):
             now_ms += RESOLUTION_MS
         said, expected = log.change(change, now_ms), table.change(change)
         runs += change.act is Act.CLAIM and bool(said)
@@ -66,6 +67,11 @@ def test_log_and_table_agree_on_every_change(seed: int) -> None:
             assert bool(said) == bool(expected), (change, log.entries[-2:])
     assert runs > 3
     table.close()
+
+
+def ends_of(log: Log) -> list[int]:
+    """When the lease and the receipt of the last entry end."""
+    return [end for entry in log.entries[-1:] for end in (entry.lease_until, entry.expires_at)]
 
 
 def _told(row: Row) -> tuple[object, ...]:
@@ -81,6 +87,16 @@ def test_a_lease_is_never_over_too_early() -> None:
     assert not log.change(second.to(Act.TAKE_OVER, before="a"), over - 1)
     assert log.change(second.to(Act.TAKE_OVER, before="a"), over)
     assert not log.change(first.to(Act.FINISH, result="late"), over)
+
+
+def test_a_receipt_is_never_forgotten_too_early() -> None:
+    log = Log()
+    first, second = (Claim(WHO, bytes(32), name, KEEP_MS, LEASE_MS) for name in "ab")
+    log.change(first.to(Act.CLAIM), START_MS)
+    # The server's time has whole seconds: it may have been almost one second later.
+    log.change(first.to(Act.FINISH, result="1"), START_MS)
+    assert not log.change(second.to(Act.CLAIM), START_MS + KEEP_MS + RESOLUTION_MS - 1)
+    assert log.change(second.to(Act.CLAIM), START_MS + KEEP_MS + RESOLUTION_MS)
 
 
 def test_a_longer_keep_than_the_stream_lives_is_refused() -> None:

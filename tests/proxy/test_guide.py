@@ -54,8 +54,9 @@ def test_the_example_frees_a_key_whose_outcome_is_unknown(tmp_path: Path) -> Non
 
         assert [ask("/lost"), ask("/lost")] == [409, 409]
         [(scope,)] = store.store._connection.execute("SELECT scope FROM semel_once")  # type: ignore[attr-defined]
+        assert scope.startswith("request:sha256:")
         [block] = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.M | re.S)
-        code = block.replace('"proxy.db"', repr(str(place))).replace("sha256:9f86...", scope)
+        code = block.replace('"proxy.db"', repr(str(place))).replace("request:sha256:9f86...", scope)
         names: dict[str, Once] = {}
         exec(compile(code, "proxy.md", "exec"), names)
         assert ask("/charges") == 201

@@ -99,7 +99,7 @@ def test_callers_have_keys_of_their_own_and_no_credential_is_stored(
     stored = b"".join(path.read_bytes() for path in tmp_path.glob("proxy.db*"))
     assert b"secret" not in stored
     rows = sqlite3.connect(tmp_path / "proxy.db").execute("SELECT scope FROM semel_once ORDER BY scope").fetchall()
-    assert [scope.partition(":")[0] for (scope,) in rows] == ["", "sha256", "sha256"]
+    assert [scope.split(":")[1] for (scope,) in rows] == ["", "sha256", "sha256"]
 
 
 def test_with_one_scope_two_callers_share_a_key(upstream: Upstream, store: Once) -> None:

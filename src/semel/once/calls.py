@@ -7,11 +7,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 from semel.once.claims import Act, Change, Claim, Found, Move, judged
 from semel.once.codec import Codec
-from semel.once.errors import Fenced, InFlight, OutcomeUnknown, RememberedError, ResultError
+from semel.once.errors import (
+    Fenced,
+    InFlight,
+    OutcomeUnknown,
+    RememberedError,
+    ResultError,
+    StoreUnavailable,
+    TableMissing,
+)
 from semel.once.table import DONE, FAILED, NO_RESULT
 
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.02, 0.5
@@ -118,8 +127,14 @@ def failed(claim: Claim, policy: Policy, error: BaseException) -> Flow[None]:
     """After an exception: remembered, released, or left unknown.
 
     It is unknown when the function was cut off, and when it says so itself: `OutcomeUnknown` tells that a part of it
-    may have happened, so the key is not free for the next call.
+    may have happened, so the key is not free for the next call. A store that is away leaves the claim, which is unknown
+    when its lease is over; the function's own exception is the one to tell.
     """
+    with suppress(StoreUnavailable, TableMissing, OutcomeUnknown):
+        yield from _noted(claim, policy, error)
+
+
+def _noted(claim: Claim, policy: Policy, error: BaseException) -> Flow[None]:
     if not isinstance(error, Exception) or isinstance(error, OutcomeUnknown):
         yield claim.to(Act.ABANDON)
     elif isinstance(error, policy.remember):
@@ -129,10 +144,17 @@ def failed(claim: Claim, policy: Policy, error: BaseException) -> Flow[None]:
 
 
 def stored(claim: Claim, state: str, text: str | None) -> Flow[None]:
-    """Store how a call ended, while the claim is its own."""
-    if (yield claim.to(Act.FINISH, state=state, result=text)):
-        return
-    rows = yield claim.to(Act.FIND)
+    """Store how a call ended, while the claim is its own.
+
+    When the store is away the call took effect all the same: that is `OutcomeUnknown`, and never an error that says
+    that nothing was run.
+    """
+    try:
+        if (yield claim.to(Act.FINISH, state=state, result=text)):
+            return
+        rows = yield claim.to(Act.FIND)
+    except (StoreUnavailable, TableMissing) as error:
+        raise OutcomeUnknown(claim.who.key) from error
     if rows and rows[0][1] == state and rows[0][3] == claim.owner:
         return  # the answer to the first try was lost
     raise Fenced(claim.who.key)

@@ -11,7 +11,7 @@ from semel.kernel.idempotency_key import InvalidKeyError, parse_idempotency_key
 from semel.once.calls import Elapsed, Flow, Policy, entered, stored
 from semel.once.claims import Act, Claim, Found, Move
 from semel.once.duration import Duration, milliseconds, seconds
-from semel.once.errors import InvalidKey, OnceError, OutcomeUnknown, ResultError, StoreUnavailable
+from semel.once.errors import InvalidKey, OnceError, ResultError
 from semel.once.exchange import Answer, is_remembered, packed, problem, refusal, request_fingerprint, unpacked
 from semel.once.functions import Once
 from semel.once.identity import identity
@@ -20,6 +20,8 @@ from semel.once.size import Size, byte_count
 from semel.once.table import DONE, NO_RESULT
 
 UNSAID: Any = object()
+REQUESTS = "request:"
+"""Before the scope of a request's receipt: one with the same key in a transaction of its handler is another receipt."""
 
 
 class RefusedRequest(Exception):  # noqa: N818 - it carries an answer, and is no error of this package
@@ -96,7 +98,8 @@ class HttpRules:
 
     def claim(self, incoming: Incoming, key: str, body: bytes) -> Claim:
         """The claim of a request."""
-        who = identity(None if self._scope is None else self._scope(incoming), key)
+        caller = identity(None if self._scope is None else self._scope(incoming), key)
+        who = caller._replace(scope=REQUESTS + caller.scope)
         kind = incoming.headers.get(b"content-type", [b""])[0]
         path = incoming.path.encode("utf-8", "surrogateescape")
         print_ = request_fingerprint(incoming.method, path, incoming.query, kind, body)
@@ -104,7 +107,8 @@ class HttpRules:
 
     def joined(self, claim: Claim) -> JoinedRequest:
         """What a handler may join."""
-        return JoinedRequest(claim.who, claim.fingerprint, lambda: self.once.store.change(claim.to(Act.JOIN)))
+        caller = claim.who._replace(scope=claim.who.scope.removeprefix(REQUESTS))
+        return JoinedRequest(caller, claim.fingerprint, lambda: self.once.store.change(claim.to(Act.JOIN)))
 
     def entered(self, claim: Claim, elapsed: Elapsed) -> Flow[Found]:
         """Wait until the request may run, or there is an answer for it."""
@@ -115,7 +119,7 @@ class HttpRules:
         if not is_remembered(answer.status):
             yield claim.to(Act.RELEASE)
             return
-        yield from _kept_or_unknown(claim, DONE, packed(answer, self._kept))
+        yield from stored(claim, DONE, packed(answer, self._kept))
 
     def outgrown(self, claim: Claim, status: int) -> Flow[None]:
         """Store that the request took effect, and that its answer is too large to be told again."""
@@ -123,7 +127,7 @@ class HttpRules:
             yield claim.to(Act.RELEASE)
             return
         why = f"it has more than {self.max_answer} bytes"
-        yield from _kept_or_unknown(claim, NO_RESULT, why)
+        yield from stored(claim, NO_RESULT, why)
 
     def told(self, found: Found) -> Answer:
         """The answer for a request that does not run."""
@@ -134,13 +138,9 @@ class HttpRules:
         detail = f"A request with an Idempotency-Key may have at most {self.max_body} bytes."
         return problem(413, "body_too_large", detail)
 
-
-def _kept_or_unknown(claim: Claim, state: str, text: str) -> Flow[None]:
-    """Store how a request ended. When the store is away the outcome is unknown, and the key must not be released."""
-    try:
-        yield from stored(claim, state, text)
-    except StoreUnavailable as error:
-        raise OutcomeUnknown(claim.who.key) from error
+    def without_length(self) -> Answer:
+        """The answer for a body whose end this server does not tell."""
+        return problem(411, "length_required", "Send a request with an Idempotency-Key with its Content-Length.")
 
 
 def refused(error: OnceError) -> Answer:

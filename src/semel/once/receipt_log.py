@@ -4,11 +4,12 @@ An entry is the whole receipt. A change is decided on the entries that were read
 next entry as its `Stream-Seq`: when another caller has appended meanwhile, the server refuses it, and the change is
 decided again. No clock, no socket is known here; the time is that of the server.
 
-The `Date` header has whole seconds, so a lease counts as over one second later than it says, and never too early.
+The `Date` header has whole seconds, so a lease and a receipt end one second later than they say, and never too early.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
@@ -51,7 +52,15 @@ class Entry:
         """Whether the key may be claimed."""
         if self.state == FREE:
             return True
-        return now_ms >= self.expires_at and (self.state != RUNNING or self.is_over(now_ms))
+        has_expired = now_ms >= self.expires_at + RESOLUTION_MS
+        return has_expired and (self.state != RUNNING or self.is_over(now_ms))
+
+
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    name: (str, type(None)) if name == "result" else (int,) if name.endswith(("_at", "_until", "_ms")) else (str,)
+    for name in Entry.__dataclass_fields__
+}
+"""What the members of an entry may be."""
 
 
 class Decided(NamedTuple):
@@ -63,12 +72,28 @@ class Decided(NamedTuple):
     """What comes back, as a table of receipts would say it."""
 
 
-def last_entry(entries: Sequence[Mapping[str, Any]]) -> Entry | None:
-    """The receipt of a log; members that a later version has added are passed over."""
+def page_of(body: bytes) -> list[Any]:
+    """The entries of an answer; `ValueError` for one that is no list."""
+    try:
+        page = json.loads(body)
+    except RecursionError:
+        raise ValueError("its JSON is nested too deeply") from None
+    if not isinstance(page, list):
+        raise ValueError("it is no list")
+    return page
+
+
+def last_entry(entries: Sequence[Any]) -> Entry | None:
+    """The receipt of a log; members that a later version has added are passed over. `ValueError` for another thing."""
     if not entries:
         return None
-    known = Entry.__dataclass_fields__
-    return Entry(**{name: value for name, value in entries[-1].items() if name in known})
+    last = entries[-1]
+    if not isinstance(last, dict) or not {"scope", "key", "state"} <= last.keys():
+        raise ValueError("its last entry is no receipt")
+    entry = Entry(**{name: value for name, value in last.items() if name in Entry.__dataclass_fields__})
+    if any(type(value) not in _KINDS[name] for name, value in asdict(entry).items()):
+        raise ValueError("its last entry is no receipt")
+    return entry
 
 
 def needed_ttl_ms(claim: Claim) -> int:

@@ -12,6 +12,7 @@ import hashlib
 import http.client
 import json
 import queue
+import re
 import ssl
 import time
 import uuid
@@ -23,7 +24,7 @@ from urllib.parse import urlsplit
 from semel.once.claims import Change, Claim
 from semel.once.errors import InvalidKey, StoreUnavailable
 from semel.once.identity import Identity
-from semel.once.receipt_log import Entry, decided, last_entry, needed_ttl_ms, too_short
+from semel.once.receipt_log import Entry, decided, last_entry, needed_ttl_ms, page_of, too_short
 from semel.once.stores import MAX_IDLE, TRIES, ReceiptStore
 from semel.once.table import Row, checked
 
@@ -32,6 +33,8 @@ MAX_RACES = 64
 """How often a change is decided again because another caller was quicker."""
 MAX_ANSWER_BYTES = 16 * 1_048_576
 MAX_PAGES = 10_000
+SENDABLE = re.compile(r"[\x21-\x7e]+")
+"""What a token may be made of."""
 
 
 class Answer(NamedTuple):
@@ -55,10 +58,13 @@ class ServerStore(ReceiptStore):
     """Receipts on a Semel server."""
 
     def __init__(self, url: str, table: str, token: str | None) -> None:
+        port = _port_of(url)
         parts = urlsplit(url)
         if parts.username or parts.query or parts.fragment or not parts.hostname:
             raise InvalidKey("The URL of a Semel server has a host, and no user, query or fragment.")
-        self._is_tls, self._host, self._port = parts.scheme == "https", parts.hostname, parts.port
+        if token and not SENDABLE.fullmatch(token):
+            raise InvalidKey("The token has a character that no header can carry: look for a line break at its end.")
+        self._is_tls, self._host, self._port = parts.scheme == "https", parts.hostname, port
         self._folder = f"{parts.path.rstrip('/')}/v1/stream/{checked(table)}"
         self._token = token
         self._idle: queue.LifoQueue[http.client.HTTPConnection] = queue.LifoQueue(MAX_IDLE)
@@ -88,19 +94,22 @@ class ServerStore(ReceiptStore):
         return f"{self._folder}/{name}"
 
     def _read(self, path: str) -> Log:
-        entries: list[dict[str, Any]] = []
+        entries: list[Any] = []
         length, offset = 0, "-1"
         for _ in range(MAX_PAGES):
             answer = self._asked("GET", f"{path}?offset={offset}")
             if answer.status in (404, 410):
                 return Log(0, None, _time_of(answer))
             _expect(answer, 200)
-            page: list[dict[str, Any]] = json.loads(answer.body)
-            length += len(page)
-            entries = page[-1:] or entries
-            offset = answer.headers.get("stream-next-offset", offset)
-            if answer.headers.get("stream-up-to-date") == "true":
-                return Log(length, last_entry(entries), _time_of(answer))
+            try:
+                page = page_of(answer.body)
+                length += len(page)
+                entries = page[-1:] or entries
+                offset = answer.headers.get("stream-next-offset", offset)
+                if answer.headers.get("stream-up-to-date") == "true":
+                    return Log(length, last_entry(entries), _time_of(answer))
+            except ValueError as error:
+                raise StoreUnavailable(f"The answer of the server is no log of receipts: {error}.") from error
         raise StoreUnavailable(f"The server's log has more than {MAX_PAGES} pages: choose a longer lease.")
 
     def _create(self, path: str, claim: Claim) -> None:
@@ -169,6 +178,13 @@ class ServerStore(ReceiptStore):
             self._idle.put_nowait(connection)
         except queue.Full:
             connection.close()
+
+
+def _port_of(url: str) -> int | None:
+    try:
+        return urlsplit(url).port
+    except ValueError:
+        raise InvalidKey("The URL of a Semel server has a host, and a port between 0 and 65535 or none.") from None
 
 
 def _time_of(answer: Answer) -> int:

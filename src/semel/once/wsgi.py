@@ -38,9 +38,10 @@ class WsgiMiddleware:
             return _answered(refusal.answer, start_response)
         if key is None:
             return self._app(environ, start_response)
-        body = _body(environ, self._rules.max_body)
-        if body is None:
-            return _answered(self._rules.too_large(), start_response)
+        try:
+            body = _body(environ, self._rules)
+        except RefusedRequest as refusal:
+            return _answered(refusal.answer, start_response)
         environ["wsgi.input"], environ["CONTENT_LENGTH"] = BytesIO(body), str(len(body))
         return self._keyed(self._rules.claim(incoming, key, body), environ, start_response)
 
@@ -73,7 +74,7 @@ class WsgiMiddleware:
         finally:
             request.reset(token)
         start_response(taken.line, taken.listed, taken.fault)
-        return body if rest is None else _Chained(body, rest)
+        return body if rest is None else _Chained(body, rest, pieces)
 
 
 class _Start:
@@ -103,8 +104,8 @@ class _Start:
 class _Chained:
     """What was collected, and then the rest."""
 
-    def __init__(self, body: list[bytes], rest: Iterable[bytes]) -> None:
-        self._body, self._rest = body, rest
+    def __init__(self, body: list[bytes], rest: Iterable[bytes], pieces: Iterable[bytes]) -> None:
+        self._body, self._rest, self._pieces = body, rest, pieces
 
     def __iter__(self) -> Any:
         yield from self._body
@@ -112,18 +113,21 @@ class _Chained:
 
     def close(self) -> None:
         """Close the application's iterable."""
-        _close(self._rest)
+        _close(self._pieces)
 
 
 def _collected(pieces: Iterable[bytes], most: int) -> tuple[list[bytes], Iterable[bytes] | None]:
     """A body; and what is left of it, if it is too large."""
     body, size, rest = [], 0, iter(pieces)
-    for piece in rest:
-        body.append(piece)
-        size += len(piece)
-        if size > most:
-            return body, rest
-    _close(pieces)
+    try:
+        for piece in rest:
+            body.append(piece)
+            size += len(piece)
+            if size > most:
+                return body, rest
+    finally:
+        if size <= most:
+            _close(pieces)
     return body, None
 
 
@@ -139,25 +143,39 @@ def _incoming(environ: Environ) -> Incoming:
         if name.startswith("HTTP_"):
             headers[name[5:].replace("_", "-").lower().encode("latin-1")] = [value.encode("latin-1")]
     headers[b"content-type"] = [environ.get("CONTENT_TYPE", "").encode("latin-1")]
-    path = (environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).encode("latin-1").decode("utf-8", "replace")
+    path = (
+        (environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", ""))
+        .encode("latin-1")
+        .decode("utf-8", "surrogateescape")
+    )
     query = environ.get("QUERY_STRING", "").encode("latin-1")
     return Incoming(environ["REQUEST_METHOD"], path, query, headers, environ)
 
 
-def _body(environ: Environ, most: int) -> bytes | None:
-    """The whole body; None for one that is too large."""
-    announced = environ.get("CONTENT_LENGTH") or "0"
-    left = int(announced) if announced.isdigit() else 0
-    if left > most:
-        return None
+def _body(environ: Environ, rules: HttpRules) -> bytes:
+    """The whole body; `RefusedRequest` for one that is too large, or whose end is not known."""
+    announced = environ.get("CONTENT_LENGTH") or ""
+    if announced.isdigit():
+        left = int(announced)
+    elif environ.get("wsgi.input_terminated"):
+        left = rules.max_body + 1  # the server ends it by itself
+    elif "HTTP_TRANSFER_ENCODING" in environ:
+        raise RefusedRequest(rules.without_length())
+    else:
+        left = 0
+    if announced and left > rules.max_body:
+        raise RefusedRequest(rules.too_large())
     body = bytearray()
     while left > 0 and (piece := environ["wsgi.input"].read(min(left, PIECE_BYTES))):
         body += piece
         left -= len(piece)
+    if len(body) > rules.max_body:
+        raise RefusedRequest(rules.too_large())
     return bytes(body)
 
 
 def _answered(answer: Answer, start_response: StartResponse) -> Iterable[bytes]:
-    line = f"{answer.status} {HTTPStatus(answer.status).phrase}"
+    is_known = any(answer.status == status for status in HTTPStatus)
+    line = f"{answer.status} {HTTPStatus(answer.status).phrase if is_known else 'Status'}"
     start_response(line, [(name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.headers])
     return [answer.body]
