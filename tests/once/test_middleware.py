@@ -14,7 +14,7 @@ import pytest
 from semel import once
 from semel.once import Middleware, Once
 from semel.once.calls import failed
-from semel.once.claims import Act
+from semel.once.claims import Act, Change
 from semel.once.exchange import Answer
 from semel.once.http_rules import HttpRules, Incoming
 from tests.once.web import served
@@ -202,3 +202,41 @@ def test_an_answer_that_the_store_does_not_take_leaves_the_unknown_and_does_not_
         with pytest.raises(once.OutcomeUnknown) as caught:
             flow.throw(once.StoreUnavailable("away"))
         assert next(failed(claim, rules.policy, caught.value)).act is Act.ABANDON  # type: ignore[union-attr]
+
+
+class Careful:
+    """An application inside of a framework that answers 500 for every exception, its own and those of `send`."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass on; what is raised becomes an answer."""
+        try:
+            await self._app(scope, receive, send)
+        except Exception:
+            await send({"type": "http.response.start", "status": 500, "headers": []})
+            await send({"type": "http.response.body", "body": b"Internal Server Error"})
+            raise
+
+
+@pytest.mark.parametrize("fault", [once.StoreUnavailable("away"), RuntimeError("no space left")])
+@pytest.mark.parametrize("wrap", [Careful, lambda app: app], ids=["framework", "bare"])
+def test_a_store_that_fails_behind_the_effect_never_frees_the_key(
+    shop: Shop, tmp_path: Path, fault: Exception, wrap: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Once(str(tmp_path / "receipts.db"))
+    change, faults = store.store.change, iter([fault])
+
+    def failing(wanted: Change) -> Any:
+        if wanted.act is Act.FINISH and (error := next(faults, None)):
+            raise error
+        return change(wanted)
+
+    monkeypatch.setattr(store.store, "change", failing)
+    with served(Middleware(wrap(shop), store, scope=None)) as url, httpx.Client(base_url=url, timeout=30) as client:
+        for _ in range(2):
+            answer = client.post("/charges", headers={"Idempotency-Key": "k"})
+            assert (answer.status_code, answer.json()["code"]) == (409, "outcome_unknown")
+    assert shop.charges == 1
+    store.close()

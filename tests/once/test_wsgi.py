@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ import pytest
 
 from semel import once
 from semel.once import Once, WsgiMiddleware
+from semel.once.claims import Act, Change
 from tests.running import HOST
 from tests.together import at_once
 
@@ -225,3 +227,27 @@ def test_a_handler_joins_its_transaction_to_the_request(tmp_path: Path) -> None:
     with closing(sqlite3.connect(place)) as connection:
         assert connection.execute("SELECT count(*) FROM charges").fetchone() == (1,)
     store.close()
+
+
+@pytest.mark.parametrize("path", ["/charges", "/large"])
+@pytest.mark.parametrize("fault", [once.StoreUnavailable("away"), RuntimeError("no space left")])
+def test_a_store_that_fails_behind_the_effect_never_frees_the_key(
+    shop: Shop, path: str, fault: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Once.memory()
+    change, faults = store.store.change, iter([fault])
+
+    def failing(wanted: Change) -> Any:
+        if wanted.act is Act.FINISH and (error := next(faults, None)):
+            raise error
+        return change(wanted)
+
+    monkeypatch.setattr(store.store, "change", failing)
+    app = WsgiMiddleware(shop, store, scope=None)
+    told: list[str] = []
+    for _ in range(2):
+        environ = {"REQUEST_METHOD": "POST", "PATH_INFO": path, "HTTP_IDEMPOTENCY_KEY": "k", "CONTENT_LENGTH": "0"}
+        body = app(environ | {"wsgi.input": BytesIO()}, lambda line, *_: told.append(line))
+        assert json.loads(b"".join(body))["code"] == "outcome_unknown"
+    assert told == ["409 Conflict"] * 2
+    assert (shop.charges, shop.closed) == (1, 1)

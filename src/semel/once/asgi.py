@@ -82,11 +82,16 @@ class Middleware:
             async with renewed_async(rules.once.store, claim):
                 await self._app(scope, receive, taken.send)
         except BaseException as error:
-            if not taken.is_stored:
+            if not taken.is_stored and taken.fault is None:
                 await play_async(rules.once.store, failed(claim, rules.policy, error))
-            raise
+            if taken.fault is None or not isinstance(error, Exception):
+                raise
         finally:
             request.reset(token)
+            if taken.fault is not None:
+                await play_async(rules.once.store, failed(claim, rules.policy, taken.fault))
+        if taken.fault is not None:
+            await _send(send, refused(taken.fault))
 
 
 class _Taken:
@@ -97,9 +102,17 @@ class _Taken:
         self._start: Message = {}
         self._body = bytearray()
         self.is_stored = False
+        self.fault: OnceError | None = None
+        """Why it could not be stored."""
 
     async def send(self, message: Message) -> None:
-        """Take one message of the application."""
+        """Take one message of the application.
+
+        Behind a fault nothing more is taken: an application that makes an answer of the error that this raises would
+        free the key with it, though its first answer tells that it took effect.
+        """
+        if self.fault is not None:
+            return
         if self.is_stored:
             await self._send(message)
         elif message["type"] == "http.response.start":
@@ -117,7 +130,11 @@ class _Taken:
         rules, store = self._rules, self._rules.once.store
         answer = Answer(self._start["status"], list(self._start.get("headers", ())), bytes(self._body))
         flow = rules.outgrown(self._claim, answer.status) if is_outgrown else rules.ended(self._claim, answer)
-        await play_async(store, flow)
+        try:
+            await play_async(store, flow)
+        except OnceError as error:
+            self.fault = error
+            raise
         self.is_stored = True
 
     async def _flush(self, *, has_more: bool) -> None:

@@ -146,14 +146,14 @@ def _noted(claim: Claim, policy: Policy, error: BaseException) -> Flow[None]:
 def stored(claim: Claim, state: str, text: str | None) -> Flow[None]:
     """Store how a call ended, while the claim is its own.
 
-    When the store is away the call took effect all the same: that is `OutcomeUnknown`, and never an error that says
-    that nothing was run.
+    When the store is away, or does not take it, the call took effect all the same: that is `OutcomeUnknown`, and never
+    an error that says that nothing was run, or that frees the key.
     """
     try:
         if (yield claim.to(Act.FINISH, state=state, result=text)):
             return
         rows = yield claim.to(Act.FIND)
-    except (StoreUnavailable, TableMissing) as error:
+    except Exception as error:
         raise OutcomeUnknown(claim.who.key) from error
     if rows and rows[0][1] == state and rows[0][3] == claim.owner:
         return  # the answer to the first try was lost

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ from semel.kernel.idempotency_key import InvalidKeyError, parse_idempotency_key
 from semel.once.calls import Elapsed, Flow, Policy, entered, stored
 from semel.once.claims import Act, Claim, Found, Move
 from semel.once.duration import Duration, milliseconds, seconds
-from semel.once.errors import InvalidKey, OnceError, ResultError
+from semel.once.errors import InvalidKey, OnceError, ResultError, StoreUnavailable, TableMissing
 from semel.once.exchange import Answer, is_remembered, packed, problem, refusal, request_fingerprint, unpacked
 from semel.once.functions import Once
 from semel.once.identity import identity
@@ -117,14 +118,14 @@ class HttpRules:
     def ended(self, claim: Claim, answer: Answer) -> Flow[None]:
         """Store the answer, or give the key up for one that is not remembered."""
         if not is_remembered(answer.status):
-            yield claim.to(Act.RELEASE)
+            yield from _released(claim)
             return
         yield from stored(claim, DONE, packed(answer, self._kept))
 
     def outgrown(self, claim: Claim, status: int) -> Flow[None]:
         """Store that the request took effect, and that its answer is too large to be told again."""
         if not is_remembered(status):
-            yield claim.to(Act.RELEASE)
+            yield from _released(claim)
             return
         why = f"it has more than {self.max_answer} bytes"
         yield from stored(claim, NO_RESULT, why)
@@ -141,6 +142,12 @@ class HttpRules:
     def without_length(self) -> Answer:
         """The answer for a body whose end this server does not tell."""
         return problem(411, "length_required", "Send a request with an Idempotency-Key with its Content-Length.")
+
+
+def _released(claim: Claim) -> Flow[None]:
+    """Free the key. If the store is away it stays taken until its lease is over; the answer is told all the same."""
+    with suppress(StoreUnavailable, TableMissing):
+        yield claim.to(Act.RELEASE)
 
 
 def refused(error: OnceError) -> Answer:

@@ -66,13 +66,19 @@ class WsgiMiddleware:
                 pieces = self._app(environ, taken)
                 body, rest = _collected(pieces, rules.max_answer)
             answer = Answer(taken.status, taken.headers, b"".join(body))
-            flow = rules.ended(claim, answer) if rest is None else rules.outgrown(claim, answer.status)
-            play(rules.once.store, flow)
         except BaseException as error:
             play(rules.once.store, failed(claim, rules.policy, error))
             raise
         finally:
             request.reset(token)
+        try:
+            flow = rules.ended(claim, answer) if rest is None else rules.outgrown(claim, answer.status)
+            play(rules.once.store, flow)
+        except OnceError as error:
+            if rest is not None:
+                _close(pieces)
+            play(rules.once.store, failed(claim, rules.policy, error))
+            return _answered(refused(error), start_response)
         start_response(taken.line, taken.listed, taken.fault)
         return body if rest is None else _Chained(body, rest, pieces)
 
