@@ -31,7 +31,19 @@ def refund(order_id, amount, idempotency_key):
         book.write(f"{order_id} {amount} {idempotency_key}\\n")
     return amount
 """
-RUN = ("-m", "celery", "--app", "worker", "worker", "--pool", "solo", "--without-mingle", "--without-gossip", "-l", "INFO")
+RUN = (
+    "-m",
+    "celery",
+    "--app",
+    "worker",
+    "worker",
+    "--pool",
+    "solo",
+    "--without-mingle",
+    "--without-gossip",
+    "-l",
+    "INFO",
+)
 
 
 class Shop:
@@ -54,7 +66,9 @@ class Shop:
         time.sleep(1.1)
         before = self._ended()
         with self.place.running(*RUN):
-            eventually(lambda: self._ended() == before + tasks and not self.redis.hlen("unacked"), "all is done", SECONDS)
+            eventually(
+                lambda: self._ended() == before + tasks and not self.redis.hlen("unacked"), "all is done", SECONDS
+            )
         assert self.redis.llen("celery") == 0
 
     def _ended(self) -> int:
