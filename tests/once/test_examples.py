@@ -24,6 +24,9 @@ from tests.together import at_once, eventually
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 IMPORTER = EXAMPLES / "csv_importer.py"
 SECONDS = 60
+CLIENT = httpx.Client(
+    limits=httpx.Limits(max_keepalive_connections=0)
+)  # one for all: to make one takes longer than a request
 ROWS = 4_000
 DEATH = """
 import os, signal
@@ -89,7 +92,7 @@ class Service:
     def post(self, body: object, key: str = "order-7", user: str = "ada") -> httpx.Response:
         """Ask for a charge."""
         headers = {"Idempotency-Key": key, "X-User": user}
-        return httpx.post(f"{self._url}{self._path}", json=body, headers=headers, timeout=25)
+        return CLIENT.post(f"{self._url}{self._path}", json=body, headers=headers, timeout=25)
 
     def die(self) -> None:
         """Ask for a charge, and see the connection break."""
@@ -99,7 +102,7 @@ class Service:
 
     def _answers(self) -> bool:
         with suppress(httpx.TransportError):
-            httpx.get(self._url)
+            CLIENT.get(self._url)
             return True
         return False
 
@@ -118,7 +121,7 @@ def test_payments_over_fastapi_charge_once(tmp_path: Path, database: str) -> Non
         assert service.post({"amount": 5}, key="").status_code == 400
         assert {one.status_code for one in at_once([lambda: service.post({"amount": 7}, key="b")] * 8)} == {201}
         assert service.post({"amount": 5}, user="bea").json() == {"payment": 3, "amount": 5}
-        found = httpx.get(f"{service._url}/payments", headers={"X-User": "ada"}).json()
+        found = CLIENT.get(f"{service._url}/payments", headers={"X-User": "ada"}).json()
     assert found == [{"payment": 1, "amount": 5}, {"payment": 2, "amount": 7}]
 
 

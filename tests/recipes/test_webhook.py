@@ -16,6 +16,9 @@ from tests.recipes.place import Place
 from tests.running import HOST, free_port
 from tests.together import at_once, eventually
 
+CLIENT = httpx.Client(
+    limits=httpx.Limits(max_keepalive_connections=0)
+)  # one for all: to make one takes longer than a request
 SECRET, OLD_SECRET = "whsec_now", "whsec_before"
 DYING = """
 from death import die_once
@@ -63,11 +66,11 @@ class Receiver:
     def post(self, body: bytes, header: str | None = None) -> httpx.Response:
         """Send an event."""
         signed = signature(body, SECRET) if header is None else header
-        return httpx.post(f"{self.url}/webhook", content=body, headers={"Stripe-Signature": signed}, timeout=25)
+        return CLIENT.post(f"{self.url}/webhook", content=body, headers={"Stripe-Signature": signed}, timeout=25)
 
     def _answers(self) -> bool:
         with suppress(httpx.TransportError):
-            httpx.get(self.url)
+            CLIENT.get(self.url)
             return True
         return False
 
