@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import click
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
@@ -43,9 +45,9 @@ print(sorted(name for name in own if not name.startswith("_")))
 """
 
 
-def run(words: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
+def run(words: Sequence[str | Path], folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """Run a command outside of this repository, without what its environment would lend."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))} | more
     return subprocess.run(words, cwd=folder, env=own, capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
@@ -86,6 +88,28 @@ def test_a_command_says_in_one_line_which_extra_brings_it(programs: Path, tmp_pa
     assert len(said) == 1
     assert "pip install 'semel[server]'" in said[0]
     assert run([programs / "python", "-m", "semel", word], tmp_path).stderr == done.stderr
+
+
+def test_a_program_that_has_click_has_the_commands_that_need_no_more(programs: Path, tmp_path: Path) -> None:
+    """As beside FastAPI: uvicorn brings click, and nothing else of what the server needs."""
+    (tmp_path / "lent").mkdir()
+    (tmp_path / "lent" / "click").symlink_to(Path(click.__file__).parent)
+
+    def semel(*words: str) -> subprocess.CompletedProcess[str]:
+        return run([programs / "semel", *words], tmp_path, PYTHONPATH=str(tmp_path / "lent"))
+
+    made = semel("once", "init", "shop.db")
+    assert (made.returncode, made.stdout) == (0, "The table semel_once is there.\n"), made.stderr
+    for words in (("serve", "--port", "1"), ("worker", "a:b"), ("proxy", "--help"), ("jobs", "submit", "a")):
+        done = semel(*words)
+        assert done.returncode == 1
+        assert re.fullmatch(
+            rf"Error: semel {words[0]} needs the package \w+: run pip install 'semel\[server\]'.\n", done.stderr
+        )
+    listed = semel("--help")
+    assert listed.returncode == 0, listed.stderr
+    assert re.search(r"^  serve +Needs pip install 'semel\[server\]'\.$", listed.stdout, re.M)
+    assert re.search(r"^  once +The receipts of semel.once", listed.stdout, re.M)
 
 
 def test_a_framework_that_is_missing_is_named(programs: Path, tmp_path: Path) -> None:
