@@ -30,7 +30,7 @@ def run():
 
 if __name__ == "__main__":
     if "child" in sys.argv:
-        child = multiprocessing.get_context("spawn").Process(target=run)
+        child = multiprocessing.get_context("spawn").Process(target=charge, args=(7,))
         child.start()
         child.join()
         sys.exit(child.exitcode)

@@ -168,6 +168,10 @@ class OnceFunction(Generic[P, T]):
         play(once.store, finished(claim, once.codec, value))
         return value
 
+    def __reduce__(self) -> str:
+        """By its name, as a function is pickled: for a pool of processes, or as the target of one."""
+        return self._function.__qualname__
+
     def inspect(self, key: object) -> Inspection | None:
         """What is remembered under a key; None for nothing."""
         rows = self._once.store.change(Change(Act.FIND, self._who(key)))
@@ -216,7 +220,12 @@ class OnceFunction(Generic[P, T]):
 
 
 class OnceCoroutineFunction(OnceFunction[P, T]):
-    """The same for a coroutine function."""
+    """The same for a coroutine function, and known as one by `inspect` from Python 3.12 on."""
+
+    def __init__(self, once: Once, function: Callable[P, T], terms: Terms) -> None:
+        super().__init__(once, function, terms)
+        if sys.version_info >= (3, 12):
+            inspect.markcoroutinefunction(self)
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:  # type: ignore[override]
         """Run it, or tell what the first call returned."""
