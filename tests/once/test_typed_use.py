@@ -12,7 +12,7 @@ from pathlib import Path
 
 PROGRAMS = Path(__file__).parent / "typed"
 MYPY = "[mypy]\nstrict = True\n[mypy-django.*]\nignore_missing_imports = True\n"
-SECONDS = 120
+SECONDS = 250
 
 HEAD = """\
 from django.http import HttpRequest, HttpResponse
