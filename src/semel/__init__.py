@@ -22,9 +22,11 @@ __version__ = "0.1.0"
 __all__ = ["Once", "OnceError", "Outbox", "__version__", "once"]
 
 
-def __getattr__(name: str) -> Any:
-    """What is named is imported with its first use: a server needs none of it."""
-    if name not in __all__:
-        raise AttributeError(f"semel has no {name}.")
-    package = import_module("semel.once")
-    return package if name == "once" else getattr(package, name)
+if not TYPE_CHECKING:  # a checker of types reads the imports above, and minds a name that is not there
+
+    def __getattr__(name: str) -> Any:
+        """What is named is imported with its first use: a server needs none of it."""
+        if name not in __all__:
+            raise AttributeError(f"semel has no {name}.")
+        package = import_module("semel.once")
+        return package if name == "once" else getattr(package, name)

@@ -46,7 +46,7 @@ def charge_one() -> None:
         cursor.execute(CHARGE_ONE)
 
 
-def posted(view: View, key: str | None = '"k"', body: Any = None, **headers: str) -> HttpResponse:
+def posted(view: View[[]], key: str | None = '"k"', body: Any = None, **headers: str) -> HttpResponse:
     """The answer to a request."""
     given = headers if key is None else {"Idempotency-Key": key, **headers}
     request = RequestFactory().post("/charges", json.dumps(body), content_type="application/json", headers=given)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -317,3 +319,19 @@ def cut_off(store: Once, effects: Effects, **options: Any) -> Any:
     with pytest.raises(KeyboardInterrupt):
         charge()
     return charge
+
+
+def test_a_coroutine_function_stays_one_for_who_asks_inspect() -> None:
+    store = Once.memory()
+
+    @store.once(key=str)
+    async def charge(number: int) -> int:
+        return number
+
+    @store.once(key=str)
+    def charge_blocking(number: int) -> int:
+        return number
+
+    assert inspect.iscoroutinefunction(charge) is (sys.version_info >= (3, 12))  # 3.11 has no way to say so
+    assert not inspect.iscoroutinefunction(charge_blocking)
+    store.close()

@@ -191,7 +191,7 @@ def test_a_body_that_is_too_large_is_413(ask: Ask, shop: Shop) -> None:
 
 def test_whose_keys_they_are_must_be_said(shop: Shop) -> None:
     with pytest.raises(once.InvalidKey, match="scope="):
-        Middleware(shop, Once.memory())
+        Middleware(shop, Once.memory())  # type: ignore[call-arg]
 
 
 def test_an_answer_that_the_store_does_not_take_leaves_the_unknown_and_does_not_free_the_key() -> None:

@@ -30,8 +30,18 @@ class LazyGroup(click.Group):
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] == "semel":
                 raise
-            raise click.ClickException(
-                f"semel {cmd_name} needs the package {error.name}: run pip install 'semel[server]'."
-            ) from error
+            return _missing(cmd_name, str(error.name))
         command: click.Command = getattr(module, home.rpartition(".")[2])
         return command
+
+
+def _missing(name: str, package: str) -> click.Command:
+    """A command whose packages are not installed: it is listed, and says with any arguments what brings it."""
+
+    def tell() -> None:
+        raise click.ClickException(f"semel {name} needs the package {package}: run pip install 'semel[server]'.")
+
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(
+        name, callback=tell, help="Needs pip install 'semel[server]'.", context_settings=anything, add_help_option=False
+    )

@@ -60,12 +60,14 @@ _LATER = {
 """The module of each name that is imported when it is first used."""
 
 
-def __getattr__(name: str) -> Any:
-    if name == "outbox_ddl":
-        return import_module("semel.once.letter_table").ddl
-    if name not in _LATER:
-        raise AttributeError(f"semel.once has no {name}.")
-    return getattr(import_module(f"semel.once.{_LATER[name]}"), name)
+if not TYPE_CHECKING:  # a checker of types reads the imports above, and minds a name that is not there
+
+    def __getattr__(name: str) -> Any:
+        if name == "outbox_ddl":
+            return import_module("semel.once.letter_table").ddl
+        if name not in _LATER:
+            raise AttributeError(f"semel.once has no {name}.")
+        return getattr(import_module(f"semel.once.{_LATER[name]}"), name)
 
 
 __all__ = [

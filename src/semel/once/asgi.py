@@ -8,14 +8,14 @@ handler's effect and the stored answer is `outcome_unknown`, unless the handler 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, Unpack
 
 from semel.once.calls import failed
 from semel.once.claims import Claim, Move
 from semel.once.errors import OnceError, StoreUnavailable
 from semel.once.exchange import Answer
 from semel.once.functions import Once
-from semel.once.http_rules import HttpRules, Incoming, RefusedRequest, refused
+from semel.once.http_rules import HttpOptions, HttpRules, Incoming, RefusedRequest, refused
 from semel.once.joined import request
 from semel.once.runs import play_async, renewed_async, stopwatch
 
@@ -29,7 +29,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 class Middleware:
     """Wraps an application; see `HttpRules` for the options."""
 
-    def __init__(self, app: App, store: Once, **options: Any) -> None:
+    def __init__(self, app: App, store: Once, **options: Unpack[HttpOptions]) -> None:
         self._app = app
         self._rules = HttpRules(store, **options)
 

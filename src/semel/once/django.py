@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Concatenate, ParamSpec
 
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.http import HttpRequest, HttpResponse, RawPostDataException
@@ -26,7 +26,8 @@ from semel.once.size import Size, byte_count
 from semel.once.table import TABLE
 from semel.once.transaction import transaction as once_transaction
 
-View = Callable[..., HttpResponse]
+P = ParamSpec("P")
+View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 
 class _UndoneError(Exception):
@@ -47,7 +48,7 @@ def once_per_key(
     max_answer: Size = "1MiB",
     using: str = DEFAULT_DB_ALIAS,
     table: str = TABLE,
-) -> Callable[[View], View]:
+) -> Callable[[View[P]], View[P]]:
     """Run a view once for each key of a caller.
 
     `scope` gets the request and says whose key it is; None is one scope for all callers. A request without a key is
@@ -56,12 +57,12 @@ def once_per_key(
     limit = byte_count(max_answer)
     kept = frozenset(name.lower().encode() for name in headers)
 
-    def decorate(view: View) -> View:
+    def decorate(view: View[P]) -> View[P]:
         if inspect.iscoroutinefunction(view):
             raise InvalidKey("once_per_key takes a view that is no coroutine: Django's transactions block.")
 
         @functools.wraps(view)
-        def once_view(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        def once_view(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
             key = _key_of(request)
             if isinstance(key, Answer):
                 return _response(key)

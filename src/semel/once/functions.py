@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -145,7 +146,7 @@ class OnceFunction(Generic[P, T]):
         self._function = function
         self._terms = terms
         self._signature = inspect.signature(function)
-        name = f"{function.__module__}.{function.__qualname__}"
+        name = f"{_home(function.__module__)}.{function.__qualname__}"
         self._scope = name if terms.scope is None else terms.scope
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -166,6 +167,10 @@ class OnceFunction(Generic[P, T]):
             _key.reset(token)
         play(once.store, finished(claim, once.codec, value))
         return value
+
+    def __reduce__(self) -> str:
+        """By its name, as a function is pickled: for a pool of processes, or as the target of one."""
+        return self._function.__qualname__
 
     def inspect(self, key: object) -> Inspection | None:
         """What is remembered under a key; None for nothing."""
@@ -215,7 +220,12 @@ class OnceFunction(Generic[P, T]):
 
 
 class OnceCoroutineFunction(OnceFunction[P, T]):
-    """The same for a coroutine function."""
+    """The same for a coroutine function, and known as one by `inspect` from Python 3.12 on."""
+
+    def __init__(self, once: Once, function: Callable[P, T], terms: Terms) -> None:
+        super().__init__(once, function, terms)
+        if sys.version_info >= (3, 12):
+            inspect.markcoroutinefunction(self)
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:  # type: ignore[override]
         """Run it, or tell what the first call returned."""
@@ -243,3 +253,17 @@ def made(once: Once, function: Callable[P, T], terms: Terms) -> OnceFunction[P, 
     if inspect.iscoroutinefunction(function):
         return OnceCoroutineFunction(once, function, terms)  # type: ignore[arg-type] # its result is awaited inside
     return OnceFunction(once, function, terms)
+
+
+def _home(module: str) -> str:
+    """The name of a module as others import it, also in the program that it was started as, and in children of that.
+
+    A script that was killed and whose function is then called from another program must not run it again.
+    """
+    if module not in ("__main__", "__mp_main__"):
+        return module
+    main = sys.modules[module]
+    spec, path = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None:
+        return str(spec.name)
+    return module if path is None else os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119,PTH122 - no import

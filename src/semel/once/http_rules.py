@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Required, TypedDict
 
 from semel.kernel.idempotency_key import InvalidKeyError, parse_idempotency_key
 from semel.once.calls import Elapsed, Flow, Policy, entered, stored
@@ -52,6 +52,22 @@ class Incoming:
     def header(self, name: str) -> str:
         """The first value of a header; empty without it."""
         return self.headers.get(name.lower().encode(), [b""])[0].decode("latin-1")
+
+
+class HttpOptions(TypedDict, total=False):
+    """The options of a middleware, for checkers of types; `HttpRules` has their defaults."""
+
+    scope: Required[Callable[[Incoming], object] | None]
+    methods: Collection[str]
+    require: Sequence[str]
+    keep: Duration
+    lease: Duration
+    wait: Duration
+    headers: Collection[str]
+    max_body: Size
+    max_answer: Size
+    on_crash: Literal["refuse", "retry"]
+    fail_open: bool
 
 
 class HttpRules:

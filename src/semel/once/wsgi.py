@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from io import BytesIO
-from typing import Any
+from typing import Any, Unpack
 
 from semel.once.calls import failed
 from semel.once.claims import Claim, Move
 from semel.once.errors import OnceError, StoreUnavailable
 from semel.once.exchange import Answer
 from semel.once.functions import Once
-from semel.once.http_rules import HttpRules, Incoming, RefusedRequest, refused
+from semel.once.http_rules import HttpOptions, HttpRules, Incoming, RefusedRequest, refused
 from semel.once.joined import request
 from semel.once.runs import play, renewed, stopwatch
 
@@ -25,7 +25,7 @@ PIECE_BYTES = 65_536
 class WsgiMiddleware:
     """Wraps an application; see `HttpRules` for the options."""
 
-    def __init__(self, app: WsgiApp, store: Once, **options: Any) -> None:
+    def __init__(self, app: WsgiApp, store: Once, **options: Unpack[HttpOptions]) -> None:
         self._app = app
         self._rules = HttpRules(store, **options)
 

@@ -20,7 +20,7 @@ MAX_PLACES = 200
 
 
 def assert_idempotent(
-    call: Callable[..., Any],
+    call: Callable[[str], Any] | Callable[[], Any],
     *,
     effects: Callable[[], Any],
     schedules: Iterable[str] = ("duplicate", "lost", "concurrent", "killed"),

@@ -1,0 +1,1 @@
+"""A program of a user, for checkers of types."""
