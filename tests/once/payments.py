@@ -21,7 +21,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import psycopg
 import uvicorn
@@ -120,10 +120,9 @@ def main() -> None:
     """Serve until killed."""
     port, database, receipts, way = sys.argv[1:]
     store = Once(receipts)
-    way, _, on_crash = way.partition(", ")
-    app = Middleware(
-        Payments(database, way), store, scope=None, lease="0.5s", wait="20s", on_crash=on_crash or "refuse"
-    )
+    way, _, said = way.partition(", ")
+    on_crash: Literal["refuse", "retry"] = "retry" if said == "retry" else "refuse"
+    app = Middleware(Payments(database, way), store, scope=None, lease="0.5s", wait="20s", on_crash=on_crash)
     uvicorn.run(Dying(app, store), host="127.0.0.1", port=int(port), log_level="critical", lifespan="off")
 
 

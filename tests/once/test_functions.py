@@ -335,3 +335,35 @@ def test_a_coroutine_function_stays_one_for_who_asks_inspect() -> None:
     assert inspect.iscoroutinefunction(charge) is (sys.version_info >= (3, 12))  # 3.11 has no way to say so
     assert not inspect.iscoroutinefunction(charge_blocking)
     store.close()
+
+
+def test_a_method_is_run_once_a_key_whichever_object_it_is_called_on(store: Once) -> None:
+    effects = Effects()
+
+    class Bank:
+        """A bank, whose objects cannot be compared."""
+
+        @store.once(key=lambda self, order, amount=5: f"charge:{order}")
+        def charge(self, order: int, amount: int = 5) -> int:
+            return effects.add() + amount
+
+        @store.once(key=lambda self, order: f"refund:{order}")
+        async def refund(self, order: int) -> int:
+            return effects.add()
+
+        @staticmethod
+        @store.once(key=lambda order: f"fee:{order}")
+        def fee(order: int) -> int:
+            return effects.add()
+
+    first, second = Bank(), Bank()
+    assert (first.charge(7), second.charge(7)) == (6, 6)
+    with pytest.raises(once.KeyMismatch):
+        second.charge(7, amount=6)
+    assert [asyncio.run(bank.refund(7)) for bank in (first, second)] == [2, 2]
+    assert [Bank.fee(7), Bank.fee(7)] == [3, 3]
+    assert effects.keys == ["charge:7", "refund:7", "fee:7"]
+    found = first.charge.inspect("charge:7")
+    assert (found and found.result) == 6
+    assert Bank.charge.forget("charge:7")
+    assert second.charge(7) == 9

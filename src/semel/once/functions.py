@@ -21,7 +21,8 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Generic, Literal, ParamSpec, TypeVar
+from types import MethodType
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, overload
 
 from semel.once.calls import Policy, entered, failed, finished, no_result, remembered
 from semel.once.claims import Act, Change, Claim, Found, Move
@@ -35,6 +36,8 @@ from semel.once.stores import Clock, ReceiptStore, store_at
 from semel.once.table import DONE, TABLE
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
+S = TypeVar("S")
 T = TypeVar("T")
 
 _key: ContextVar[str] = ContextVar("semel_once_key")
@@ -148,6 +151,23 @@ class OnceFunction(Generic[P, T]):
         self._signature = inspect.signature(function)
         name = f"{_home(function.__module__)}.{function.__qualname__}"
         self._scope = name if terms.scope is None else terms.scope
+        self._is_method = False
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """It is a method: two calls need not have the same object in common."""
+        self._is_method = True
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(
+        self: OnceFunction[Concatenate[S, Q], T], instance: S, owner: type | None = None
+    ) -> OnceFunction[Q, T]: ...
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """The method of an object; `inspect` and the others are found on it as well."""
+        return self if instance is None else MethodType(self, instance)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run it, or tell what the first call returned."""
@@ -201,7 +221,8 @@ class OnceFunction(Generic[P, T]):
         terms = self._terms
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        compared = bound.arguments if terms.compare is None else terms.compare(*args, **kwargs)
+        named = list(bound.arguments.items())[1 if self._is_method else 0 :]
+        compared = dict(named) if terms.compare is None else terms.compare(*args, **kwargs)
         who = self._who(terms.key(*args, **kwargs))
         return Claim(who, fingerprint(compared), uuid.uuid4().hex, terms.keep_ms, terms.lease_ms)
 

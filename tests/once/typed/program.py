@@ -32,7 +32,7 @@ def place_order(connection: sqlite3.Connection, key: str, order: Order) -> int:
         if attempt.fresh:
             attempt.result = order.amount
     assert_type(attempt.replayed, bool)
-    assert_type(attempt.created_at, datetime | None)
+    assert_type(attempt.created_at, datetime)
     return int(attempt.result)
 
 
