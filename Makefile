@@ -42,7 +42,7 @@ run: $(VENV)/.package ## start the server on http://127.0.0.1:8788, data in ./da
 
 .PHONY: test
 test: check ## check, then run every test, three files at a time (PYTEST= adds options, WORKERS=3)
-	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(PYTEST)
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST)
 
 .PHONY: check
 check: $(VENV)/.dev ## lint, formatting, types and import layers
@@ -67,7 +67,7 @@ official: $(VENV)/.dev ## run only the official Durable Streams suite
 .PHONY: stutter
 stutter: $(VENV)/.dev ## run the tests while their processes stand still now and then (PYTEST= chooses, LONGEST=3, EVERY=4 seconds)
 	@$(BIN)/python -m bench.stutter --longest $(LONGEST) --every $(EVERY) -- \
-		$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(PYTEST)
+		$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST)
 
 .PHONY: crash
 crash: $(VENV)/.dev ## kill a server under load, again and again, and check every append (KILLS=100, STORE=sqlite)

@@ -6,12 +6,37 @@ import inspect
 import os
 
 import httpx
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.guardian import guard
 from tests.warm_start import enable
 
 PATIENCE_SECONDS = 60.0
+LONGEST = (
+    "once/test_transaction_rows",
+    "postgres/test_nodes",
+    "streams/test_protocol",
+    "mutants/test_mutants",
+    "jobs/test_list_pages",
+    "testing/test_assert_idempotent",
+    "kernel/test_json_outline",
+    "law/test_law",
+    "client/test_proofs_bits",
+    "official/test_official",
+    "server/test_canaries",
+    "postgres/test_refusals",
+    "streams/test_idempotency_key",
+    "ledger/test_lists_of_now",
+    "crash/test_crash",
+    "deltas_model/test_model",
+    "deltas/test_convergence",
+    "once/test_function_kills",
+    "once/test_transactions",
+    "events/test_crash",
+    "engine/test_model",
+)
+"""The files that take longest. They come first: one that begins last keeps one worker busy, and the others idle."""
 
 
 def pytest_configure() -> None:
@@ -25,3 +50,10 @@ def pytest_configure() -> None:
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("any machine")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first, and everything else as it was."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition(".py")[0].removeprefix("tests/"), len(places)))

@@ -22,21 +22,21 @@ STRICT = {
 }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """Retries come at once here."""
     with RunningServer(tmp_path_factory.mktemp("client") / "data", env=QUICK) as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """Two jobs fit into its queue."""
     with RunningServer(tmp_path_factory.mktemp("strict") / "data", env=QUICK | STRICT) as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """Wants tokens of those who sync."""
     env = {"SEMEL_DELTAS_JWT_SECRET": DELTAS_SECRET}

@@ -18,7 +18,7 @@ from tests.together import at_once
 DeltasOf = Callable[[str], Deltas]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def deltas_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeltasOf]:
     """A client of the shared server on a store, which is started when it is first asked for."""
     started: dict[str, tuple[Deltas, AbstractContextManager[Deltas]]] = {}
@@ -34,7 +34,7 @@ def deltas_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeltasOf]:
     at_once([partial(begun.__exit__, None, None, None) for _, begun in started.values()])
 
 
-@pytest.fixture(scope="session", params=LASTING)
+@pytest.fixture(scope="package", params=LASTING)
 def shared_deltas(request: pytest.FixtureRequest, deltas_of: DeltasOf) -> Deltas:
     """The shared server of each store."""
     return deltas_of(request.param)

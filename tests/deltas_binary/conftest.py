@@ -9,14 +9,14 @@ import pytest
 from tests.deltas.wire import Deltas, serving
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deltas]:
     """A server on SQLite."""
     with serving(tmp_path_factory.mktemp("binary") / "one") as deltas:
         yield deltas
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deltas]:
     """Two nodes over PostgreSQL."""
     with serving(tmp_path_factory.mktemp("binary") / "two", "postgres") as deltas:

@@ -29,7 +29,7 @@ def store_kind(request: pytest.FixtureRequest) -> Iterator[str]:
     wire.store_kind = "sqlite"
 
 
-@pytest.fixture(scope="session", params=STORES)
+@pytest.fixture(scope="package", params=STORES)
 def shared_events(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Events]:
     """One server, or two nodes, for all tests that need no setting."""
     with serving(tmp_path_factory.mktemp("events") / "data", store=request.param) as served:

@@ -32,7 +32,7 @@ def store_kind(request: pytest.FixtureRequest) -> Iterator[str]:
     wire.store_kind = "sqlite"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def every_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Jobs]]:
     """A server for each store, started when it is first asked for: no limit is near, and retries come to the ms."""
     served: dict[str, tuple[Jobs, AbstractContextManager[Jobs]]] = {}
@@ -50,7 +50,7 @@ def every_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[
     at_once([partial(server.__exit__, None, None, None) for _, server in served.values()])
 
 
-@pytest.fixture(scope="session", params=STORES)
+@pytest.fixture(scope="package", params=STORES)
 def shared_jobs(request: pytest.FixtureRequest, every_store: Callable[[str], Jobs]) -> Jobs:
     """One server, or two nodes, for all tests that need no setting."""
     return every_store(request.param)
@@ -86,7 +86,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=impossible)
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def minute(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minute | None]:
     """Begins with the first test of the folder, if any test is going to look."""
     if not any("test_window" in item.nodeid for item in request.session.items):

@@ -73,7 +73,7 @@ def wait_for_state(jobs: Jobs, job_id: str, state: str) -> None:
     eventually(lambda: bool(jobs.get(job_id)["state"] == state), f"{job_id} is {state}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def all_lost(every_store: Callable[[str], Jobs]) -> dict[Jobs, Lost]:
     servers = [every_store(store) for store in STORES]
     return dict(zip(servers, at_once([partial(Lost, one) for one in servers]), strict=True))

@@ -17,7 +17,7 @@ from tests.ledger.words import STORES, WIRES, Place
 from tests.together import at_once
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def site_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SiteOf]:
     """A site for each store, started when it is first asked for."""
     started: dict[str, tuple[Site, AbstractContextManager[Site]]] = {}
@@ -33,7 +33,7 @@ def site_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SiteOf]:
     at_once([partial(begun.__exit__, None, None, None) for _, begun in started.values()])
 
 
-@pytest.fixture(scope="session", params=STORES)
+@pytest.fixture(scope="package", params=STORES)
 def site(request: pytest.FixtureRequest, site_of: SiteOf) -> Site:
     """The shared site of each store."""
     return site_of(request.param)

@@ -1,0 +1,1 @@
+"""The Python clients: a package, so that its servers end with the last of its tests."""

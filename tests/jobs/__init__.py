@@ -1,0 +1,1 @@
+"""Jobs: a package, so that its servers end with the last of its tests."""
