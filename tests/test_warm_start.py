@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from tests.running import RunningServer, ServerFailedError
+from tests.together import at_once
 from tests.warm_start import WarmProcess, can_be_warm
 
 
@@ -32,6 +33,15 @@ def test_a_forked_server_has_its_own_environment_output_and_end(tmp_path: Path) 
         first.kill()
     first.start()
     assert first.stop() == 0
+
+
+def test_servers_that_are_started_side_by_side_are_each_their_own(tmp_path: Path) -> None:
+    servers = [RunningServer(tmp_path / str(number)) for number in range(8)]
+    at_once([server.start for server in servers])
+    for server in servers:
+        output = Path(f"/proc/{server.pid}/fd/1").readlink()
+        assert output == server.output
+    assert at_once([server.stop for server in servers]) == [0] * 8
 
 
 def test_a_server_that_ends_by_itself_tells_its_code(tmp_path: Path) -> None:

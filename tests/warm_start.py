@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import itertools
 import json
 import os
 import select
@@ -101,31 +102,38 @@ class Nursery:
         theirs.close()
         self._lock = threading.Lock()
         self._started = threading.Condition(self._lock)
-        self._answers: list[int] = []
+        self._numbers = itertools.count()
+        self._answers: dict[int, int] = {}
+        """The process of each start, by its number: threads start servers side by side."""
         self._servers: dict[int, WarmProcess] = {}
+        self._begun: dict[int, WarmProcess] = {}
+        """Those that their test does not have yet; such a one may have ended already."""
         threading.Thread(target=self._listen, name="warm start", daemon=True).start()
 
     def start(self, arguments: Sequence[str], env: Mapping[str, str], output: int) -> WarmProcess:
         """Fork a server; its output goes to this file."""
-        message = json.dumps({"arguments": list(arguments), "env": dict(env), "cwd": str(Path.cwd())}).encode()
+        number = next(self._numbers)
+        wanted = {"number": number, "arguments": list(arguments), "env": dict(env), "cwd": str(Path.cwd())}
+        message = json.dumps(wanted).encode()
         assert len(message) < MAX_MESSAGE, "an environment of that size needs a start of its own"
         with self._started:
             socket.send_fds(self._socket, [message], [output])
             deadline = time.monotonic() + START_SECONDS
-            while not self._answers and time.monotonic() < deadline and self._process.poll() is None:
+            while number not in self._answers and time.monotonic() < deadline and self._process.poll() is None:
                 self._started.wait(1.0)
-            assert self._answers, "the process that forks servers does not answer"
-            return self._servers[self._answers.pop()]
+            assert number in self._answers, "the process that forks servers does not answer"
+            return self._begun.pop(self._answers.pop(number))
 
     def _listen(self) -> None:
         while data := self._socket.recv(MAX_MESSAGE):
             told = json.loads(data)
             with self._started:
+                pid = told["pid"]
                 if "code" in told:
-                    self._servers.pop(told["pid"]).end(told["code"])
+                    self._servers.pop(pid).end(told["code"])
                 else:
-                    self._servers[told["pid"]] = WarmProcess(told["pid"])
-                    self._answers.append(told["pid"])
+                    self._servers[pid] = self._begun[pid] = WarmProcess(pid)
+                    self._answers[told["number"]] = pid
                     self._started.notify_all()
 
 
@@ -165,16 +173,16 @@ def _forks(tests: socket.socket) -> dict[str, Any] | None:
         data, files, _, _ = socket.recv_fds(tests, MAX_MESSAGE, 1)
         if not data:
             return None
+        told: dict[str, Any] = json.loads(data)
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             for end in (tests, woken, wakes):
                 end.close()
-            told: dict[str, Any] = json.loads(data)
             return told | {"output": files[0]}
         os.close(files[0])
-        tests.send(json.dumps({"pid": pid}).encode())
+        tests.send(json.dumps({"pid": pid, "number": told["number"]}).encode())
 
 
 def _tell_ends(tests: socket.socket) -> None:

@@ -16,9 +16,9 @@ from tests.running import RunningServer
 def test_f1_a_point_that_no_server_died_at_is_a_miss_and_fails_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Nothing is sent to this server, so nothing is ever answered, and a life that is to die there has to be ended.
+    # No server has come as far as an answer of its own writes when it is ended here.
     monkeypatch.setattr(lives, "POINTS", ("answered",))
-    monkeypatch.setattr(lives, "POINT_SECONDS", (0.5, 0.5))
+    monkeypatch.setattr(lives, "POINT_SECONDS", (0.0, 0.0))
     seen = PointLives(random.Random(1), (1,))
     seen.end_next(RunningServer(tmp_path / "data"))
     assert seen.missed == ["answered"]
