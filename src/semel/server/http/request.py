@@ -1,0 +1,135 @@
+"""One HTTP request, from its head to its answer.
+
+The host makes it, the application answers it once: `handle(request)` returns an `Answer`, or None and answers later with
+`reply`, or hands a coroutine to `later`. Answers leave in the order of the requests on the connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
+
+from semel.contracts.fields import Fields
+from semel.server.http.answer import Answer, Header, StreamedAnswer
+
+if TYPE_CHECKING:
+    from semel.server.revocation import Revocation
+
+
+class Exchange(Protocol):
+    """The connection's side of one request; `server/http/exchange.py` has the real one, tests bring their own."""
+
+    def reply(self, answer: Answer | StreamedAnswer) -> None:
+        """Send the answer; does nothing when the client has gone. At most one a request."""
+
+    def later(self, work: Coroutine[Any, Any, Answer | StreamedAnswer]) -> None:
+        """Run it in a task and reply with its result; `ClientGoneError` and cancellation end it without an answer."""
+
+    async def read_piece(self) -> bytes:
+        """The next piece of the body, b"" behind the last one; `ClientGoneError` when it will never arrive.
+
+        The first call sends `100 Continue` to a client that waits for it.
+        """
+
+    def bound_unsent(self, size: int) -> None:
+        """Keep at most about `size` bytes in the system's send buffer, so that a slow reader is noticed here."""
+
+    def abort(self) -> None:
+        """Close the connection at once, whatever is still to be sent."""
+
+
+class Request:
+    """What was asked for. Used on the event loop only."""
+
+    __slots__ = (
+        "_fields",
+        "announced",
+        "body",
+        "client",
+        "common",
+        "exchange",
+        "gone",
+        "headers",
+        "id",
+        "is_whole",
+        "method",
+        "on_gone",
+        "principal",
+        "query",
+        "raw_path",
+        "revocation",
+        "scheme",
+        "server",
+        "surface",
+        "version",
+    )
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        method: str,
+        raw_path: bytes,
+        query: bytes = b"",
+        headers: list[Header] | None = None,
+        version: str = "1.1",
+        scheme: str = "http",
+        client: tuple[str, int] | None = None,
+        server: tuple[str, int] | None = None,
+    ) -> None:
+        self.exchange = exchange
+        self.method = method
+        self.raw_path = raw_path
+        self.query = query
+        self.headers: list[Header] = [] if headers is None else headers
+        """Names in small letters, values trimmed."""
+        self.version = version
+        self.scheme = scheme
+        self.client = client
+        self.server = server
+        self.body = b""
+        """The body, if `is_whole`."""
+        self.is_whole = True
+        """Whether the whole body had arrived when the request was handed over; else `exchange.read_piece` has it."""
+        self.announced = 0
+        """The length of the body that a client which waits for `100 Continue` would send; 0 for any other."""
+        self.gone = False
+        """Whether the client has gone: the answer would reach no one."""
+        self.on_gone: Callable[[], None] | None = None
+        """Called once when the client goes."""
+        self.id = b""
+        """Given back as `x-request-id`; the application sets it before the answer."""
+        self.common = b""
+        """Header lines of the answer besides its own, rendered; the application sets them."""
+        self.surface = "none"
+        """Whose request it is, for metrics."""
+        self.principal = ""
+        """The actor whose credential was accepted; empty in development mode and before that."""
+        self.revocation: Revocation | None = None
+        """Tells when the credential is revoked; None if it cannot be."""
+        self._fields: Fields | None = None
+
+    @property
+    def fields(self) -> Fields:
+        """The header fields by name."""
+        if self._fields is None:
+            self._fields = Fields(self.headers)
+        return self._fields
+
+    @property
+    def path(self) -> str:
+        """The path for logs and audit lines, without the query."""
+        return self.raw_path.decode("latin-1")
+
+    @property
+    def remote(self) -> str:
+        """The address of the client; empty when the transport does not tell."""
+        return self.client[0] if self.client else ""
+
+    @property
+    def where(self) -> dict[str, str]:
+        """What was asked for and from where, for audit lines."""
+        return {"path": self.path, "remote_addr": self.remote}
+
+    def later(self, work: Coroutine[Any, Any, Answer | StreamedAnswer]) -> None:
+        """Answer with the result of a coroutine, in a task of its own."""
+        self.exchange.later(work)
