@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -12,18 +13,18 @@ from semel.contracts.jobs.contract import Jobs
 from semel.contracts.ledger.contract import Ledger
 from semel.contracts.streams.contract import Streams
 from semel.engine.engine import Caller, Engine
-from semel.engine.queue_share import NOBODY
 from semel.kernel.world import World
-from semel.server.admission import PRINCIPAL
-from semel.server.asgi import Scope
 from semel.server.audit import AuditLog
-from semel.server.body import Bodies
-from semel.server.connection import CONNECTION, Connection
 from semel.server.connection_limit import ConnectionLimit
+from semel.server.http.body import Bodies
+from semel.server.http.request import Request
 from semel.server.meter import Meter
 from semel.server.metrics import Metrics
 from semel.server.principals import Principals
 from semel.server.settings import Settings
+
+_GIVEN_ID = re.compile(rb"[ -~]{1,128}")
+"""A request id that a client may give."""
 
 
 @dataclass(slots=True)
@@ -49,18 +50,18 @@ class Context:
     _prefix: bytes = b""
     _numbers: Any = field(default_factory=count)
 
-    def request_id(self) -> bytes:
-        """A name for one exchange: unique here, and cheap."""
+    def request_id(self, given: bytes | None = None) -> bytes:
+        """The client's own id of an exchange, if it gave one that can be given back; else one of ours."""
+        if given is not None and _GIVEN_ID.fullmatch(given):
+            return given
         if not self._prefix:
             self._prefix = self.world.random_bytes(6).hex().encode()
         return b"%s-%x" % (self._prefix, next(self._numbers))
 
 
-def caller_of(scope: Scope) -> Caller:
-    """The one who waits for the answer, by whose share it waits; marked as gone when the connection is lost."""
-    caller = Caller(scope.get(PRINCIPAL, NOBODY))
-    connection: Connection | None = scope.get(CONNECTION)
-    if connection is not None:
-        connection.on_gone = caller.leave
-        caller.gone = connection.gone
+def caller_of(request: Request) -> Caller:
+    """Who waits for the answer, and whose share of the queue it takes; marked as gone when the connection is lost."""
+    caller = Caller(request.principal)
+    request.on_gone = caller.leave
+    caller.gone = request.gone
     return caller

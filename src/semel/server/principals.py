@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 from semel.contracts.fields import Fields
 from semel.kernel.errors import Refused
-from semel.server.asgi import Header
+from semel.server.http.answer import Header
 from semel.server.revocation import Revocation, TokenChange, judge_change
 from semel.server.rotation import Rotation, Standing
 

@@ -38,12 +38,12 @@ from semel.contracts.deltas.wire.schemas import Schema
 from semel.engine.contract import UnavailableError, Write
 from semel.engine.engine import Caller
 from semel.engine.reading import Reading
-from semel.server.body import ClientGoneError
 from semel.server.budget import Budget, Share
 from semel.server.context import Context
 from semel.server.deltas.access import Asked, SurfaceGate, needs
 from semel.server.deltas.journal import Journal
 from semel.server.deltas.spools import Spools
+from semel.server.http.answer import ClientGoneError
 from semel.server.principals import Principal, Role
 from semel.server.rates import Rates
 

@@ -8,7 +8,20 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple, Protocol
 
-Header = tuple[bytes, bytes]
+from semel.kernel.http_answer import Answer, Header
+
+__all__ = [
+    "CLOSE",
+    "JSON",
+    "NO_STORE",
+    "SECURITY",
+    "Answer",
+    "BodyWriter",
+    "ClientGoneError",
+    "Header",
+    "StreamedAnswer",
+    "header_block",
+]
 
 JSON: Header = (b"content-type", b"application/json")
 NO_STORE: Header = (b"cache-control", b"no-store")
@@ -33,15 +46,14 @@ class BodyWriter(Protocol):
     """Sends the body of a streamed answer."""
 
     async def write(self, piece: bytes) -> None:
-        """Send a piece; waits while the client does not keep up, and raises `ClientGoneError` once it has gone."""
+        """Send a piece; waits first while the client does not keep up, and raises `ClientGoneError` once it has gone.
+
+        An empty piece sends nothing: it only waits.
+        """
 
 
-class Answer(NamedTuple):
-    """A whole answer. The host adds the length, and sends no body in answer to HEAD."""
-
-    status: int
-    headers: list[Header]
-    body: bytes = b""
+def nothing_held() -> None:
+    """An answer that holds nothing has nothing to let go."""
 
 
 class StreamedAnswer(NamedTuple):
@@ -52,6 +64,8 @@ class StreamedAnswer(NamedTuple):
 
     headers: list[Header]
     produce: Callable[[BodyWriter], Awaitable[None]]
+    close: Callable[[], None] = nothing_held
+    """Called once when the answer was sent, or will not be: lets go of what it holds."""
     status: int = 200
 
 

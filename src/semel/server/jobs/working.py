@@ -23,7 +23,8 @@ from semel.contracts.jobs.wire.reports import (
     parse_mesh_result,
     parse_step,
 )
-from semel.server.jobs.desk import SURFACE, Answer, Desk, Request, answer_json, needs_role
+from semel.server.http.answer import Answer
+from semel.server.jobs.desk import SURFACE, Desk, Request, answer_json, needs_role
 from semel.server.principals import Role
 from semel.server.threads import apart
 

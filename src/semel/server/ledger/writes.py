@@ -11,8 +11,9 @@ from semel.contracts.ledger.reading import tx_proof
 from semel.contracts.ledger.wire.answers import declined_json, success_json
 from semel.contracts.ledger.wire.query import parse_nothing
 from semel.contracts.ledger.wire.requests import Draft, parse_batch, parse_write
+from semel.server.http.answer import Answer
 from semel.server.ledger.desk import Desk
-from semel.server.ledger.exchange import REPLAYED, Answer, Request, answer_json
+from semel.server.ledger.exchange import REPLAYED, Request, answer_json
 from semel.server.threads import apart
 
 Parse = Callable[[bytes, Fields, int], Draft]

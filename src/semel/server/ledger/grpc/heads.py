@@ -8,7 +8,7 @@ from typing import NamedTuple
 from semel.contracts.fields import Fields
 from semel.contracts.ledger.commands import Refusal
 from semel.contracts.ledger.refusals import RefusedLedger, invalid
-from semel.server.admission import admit
+from semel.server.admission import authenticate
 from semel.server.context import Context
 from semel.server.ledger.access import API_KEY
 from semel.server.ledger.grpc.frames import GZIP, IDENTITY
@@ -68,7 +68,8 @@ def trace_id(fields: Fields) -> bytes | None:
 
 def admit_call(context: Context, fields: Fields, path: bytes, peer: str) -> Caller:
     """Judge the credential of a call; it is counted and, where it failed, put into the audit log."""
-    principal = admit(context, {"raw_path": path, "client": (peer, 0)}, fields, (API_KEY,))
+    where = {"path": path.partition(b"?")[0].decode("latin-1"), "remote_addr": peer}
+    principal = authenticate(context, fields, lambda: where, (API_KEY,))
     return Caller(principal, context.principals.are_known and presented(fields, (API_KEY,)) is not None)
 
 

@@ -18,7 +18,6 @@ from semel.contracts.ledger.commands import Refusal
 from semel.contracts.ledger.refusals import RefusedLedger
 from semel.engine.contract import EngineError
 from semel.kernel.errors import Refused
-from semel.server.admission import whence
 from semel.server.context import Context
 from semel.server.ledger.access import SURFACE
 from semel.server.ledger.desk import Asked, Desk
@@ -245,7 +244,7 @@ class GrpcHost:
         caller = admit_call(self._context, call.fields, path, call.connection.peer)
         if self._context.principals.are_known:
             call.caller.principal = caller.principal.actor
-        where = whence({"raw_path": path, "client": (call.connection.peer, 0)})
+        where = {"path": path.partition(b"?")[0].decode("latin-1"), "remote_addr": call.connection.peer}
         call.asker = self._desk.asked(caller.principal, call.caller, where, has_token=caller.has_token)
         return call.asker
 
