@@ -14,23 +14,15 @@ from collections.abc import Callable
 from semel.kernel.errors import Problem
 from semel.server.admission import denied
 from semel.server.context import Context
-from semel.server.deltas import DeltasHost, DeltaSocket, is_door, is_of_deltas
-from semel.server.events import PATH as EVENTS
-from semel.server.events import EventsHost, EventSocket
-from semel.server.events.hub import Hub
 from semel.server.http.answer import SECURITY, Answer, header_block
 from semel.server.http.application import UpgradedConnection
 from semel.server.http.request import Request
-from semel.server.http.surface import SurfaceHttp
-from semel.server.jobs import JobsHost
-from semel.server.ledger import PREFIX as LEDGER
-from semel.server.ledger import LedgerHost
 from semel.server.operations import Operations
 from semel.server.origin_policy import REFUSED, Provenance, preflight_headers, provenance_in, shared_with
-from semel.server.planes import Place, Plane, is_of_jobs, place_of
+from semel.server.planes import Place, Plane, place_of
 from semel.server.problem import internal_problem, problem_answer
-from semel.server.streams import PREFIX as STREAMS
-from semel.server.streams import StreamsHost
+from semel.server.surface import HttpSurface
+from semel.surfaces.registry import SURFACES
 
 _log = logging.getLogger("semel.server")
 
@@ -52,15 +44,12 @@ class App:
         self._policy = context.settings.origin_policy
         self.control_port = 0
         """Where the control listener is; 0 without one."""
-        self.hub = Hub(context)
-        self._streams = StreamsHost(context)
-        self._events = EventsHost(context, self.hub)
-        self.jobs = JobsHost(context)
-        self.ledger = LedgerHost(context)
-        self.deltas = DeltasHost(context)
         self._operations = Operations(context)
-        surfaces: tuple[SurfaceHttp, ...] = (self._streams, self._events, self.jobs, self.ledger, self.deltas)
-        self._surfaces = {surface.surface: surface for surface in (*surfaces, self._operations)}
+        self.surfaces = tuple(surface.run(context) for surface in SURFACES)
+        context.metrics.surfaces.extend(self.surfaces)
+        self._by_name: dict[str, HttpSurface] = {one.surface: one for one in self.surfaces}
+        self._by_name[self._operations.surface] = self._operations
+        self._owners = tuple(zip(SURFACES, self.surfaces, strict=True))
 
     def handle(self, request: Request) -> Answer | None:
         """Answer one request; what goes wrong unexpectedly is a 500 with an id that the log can be searched for."""
@@ -78,7 +67,7 @@ class App:
 
     def failed(self, request: Request, error: Exception) -> Answer:
         """The refusal that an error means to the surface of the request; any other error is a fault of ours."""
-        surface = self._surfaces.get(request.surface)
+        surface = self._by_name.get(request.surface)
         try:
             answer = None if surface is None else surface.refuse(request, error)
         except Exception as second:  # noqa: BLE001 - rendering failed: that is the fault to look at
@@ -99,11 +88,8 @@ class App:
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
         """What speaks WebSocket at a path; None where none does."""
-        if raw_path == EVENTS:
-            return lambda: EventSocket(self.hub)
-        if is_of_deltas(raw_path) and is_door(raw_path):
-            return lambda: DeltaSocket(self.deltas.door)
-        return None
+        surface = self._surface_of(raw_path)
+        return None if surface is None else surface.socket_at(raw_path)
 
     def is_control(self, address: tuple[str, int] | None) -> bool:
         """Whether an address of ours is that of the control listener."""
@@ -111,10 +97,10 @@ class App:
 
     def stop(self) -> None:
         """The server stops: live readers that hang on no signal end."""
-        self._events.stop()
-        self.jobs.stop()
+        for surface in self.surfaces:
+            surface.stop()
 
-    def _answer(self, request: Request, surface: SurfaceHttp | None) -> Answer | None:
+    def _answer(self, request: Request, surface: HttpSurface | None) -> Answer | None:
         provenance = provenance_in(request.headers)
         foreign = self._policy.refusal(provenance)
         if foreign is not None:
@@ -148,25 +134,18 @@ class App:
             return _ELSEWHERE
         return _NOTHING_HERE if place is Place.NOWHERE else None
 
-    def _surface_of(self, raw_path: bytes) -> SurfaceHttp | None:
-        """The surface that a path belongs to."""
-        if raw_path.startswith(STREAMS):
-            return self._streams
-        if raw_path == EVENTS:
-            return self._events
-        if is_of_jobs(raw_path):
-            return self.jobs
-        if raw_path.startswith(LEDGER) or raw_path == LEDGER[:-1]:
-            return self.ledger
-        if is_of_deltas(raw_path):
-            return self.deltas
+    def _surface_of(self, raw_path: bytes) -> HttpSurface | None:
+        """The owner of a path."""
+        for row, surface in self._owners:
+            if row.owns(raw_path):
+                return surface
         return self._operations if raw_path in self._operations.paths else None
 
-    def _render(self, request: Request, surface: SurfaceHttp | None, problem: Problem) -> Answer:
+    def _render(self, request: Request, surface: HttpSurface | None, problem: Problem) -> Answer:
         """What the shell refuses, as the owner of the path refuses."""
         return problem_answer(problem) if surface is None else surface.render(request, problem)
 
-    def _fault(self, request: Request, surface: SurfaceHttp | None, error: Exception) -> Answer:
+    def _fault(self, request: Request, surface: HttpSurface | None, error: Exception) -> Answer:
         error_id = self._context.world.random_bytes(8).hex()
         facts = {"error_id": error_id, "request_id": request.id.decode("latin-1"), **_trace(request)}
         _log.error("fault in a request", exc_info=error, extra=facts)

@@ -7,11 +7,6 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from semel.contracts.deltas.contract import Deltas
-from semel.contracts.events.contract import Events
-from semel.contracts.jobs.contract import Jobs
-from semel.contracts.ledger.contract import Ledger
-from semel.contracts.streams.contract import Streams
 from semel.engine.engine import Caller, Engine
 from semel.kernel.world import World
 from semel.server.audit import AuditLog
@@ -21,7 +16,7 @@ from semel.server.http.request import Request
 from semel.server.meter import Meter
 from semel.server.metrics import Metrics
 from semel.server.principals import Principals
-from semel.server.settings import Settings
+from semel.server.settings import ServerSettings
 
 _GIVEN_ID = re.compile(rb"[ -~]{1,128}")
 """A request id that a client may give."""
@@ -31,7 +26,7 @@ _GIVEN_ID = re.compile(rb"[ -~]{1,128}")
 class Context:
     """Made once at start."""
 
-    settings: Settings
+    settings: ServerSettings
     engine: Engine
     world: World
     principals: Principals
@@ -39,11 +34,6 @@ class Context:
     meter: Meter
     audit: AuditLog
     bodies: Bodies
-    streams: Streams
-    events: Events
-    jobs: Jobs
-    ledger: Ledger
-    deltas: Deltas
     connection_limit: ConnectionLimit = field(default_factory=lambda: ConnectionLimit(most=1_000_000, per_address=0))
     """Shared by all listeners."""
     is_stopping: bool = False

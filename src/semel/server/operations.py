@@ -1,4 +1,4 @@
-"""What the server says of itself: health, metrics, a diagnosis, and the way to the listing of streams."""
+"""What the server says of itself: health, metrics and a diagnosis."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from semel.server.http.request import Request
 from semel.server.metrics import render
 from semel.server.principals import Role
 from semel.server.problem import engine_problem, internal_problem, problem_answer
-from semel.server.streams.listing import list_streams
+from semel.server.surface import HttpSurface
 
 _COMMON = header_block(SECURITY)
 
 
-class Operations:
+class Operations(HttpSurface):
     """Small answers, none of them on the write path."""
 
     surface = "server"
@@ -40,7 +40,6 @@ class Operations:
         self._later: dict[bytes, Callable[[Request], Awaitable[Answer]]] = {
             b"/metrics": self._metrics,
             b"/v1/diagnose": self._diagnose,
-            b"/v1/streams": self._streams,
         }
         self.paths = frozenset((*self._at_once, *self._later))
 
@@ -88,7 +87,7 @@ class Operations:
 
     async def _metrics(self, request: Request) -> Answer:
         admit(self._context, request)  # counts name no caller: any one that is known may read them
-        await self._context.metrics.look()
+        await self._context.metrics.measure()
         accepted = (request.fields.get(b"accept") or b"").decode("latin-1")
         content_type, body = render(self._context.metrics, accepted)
         return Answer(200, [(b"content-type", content_type), NO_STORE], body)
@@ -101,7 +100,3 @@ class Operations:
         disposition = b'attachment; filename="%s"' % name.encode()
         headers = [(b"content-type", b"application/zip"), (b"content-disposition", disposition), NO_STORE]
         return Answer(200, headers, content)
-
-    async def _streams(self, request: Request) -> Answer:
-        principal = admit(self._context, request)
-        return Answer(200, [JSON, NO_STORE], await list_streams(self._context.engine, principal, request.query))

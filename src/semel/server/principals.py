@@ -42,6 +42,26 @@ class Scope(NamedTuple):
     is_prefix: bool
 
 
+class ScopeClaim(NamedTuple):
+    """A claim of a JWT that names what its holder reaches on one surface."""
+
+    claim: str
+    is_prefix: bool = False
+    """Whether it names beginnings."""
+    may_be_one: bool = False
+    """Whether it may be one text instead of a list."""
+
+
+class ScopeRules(NamedTuple):
+    """What a scope may name; made from the registry of surfaces."""
+
+    surfaces: tuple[str, ...]
+    normalized: frozenset[str]
+    """Surfaces that compare names in Unicode's normal form NFC."""
+    claims: tuple[tuple[str, ScopeClaim], ...]
+    """Claims of a JWT, each with the surface that it speaks of."""
+
+
 class _Reach(NamedTuple):
     """The scopes of one surface, ready to be asked: a thousand names cost one look-up."""
 

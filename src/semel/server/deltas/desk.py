@@ -46,6 +46,7 @@ from semel.server.deltas.spools import Spools
 from semel.server.http.answer import ClientGoneError
 from semel.server.principals import Principal, Role
 from semel.server.rates import Rates
+from semel.surfaces.deltas.settings import DeltasSettings
 
 T = TypeVar("T")
 
@@ -64,6 +65,7 @@ class Desk:
     """Made once; every wire stands around it."""
 
     context: Context
+    settings: DeltasSettings
     deltas: Deltas
     policy: Policy
     gate: SurfaceGate

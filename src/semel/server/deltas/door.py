@@ -48,7 +48,7 @@ class Door:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self._rooms = Rooms(desk.context.engine.signals)
-        self._most = desk.context.settings.deltas_max_sockets
+        self._most = desk.settings.deltas_max_sockets
 
     def opened(self, conversation: Conversation, gateway: str) -> None:
         """A connection was made."""

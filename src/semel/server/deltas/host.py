@@ -7,8 +7,11 @@ and a method that is not used is answered like a path that is not there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
+
+from prometheus_client.core import Metric
 
 from semel.contracts.deltas.refusals import Refusal, RefusedDeltas
 from semel.contracts.deltas.wire.paths import split_path
@@ -20,17 +23,20 @@ from semel.server.deltas.access import Asked
 from semel.server.deltas.admin import Admin
 from semel.server.deltas.checkpoints import Checkpoints
 from semel.server.deltas.desk import Desk
-from semel.server.deltas.door import Door
+from semel.server.deltas.door import Door, is_door
 from semel.server.deltas.exchange import API_VERSION, NO_PATH, STATIC, Call, Request, refuse
 from semel.server.deltas.faults import engine_refusal, internal_refusal, server_refusal
 from semel.server.deltas.parts import make_desk
 from semel.server.deltas.pulls import Pulls
 from semel.server.deltas.pushes import Pushes
+from semel.server.deltas.socket import DeltaSocket
 from semel.server.deltas.tokens import SURFACE
 from semel.server.http.answer import CLOSE, NO_STORE, Answer, Header, StreamedAnswer, header_block
+from semel.server.http.application import UpgradedConnection
 from semel.server.http.body import Bodies
 from semel.server.http.request import Request as HttpRequest
 from semel.server.principals import DEVELOPER, Role
+from semel.server.surface import RunningSurface
 
 _PUBLIC = header_block(STATIC)
 _COMMON = header_block((*STATIC, NO_STORE, API_VERSION))
@@ -46,7 +52,7 @@ class _Action(NamedTuple):
     is_paced: bool = False
 
 
-class DeltasHost:
+class DeltasHost(RunningSurface):
     """Everything of deltas on one listener."""
 
     surface = SURFACE
@@ -56,9 +62,10 @@ class DeltasHost:
         self._context = context
         self.desk: Desk = make_desk(context)
         """Shared with the other wire."""
+        self.contract = self.desk.deltas
         self.door = Door(self.desk)
         """Where WebSockets come in."""
-        self._bodies = Bodies(context.settings.deltas_max_body_bytes, self.desk.uploads, skips=True)
+        self._bodies = Bodies(self.desk.settings.deltas_max_body_bytes, self.desk.uploads, skips=True)
         self._actions = _actions_of(self.desk)
 
     def common(self, request: HttpRequest) -> bytes:
@@ -91,10 +98,6 @@ class DeltasHost:
             return self._refuse(server_refusal(error.problem), request, *error.problem.headers)
         return self._refuse(engine_refusal(error), request) if isinstance(error, EngineError) else None
 
-    def is_denial(self, error: Exception) -> bool:
-        """The service puts a caller without the right on record, for every wire."""
-        return False
-
     def render(self, request: HttpRequest, problem: Problem) -> Answer:
         """What the shell refuses; a path of the other listener is one that is not there."""
         code = problem.code if f"{SURFACE}:{problem.code}" in REGISTRY else "NOT_FOUND"
@@ -103,6 +106,14 @@ class DeltasHost:
     def fault(self, request: HttpRequest, error_id: str) -> Answer:
         """A fault of ours."""
         return self._refuse(internal_refusal(error_id), request)
+
+    def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
+        """One path of each gateway speaks WebSocket."""
+        return partial(DeltaSocket, self.door) if is_door(raw_path) else None
+
+    def collect(self) -> Iterator[Metric]:
+        """Its metric families."""
+        return self.desk.journal.metrics.collect()
 
     async def _answer(self, call: Call, asked: Asked, gateway: str, request: HttpRequest) -> Answer | StreamedAnswer:
         body = b"" if request.method in ("GET", "HEAD") else await self._body(request, asked)

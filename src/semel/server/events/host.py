@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-import orjson
+from prometheus_client.core import Metric
 
 from semel.contracts.events.reading import HistoryQuery, judged_history
 from semel.contracts.events.rules.epochs import Reset, standing
@@ -23,13 +23,14 @@ from semel.server.admission import admit
 from semel.server.context import Context, caller_of
 from semel.server.events.hub import SOCKET_PATH as PATH
 from semel.server.events.hub import SURFACE, Hub
+from semel.server.events.refusals import STATIC, refusal, rejection
+from semel.server.events.socket import EventSocket
 from semel.server.events.submissions import count_results, has_denial
 from semel.server.events.tail import Tails
 from semel.server.http.answer import (
     CLOSE,
     JSON,
     NO_STORE,
-    SECURITY,
     Answer,
     BodyWriter,
     ClientGoneError,
@@ -37,33 +38,31 @@ from semel.server.http.answer import (
     StreamedAnswer,
     header_block,
 )
+from semel.server.http.application import UpgradedConnection
 from semel.server.http.body import Bodies
 from semel.server.http.request import Request
 from semel.server.principals import Principal
-from semel.server.problem import RETRY_AFTER
+from semel.server.surface import RunningSurface
 from semel.server.threads import apart
 
 __all__ = ["PATH", "EventsHost"]
 
 _ALLOW: Header = (b"allow", b"GET, POST, OPTIONS")
-STATIC: tuple[Header, ...] = (
-    *SECURITY,
-    (b"access-control-expose-headers", b"retry-after, x-request-id"),
-)
 _COMMON = header_block(STATIC)
 _STREAM: tuple[Header, ...] = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache"))
 _ANONYMOUS = "default"
 
 
-class EventsHost:
+class EventsHost(RunningSurface):
     """Everything at `/v1/events` that is not a WebSocket."""
 
     surface = SURFACE
     allow = b"GET, OPTIONS, POST"
 
-    def __init__(self, context: Context, hub: Hub) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
-        self._hub = hub
+        self._hub = hub = Hub(context)
+        self.contract = hub.contract
         self._tails = Tails(context, hub.feed)
         self._bodies = Bodies(hub.terms.limits.message_bytes, context.settings.max_uploads_bytes)
 
@@ -113,7 +112,7 @@ class EventsHost:
         who = self._identity(principal, named)
         origin = self._hub.origin()
         command = await apart(len(body), submission, payload, who, self._hub.terms, origin)
-        write = Write(self._context.events, command, len(body), len(command.items))
+        write = Write(self.contract, command, len(body), len(command.items))
         answer = await self._hub.post(write, caller_of(request), origin)
         count_results(self._hub.counts, answer)
         if has_denial(answer):
@@ -158,9 +157,21 @@ class EventsHost:
         except Exception:  # noqa: BLE001 - the answer has begun: the stream ends, and the client comes again
             self._hub.fault("fault in an event stream")
 
+    def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
+        """The whole path speaks WebSocket."""
+        return partial(EventSocket, self._hub)
+
+    def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
+        """The reader of the log that all live subscribers share."""
+        return (self._hub.feed.run(),)
+
     def stop(self) -> None:
         """The server stops: event streams end."""
         self._tails.stop()
+
+    def collect(self) -> Iterator[Metric]:
+        """Its metric families."""
+        return self._hub.metrics.collect()
 
     def _identity(self, principal: Principal, named: str | None) -> Identity:
         default = principal.client_id if self._context.principals.are_known else _ANONYMOUS
@@ -174,31 +185,6 @@ class EventsHost:
 
 async def _send_reset(reset: Reset, writer: BodyWriter) -> None:
     await writer.write(reset_frame(reset))
-
-
-def refusal(code: str, message: str, details: Mapping[str, Any], status: int) -> Answer:
-    """A problem document with the contract's code and details."""
-    kind = REGISTRY[code]
-    body = orjson.dumps(
-        {
-            "type": kind.type,
-            "title": kind.title,
-            "status": status,
-            "code": code,
-            "detail": message,
-            "details": dict(details),
-            "retry": kind.retry.value,
-        }
-    )
-    headers: list[Header] = [(b"content-type", b"application/problem+json"), NO_STORE]
-    if status in (429, 503):
-        headers.append(RETRY_AFTER)
-    return Answer(status, headers, body)
-
-
-def rejection(problem: Problem) -> Answer:
-    """What the server refuses before this surface is asked, as this surface says it."""
-    return refusal(problem.code, problem.detail, {}, problem.kind.status)
 
 
 def _refused(problem: Problem) -> Answer:

@@ -19,6 +19,8 @@ from semel.server.events.subscriber import Subscriber
 from semel.server.http.answer import BodyWriter
 from semel.server.http.request import Request
 from semel.server.principals import Principal
+from semel.server.settings import settings_of
+from semel.surfaces.events.settings import EventsSettings
 
 PULSE_SECONDS = 15.0
 
@@ -81,7 +83,7 @@ class Tails:
     def __init__(self, context: Context, feed: Feed) -> None:
         self._context = context
         self._feed = feed
-        self._buffer_bytes = context.settings.events_buffer_bytes
+        self._buffer_bytes = settings_of(context.settings, EventsSettings).events_buffer_bytes
         self._open: set[TailSink] = set()
 
     async def begin(self, asked: Tail) -> Tail:

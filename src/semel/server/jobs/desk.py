@@ -29,6 +29,7 @@ from semel.server.http.answer import JSON, NO_STORE, Answer, Header
 from semel.server.http.request import Request as HttpRequest
 from semel.server.jobs.journal import Journal
 from semel.server.jobs.waiters import Waiters
+from semel.server.jobs_metrics import JobsMetrics
 from semel.server.principals import DEVELOPER, Principal, Role
 from semel.server.threads import apart
 
@@ -67,6 +68,7 @@ class Desk:
     context: Context
     jobs: Jobs
     policy: Policy
+    metrics: JobsMetrics
     signing: Signing
     refused_status: int
     """429 or 503, as the operator wants it, for what is refused for want of room."""

@@ -6,11 +6,13 @@ under these paths has the shape of jobs, those about credentials and faults too.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from prometheus_client.core import Metric
+
 from semel.contracts.jobs.limits import MAX_BODY_BYTES
-from semel.contracts.jobs.reading import gauges
 from semel.contracts.jobs.wire.refusals import RefusedJob, refusal_body
 from semel.engine.contract import EngineError, FaultError, NotStoredError, OutcomeUnknownError, OverloadedError
 from semel.kernel.errors import REGISTRY, Problem, Refused
@@ -26,6 +28,7 @@ from semel.server.jobs.submissions import Submissions
 from semel.server.jobs.upkeep import Upkeep
 from semel.server.jobs.working import Working
 from semel.server.principals import Outcome, Principal, UnauthorizedError
+from semel.server.surface import RunningSurface
 
 MESH, PREFIX = b"/mesh/", b"/v1/jobs"
 _COMMON = header_block((*SECURITY, (b"access-control-expose-headers", b"retry-after, x-request-id")))
@@ -34,7 +37,7 @@ _NO_PATH = "There is nothing at this path."
 Call = Callable[[Request], Awaitable[Answer]]
 
 
-class JobsHost:
+class JobsHost(RunningSurface):
     """Everything of jobs on one listener."""
 
     surface = SURFACE
@@ -43,12 +46,12 @@ class JobsHost:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._desk: Desk = make_desk(context)
+        self.contract = self._desk.jobs
         self._submissions = Submissions(self._desk)
         self._working = Working(self._desk)
         self._orders = Orders(self._desk)
         self._bodies = Bodies(MAX_BODY_BYTES, context.settings.max_uploads_bytes)
         self.upkeep = Upkeep(context.engine, self._desk.jobs, context.world, self._desk.journal, self._desk.waiters)
-        context.metrics.jobs_gauges = self._gauges
         orders = self._orders
         self._fixed: dict[bytes, dict[str, Call]] = {
             b"/mesh/submit_request": {"POST": self._submissions.submit},
@@ -110,9 +113,25 @@ class JobsHost:
         """A fault of ours."""
         return _refusal("internal_error", f"Something went wrong here; repeat it. Error id {error_id}.")
 
+    def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
+        """Leases that run out, schedules, and what else happens without a request."""
+        return (self.upkeep.run(),)
+
     def stop(self) -> None:
         """The server stops: long polls end."""
         self._desk.waiters.stop()
+
+    async def measure(self) -> None:
+        """Read the state of the queue."""
+        await self._desk.metrics.measure()
+
+    def collect(self) -> Iterator[Metric]:
+        """Its metric families."""
+        return self._desk.metrics.collect()
+
+    def named(self) -> Mapping[str, float | None]:
+        """Its names in the JSON form."""
+        return self._desk.metrics.named()
 
     async def _answer(self, call: Call, principal: Principal, request: HttpRequest) -> Answer:
         body = b"" if request.method in ("GET", "HEAD") else await self._bodies.read(request)
@@ -174,20 +193,6 @@ class JobsHost:
         if kind.status == 413 and "field" not in refused.refusal.facts:
             answer.headers.append(CLOSE)
         return answer
-
-    async def _gauges(self) -> dict[str, float]:
-        found = await self._context.engine.read(gauges)
-        most = self._desk.policy.queued.all
-        return {
-            "idempotency_store_size": found.records,
-            "queue_depth": found.queued,
-            "scheduled": found.scheduled,
-            "inflight": found.leased,
-            "ready_to_dispatch": found.queued,
-            "dlq_size": found.dead,
-            "backpressure_active": int(bool(most) and found.queued >= most),
-            "oldest_ready_age_sec": found.oldest_ready_ms / 1_000,
-        }
 
 
 def _check_head(request: HttpRequest) -> None:

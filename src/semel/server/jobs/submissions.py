@@ -51,7 +51,7 @@ class Submissions:
         if isinstance(answer, Refusal):
             raise RefusedJob.of(answer)
         facts = await self._facts(answer, request, wait_ms)
-        self._desk.context.metrics.jobs_seconds["submit"].observe(time.monotonic() - began)
+        self._desk.metrics.seconds["submit"].observe(time.monotonic() - began)
         replayed = (REPLAYED,) if answer.rule in HITS else ()
         return answer_json(facts, 200, *replayed)
 

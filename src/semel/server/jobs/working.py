@@ -54,7 +54,7 @@ class Working:
         return await apart(sum(map(len, params.values())), answer_json, facts)
 
     def _observe(self, claimed: Claimed) -> None:
-        waited = self._desk.context.metrics.jobs_seconds["wait"]
+        waited = self._desk.metrics.seconds["wait"]
         for job, _ in claimed.leases:
             waited.observe(max(0, claimed.now_ms - job.ready_at) / 1_000)
 
@@ -115,7 +115,7 @@ class Working:
                 "integrity_verified" if members.raw("integrity") is not None else "integrity_missing"
             )
         if done.ran_ms is not None:
-            self._desk.context.metrics.jobs_seconds["run"].observe(done.ran_ms / 1_000)
+            self._desk.metrics.seconds["run"].observe(done.ran_ms / 1_000)
         return answer_json(answers.reported(done, self._desk.context.world.wall_ms()))
 
 

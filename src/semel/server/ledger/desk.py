@@ -79,6 +79,8 @@ class Desk:
     limits: Limits
     hot: HotAnswers
     journal: Journal
+    node: str
+    """How this node is named in the headers of blocks."""
 
     def asked(self, principal: Principal, caller: Caller, where: Mapping[str, str], *, has_token: bool) -> Asked:
         """A call of somebody who was let in; without a token they are nobody in particular."""
@@ -96,7 +98,7 @@ class Desk:
         """Commit one transaction, once. Nothing is waited for before it is admitted: a pipeline keeps its order."""
         self._enter(asked, Role.WRITE, prepared.place)
         chance = self.context.world.random_bytes(CHANCE_BYTES)
-        leader, actor = self.context.settings.ledger_node_id.encode(), asked.actor.encode()
+        leader, actor = self.node.encode(), asked.actor.encode()
         command = write_command(self.limits, prepared, actor, leader, chance, with_proof=with_proof)
         client = prepared.client.decode()
         self._permit(asked, needs_client, client, self.context.principals.owner_of(client))

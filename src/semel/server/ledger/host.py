@@ -7,8 +7,10 @@ credentials and faults too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from prometheus_client.core import Metric
 
 from semel.contracts.ledger.commands import Refusal
 from semel.contracts.ledger.model import Place
@@ -25,13 +27,16 @@ from semel.server.ledger.admin import Admin
 from semel.server.ledger.desk import Asked, Desk
 from semel.server.ledger.exchange import Body, Call, Request, refuse
 from semel.server.ledger.faults import engine_refusal, internal_refusal, server_refusal
+from semel.server.ledger.grpc_listener import GrpcListener
 from semel.server.ledger.live import Live
 from semel.server.ledger.parts import make_desk
 from semel.server.ledger.reads import Reads
+from semel.server.ledger.upkeep import Upkeep
 from semel.server.ledger.versions import API_VERSION, VERSION, check_version
 from semel.server.ledger.writes import Writes
 from semel.server.principals import presented
 from semel.server.problem import problem_answer
+from semel.server.surface import ExtraListener, RunningSurface
 
 _COMMON = header_block(
     (
@@ -61,7 +66,7 @@ class _Routes(NamedTuple):
     place: Mapping[tuple[str, ...], Mapping[str, Call]]
 
 
-class LedgerHost:
+class LedgerHost(RunningSurface):
     """Everything of the ledger on one listener."""
 
     surface = SURFACE
@@ -71,7 +76,9 @@ class LedgerHost:
         self._context = context
         self.desk: Desk = make_desk(context)
         """Shared with the other wire."""
-        self._routes = _routes_of(self.desk, context.settings.ledger_node_id)
+        self.contract = self.desk.ledger
+        self._upkeep = Upkeep(context.engine, self.contract, context.world)
+        self._routes = _routes_of(self.desk, self.desk.node)
 
     def common(self, request: HttpRequest) -> bytes:
         """Header lines of every answer."""
@@ -97,10 +104,6 @@ class LedgerHost:
             return self._refuse(server_refusal(error.problem), *error.problem.headers)
         return self._refuse(engine_refusal(error)) if isinstance(error, EngineError) else None
 
-    def is_denial(self, error: Exception) -> bool:
-        """The service puts a caller without the right on record, for every wire."""
-        return False
-
     def render(self, request: HttpRequest, problem: Problem) -> Answer:
         """What the shell refuses; the code is that of the problem, in small letters, where the ledger has it."""
         if f"{SURFACE}:{problem.code.lower()}" not in REGISTRY:
@@ -110,6 +113,22 @@ class LedgerHost:
     def fault(self, request: HttpRequest, error_id: str) -> Answer:
         """A fault of ours."""
         return self._refuse(internal_refusal(error_id))
+
+    async def start(self) -> None:
+        """A block of this start must carry its term."""
+        await self._upkeep.begin()
+
+    def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
+        """Raises the term when the database is another than before."""
+        return (self._upkeep.run(),)
+
+    def listeners(self) -> Iterable[ExtraListener]:
+        """The gRPC port."""
+        return (GrpcListener(self._context, self.desk),)
+
+    def collect(self) -> Iterator[Metric]:
+        """Its metric families."""
+        return self.desk.journal.metrics.collect()
 
     def _refuse(self, refusal: Refusal, *headers: Header) -> Answer:
         self.desk.journal.refused(refusal)

@@ -21,10 +21,12 @@ from semel.kernel.errors import Refused
 from semel.server.context import Context
 from semel.server.http.answer import Answer, BodyWriter, StreamedAnswer
 from semel.server.http.request import Request
+from semel.server.settings import settings_of
 from semel.server.streams.frame_cache import FrameCache, PageFrame
 from semel.server.streams.live import LiveReader, StreamEndedError
 from semel.server.streams.shared_looks import SharedLooks
 from semel.server.threads import COPIED_BYTES, apart
+from semel.surfaces.streams.settings import StreamsSettings
 
 
 class Reads:
@@ -33,11 +35,12 @@ class Reads:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._engine = context.engine
-        self._page_bytes = context.settings.streams_page_bytes
+        settings = settings_of(context.settings, StreamsSettings)
+        self._page_bytes = settings.streams_page_bytes
         self._looks = SharedLooks(context.engine, self._page_bytes)
         self._frames = FrameCache()
-        self._poll_seconds = context.settings.streams_long_poll_ms / 1_000
-        self._sse_seconds = context.settings.streams_sse_max_ms / 1_000
+        self._poll_seconds = settings.streams_long_poll_ms / 1_000
+        self._sse_seconds = settings.streams_sse_max_ms / 1_000
 
     async def head(self, name: bytes) -> Answer:
         """HEAD; does not count as use."""

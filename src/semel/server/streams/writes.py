@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from semel.contracts.streams.commands import UNREAD, Append, Appended, Create, Created, Delete
+from semel.contracts.streams.contract import Streams
 from semel.contracts.streams.reading import find
 from semel.contracts.streams.rules.append import is_decided_without_content
 from semel.contracts.streams.wire.names import stored_name
@@ -19,7 +20,10 @@ from semel.server.context import Context, caller_of
 from semel.server.host_field import is_own
 from semel.server.http.answer import CLOSE, Answer
 from semel.server.http.request import Request
+from semel.server.settings import settings_of
 from semel.server.threads import COPIED_BYTES, apart, is_small
+from semel.surfaces.streams.metrics import StreamsMetrics
+from semel.surfaces.streams.settings import StreamsSettings
 
 C = TypeVar("C", Append, Create)
 
@@ -27,13 +31,13 @@ C = TypeVar("C", Append, Create)
 class Writes:
     """The writing half of the host."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, streams: Streams, metrics: StreamsMetrics) -> None:
         self._context = context
         self._engine = context.engine
-        self._streams = context.streams
+        self._streams = streams
         self._bodies = context.bodies
-        self._outcomes = context.metrics.outcomes
-        self._most_messages = context.settings.streams_max_messages
+        self._outcomes = metrics.outcomes
+        self._most_messages = settings_of(context.settings, StreamsSettings).streams_max_messages
 
     def is_plain(self, request: Request) -> bool:
         """Whether an append can be parsed on the loop: its body is there, and small."""

@@ -24,7 +24,7 @@ class AdminService:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._node = desk.context.settings.ledger_node_id
+        self._node = desk.node
 
     def methods(self) -> Iterator[Method]:
         """All of them."""
