@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from uvicorn.config import Config
-from uvicorn.server import ServerState
 from websockets.http11 import Request, Response
 
 from semel.kernel.errors import Problem
@@ -18,12 +14,12 @@ from semel.server.websocket import Talk, WebSocket
 class DeltaSocket(WebSocket):
     """One connection."""
 
-    def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
-        self._door: Door = config.loaded_app.deltas.door
+    def __init__(self, door: Door) -> None:
+        self._door = door
         settings = self._door.desk.context.settings
         most_bytes = settings.deltas_max_body_bytes + 1  # the byte in front says what follows
         policy = settings.origin_policy
-        super().__init__(server_state, most_bytes, most_bytes, settings.deltas_live_bytes, policy)
+        super().__init__(most_bytes, most_bytes, settings.deltas_live_bytes, policy)
         self._visitor: Visitor | None = None
         self._conversation: Conversation | None = None
 

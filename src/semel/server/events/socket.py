@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from uvicorn.config import Config
-from uvicorn.server import ServerState
 from websockets.http11 import Request, Response
 
 from semel.kernel.errors import Problem
@@ -22,10 +18,10 @@ STRANGER_BYTES = 64 * 1024
 class EventSocket(WebSocket):
     """One connection."""
 
-    def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
-        self._hub: Hub = config.loaded_app.hub
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
         settings, most_bytes = self._hub.context.settings, self._hub.terms.limits.message_bytes
-        super().__init__(server_state, most_bytes, STRANGER_BYTES, settings.events_buffer_bytes, settings.origin_policy)
+        super().__init__(most_bytes, STRANGER_BYTES, settings.events_buffer_bytes, settings.origin_policy)
 
     def reject(self, request: Request, problem: Problem, provenance: Provenance) -> Response:
         """A problem document, as to any other request."""

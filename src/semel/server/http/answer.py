@@ -33,7 +33,10 @@ class BodyWriter(Protocol):
     """Sends the body of a streamed answer."""
 
     async def write(self, piece: bytes) -> None:
-        """Send a piece; waits while the client does not keep up, and raises `ClientGoneError` once it has gone."""
+        """Send a piece; waits first while the client does not keep up, and raises `ClientGoneError` once it has gone.
+
+        An empty piece sends nothing: it only waits.
+        """
 
 
 class Answer(NamedTuple):
@@ -44,6 +47,10 @@ class Answer(NamedTuple):
     body: bytes = b""
 
 
+def nothing_held() -> None:
+    """An answer that holds nothing has nothing to let go."""
+
+
 class StreamedAnswer(NamedTuple):
     """An answer of unknown length: the head leaves at once, then `produce` writes the body; not called for HEAD.
 
@@ -52,6 +59,8 @@ class StreamedAnswer(NamedTuple):
 
     headers: list[Header]
     produce: Callable[[BodyWriter], Awaitable[None]]
+    close: Callable[[], None] = nothing_held
+    """Called once when the answer was sent, or will not be: lets go of what it holds."""
     status: int = 200
 
 

@@ -1,7 +1,7 @@
 """One HTTP request, from its head to its answer.
 
-The host makes it, the application answers it once: `handle(request)` returns an `Answer`, or None and answers later with
-`reply`, or hands a coroutine to `later`. Answers leave in the order of the requests on the connection.
+The host makes it, the application answers it once: `handle(request)` returns an `Answer`, or None and answers later
+with `reply`, or hands a coroutine to `later`. Answers leave in the order of the requests on the connection.
 """
 
 from __future__ import annotations
