@@ -14,8 +14,9 @@ from semel.server.http.request import Request
 from semel.server.process import collect_rarely, listen, make_host, run_on_loop
 from semel.server.settings import Settings
 
-_COMMON = header_block(SECURITY)
-_ANSWER = Answer(204, [(b"stream-next-offset", format_offset(1))])
+REQUEST_ID = b"000000000000-0"
+COMMON = header_block(SECURITY)
+ANSWER = Answer(204, [(b"stream-next-offset", format_offset(1))])
 
 
 class Nothing:
@@ -23,17 +24,17 @@ class Nothing:
 
     def handle(self, request: Request) -> Answer | None:
         """Answer 204, once the body has arrived."""
-        request.common = _COMMON
-        request.id = b"000000000000-0"
+        request.common = COMMON
+        request.id = REQUEST_ID
         if request.is_whole:
-            return _ANSWER
+            return ANSWER
         request.later(self._read(request))
         return None
 
     async def _read(self, request: Request) -> Answer:
         while await request.exchange.read_piece():
             pass
-        return _ANSWER
+        return ANSWER
 
     def failed(self, request: Request, error: Exception) -> Answer:
         """Say so."""

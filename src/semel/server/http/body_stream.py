@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from semel.server.http.answer import ClientGoneError, StreamedAnswer
-from semel.server.http.answer_head import CHUNKED_LINE, FlawedAnswerError, head_of, length_of
+from semel.server.http.answer_head import BODILESS, CHUNKED_LINE, FlawedAnswerError, head_of, length_of
 from semel.server.http.request import Request
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ class BodyStream:
         self._request = request
         self._left = length_of(answer.headers)
         """Bytes of a body of known length that are still to come; None for a chunked one."""
-        framing = exchange.framed(answer.headers, CHUNKED_LINE if self._left is None else b"")
+        is_chunked = self._left is None and request.method != "HEAD" and answer.status not in BODILESS
+        framing = exchange.framed(answer.headers, CHUNKED_LINE if is_chunked else b"")
         self._head = head_of(answer.status, answer.headers, request, self._connection.host.date, framing)
 
     async def run(self) -> None:
