@@ -1,34 +1,74 @@
-"""The ceiling: the same HTTP host, loop and protocol class, the same answer headers, and nothing behind them."""
+"""The ceiling: the same HTTP host and loop, the same answer headers, and nothing behind them."""
 
 from __future__ import annotations
 
 import argparse
-
-import uvicorn
+import asyncio
+from collections.abc import Callable
 
 from semel.contracts.streams.offsets import format_offset
-from semel.server.asgi import Receive, Scope, Send, respond
-from semel.server.process import collect_rarely, host_config
+from semel.kernel.errors import Problem
+from semel.server.http.answer import SECURITY, Answer, header_block
+from semel.server.http.application import UpgradedConnection
+from semel.server.http.request import Request
+from semel.server.process import collect_rarely, listen, make_host, run_on_loop
 from semel.server.settings import Settings
-from semel.server.streams.headers import STATIC
 
-_HEADERS = [(b"stream-next-offset", format_offset(1)), *STATIC, (b"x-request-id", b"000000000000-0")]
+REQUEST_ID = b"000000000000-0"
+COMMON = header_block(SECURITY)
+ANSWER = Answer(204, [(b"stream-next-offset", format_offset(1))])
 
 
-async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-    """Read the body, answer 204."""
-    await receive()
-    await respond(send, 204, _HEADERS, b"")
+class Nothing:
+    """Answers everything alike, as an append is answered."""
+
+    def handle(self, request: Request) -> Answer | None:
+        """Answer 204, once the body has arrived."""
+        request.common = COMMON
+        request.id = REQUEST_ID
+        if request.is_whole:
+            return ANSWER
+        request.later(self._read(request))
+        return None
+
+    async def _read(self, request: Request) -> Answer:
+        while await request.exchange.read_piece():
+            pass
+        return ANSWER
+
+    def failed(self, request: Request, error: Exception) -> Answer:
+        """Say so."""
+        return Answer(500, [])
+
+    def answered(self, request: Request, status: int) -> None:
+        """Nothing is counted."""
+
+    def refused(self, problem: Problem) -> None:
+        """Nothing is counted."""
+
+    def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
+        """There is no WebSocket."""
+        return None
+
+    def is_control(self, address: tuple[str, int] | None) -> bool:
+        """There is one listener."""
+        return False
+
+
+async def serve(settings: Settings) -> None:
+    """Serve until the process is ended."""
+    host = make_host(settings, Nothing())
+    await host.start([listen(settings.host, settings.port, "--port")])
+    await asyncio.gather(host.watch())
 
 
 def main() -> None:
-    """Serve until told to stop."""
+    """Serve on a port."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
-    config = host_config(Settings(port=parser.parse_args().port))
-    config.app = answer
+    settings = Settings(port=parser.parse_args().port)
     collect_rarely()
-    uvicorn.Server(config).run()
+    run_on_loop(serve(settings))
 
 
 if __name__ == "__main__":

@@ -58,8 +58,6 @@ from semel.server import (
     line_pace,
     line_queue,
     logs,
-    paced_protocol,
-    protocol,
     threads,
     websocket,
 )
@@ -70,6 +68,7 @@ from semel.server.deltas import spools
 from semel.server.events import conversation, feed, inbox, subscriber, tail
 from semel.server.events import socket as events_socket
 from semel.server.events.cursors import LOG_EVERY_MS
+from semel.server.http import protocol, reader
 from semel.server.jobs import parts as jobs_parts
 from semel.server.jobs import upkeep, waiters
 from semel.server.jobs_metrics import COUNTS, GAUGES, HITS
@@ -104,8 +103,8 @@ CONSTANTS = {
     "`Producer-Epoch` and `Producer-Seq`": MAX_NUMBER,
     "digits of a `Stream-TTL`": expiry.MAX_TTL_DIGITS,
     "levels of JSON": MAX_DEPTH,
-    "chunk extensions and trailers of a body, beyond `20` bytes a chunk": protocol.MAX_EXCESS_BYTES,
-    "heads and chunks of a connection that are parsed in one turn": paced_protocol.SLICE_BYTES,
+    "chunk extensions and trailers of a body, beyond `20` bytes a chunk": reader.MAX_EXCESS_BYTES,
+    "heads and chunks of a connection that are parsed in one turn": reader.SLICE_BYTES,
     "bytes that it reads in this time if it is only slow": protocol.STALL_BYTES,
     "file descriptors kept back for the store and the log": connection_limit.RESERVED_FILES,
     "bytes in a batch": EngineLimits().batch.bytes,

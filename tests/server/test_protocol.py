@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from typing import cast
 
 import pytest
-from uvicorn.server import ServerState
 
 from semel.server.connection_limit import http_limits_of
-from semel.server.process import host_config
-from semel.server.protocol import STALL_BYTES, SemelProtocol
+from semel.server.http.protocol import STALL_BYTES, HttpProtocol
+from semel.server.process import make_host
 from semel.server.settings import Settings
+from tests.server.applications import Silent
 
 LIMITS = http_limits_of(Settings())
 
@@ -75,10 +75,8 @@ class Connected:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        config = host_config(Settings())
-        config.load()
         self.pipe = Pipe()
-        self.protocol = SemelProtocol(config, ServerState(), {}, self.clock)
+        self.protocol = HttpProtocol(make_host(Settings(), Silent()), self.clock)
         self.protocol.connection_made(cast(asyncio.Transport, self.pipe))
 
     def after(self, seconds: float, data: bytes = b"") -> bool:

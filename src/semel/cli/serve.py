@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from semel.cli.address import DEFAULT_URL
+from semel.server.http.tls import TlsFileError
 from semel.server.jwt_claims import KeyFileError
 from semel.server.listen import ListenError
 from semel.server.process import run_server
@@ -78,7 +79,7 @@ def serve(config: Path | None, **flags: Any) -> None:
             sys.stdout.flush()
 
         code = run_server(settings, announce, disagreements(os.environ))
-    except (SettingsError, TokenFileError, KeyFileError, StoreError, ListenError) as error:
+    except (SettingsError, TokenFileError, KeyFileError, TlsFileError, StoreError, ListenError) as error:
         raise click.ClickException(str(error)) from error
     sys.exit(code)
 
@@ -86,7 +87,8 @@ def serve(config: Path | None, **flags: Any) -> None:
 def _what_next(settings: ServerSettings, port: int) -> str:
     """Where the server is, and commands that work when they are pasted."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - only looked up
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if settings.tls_certificate else "http"
+    url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
     mode = "tokens required" if settings.needs_token else "development mode, no credentials"
     guarded = [surface.name for surface in SURFACES if surface.has_credentials(settings)]
     if guarded and not settings.needs_token:

@@ -124,4 +124,3 @@ def set_up_logs(form: str, level: str) -> None:
     root.handlers[:] = [handler, RECENT]
     root.setLevel(max(own, logging.WARNING))
     logging.getLogger(OWN_LOGGERS).setLevel(own)
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it would warn of every broken request

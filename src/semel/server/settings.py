@@ -62,6 +62,8 @@ class ServerSettings:
     token_required: str = choice(
         "", "1: callers need a token; 0: none, on loopback only; empty: if there are credentials", *_SWITCH
     )
+    tls_certificate: str = setting("", "PEM file with the certificate and its chain, for https; needs tls_key")
+    tls_key: str = setting("", "PEM file with the key of the certificate, without a password; needs tls_certificate")
     control_port: int = setting(0, "second port, for health, metrics and diagnosis; 0 is no second port", 0, 65_535)
     log_format: str = choice("auto", "auto (text on a terminal, else json), text or json", "text", "json")
     log_level: str = choice(

@@ -101,6 +101,8 @@ def disagreements(environment: Mapping[str, str]) -> list[str]:
 def _check(settings: ServerSettings) -> None:
     if settings.port and settings.port == settings.control_port:
         raise SettingsError(f"port and control_port are both {settings.port}; the second listener needs its own.")
+    if bool(settings.tls_certificate) != bool(settings.tls_key):
+        raise SettingsError("tls_certificate and tls_key belong together: give both, or none.")
     _check_jwt(settings)
     _check_tokens(settings)
     _check_allowed(settings)

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from uvicorn.server import ServerState
 from websockets.datastructures import Headers
 from websockets.exceptions import PayloadTooBig
 from websockets.frames import Frame, Opcode
@@ -70,7 +69,6 @@ class WebSocket(asyncio.Protocol):
 
     def __init__(
         self,
-        server_state: ServerState,
         most_bytes: int,
         stranger_bytes: int,
         buffer_bytes: int,
@@ -81,7 +79,6 @@ class WebSocket(asyncio.Protocol):
         A browser lets every page open a WebSocket: that only some may is for the server to see to.
         """
         self._policy = policy
-        self._state = server_state
         self._most_bytes = most_bytes
         self._stranger_bytes = stranger_bytes
         self._buffer_bytes = buffer_bytes
@@ -132,11 +129,9 @@ class WebSocket(asyncio.Protocol):
         """The HTTP protocol hands its transport over."""
         self._transport = transport
         transport.set_write_buffer_limits(high=self._buffer_bytes)
-        self._state.connections.add(self)  # type: ignore[arg-type]
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
-        self._state.connections.discard(self)
         if self.on_lost is not None:
             self.on_lost()
         for timer in (self._linger, self._rest):

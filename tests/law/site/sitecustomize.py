@@ -14,16 +14,15 @@ import os
 import struct
 import time
 from pathlib import Path
-from typing import Any
 
-import uvicorn
+from semel.server.http.server import HttpHost
 
 TICK_SECONDS = 0.001
 NUMBERS = struct.Struct("qq")
 PLANTED_NS = 100_000_000
 
 _planted = Path(os.environ["LOOP_FILE"] + ".hold")
-_main_loop = uvicorn.Server.main_loop
+_watch = HttpHost.watch
 
 
 class _Clock:
@@ -49,9 +48,9 @@ class _Clock:
             pass
 
 
-async def _with_clock(self: uvicorn.Server, *arguments: Any) -> None:
+async def _with_clock(self: HttpHost) -> None:
     _Clock(os.environ["LOOP_FILE"]).tick()
-    await _main_loop(self, *arguments)
+    await _watch(self)
 
 
-uvicorn.Server.main_loop = _with_clock  # type: ignore[method-assign]
+HttpHost.watch = _with_clock  # type: ignore[method-assign]

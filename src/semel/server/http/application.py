@@ -14,6 +14,9 @@ from semel.server.http.request import Request
 class UpgradedConnection(Protocol):
     """A protocol that takes a connection over after `Upgrade: websocket`; it gets the bytes of the handshake again."""
 
+    on_lost: Callable[[], None] | None
+    """Called once when the connection is gone; the host sets it."""
+
     def connection_made(self, transport: asyncio.Transport) -> None:
         """The transport is its own from now on."""
 

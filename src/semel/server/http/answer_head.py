@@ -1,0 +1,75 @@
+"""The head of an answer as bytes: status lines and names are rendered once, values are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from re import compile as compiled
+
+from semel.server.http.answer import CLOSE, Header
+from semel.server.http.request import Request
+
+CLOSE_LINE = b"connection: close\r\n"
+CHUNKED_LINE = b"transfer-encoding: chunked\r\n"
+BODILESS = frozenset((204, 304))
+"""Statuses whose answers have neither a body nor a length."""
+KNOWN_NAMES = 1_024
+
+_NAME = compiled(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROLS = bytes([*range(9), *range(10, 32), 127])
+
+
+class FlawedAnswerError(RuntimeError):
+    """The application gave an answer that HTTP does not allow; it is not sent."""
+
+
+def _status_line(status: int) -> bytes:
+    try:
+        phrase = HTTPStatus(status).phrase
+    except ValueError:
+        phrase = ""
+    return f"HTTP/1.1 {status} {phrase}\r\n".encode()
+
+
+STATUS_LINES = {status: _status_line(status) for status in range(100, 600)}
+
+_names: dict[bytes, bytes] = {}
+"""Names that were found in order, each with the colon behind it."""
+
+
+def _checked_name(name: bytes) -> bytes:
+    if not _NAME.fullmatch(name):
+        raise FlawedAnswerError("a header has a name that HTTP does not allow")
+    if len(_names) >= KNOWN_NAMES:
+        _names.clear()
+    rendered = _names[name] = name + b": "
+    return rendered
+
+
+def own_lines(headers: Sequence[Header], request_id: bytes) -> bytes:
+    """The lines of an answer that are its own, each with its end; `FlawedAnswerError` for what HTTP does not allow."""
+    known = _names
+    block = b"".join([(known.get(name) or _checked_name(name)) + value + b"\r\n" for name, value in headers])
+    count = len(headers)
+    if request_id:
+        block += b"x-request-id: " + request_id + b"\r\n"
+        count += 1
+    if len(block.translate(None, _CONTROLS)) != len(block) - 2 * count:
+        raise FlawedAnswerError("a header has a value that HTTP does not allow")
+    return block
+
+
+def head_of(status: int, headers: Sequence[Header], request: Request, date: bytes, framing: bytes) -> bytes:
+    """The whole head, with the empty line behind it; `framing` are the lines that say where the answer ends."""
+    own = own_lines(headers, request.id)
+    return b"".join((STATUS_LINES[status], date, own, request.common, framing, b"\r\n"))
+
+
+def is_told_to_close(headers: Sequence[Header]) -> bool:
+    """Whether an answer says by itself that the connection ends behind it."""
+    return CLOSE in headers
+
+
+def length_of(headers: Sequence[Header]) -> int | None:
+    """The length that the headers of a streamed answer say its body has; None when they do not say."""
+    return next((int(value) for name, value in headers if name == b"content-length"), None)

@@ -1,0 +1,234 @@
+"""The connection's side of one request: its body as it arrives, and its answer, once.
+
+A lost connection ends it: the request is marked as gone, `on_gone` is called once, a reader of the body gets
+`ClientGoneError`, and an answer that comes later is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from semel.server.http.answer import Answer, ClientGoneError, StreamedAnswer
+from semel.server.http.answer_head import BODILESS, CLOSE_LINE, FlawedAnswerError, head_of, is_told_to_close
+from semel.server.http.body_stream import BodyStream
+from semel.server.http.request import Request
+
+if TYPE_CHECKING:
+    from semel.server.http.reader import RequestReader
+
+JOINED_BYTES = 64 * 1024
+"""A larger body is not copied to stand behind its head: it is written apart."""
+BACKLOG_BYTES = 64 * 1024
+"""Of a body that was not asked for yet; beyond it the socket is not read."""
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class HttpExchange:
+    """One request and its answer. Used on the event loop only."""
+
+    __slots__ = (
+        "_body",
+        "_is_complete",
+        "_waiter",
+        "connection",
+        "has_begun",
+        "keep_alive",
+        "request",
+        "waits_for_continue",
+    )
+
+    def __init__(self, connection: RequestReader, keep_alive: bool) -> None:
+        self.connection = connection
+        self.keep_alive = keep_alive
+        """Whether the connection goes on behind the answer, as far as the request is concerned."""
+        self.request: Request | None = None
+        """None once it is answered."""
+        self.has_begun = False
+        """Whether the head of the answer was given to the connection."""
+        self.waits_for_continue = False
+        self._body: bytes | bytearray = b""
+        self._is_complete = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    # ---- The body, from the connection ----
+
+    def take(self, piece: bytes) -> None:
+        """A piece of the body has arrived; behind the answer it is dropped."""
+        if self.request is None:
+            return
+        if not self._body:
+            self._body = piece
+        elif isinstance(self._body, bytearray):
+            self._body += piece
+        else:
+            self._body = bytearray(self._body) + piece  # one that grows: small pieces take many times their size
+        self._wake()
+
+    def complete(self) -> None:
+        """The body has arrived to its end."""
+        self._is_complete = True
+        self._wake()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much of the body waits that the socket should not be read."""
+        return len(self._body) > BACKLOG_BYTES
+
+    def start(self) -> None:
+        """Hand the request to the application."""
+        request = self.request
+        assert request is not None
+        if self._is_complete:
+            request.body, self._body = bytes(self._body), b""
+        else:
+            request.is_whole = False
+        answer = self.connection.application.handle(request)
+        if answer is not None:
+            self.reply(answer)
+
+    def lose(self) -> None:
+        """The client has gone, or its request is broken."""
+        request, self.request = self.request, None
+        self._body = b""
+        if request is not None:
+            request.gone = True
+            self._wake()
+            if request.on_gone is not None:
+                request.on_gone()
+
+    def _wake(self) -> None:
+        if self._waiter is not None:
+            if not self._waiter.done():
+                self._waiter.set_result(None)
+            self._waiter = None
+
+    # ---- For the application ----
+
+    async def read_piece(self) -> bytes:
+        """The next piece of the body, b"" behind the last one; `ClientGoneError` when it will never arrive."""
+        while self.request is not None:
+            if self._body:
+                piece, self._body = bytes(self._body), b""
+                self.connection.listen()
+                return piece
+            if self._is_complete:
+                return b""
+            if self.waits_for_continue:
+                self.waits_for_continue = False
+                self.connection.write(CONTINUE)
+            self._waiter = self.connection.loop.create_future()
+            await self._waiter
+        raise ClientGoneError
+
+    def reply(self, answer: Answer | StreamedAnswer) -> None:
+        """Send the answer; does nothing when the client has gone. One that HTTP does not allow becomes a fault."""
+        request = self.request
+        if request is None or self.has_begun or self.connection.transport.is_closing():
+            return
+        if isinstance(answer, StreamedAnswer):
+            self.connection.spawn(self._finish(answer))
+            return
+        try:
+            head = self._head_of(answer, request)
+        except FlawedAnswerError as error:
+            answer = self.connection.application.failed(request, error)
+            head = self._head_of(answer, request)
+        self._send(answer, head, request)
+
+    def _head_of(self, answer: Answer, request: Request) -> bytes:
+        status, headers, body = answer
+        if status in BODILESS or (not body and request.method == "HEAD"):
+            framing = b""
+        else:
+            framing = b"content-length: %d\r\n" % len(body)
+        return head_of(status, headers, request, self.connection.host.date, self.framed(headers, framing))
+
+    def framed(self, headers: list[tuple[bytes, bytes]], framing: bytes) -> bytes:
+        """Decide whether the connection goes on behind the answer, and say so where it does not."""
+        if is_told_to_close(headers):
+            self.keep_alive = False
+            return framing
+        # A client that waits for `100 Continue` may send its body or not: what comes next could be part of it.
+        if (self.waits_for_continue and not self._is_complete) or self.connection.ends_behind(self):
+            self.keep_alive = False
+        return framing if self.keep_alive else framing + CLOSE_LINE
+
+    def _send(self, answer: Answer, head: bytes, request: Request) -> None:
+        connection, body = self.connection, answer.body
+        self.has_begun = True
+        connection.application.answered(request, answer.status)
+        if not body or answer.status in BODILESS or request.method == "HEAD":
+            connection.write(head)
+        elif len(body) <= JOINED_BYTES:
+            connection.write(head + body)
+        else:
+            connection.write(head)
+            connection.write(body)
+        self.finish()
+
+    def finish(self) -> None:
+        """The answer was written to its end: the next request has its turn."""
+        self.request = None
+        self._body = b""
+        self.connection.answered(self)
+
+    def later(self, work: Coroutine[Any, Any, Answer | StreamedAnswer]) -> None:
+        """Run it in a task and reply with its result; `ClientGoneError` and cancellation end it without an answer."""
+        if self.request is None:
+            work.close()
+        else:
+            self.connection.spawn(self._run(work, self.request))
+
+    async def _run(self, work: Coroutine[Any, Any, Answer | StreamedAnswer], request: Request) -> None:
+        try:
+            answer = await work
+        except ClientGoneError:
+            self._end_unanswered()
+            return
+        except asyncio.CancelledError:
+            self._end_unanswered()
+            raise
+        except Exception as error:  # noqa: BLE001 - the application logs it and says what is answered
+            answer = self.connection.application.failed(request, error)
+        if isinstance(answer, StreamedAnswer):
+            await self._finish(answer)
+        else:
+            self.reply(answer)
+
+    async def _finish(self, answer: StreamedAnswer) -> None:
+        """Send a streamed answer; one that breaks off behind its head ends the connection."""
+        request = self.request
+        if request is None or self.connection.transport.is_closing():
+            return
+        try:
+            stream = BodyStream(self, answer, request)
+            await stream.run()
+        except ClientGoneError:
+            self._end_unanswered()
+        except asyncio.CancelledError:
+            self._end_unanswered()
+            raise
+        except Exception as error:  # noqa: BLE001 - the application logs it
+            fault = self.connection.application.failed(request, error)
+            if self.has_begun:
+                self._end_unanswered()
+            else:
+                self.reply(fault)
+
+    def _end_unanswered(self) -> None:
+        """An answer that will never be whole: the client learns of it by the end of the connection."""
+        if self.request is not None:
+            self.connection.transport.close()
+
+    def bound_unsent(self, size: int) -> None:
+        """Keep at most about `size` bytes in the system's send buffer, so that a slow reader is noticed here."""
+        own = self.connection.transport.get_extra_info("socket")
+        if own is not None and hasattr(socket, "TCP_NOTSENT_LOWAT"):
+            own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, size)
+
+    def abort(self) -> None:
+        """Close the connection at once, whatever is still to be sent."""
+        self.connection.transport.abort()

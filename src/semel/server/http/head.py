@@ -1,0 +1,126 @@
+"""The head of a request: what RFC 9112 refuses and the parser lets pass, and what a plain head asks for.
+
+The parser is strict about lines, names, lengths and chunks. What it does not judge is judged here: version and Host
+(`host_field`), transfer codings besides `chunked`, chunks in HTTP/1.0, and the form of the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from httptools import HttpParserInvalidURLError, parse_url
+
+from semel.kernel.errors import Problem
+from semel.server.host_field import head_flaw
+from semel.server.http.answer import Header
+
+SPECIAL = frozenset((b"host", b"transfer-encoding", b"expect", b"upgrade"))
+"""Headers that the host acts on; a head that has only `Host` of them is a plain one."""
+KNOWN_HOSTS = 1_024
+
+_CONTINUE = b"100-continue"
+_NO_TARGET = "The target of a request is a path, or a URL of http or https."
+_good_hosts: set[bytes] = set()
+"""Values of Host that were found in order."""
+
+
+class RefusedHeadError(Exception):
+    """The head is refused; raised through the parser, which stops there."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.detail)
+        self.problem = problem
+
+
+class Target(NamedTuple):
+    """What a request line asks for."""
+
+    raw_path: bytes
+    query: bytes
+
+
+def _refuse(detail: str) -> RefusedHeadError:
+    return RefusedHeadError(Problem("INVALID_REQUEST", detail))
+
+
+def check_head(version: str, headers: Sequence[Header], special: Sequence[Header]) -> None:
+    """Refuse a version, a Host or a transfer coding that RFC 9112 refuses; `special` are the headers of that kind."""
+    if len(special) == 1 and version == "1.1":
+        name, value = special[0]
+        if name == b"host" and value in _good_hosts:
+            return
+    flaw = head_flaw(version, special)
+    if flaw is not None:
+        raise _refuse(flaw)
+    codings = [value for name, value in special if name == b"transfer-encoding"]
+    if codings:
+        _check_coding(version, codings)
+    _remember_host(special)
+
+
+def _remember_host(special: Sequence[Header]) -> None:
+    if len(_good_hosts) >= KNOWN_HOSTS:
+        _good_hosts.clear()
+    _good_hosts.update(value for name, value in special if name == b"host")
+
+
+def _check_coding(version: str, codings: Sequence[bytes]) -> None:
+    if version == "1.0":
+        raise _refuse("HTTP/1.0 has no Transfer-Encoding: send a Content-Length.")
+    if len(codings) > 1 or codings[0].lower() != b"chunked":
+        raise RefusedHeadError(Problem("NOT_IMPLEMENTED", "The one Transfer-Encoding that is taken is chunked."))
+
+
+def target_of(method: str, url: bytes, headers: list[Header]) -> Target:
+    """Path and query of a target in origin form, absolute form, or `*` for OPTIONS; the others are refused.
+
+    The authority of an absolute target takes the place of the Host header, as RFC 9112 asks for.
+    """
+    if url.startswith(b"/"):
+        if b"#" in url:
+            raise _refuse("The target of a request has no fragment.")
+        raw_path, _, query = url.partition(b"?")
+        return Target(raw_path, query)
+    if url == b"*" and method == "OPTIONS":
+        return Target(url, b"")
+    return _absolute(url, headers)
+
+
+def _absolute(url: bytes, headers: list[Header]) -> Target:
+    try:
+        parsed = parse_url(url)
+    except HttpParserInvalidURLError:
+        raise _refuse(_NO_TARGET) from None
+    if (parsed.schema or b"").lower() not in (b"http", b"https"):
+        raise _refuse(_NO_TARGET)
+    user: bytes | None = parsed.userinfo
+    fragment: bytes | None = parsed.fragment
+    if not parsed.host or user is not None or fragment is not None:
+        raise _refuse("A URL as target has a host, and neither a user nor a fragment.")
+    authority = b"[%b]" % parsed.host if b":" in parsed.host else parsed.host
+    if parsed.port is not None:
+        authority += b":%d" % parsed.port
+    headers[:] = [(name, authority) if name == b"host" else (name, value) for name, value in headers]
+    return Target(parsed.path or b"/", parsed.query or b"")
+
+
+def expects_continue(version: str, special: Sequence[Header]) -> bool:
+    """Whether the client waits for `100 Continue` before it sends its body; HTTP/1.0 does not know it."""
+    return version == "1.1" and any(name == b"expect" and value.lower() == _CONTINUE for name, value in special)
+
+
+def announced_length(headers: Sequence[Header]) -> int:
+    """The length that the head says its body has; 0 when it does not say."""
+    return max((int(value) for name, value in headers if name == b"content-length"), default=0)
+
+
+def has_body(headers: Sequence[Header]) -> bool:
+    """Whether the head announces a body."""
+    return announced_length(headers) > 0 or any(name == b"transfer-encoding" for name, _ in headers)
+
+
+def asks_for_websocket(headers: Sequence[Header]) -> bool:
+    """Whether it is the handshake of a WebSocket; the parser has seen `Connection: upgrade`."""
+    upgrade = [value.lower() for name, value in headers if name == b"upgrade"]
+    return upgrade == [b"websocket"]

@@ -1,0 +1,294 @@
+"""One HTTP/1.1 connection: requests run one after another, answers leave in their order, and every wait has an end.
+
+A plain answer is written in the callback that read its request: there is no task and no future on that path. The
+application learns at once when a client has gone: a write whose caller has gone is dropped before its turn, and a live
+reader ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any
+
+from semel.kernel.errors import Problem
+from semel.server.http.answer import SECURITY, header_block
+from semel.server.http.answer_head import CLOSE_LINE, STATUS_LINES
+from semel.server.http.application import UpgradedConnection
+from semel.server.http.exchange import HttpExchange
+from semel.server.http.flow import Flow
+from semel.server.http.reader import SLICE_BYTES, RequestReader
+from semel.server.problem import problem_body, problem_headers
+
+BODY_SLICE_BYTES = 64 * 1024
+"""Of a body of known length: what follows it may be dense."""
+REQUESTS_A_TURN = 32
+"""Pipelined requests that are handed over before other connections have their turn."""
+STALL_BYTES = 64 * 1024
+"""A client that reads as many in the time of a stall is slow, and not stalled."""
+
+
+class HttpProtocol(RequestReader):
+    """One connection."""
+
+    transport: asyncio.Transport
+    flow: Flow
+    _unparsed = b""
+    _goes_on = False
+    _is_in_turn = False
+    _is_counted = False
+    _is_stopping = False
+    _stalled_at: float | None = None
+    _unsent = 0
+    _last_words: Problem | None = None
+
+    # ---- From the transport ----
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take it, or say that there are too many."""
+        self.transport = transport
+        self.flow = Flow(transport)
+        self._opened_at = self._idle_at = self.loop.time()
+        self.client, self.server = _address(transport, "peername"), _address(transport, "sockname")
+        if transport.get_extra_info("sslcontext") is not None:
+            self.scheme = "https"
+        self.host.connections.add(self)
+        own = transport.get_extra_info("socket")
+        descriptor = 0 if own is None else own.fileno()
+        opened = len(self.host.connections)
+        problem = self.host.connection_limit.refusal(self._remote, opened, descriptor, self._opened_at)
+        self._is_counted = problem is None
+        if problem is not None:
+            self.refuse(problem)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell everything that works or waits on behalf of this client, not only the latest request."""
+        self._leave(self)
+        self._parser = None
+        self._unparsed = b""
+        self.flow.resume_writing()
+        running, self.running = self.running, None
+        lost = [*([] if running is None else [running]), *self.waiting]
+        self.waiting.clear()
+        self.latest = None
+        for exchange in lost:
+            exchange.lose()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse it, now or in its turn."""
+        if self._unparsed:
+            self._unparsed += data
+        elif len(data) <= SLICE_BYTES:
+            self.parse(data)
+            if self.waiting:
+                self._take_turns()
+            if self.waiting or self._is_arriving or self.flow.read_paused:
+                self.listen()
+        else:
+            self._unparsed = data
+            self._parse_some()
+
+    def pause_writing(self) -> None:
+        """The client does not keep up."""
+        self._stalled_at = self.loop.time()
+        self._unsent = self.transport.get_write_buffer_size()
+        self.flow.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        self._stalled_at = None
+        self.flow.resume_writing()
+        if self.waiting:
+            self._go_on_soon()
+
+    # ---- Turns ----
+
+    def _parse_some(self) -> None:
+        """Parse what was read until it is dense or enough of a body waits; then requests have their turn."""
+        while self._unparsed:
+            size = SLICE_BYTES if self.is_dense else BODY_SLICE_BYTES
+            data, self._unparsed = self._unparsed[:size], self._unparsed[size:]
+            self.parse(data)
+            if self._is_deaf or self.transport.is_closing():
+                self._unparsed = b""
+            elif self.is_dense or (self.latest is not None and self.latest.is_behind):
+                break
+        self._take_turns()
+        self.listen()
+        self.flow.hold(bool(self._unparsed))
+        if self._unparsed:
+            self._go_on_soon()
+
+    def _take_turns(self) -> None:
+        """Hand requests over, one after another, unless the client does not read the answers it has."""
+        if self._is_in_turn:
+            return
+        self._is_in_turn = True
+        try:
+            left = REQUESTS_A_TURN
+            while self.waiting and self.running is None and not self.flow.write_paused:
+                if self.transport.is_closing():
+                    return
+                if not left:
+                    self._go_on_soon()
+                    return
+                left -= 1
+                exchange = self.running = self.waiting.popleft()
+                exchange.start()
+        finally:
+            self._is_in_turn = False
+
+    def listen(self) -> None:
+        """Read the socket unless requests wait for their turn, too much of a body waits, or a refusal does."""
+        latest = self.latest
+        is_behind = self._last_words is not None or self.waiting or (latest is not None and latest.is_behind)
+        if is_behind:
+            if not self.flow.read_paused:
+                self.flow.pause_reading()
+        elif self.flow.read_paused:
+            self.flow.resume_reading()
+            if self._unparsed:
+                self._go_on_soon()
+
+    def _go_on_soon(self) -> None:
+        if not self._goes_on:
+            self._goes_on = True
+            self.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._goes_on = False
+        self._take_turns()
+        self.listen()
+        if self._unparsed and not self.flow.read_paused:  # else it goes on when the application has caught up
+            self._parse_some()
+
+    # ---- For exchanges ----
+
+    def write(self, data: bytes) -> None:
+        """Send bytes of an answer."""
+        self.transport.write(data)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run it in a task that the host knows of."""
+        task = self.loop.create_task(work)
+        self.host.tasks.add(task)
+        task.add_done_callback(self.host.tasks.discard)
+
+    def ends_behind(self, exchange: HttpExchange) -> bool:
+        """Whether the server closes the connection behind this answer: it stops, and nothing else waits."""
+        return self._is_stopping and not self.waiting
+
+    def answered(self, exchange: HttpExchange) -> None:
+        """One request is answered: the next has its turn, or a refusal that waited for that."""
+        self.running = None
+        self._idle_at = self.loop.time()
+        if not exchange.keep_alive:
+            self._is_deaf = True
+            self.transport.close()
+        elif self._last_words is not None and not self.waiting:
+            self._say_and_close(self._last_words)
+        elif not self._is_in_turn:
+            self._go_on()
+
+    def hand_over(self, rest: bytes) -> None:
+        """Give the connection to the surface that speaks WebSocket here; it hears of the end from now on."""
+        assert self._websocket is not None
+        upgraded = self._websocket()
+        handshake = b"%b %b HTTP/1.1\r\n%b\r\n" % (self._method.encode(), self._url, header_block(self._headers))
+        rest, self._unparsed = rest + self._unparsed, b""
+        self._parser = None
+        self.flow.resume_reading()
+        self.flow.hold(False)
+        self.host.connections.discard(self)
+        self.host.connections.add(upgraded)
+        upgraded.on_lost = partial(self._leave, upgraded)
+        upgraded.connection_made(self.transport)
+        upgraded.data_received(handshake)
+        if rest:
+            upgraded.data_received(rest)
+        self.transport.set_protocol(upgraded)  # type: ignore[arg-type]
+
+    # ---- Ends ----
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether a request does not get on: silent, a head or body that takes too long, or no request at all."""
+        if not self._is_arriving:
+            return self.latest is None and now - self._opened_at >= self.limits.idle_seconds
+        if self.flow.read_paused:
+            return False  # it is we who do not listen
+        longest = self.limits.head_seconds if self._is_head_open else self.limits.body_seconds
+        return now - self._data_at >= self.limits.silence_seconds or now - self._began_at >= longest
+
+    def is_idle(self, now: float) -> bool:
+        """Whether the connection was kept open for another request, and none has come for too long."""
+        is_free = self.running is None and not self.waiting and not self._is_arriving and self.latest is not None
+        return is_free and now - self._idle_at >= self.limits.idle_seconds
+
+    def is_stalled(self, now: float) -> bool:
+        """Whether the client has read next to nothing of its answer for too long; to be asked now and then."""
+        if self._stalled_at is None:
+            return False
+        unsent = self.transport.get_write_buffer_size()
+        if unsent <= self._unsent - STALL_BYTES:
+            self._stalled_at, self._unsent = now, unsent
+        self._unsent = max(self._unsent, unsent)  # more may have been written
+        return now - self._stalled_at >= self.limits.stall_seconds
+
+    def refuse(self, problem: Problem) -> None:
+        """End the connection with a refusal, but behind the answers to requests that came before.
+
+        Else a client would take the refusal for the answer to an append that is being committed.
+        """
+        self._is_deaf = True
+        latest = self.latest
+        if not self._is_head_open and latest is not None:
+            if latest.has_begun:
+                self.transport.close()
+                return
+            self._give_up(latest)
+        if self.running is not None or self.waiting:
+            self._last_words = problem
+            self.flow.pause_reading()
+        else:
+            self._say_and_close(problem)
+
+    def shutdown(self) -> None:
+        """The server stops: close at once, or behind the answers that are due."""
+        self._is_stopping = True
+        if self.running is None and not self.waiting:
+            self.transport.close()
+
+    def _give_up(self, broken: HttpExchange) -> None:
+        """The body of the latest request is broken: its handler is told that the client has gone."""
+        if self.running is broken:
+            self.running = None
+        else:
+            self.waiting.remove(broken)
+        broken.lose()
+
+    def _say_and_close(self, problem: Problem) -> None:
+        self._last_words = None
+        self.application.refused(problem)
+        body = problem_body(problem)
+        own = header_block([*problem_headers(problem), *SECURITY, (b"x-request-id", os.urandom(8).hex().encode())])
+        framing = b"content-length: %d\r\n%b\r\n" % (len(body), CLOSE_LINE)
+        self.transport.write(b"".join((STATUS_LINES[problem.kind.status], self.host.date, own, framing, body)))
+        self.transport.close()
+
+    def _leave(self, one: HttpProtocol | UpgradedConnection) -> None:
+        """The connection is open no more."""
+        self.host.connections.discard(one)
+        if self._is_counted:
+            self._is_counted = False
+            self.host.connection_limit.leave(self._remote)
+
+    @property
+    def _remote(self) -> str:
+        return self.client[0] if self.client else ""
+
+
+def _address(transport: asyncio.Transport, name: str) -> tuple[str, int] | None:
+    found = transport.get_extra_info(name)
+    return (str(found[0]), int(found[1])) if isinstance(found, tuple) and len(found) >= 2 else None

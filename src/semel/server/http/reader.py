@@ -1,0 +1,279 @@
+"""From bytes to requests: the parser's callbacks, the limits of heads and chunks, and the pace of parsing.
+
+One read of a socket can hold 40,000 chunks of one byte each, or thousands of small requests, and the parser calls back
+for each of them: 100 ms of the loop. So what may be dense is parsed in slices, with a turn for others between two of
+them. Meanwhile the socket is not read. The content of a body of known length is one callback whatever its size, and
+does not wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+
+from semel.kernel.errors import Problem
+from semel.server.http.answer import Header
+from semel.server.http.application import UpgradedConnection
+from semel.server.http.exchange import HttpExchange
+from semel.server.http.flow import Flow
+from semel.server.http.head import (
+    SPECIAL,
+    RefusedHeadError,
+    announced_length,
+    asks_for_websocket,
+    check_head,
+    expects_continue,
+    has_body,
+    target_of,
+)
+from semel.server.http.request import Request
+
+if TYPE_CHECKING:
+    from semel.server.http.server import HttpHost
+
+SLICE_BYTES = 16 * 1024
+MAX_EXCESS_BYTES = 16 * 1024
+"""Extensions of chunks and trailers of one request; those within one slice that is parsed may be more."""
+CHUNK_BYTES = 20
+"""What a chunk may take besides its content and is no excess: its size and two ends of lines."""
+
+_TOO_MUCH_EXCESS = Problem(
+    "INVALID_REQUEST", f"Chunk extensions and trailers may have {MAX_EXCESS_BYTES} bytes in a request."
+)
+_NOT_HTTP = Problem("INVALID_REQUEST", "This is not a valid HTTP request.")
+_UPGRADE_WITH_BODY = Problem("INVALID_REQUEST", "Send a request with a body without the Upgrade header.")
+
+
+class _IgnoredError(Exception):
+    """Bytes behind the last request of a connection; raised through the parser, which stops there."""
+
+
+class RequestReader(asyncio.Protocol):
+    """The reading half of a connection: its requests stand in `waiting`, in their order."""
+
+    transport: asyncio.Transport
+    flow: Flow
+    scheme = "http"
+    client: tuple[str, int] | None = None
+    server: tuple[str, int] | None = None
+
+    def __init__(self, host: HttpHost, loop: asyncio.AbstractEventLoop) -> None:
+        self.host = host
+        self.loop = loop
+        self.application = host.application
+        self.limits = host.limits
+        self.waiting: deque[HttpExchange] = deque()
+        """Requests whose head has arrived and whose turn has not come."""
+        self.running: HttpExchange | None = None
+        """The request whose answer is next."""
+        self.latest: HttpExchange | None = None
+        """The one whose head arrived last."""
+        self._parser: HttpRequestParser | None = HttpRequestParser(self)
+        self._url = b""
+        self._headers: list[Header] = []
+        self._began_at = self._data_at = loop.time()
+        self._fed = 0
+        """Bytes of the slices that hold the request so far: its head has at most as many."""
+        self._head_waiting = 0
+        """Bytes of a head that were fed since something of it last ended with a slice."""
+        self._slice_bytes = 0
+        self._content = 0
+        """Bytes of the slice that are content of bodies, or the least that chunks take besides."""
+        self._excess = 0
+        self._has_met_boundary = False
+        self._is_head_open = True
+        self._is_chunked = False
+        self._is_arriving = False
+        self._is_deaf = False
+        """Whether what comes next is dropped: it stands behind a refusal or behind the last request."""
+        self._method = ""
+        self._websocket: Callable[[], UpgradedConnection] | None = None
+        """What takes the connection over, once the parser has read the handshake."""
+
+    # ---- What the writing half brings ----
+
+    def refuse(self, problem: Problem) -> None:
+        """End the connection with a refusal, behind the answers to requests that came before."""
+        raise NotImplementedError
+
+    def hand_over(self, rest: bytes) -> None:
+        """Give the connection to the surface that speaks WebSocket at the path; `rest` are bytes behind the head."""
+        raise NotImplementedError
+
+    def listen(self) -> None:
+        """Read the socket unless the application is behind."""
+        raise NotImplementedError
+
+    def write(self, data: bytes) -> None:
+        """Send bytes of an answer."""
+        raise NotImplementedError
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run it in a task that the host knows of."""
+        raise NotImplementedError
+
+    def ends_behind(self, exchange: HttpExchange) -> bool:
+        """Whether the server closes the connection behind this answer."""
+        raise NotImplementedError
+
+    def answered(self, exchange: HttpExchange) -> None:
+        """A request is answered to its end."""
+        raise NotImplementedError
+
+    # ---- Parsing ----
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the parser may call back often for what comes next: heads may be small, and chunks."""
+        return self._is_head_open or self._is_chunked
+
+    def parse(self, data: bytes) -> None:
+        """Feed the parser; a line that never ends is known to it alone, so what it holds back is counted here."""
+        parser = self._parser
+        if self._is_deaf or parser is None:
+            return
+        self._data_at = self.loop.time()
+        self._has_met_boundary = False
+        self._content = 0
+        self._slice_bytes = len(data)
+        self._fed += len(data)
+        try:
+            parser.feed_data(data)
+        except HttpParserUpgrade as upgrade:
+            self._is_deaf = True  # what stands behind such a head is no HTTP
+            if self._websocket is not None:
+                self.hand_over(data[upgrade.args[0] :])
+        except HttpParserError as error:
+            self._refuse_broken(error)
+        else:
+            if self._has_met_boundary:
+                self._head_waiting = 0  # what this slice holds of a new head is bounded by the slice
+            elif self._is_arriving:
+                self._check_growth(len(data))
+
+    def _refuse_broken(self, error: HttpParserError) -> None:
+        cause = error.__context__
+        if isinstance(cause, _IgnoredError) or self._is_last():
+            self._is_deaf = True
+        elif isinstance(cause, RefusedHeadError):
+            self.refuse(cause.problem)
+        else:
+            self.refuse(_NOT_HTTP)
+
+    def _is_last(self) -> bool:
+        """Whether nothing can follow the latest request, all of which has arrived."""
+        return not self._is_arriving and self.latest is not None and not self.latest.keep_alive
+
+    def _check_growth(self, size: int) -> None:
+        """A head or a body goes on, and nothing of it has ended in the last slice."""
+        if self._is_head_open:
+            self._head_waiting += size
+            if self._head_waiting > 2 * self.limits.head_bytes or self._is_head_too_large():
+                self.refuse(self._too_large())
+            return
+        self._excess = max(self._excess + size - self._content, 0)
+        if self._excess > MAX_EXCESS_BYTES:
+            self.refuse(_TOO_MUCH_EXCESS)
+
+    def _is_head_too_large(self) -> bool:
+        if len(self._headers) > self.limits.head_fields:
+            return True
+        if self._fed <= self.limits.head_bytes:
+            return False
+        size = len(self._url) + sum(len(name) + len(value) for name, value in self._headers)
+        return size > self.limits.head_bytes
+
+    def _too_large(self) -> Problem:
+        most, fields = self.limits.head_bytes, self.limits.head_fields
+        return Problem("HEADERS_TOO_LARGE", f"Target and headers may have {most} bytes and {fields} fields.")
+
+    # ---- Called by the parser ----
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        if self._is_last():
+            raise _IgnoredError
+        self._url = b""
+        self._headers = []
+        self._has_met_boundary = True
+        self._excess = 0
+        self._is_head_open = True
+        self._is_arriving = True
+        self._began_at = self._data_at
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the target."""
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header; a trailer is none, and is not looked at."""
+        if self._is_head_open:
+            self._headers.append((name.lower(), value.strip()))
+
+    def on_headers_complete(self) -> None:
+        """The head is whole: its request waits for its turn."""
+        self._has_met_boundary = True
+        parser, headers = self._parser, self._headers
+        assert parser is not None
+        if self._is_head_too_large():
+            raise RefusedHeadError(self._too_large())
+        version = parser.get_http_version()
+        special = [header for header in headers if header[0] in SPECIAL]
+        check_head(version, headers, special)
+        method = self._method = parser.get_method().decode("ascii")
+        is_upgrade = parser.should_upgrade()
+        if is_upgrade:
+            self._websocket = self._websocket_of(version)
+            if self._websocket is not None:
+                return
+        raw_path, query = target_of(method, self._url, headers)
+        exchange = HttpExchange(self, version == "1.1" and not is_upgrade and parser.should_keep_alive())
+        exchange.request = request = Request(
+            exchange, method, raw_path, query, headers, version, self.scheme, self.client, self.server
+        )
+        if len(special) > 1:
+            self._is_chunked = any(name == b"transfer-encoding" for name, _ in special)
+            if expects_continue(version, special):
+                exchange.waits_for_continue = True
+                request.announced = announced_length(headers)
+        else:
+            self._is_chunked = False
+        self._is_head_open = False
+        self.latest = exchange
+        self.waiting.append(exchange)
+
+    def _websocket_of(self, version: str) -> Callable[[], UpgradedConnection] | None:
+        """WebSocket is spoken at some paths of one listener, when nothing on the connection waits for its answer.
+
+        The parser ends an upgraded message at its head and throws the body away, so one with a body is refused.
+        """
+        if has_body(self._headers):
+            raise RefusedHeadError(_UPGRADE_WITH_BODY)
+        if version != "1.1" or self.running is not None or self.waiting or self.application.is_control(self.server):
+            return None
+        if not asks_for_websocket(self._headers):
+            return None
+        return self.application.socket_at(self._url.partition(b"?")[0])
+
+    def on_chunk_header(self) -> None:
+        """A chunk begins."""
+        self._content += CHUNK_BYTES
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of a body."""
+        self._content += len(body)
+        assert self.latest is not None
+        self.latest.take(body)
+
+    def on_message_complete(self) -> None:
+        """A request has arrived to its end."""
+        self._has_met_boundary = True
+        self._is_arriving = False
+        self._is_head_open = True
+        self._fed = self._slice_bytes  # the next head may begin in this slice
+        if self._websocket is None and self.latest is not None:
+            self.latest.complete()

@@ -1,0 +1,70 @@
+"""TLS by certificate files, which are read again on SIGHUP.
+
+The files are PEM: the certificate with its chain, and the key without a password. A new pair serves the connections
+that come after it; those that are open keep theirs. A pair that cannot be used changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from pathlib import Path
+
+_log = logging.getLogger("semel.server")
+
+
+class TlsFileError(Exception):
+    """The certificate or its key cannot be used; the message says which and why."""
+
+
+class Tls:
+    """The certificate of this server."""
+
+    def __init__(self, certificate: str, key: str) -> None:
+        """Read the files; `TlsFileError` when they cannot be used."""
+        self._certificate = certificate
+        self._key = key
+        self._current = _read(certificate, key)
+        self.context = _read(certificate, key)
+        """For listeners; each handshake takes the certificate that was read last."""
+        self.context.sni_callback = self._choose
+
+    def reload(self) -> None:
+        """Read the files again and say in the log what came of it."""
+        try:
+            self._current = _read(self._certificate, self._key)
+        except TlsFileError as error:
+            _log.error(
+                "SIGHUP: the TLS certificate cannot be used; the certificate of before stays in use",
+                extra={"why": str(error)},
+            )
+        else:
+            _log.info("SIGHUP: the TLS certificate was read again", extra={"path": self._certificate})
+
+    def _choose(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+        connection.context = self._current
+
+
+def _read(certificate: str, key: str) -> ssl.SSLContext:
+    for setting, path in (("tls_certificate", certificate), ("tls_key", key)):
+        try:
+            Path(path).read_bytes()
+        except OSError as error:
+            raise TlsFileError(f"{setting}: cannot read {path}: {error.strerror}.") from None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(certificate, key, password=_no_password)
+    except (ssl.SSLError, ValueError) as error:
+        reason = getattr(error, "reason", None) or str(error)
+        if reason == "KEY_VALUES_MISMATCH":
+            told = f"tls_key: {key} is not the key of the certificate in {certificate}."
+        else:
+            told = f"tls_certificate and tls_key: {certificate} and {key} cannot be used: {reason}."
+        raise TlsFileError(told) from None
+    return context
+
+
+def _no_password() -> str:
+    """Without it OpenSSL would ask for the password of a key on the terminal."""
+    raise ValueError("the key has a password")
