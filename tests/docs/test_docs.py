@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import Field, fields
+from dataclasses import Field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,6 @@ from semel.server import (
     threads,
     websocket,
 )
-from semel.server.aliases import ALIASES
 from semel.server.audit_events import CLASSES, IMPORTANT_LINES, PACED_LINES, LineClass
 from semel.server.deltas import conversation as deltas_conversation
 from semel.server.deltas import spools
@@ -77,8 +76,9 @@ from semel.server.ledger.grpc import call as grpc_call
 from semel.server.ledger.grpc import connection as grpc_connection
 from semel.server.ledger.grpc import heads, inbound, intake, statuses
 from semel.server.ledger.grpc import host as grpc_host
+from semel.server.metrics import AUTH_COUNTS
 from semel.server.setting_values import is_secret
-from semel.server.settings import PREFIX, Settings
+from semel.server.settings_loader import ALIASES, PREFIX, setting_fields
 from semel.server.streams.listing import MAX_LISTED
 from semel.store.postgres.address import Address
 from semel.store.postgres.hints import MAX_WAITING as MAX_HINTS
@@ -346,7 +346,7 @@ def test_every_error_has_its_row() -> None:
 def test_every_setting_has_its_row() -> None:
     rows = tables(DOCS / "reference/settings.md", 5)
     written = {code(row[0]): (code(row[1]), code(row[2]), code(row[3]) or row[3]) for row in rows}
-    wanted = {f"{PREFIX}{one.name.upper()}": (flag_of(one), one.name, shown(one.default)) for one in fields(Settings)}
+    wanted = {f"{PREFIX}{one.name.upper()}": (flag_of(one), one.name, shown(one.default)) for one in setting_fields()}
     assert written == wanted
     assert len(rows) == len(written), "a setting has two rows"
 
@@ -365,7 +365,8 @@ def test_every_other_name_of_a_setting_has_its_row() -> None:
 def test_every_count_has_its_names_in_json() -> None:
     rows = tables(DOCS / "operating/running.md", 2)
     written = {tuple(re.findall(r"`(\w+)`", row[0])): code(row[1]) for row in rows if "`semel_" in row[1]}
-    wanted = {one.json: f"{one.series}_total" for one in COUNTS if one.json} | {one.json: one.series for one in GAUGES}
+    counts = (*COUNTS, *AUTH_COUNTS)
+    wanted = {one.json: f"{one.series}_total" for one in counts if one.json} | {one.json: one.series for one in GAUGES}
     assert written == {**wanted, (HITS,): "semel_jobs_idempotent_total"}
 
 
@@ -387,7 +388,7 @@ def test_settings_for_tests_stand_apart() -> None:
 def test_every_limit_has_the_value_of_the_code() -> None:
     rows = tables(DOCS / "reference/limits.md", 5)
     assert set(CONSTANTS) <= {row[0] for row in rows}
-    defaults = {PREFIX + one.name.upper(): one.default for one in fields(Settings)}
+    defaults = {PREFIX + one.name.upper(): one.default for one in setting_fields()}
     for name, value, setting, *_ in rows:
         wanted = CONSTANTS[name] if name in CONSTANTS else defaults[code(setting)]
         assert code(value) == str(wanted) or float(code(value)) == wanted, name
