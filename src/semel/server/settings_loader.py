@@ -50,7 +50,7 @@ def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str], file
     settings = make_settings(**{name: convert(known[name], one) for name, one in given.items()})
     _check(settings)
     for surface in SURFACES:
-        settings_of(settings, surface.settings).check(settings)
+        surface.settings.check(settings_of(settings, surface.settings), settings)
     disagreements(environment)  # so that no variable that cannot be used is passed over
     return settings
 
