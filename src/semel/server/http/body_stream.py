@@ -74,7 +74,7 @@ class BodyStream:
         """Write a piece, behind the head if that is still here."""
         head, self._head = self._head, b""
         if head and len(piece) > JOINED_BYTES:
-            self._connection.write(head)
+            self._connection.transport.write(head)
             head = b""
         if head or piece:
-            self._connection.write(head + piece if head else piece)
+            self._connection.transport.write(head + piece if head else piece)
