@@ -130,10 +130,10 @@ class HttpExchange:
     def reply(self, answer: Answer | StreamedAnswer) -> None:
         """Send the answer; does nothing when the client has gone. One that HTTP does not allow becomes a fault."""
         request = self.request
-        if request is None or self.has_begun or self.connection.transport.is_closing():
-            return
         if isinstance(answer, StreamedAnswer):
-            self.connection.spawn(self._finish(answer))
+            self.connection.spawn(self._stream(answer), answer.close)
+            return
+        if request is None or self.has_begun or self.connection.transport.is_closing():
             return
         try:
             head = self._head_of(answer, request)
@@ -185,7 +185,7 @@ class HttpExchange:
         if self.request is None:
             work.close()
         else:
-            self.connection.spawn(self._run(work, self.request))
+            self.connection.spawn(self._run(work, self.request), work.close)
 
     async def _run(self, work: Coroutine[Any, Any, Answer | StreamedAnswer], request: Request) -> None:
         try:
@@ -199,14 +199,17 @@ class HttpExchange:
         except Exception as error:  # noqa: BLE001 - the application logs it and says what is answered
             answer = self.connection.application.failed(request, error)
         if isinstance(answer, StreamedAnswer):
-            await self._finish(answer)
+            try:
+                await self._stream(answer)
+            finally:
+                answer.close()
         else:
             self.reply(answer)
 
-    async def _finish(self, answer: StreamedAnswer) -> None:
+    async def _stream(self, answer: StreamedAnswer) -> None:
         """Send a streamed answer; one that breaks off behind its head ends the connection."""
         request = self.request
-        if request is None or self.connection.transport.is_closing():
+        if request is None or self.has_begun or self.connection.transport.is_closing():
             return
         try:
             stream = BodyStream(self, answer, request)

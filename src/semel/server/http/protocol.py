@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -183,11 +183,15 @@ class HttpProtocol(RequestReader):
 
     # ---- For exchanges ----
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run it in a task that the host knows of."""
+    def spawn(self, work: Coroutine[Any, Any, None], at_end: Callable[[], None]) -> None:
+        """Run it in a task that the host knows of; `at_end` is called even if the task never began."""
         task = self.loop.create_task(work)
         self.host.tasks.add(task)
-        task.add_done_callback(self.host.tasks.discard)
+        task.add_done_callback(partial(self._ended, at_end))
+
+    def _ended(self, at_end: Callable[[], None], task: asyncio.Task[None]) -> None:
+        self.host.tasks.discard(task)
+        at_end()
 
     def ends_behind(self, exchange: HttpExchange) -> bool:
         """Whether the server closes the connection behind this answer: it stops, and nothing else waits."""

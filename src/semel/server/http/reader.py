@@ -139,8 +139,8 @@ class RequestReader(asyncio.Protocol):
         """Read the socket unless the application is behind."""
         raise NotImplementedError
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run it in a task that the host knows of."""
+    def spawn(self, work: Coroutine[Any, Any, None], at_end: Callable[[], None]) -> None:
+        """Run it in a task that the host knows of; `at_end` is called even if the task never began."""
         raise NotImplementedError
 
     def ends_behind(self, exchange: HttpExchange) -> bool:
