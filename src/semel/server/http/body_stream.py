@@ -35,6 +35,8 @@ class BodyStream:
 
     async def run(self) -> None:
         """Send all of it; `ClientGoneError` when the client goes before the end."""
+        if self._exchange.has_begun:
+            raise FlawedAnswerError("a request was answered twice")
         self._exchange.has_begun = True
         self._connection.application.answered(self._request, self._answer.status)
         if not self._left or self._request.method == "HEAD":

@@ -209,11 +209,10 @@ class HttpExchange:
     async def _stream(self, answer: StreamedAnswer) -> None:
         """Send a streamed answer; one that breaks off behind its head ends the connection."""
         request = self.request
-        if request is None or self.has_begun or self.connection.transport.is_closing():
+        if request is None or self.connection.transport.is_closing():
             return
         try:
-            stream = BodyStream(self, answer, request)
-            await stream.run()
+            await BodyStream(self, answer, request).run()
         except ClientGoneError:
             self._end_unanswered()
         except asyncio.CancelledError:
