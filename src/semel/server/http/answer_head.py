@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from re import compile as compiled
 
-from semel.server.http.answer import CLOSE, Header
+from semel.server.http.answer import Header
 from semel.server.http.request import Request
 
 CLOSE_LINE = b"connection: close\r\n"
@@ -46,28 +46,20 @@ def _checked_name(name: bytes) -> bytes:
     return rendered
 
 
-def own_lines(headers: Sequence[Header], request_id: bytes) -> bytes:
-    """The lines of an answer that are its own, each with its end; `FlawedAnswerError` for what HTTP does not allow."""
-    known = _names
-    block = b"".join([(known.get(name) or _checked_name(name)) + value + b"\r\n" for name, value in headers])
-    count = len(headers)
-    if request_id:
-        block += b"x-request-id: " + request_id + b"\r\n"
-        count += 1
-    if len(block.translate(None, _CONTROLS)) != len(block) - 2 * count:
-        raise FlawedAnswerError("a header has a value that HTTP does not allow")
-    return block
-
-
 def head_of(status: int, headers: Sequence[Header], request: Request, date: bytes, framing: bytes) -> bytes:
-    """The whole head, with the empty line behind it; `framing` are the lines that say where the answer ends."""
-    own = own_lines(headers, request.id)
+    """The whole head, with the empty line behind it; `FlawedAnswerError` for what HTTP does not allow.
+
+    `framing` are the lines that say where the answer ends.
+    """
+    known = _names
+    own = b"".join([(known.get(name) or _checked_name(name)) + value + b"\r\n" for name, value in headers])
+    ends = 2 * len(headers)
+    if request.id:
+        own += b"x-request-id: " + request.id + b"\r\n"
+        ends += 2
+    if len(own.translate(None, _CONTROLS)) != len(own) - ends:
+        raise FlawedAnswerError("a header has a value that HTTP does not allow")
     return b"".join((STATUS_LINES[status], date, own, request.common, framing, b"\r\n"))
-
-
-def is_told_to_close(headers: Sequence[Header]) -> bool:
-    """Whether an answer says by itself that the connection ends behind it."""
-    return CLOSE in headers
 
 
 def length_of(headers: Sequence[Header]) -> int | None:

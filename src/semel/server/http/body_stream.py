@@ -35,6 +35,8 @@ class BodyStream:
 
     async def run(self) -> None:
         """Send all of it; `ClientGoneError` when the client goes before the end."""
+        if self._exchange.has_begun:
+            raise FlawedAnswerError("a request was answered twice")
         self._exchange.has_begun = True
         self._connection.application.answered(self._request, self._answer.status)
         if not self._left or self._request.method == "HEAD":
@@ -74,7 +76,7 @@ class BodyStream:
         """Write a piece, behind the head if that is still here."""
         head, self._head = self._head, b""
         if head and len(piece) > JOINED_BYTES:
-            self._connection.write(head)
+            self._connection.transport.write(head)
             head = b""
         if head or piece:
-            self._connection.write(head + piece if head else piece)
+            self._connection.transport.write(head + piece if head else piece)

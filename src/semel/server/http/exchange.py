@@ -11,8 +11,8 @@ import socket
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from semel.server.http.answer import Answer, ClientGoneError, StreamedAnswer
-from semel.server.http.answer_head import BODILESS, CLOSE_LINE, FlawedAnswerError, head_of, is_told_to_close
+from semel.server.http.answer import CLOSE, Answer, ClientGoneError, StreamedAnswer
+from semel.server.http.answer_head import BODILESS, CLOSE_LINE, FlawedAnswerError, head_of
 from semel.server.http.body_stream import BodyStream
 from semel.server.http.request import Request
 
@@ -61,6 +61,8 @@ class HttpExchange:
             return
         if not self._body:
             self._body = piece
+            if self._waiter is None:
+                return
         elif isinstance(self._body, bytearray):
             self._body += piece
         else:
@@ -70,7 +72,8 @@ class HttpExchange:
     def complete(self) -> None:
         """The body has arrived to its end."""
         self._is_complete = True
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     @property
     def is_behind(self) -> bool:
@@ -82,7 +85,8 @@ class HttpExchange:
         request = self.request
         assert request is not None
         if self._is_complete:
-            request.body, self._body = bytes(self._body), b""
+            if self._body:
+                request.body, self._body = bytes(self._body), b""
         else:
             request.is_whole = False
         answer = self.connection.application.handle(request)
@@ -118,7 +122,7 @@ class HttpExchange:
                 return b""
             if self.waits_for_continue:
                 self.waits_for_continue = False
-                self.connection.write(CONTINUE)
+                self.connection.transport.write(CONTINUE)
             self._waiter = self.connection.loop.create_future()
             await self._waiter
         raise ClientGoneError
@@ -126,10 +130,10 @@ class HttpExchange:
     def reply(self, answer: Answer | StreamedAnswer) -> None:
         """Send the answer; does nothing when the client has gone. One that HTTP does not allow becomes a fault."""
         request = self.request
-        if request is None or self.has_begun or self.connection.transport.is_closing():
-            return
         if isinstance(answer, StreamedAnswer):
-            self.connection.spawn(self._finish(answer))
+            self.connection.spawn(self._stream(answer), answer.close)
+            return
+        if request is None or self.has_begun or self.connection.transport.is_closing():
             return
         try:
             head = self._head_of(answer, request)
@@ -148,7 +152,7 @@ class HttpExchange:
 
     def framed(self, headers: list[tuple[bytes, bytes]], framing: bytes) -> bytes:
         """Decide whether the connection goes on behind the answer, and say so where it does not."""
-        if is_told_to_close(headers):
+        if CLOSE in headers:
             self.keep_alive = False
             return framing
         # A client that waits for `100 Continue` may send its body or not: what comes next could be part of it.
@@ -160,13 +164,14 @@ class HttpExchange:
         connection, body = self.connection, answer.body
         self.has_begun = True
         connection.application.answered(request, answer.status)
+        write = connection.transport.write
         if not body or answer.status in BODILESS or request.method == "HEAD":
-            connection.write(head)
+            write(head)
         elif len(body) <= JOINED_BYTES:
-            connection.write(head + body)
+            write(head + body)
         else:
-            connection.write(head)
-            connection.write(body)
+            write(head)
+            write(body)
         self.finish()
 
     def finish(self) -> None:
@@ -180,7 +185,7 @@ class HttpExchange:
         if self.request is None:
             work.close()
         else:
-            self.connection.spawn(self._run(work, self.request))
+            self.connection.spawn(self._run(work, self.request), work.close)
 
     async def _run(self, work: Coroutine[Any, Any, Answer | StreamedAnswer], request: Request) -> None:
         try:
@@ -194,18 +199,20 @@ class HttpExchange:
         except Exception as error:  # noqa: BLE001 - the application logs it and says what is answered
             answer = self.connection.application.failed(request, error)
         if isinstance(answer, StreamedAnswer):
-            await self._finish(answer)
+            try:
+                await self._stream(answer)
+            finally:
+                answer.close()
         else:
             self.reply(answer)
 
-    async def _finish(self, answer: StreamedAnswer) -> None:
+    async def _stream(self, answer: StreamedAnswer) -> None:
         """Send a streamed answer; one that breaks off behind its head ends the connection."""
         request = self.request
         if request is None or self.connection.transport.is_closing():
             return
         try:
-            stream = BodyStream(self, answer, request)
-            await stream.run()
+            await BodyStream(self, answer, request).run()
         except ClientGoneError:
             self._end_unanswered()
         except asyncio.CancelledError:

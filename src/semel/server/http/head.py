@@ -7,7 +7,6 @@ The parser is strict about lines, names, lengths and chunks. What it does not ju
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from httptools import HttpParserInvalidURLError, parse_url
 
@@ -31,13 +30,6 @@ class RefusedHeadError(Exception):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.detail)
         self.problem = problem
-
-
-class Target(NamedTuple):
-    """What a request line asks for."""
-
-    raw_path: bytes
-    query: bytes
 
 
 def _refuse(detail: str) -> RefusedHeadError:
@@ -72,22 +64,24 @@ def _check_coding(version: str, codings: Sequence[bytes]) -> None:
         raise RefusedHeadError(Problem("NOT_IMPLEMENTED", "The one Transfer-Encoding that is taken is chunked."))
 
 
-def target_of(method: str, url: bytes, headers: list[Header]) -> Target:
+def target_of(method: str, url: bytes, headers: list[Header]) -> tuple[bytes, bytes]:
     """Path and query of a target in origin form, absolute form, or `*` for OPTIONS; the others are refused.
 
     The authority of an absolute target takes the place of the Host header, as RFC 9112 asks for.
     """
-    if url.startswith(b"/"):
+    if url[:1] == b"/":
         if b"#" in url:
             raise _refuse("The target of a request has no fragment.")
+        if b"?" not in url:
+            return url, b""
         raw_path, _, query = url.partition(b"?")
-        return Target(raw_path, query)
+        return raw_path, query
     if url == b"*" and method == "OPTIONS":
-        return Target(url, b"")
+        return url, b""
     return _absolute(url, headers)
 
 
-def _absolute(url: bytes, headers: list[Header]) -> Target:
+def _absolute(url: bytes, headers: list[Header]) -> tuple[bytes, bytes]:
     try:
         parsed = parse_url(url)
     except HttpParserInvalidURLError:
@@ -102,7 +96,7 @@ def _absolute(url: bytes, headers: list[Header]) -> Target:
     if parsed.port is not None:
         authority += b":%d" % parsed.port
     headers[:] = [(name, authority) if name == b"host" else (name, value) for name, value in headers]
-    return Target(parsed.path or b"/", parsed.query or b"")
+    return parsed.path or b"/", parsed.query or b""
 
 
 def expects_continue(version: str, special: Sequence[Header]) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from semel.kernel.errors import Problem
 from semel.server.http.answer import SECURITY, header_block
@@ -21,6 +21,9 @@ from semel.server.http.exchange import HttpExchange
 from semel.server.http.flow import Flow
 from semel.server.http.reader import SLICE_BYTES, RequestReader
 from semel.server.problem import problem_body, problem_headers
+
+if TYPE_CHECKING:
+    from semel.server.http.server import HttpHost
 
 BODY_SLICE_BYTES = 64 * 1024
 """Of a body of known length: what follows it may be dense."""
@@ -33,16 +36,30 @@ STALL_BYTES = 64 * 1024
 class HttpProtocol(RequestReader):
     """One connection."""
 
-    transport: asyncio.Transport
-    flow: Flow
-    _unparsed = b""
-    _goes_on = False
-    _is_in_turn = False
-    _is_counted = False
-    _is_stopping = False
-    _stalled_at: float | None = None
-    _unsent = 0
-    _last_words: Problem | None = None
+    __slots__ = (
+        "_goes_on",
+        "_idle_at",
+        "_is_counted",
+        "_is_in_turn",
+        "_is_stopping",
+        "_last_words",
+        "_opened_at",
+        "_stalled_at",
+        "_unparsed",
+        "_unsent",
+    )
+
+    def __init__(self, host: HttpHost, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(host, loop)
+        self._opened_at = self._idle_at = self._data_at
+        self._unparsed = b""
+        self._goes_on = False
+        self._is_in_turn = False
+        self._is_counted = False
+        self._is_stopping = False
+        self._stalled_at: float | None = None
+        self._unsent = 0
+        self._last_words: Problem | None = None
 
     # ---- From the transport ----
 
@@ -50,7 +67,6 @@ class HttpProtocol(RequestReader):
         """Take it, or say that there are too many."""
         self.transport = transport
         self.flow = Flow(transport)
-        self._opened_at = self._idle_at = self.loop.time()
         self.client, self.server = _address(transport, "peername"), _address(transport, "sockname")
         if transport.get_extra_info("sslcontext") is not None:
             self.scheme = "https"
@@ -159,6 +175,7 @@ class HttpProtocol(RequestReader):
 
     def _go_on(self) -> None:
         self._goes_on = False
+        self._data_at = self.loop.time()  # until now it was we who did not listen
         self._take_turns()
         self.listen()
         if self._unparsed and not self.flow.read_paused:  # else it goes on when the application has caught up
@@ -166,15 +183,15 @@ class HttpProtocol(RequestReader):
 
     # ---- For exchanges ----
 
-    def write(self, data: bytes) -> None:
-        """Send bytes of an answer."""
-        self.transport.write(data)
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run it in a task that the host knows of."""
+    def spawn(self, work: Coroutine[Any, Any, None], at_end: Callable[[], None]) -> None:
+        """Run it in a task that the host knows of; `at_end` is called even if the task never began."""
         task = self.loop.create_task(work)
         self.host.tasks.add(task)
-        task.add_done_callback(self.host.tasks.discard)
+        task.add_done_callback(partial(self._ended, at_end))
+
+    def _ended(self, at_end: Callable[[], None], task: asyncio.Task[None]) -> None:
+        self.host.tasks.discard(task)
+        at_end()
 
     def ends_behind(self, exchange: HttpExchange) -> bool:
         """Whether the server closes the connection behind this answer: it stops, and nothing else waits."""
@@ -183,7 +200,7 @@ class HttpProtocol(RequestReader):
     def answered(self, exchange: HttpExchange) -> None:
         """One request is answered: the next has its turn, or a refusal that waited for that."""
         self.running = None
-        self._idle_at = self.loop.time()
+        self._idle_at = self._data_at if self._is_in_turn else self.loop.time()
         if not exchange.keep_alive:
             self._is_deaf = True
             self.transport.close()
@@ -196,7 +213,7 @@ class HttpProtocol(RequestReader):
         """Give the connection to the surface that speaks WebSocket here; it hears of the end from now on."""
         assert self._websocket is not None
         upgraded = self._websocket()
-        handshake = b"%b %b HTTP/1.1\r\n%b\r\n" % (self._method.encode(), self._url, header_block(self._headers))
+        handshake = b"GET %b HTTP/1.1\r\n%b\r\n" % (self._url, header_block(self._headers))
         rest, self._unparsed = rest + self._unparsed, b""
         self._parser = None
         self.flow.resume_reading()

@@ -45,6 +45,7 @@ _TOO_MUCH_EXCESS = Problem(
     "INVALID_REQUEST", f"Chunk extensions and trailers may have {MAX_EXCESS_BYTES} bytes in a request."
 )
 _NOT_HTTP = Problem("INVALID_REQUEST", "This is not a valid HTTP request.")
+_METHODS = {method.encode(): method for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
 _UPGRADE_WITH_BODY = Problem("INVALID_REQUEST", "Send a request with a body without the Upgrade header.")
 
 
@@ -55,17 +56,48 @@ class _IgnoredError(Exception):
 class RequestReader(asyncio.Protocol):
     """The reading half of a connection: its requests stand in `waiting`, in their order."""
 
+    __slots__ = (
+        "_began_at",
+        "_content",
+        "_data_at",
+        "_excess",
+        "_fed",
+        "_has_met_boundary",
+        "_head_waiting",
+        "_headers",
+        "_is_arriving",
+        "_is_chunked",
+        "_is_deaf",
+        "_is_head_open",
+        "_parser",
+        "_slice_bytes",
+        "_url",
+        "_websocket",
+        "application",
+        "client",
+        "flow",
+        "host",
+        "latest",
+        "limits",
+        "loop",
+        "running",
+        "scheme",
+        "server",
+        "transport",
+        "waiting",
+    )
+
     transport: asyncio.Transport
     flow: Flow
-    scheme = "http"
-    client: tuple[str, int] | None = None
-    server: tuple[str, int] | None = None
 
     def __init__(self, host: HttpHost, loop: asyncio.AbstractEventLoop) -> None:
         self.host = host
         self.loop = loop
         self.application = host.application
         self.limits = host.limits
+        self.scheme = "http"
+        self.client: tuple[str, int] | None = None
+        self.server: tuple[str, int] | None = None
         self.waiting: deque[HttpExchange] = deque()
         """Requests whose head has arrived and whose turn has not come."""
         self.running: HttpExchange | None = None
@@ -90,7 +122,6 @@ class RequestReader(asyncio.Protocol):
         self._is_arriving = False
         self._is_deaf = False
         """Whether what comes next is dropped: it stands behind a refusal or behind the last request."""
-        self._method = ""
         self._websocket: Callable[[], UpgradedConnection] | None = None
         """What takes the connection over, once the parser has read the handshake."""
 
@@ -108,12 +139,8 @@ class RequestReader(asyncio.Protocol):
         """Read the socket unless the application is behind."""
         raise NotImplementedError
 
-    def write(self, data: bytes) -> None:
-        """Send bytes of an answer."""
-        raise NotImplementedError
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run it in a task that the host knows of."""
+    def spawn(self, work: Coroutine[Any, Any, None], at_end: Callable[[], None]) -> None:
+        """Run it in a task that the host knows of; `at_end` is called even if the task never began."""
         raise NotImplementedError
 
     def ends_behind(self, exchange: HttpExchange) -> bool:
@@ -182,8 +209,6 @@ class RequestReader(asyncio.Protocol):
     def _is_head_too_large(self) -> bool:
         if len(self._headers) > self.limits.head_fields:
             return True
-        if self._fed <= self.limits.head_bytes:
-            return False
         size = len(self._url) + sum(len(name) + len(value) for name, value in self._headers)
         return size > self.limits.head_bytes
 
@@ -219,15 +244,17 @@ class RequestReader(asyncio.Protocol):
         self._has_met_boundary = True
         parser, headers = self._parser, self._headers
         assert parser is not None
-        if self._is_head_too_large():
+        limits = self.limits
+        if (self._fed > limits.head_bytes or len(headers) > limits.head_fields) and self._is_head_too_large():
             raise RefusedHeadError(self._too_large())
         version = parser.get_http_version()
         special = [header for header in headers if header[0] in SPECIAL]
         check_head(version, headers, special)
-        method = self._method = parser.get_method().decode("ascii")
+        asked = parser.get_method()
+        method = _METHODS.get(asked) or asked.decode("ascii")
         is_upgrade = parser.should_upgrade()
         if is_upgrade:
-            self._websocket = self._websocket_of(version)
+            self._websocket = self._websocket_of(method, version)
             if self._websocket is not None:
                 return
         raw_path, query = target_of(method, self._url, headers)
@@ -246,7 +273,7 @@ class RequestReader(asyncio.Protocol):
         self.latest = exchange
         self.waiting.append(exchange)
 
-    def _websocket_of(self, version: str) -> Callable[[], UpgradedConnection] | None:
+    def _websocket_of(self, method: str, version: str) -> Callable[[], UpgradedConnection] | None:
         """WebSocket is spoken at some paths of one listener, when nothing on the connection waits for its answer.
 
         The parser ends an upgraded message at its head and throws the body away, so one with a body is refused.
@@ -255,7 +282,7 @@ class RequestReader(asyncio.Protocol):
             raise RefusedHeadError(_UPGRADE_WITH_BODY)
         if version != "1.1" or self.running is not None or self.waiting or self.application.is_control(self.server):
             return None
-        if not asks_for_websocket(self._headers):
+        if method != "GET" or not asks_for_websocket(self._headers):
             return None
         return self.application.socket_at(self._url.partition(b"?")[0])
 
