@@ -25,12 +25,11 @@ from h2.exceptions import ProtocolError
 from hyperframe.frame import GoAwayFrame
 
 from semel.contracts.fields import Fields
-from semel.contracts.ledger.commands import Refusal
-from semel.server.ledger.grpc.call import Call
-from semel.server.ledger.grpc.frames import Framed
-from semel.server.ledger.grpc.intake import CONNECTION_WINDOW, FRAMES_EARNED, Allowance, Frames, make_h2
-from semel.server.ledger.grpc.statuses import Header
-from semel.server.ledger.grpc.turns import Turns
+from semel.kernel.errors import Grpc
+from semel.server.grpc.call import GrpcCall
+from semel.server.grpc.flow_control import CONNECTION_WINDOW, FRAMES_EARNED, CallOrder, Frames, TokenBucket, make_h2
+from semel.server.grpc.messages import FramedMessage
+from semel.server.grpc.metadata import GrpcError, GrpcHeader, GrpcStatus
 
 LARGEST_FRAME = 64 * 1024
 """Of those we send: a large answer must not keep small ones of its connection waiting."""
@@ -50,24 +49,24 @@ QUESTION_SECONDS = 60.0
 QUESTIONS_SECONDS = 600.0
 """Of such a call as a whole."""
 
-_OVERFULL = Refusal("unavailable", "Too many uploads are under way; try again in a moment.", {}, 1_000)
-_SLOW = Refusal("deadline_exceeded", "The request took too long to arrive.")
+_OVERFULL = "Too many uploads are under way; try again in a moment."
+_SLOW = "The request took too long to arrive."
 
 
-class Reception(Protocol):
+class CallReceiver(Protocol):
     """What a connection needs of the server around it."""
 
     @property
     def max_message_bytes(self) -> int:
         """The largest message."""
 
-    def arrive(self, connection: Connection) -> bool:
+    def arrive(self, connection: GrpcConnection) -> bool:
         """A connection is there; False when there is no room for it."""
 
-    def depart(self, connection: Connection) -> None:
+    def depart(self, connection: GrpcConnection) -> None:
         """And gone."""
 
-    def open(self, call: Call) -> None:
+    def open(self, call: GrpcCall) -> None:
         """The head of a call has arrived: refuse it, or let it go on."""
 
     def hold(self, size: int) -> bool:
@@ -76,24 +75,24 @@ class Reception(Protocol):
     def hold_answer(self, size: int) -> bool:
         """The same for answers that the client has not taken yet."""
 
-    def start_call(self, call: Call, message: Framed | None) -> None:
+    def start_call(self, call: GrpcCall, message: FramedMessage | None) -> None:
         """The message of a call is whole."""
 
-    def note(self, refusal: Refusal) -> None:
-        """A call is being refused."""
+    def status_of(self, error: Exception) -> GrpcStatus:
+        """The status of a call that ends with an error."""
 
-    def count(self, call: Call, number: int) -> None:
+    def count(self, call: GrpcCall, number: int) -> None:
         """A call has ended."""
 
 
-class Connection(asyncio.Protocol):
+class GrpcConnection(asyncio.Protocol):
     """Lives from accept to close."""
 
-    def __init__(self, reception: Reception, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, reception: CallReceiver, loop: asyncio.AbstractEventLoop) -> None:
         self.reception = reception
         self.loop = loop
-        self.calls: dict[int, Call] = {}
-        self.turns = Turns(loop)
+        self.calls: dict[int, GrpcCall] = {}
+        self.order = CallOrder(loop)
         self.peer = ""
         self.descriptor = 0
         self.now = self._opened_at = loop.time()
@@ -108,7 +107,7 @@ class Connection(asyncio.Protocol):
         self._is_continuing = False
         self._has_turn = False
         self._wakes_all = False
-        self._resets = Allowance(SPARE_RESETS, MOST_SPARE_RESETS, 1, self.now)
+        self._resets = TokenBucket(SPARE_RESETS, MOST_SPARE_RESETS, 1, self.now)
         self._transport: asyncio.Transport | None = None
         self._frames = Frames(self.now)
         self._h2 = make_h2(self._frames)
@@ -211,7 +210,7 @@ class Connection(asyncio.Protocol):
     # ---- From HTTP/2 ----
 
     def _on_request(self, event: RequestReceived) -> None:
-        call = Call(self, event.stream_id, Fields(event.headers), self.now)
+        call = GrpcCall(self, event.stream_id, Fields(event.headers), self.now)
         if self._is_retired:
             self._send(lambda: self._h2.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM))
             return
@@ -226,7 +225,7 @@ class Connection(asyncio.Protocol):
             self.acknowledge(event.stream_id, size)
             return
         if not call.keep(size):
-            call.refuse(_OVERFULL)
+            call.refuse(GrpcError(Grpc.UNAVAILABLE, _OVERFULL, retry_after_ms=1_000))
         elif call.take(event.data or b"", size):
             return
         self.acknowledge(event.stream_id, size)
@@ -269,7 +268,7 @@ class Connection(asyncio.Protocol):
             return 0  # it is closed, and its call will hear of it
         return min(window, self._h2.max_outbound_frame_size, LARGEST_FRAME)
 
-    def head(self, stream_id: int, headers: Sequence[Header]) -> None:
+    def head(self, stream_id: int, headers: Sequence[GrpcHeader]) -> None:
         """What comes before the messages."""
         self._send(lambda: self._h2.send_headers(stream_id, headers))
 
@@ -280,7 +279,7 @@ class Connection(asyncio.Protocol):
         if len(data) >= LARGEST_FRAME // 4:
             self._flush()  # at once, so that the transport can say when it has enough
 
-    def end(self, stream_id: int, trailers: Sequence[Header], *, is_arriving: bool) -> None:
+    def end(self, stream_id: int, trailers: Sequence[GrpcHeader], *, is_arriving: bool) -> None:
         """What comes behind them; a client that is still sending is told to stop."""
         self._resets.earn(1)
         self._send(lambda: self._h2.send_headers(stream_id, trailers, end_stream=True))
@@ -292,7 +291,7 @@ class Connection(asyncio.Protocol):
         if size:
             self._send(lambda: self._h2.acknowledge_received_data(size, stream_id))
 
-    def forget(self, call: Call) -> None:
+    def forget(self, call: GrpcCall) -> None:
         """A call is over."""
         self.calls.pop(call.stream_id, None)
         self.reception.hold(-call.held)
@@ -362,7 +361,7 @@ class Connection(asyncio.Protocol):
             elif call.task is None and (
                 now - call.data_at >= UPLOAD_SILENCE_SECONDS or now - call.began_at >= UPLOAD_SECONDS
             ):
-                call.refuse(_SLOW)
+                call.refuse(GrpcError(Grpc.DEADLINE_EXCEEDED, _SLOW))
             elif call.takes_many and (
                 now - call.data_at >= QUESTION_SECONDS or now - call.began_at >= QUESTIONS_SECONDS
             ):

@@ -3,11 +3,17 @@
 Frames are cheap to send and dear to read, and most kinds of them cost their sender nothing else. So a connection reads
 some frames and then lets others have a turn, and frames that carry nothing are counted: a client has some to spare, and
 earns more by what it asks for and takes.
+
+Calls keep the order in which they came, although some of them are read in a thread. A client may send the sequences 1,
+2, 3 without waiting for answers. If 1 is large and is read in a thread, 2 and 3 must not reach the engine before it:
+they would be refused as a gap.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -16,6 +22,10 @@ from h2.frame_buffer import FrameBuffer
 from h2.settings import SettingCodes, Settings
 from hpack import Encoder
 from hyperframe.frame import DataFrame, Frame, HeadersFrame
+
+from semel.server.threads import APART_BYTES, apart
+
+T = TypeVar("T")
 
 MAX_STREAMS = 256
 MAX_HEAD_BYTES = 64 * 1024
@@ -42,7 +52,7 @@ _CONFIG = H2Configuration(
 )
 
 
-class Allowance:
+class TokenBucket:
     """So many at the start; time and good conduct bring more, up to a bound."""
 
     __slots__ = ("_at", "_left", "_most", "_per_second")
@@ -71,7 +81,7 @@ class Frames(FrameBuffer):
 
     def __init__(self, now: float) -> None:
         super().__init__(server=True)
-        self.spare = Allowance(SPARE_FRAMES, MOST_SPARE_FRAMES, FRAMES_EARNED, now)
+        self.spare = TokenBucket(SPARE_FRAMES, MOST_SPARE_FRAMES, FRAMES_EARNED, now)
         self.is_cut = False
         """Whether the turn ended before the frames did."""
         self._now = now
@@ -127,3 +137,37 @@ def make_h2(frames: Frames) -> H2Connection:
     made.encoder = _Encoder()
     made.incoming_buffer = frames
     return made
+
+
+class CallOrder:
+    """The order of the calls of one connection."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._last: asyncio.Future[None] | None = None
+
+    async def read(self, size: int, work: Callable[[], T]) -> T:
+        """Do the work on so many bytes and come back in turn.
+
+        The next one comes back only after whoever got this result has first waited for something: by then it has been
+        admitted.
+        """
+        before = self._last
+        if before is None and size <= APART_BYTES:
+            return work()
+        mine = self._last = self._loop.create_future()
+        try:
+            result = await apart(size, work)
+            if before is not None:
+                await asyncio.wait([before])  # which, unlike a plain await, leaves it alone when this call is cancelled
+            return result
+        finally:
+            if before is None:
+                self._loop.call_soon(self._pass_on, mine)
+            else:
+                before.add_done_callback(lambda _: self._pass_on(mine))
+
+    def _pass_on(self, mine: asyncio.Future[None]) -> None:
+        mine.set_result(None)
+        if self._last is mine:
+            self._last = None
