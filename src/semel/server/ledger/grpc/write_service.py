@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from semel.contracts.ledger.commands import Code, Committed, Declined, Replayed, Written
-from semel.contracts.ledger.drafts import Prepared
+from semel.contracts.ledger.commands import Code, Committed, Declined, PreparedWrite, Replayed, Written
 from semel.contracts.ledger.reading import client_state, tx_proof
 from semel.contracts.ledger.refusals import SEQUENCE_VIOLATION
 from semel.server.grpc.call import GrpcCall, GrpcMethod
@@ -37,7 +36,7 @@ from semel.server.ledger.proto import ledger_pb2 as pb
 from semel.server.threads import apart, is_small
 
 Read = Callable[[Content], WriteOrder]
-Asked = tuple[WriteOrder, Prepared]
+Asked = tuple[WriteOrder, PreparedWrite]
 Response = type[pb.WriteResponse] | type[pb.BatchWriteResponse]
 
 _COMMITTED = "Committed before; nothing was executed now. The first answer is in `original`."
