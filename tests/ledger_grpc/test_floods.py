@@ -14,7 +14,7 @@ from hyperframe.frame import DataFrame, Frame, PingFrame, PriorityFrame, Setting
 from semel.server.grpc import flow_control
 from semel.server.grpc.call import GrpcCall
 from semel.server.grpc.connection import STALL_SECONDS
-from semel.server.grpc.flow_control import TokenBucket
+from semel.server.grpc.flow_control import AbuseLimit
 from semel.server.grpc.messages import frame
 from tests.ledger_grpc.peers import Line, never, on_a_loop
 
@@ -251,14 +251,14 @@ async def test_who_takes_a_long_answer_in_small_pieces_is_no_flood() -> None:
 
 
 def test_an_allowance() -> None:
-    spare = TokenBucket(start=2, most=5, per_second=0, now=100.0)
+    spare = AbuseLimit(start=2, most=5, per_second=0, now=100.0)
     assert [spare.spend(100.0) for _ in range(3)] == [True, True, False]
-    spare = TokenBucket(start=2, most=5, per_second=0, now=100.0)
+    spare = AbuseLimit(start=2, most=5, per_second=0, now=100.0)
     spare.earn(100)
     assert [spare.spend(100.0) for _ in range(6)] == [True] * 5 + [False]
 
 
 def test_time_brings_more() -> None:
-    spare = TokenBucket(start=0, most=5, per_second=2, now=100.0)
+    spare = AbuseLimit(start=0, most=5, per_second=2, now=100.0)
     assert [spare.spend(at) for at in (100.5, 101.0, 101.0, 102.0)] == [True, True, False, True]
     assert [spare.spend(1_000.0) for _ in range(6)] == [True] * 5 + [False]

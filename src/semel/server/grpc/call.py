@@ -111,7 +111,7 @@ class GrpcCall:
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.head: list[GrpcHeader] = []
-        """What is told before the first message, besides what is always told."""
+        """Headers of the answer, besides `HEAD`."""
         self.held = 0
         """Bytes of the request that were counted."""
         self.unread = 0
@@ -135,10 +135,10 @@ class GrpcCall:
     # ---- What arrives ----
 
     def keep(self, size: int) -> bool:
-        """Count so many bytes of the request; False when all requests together have too many.
+        """Count `size` bytes of the request; False when all requests together are over the limit.
 
-        What needs no credential is not counted: its messages are small and its calls few, and so strangers cannot use
-        up what belongs to callers.
+        Calls that need no credential are not counted: their messages are small and their number is limited. So callers
+        without a credential cannot use up the memory of those with one.
         """
         if self.method is not None and self.method.is_open:
             return True
@@ -223,7 +223,7 @@ class GrpcCall:
 
     @property
     def _packs(self) -> bool:
-        """Whether answers are compressed: for those who compress what they send."""
+        """Whether answers are compressed: if the client compresses its messages and accepts gzip."""
         return self.encoding == GZIP and GZIP in (self.fields.get(b"grpc-accept-encoding") or b"")
 
     async def send(self, content: bytes) -> None:
@@ -263,7 +263,7 @@ class GrpcCall:
             start += room
 
     def finish(self, status: GrpcStatus = OK) -> None:
-        """The last word."""
+        """End the call with a status."""
         if self.is_over:
             return
         self.close()
@@ -285,11 +285,11 @@ class GrpcCall:
     # ---- What ends it from outside ----
 
     def expire(self) -> None:
-        """The deadline has passed: the caller has given up."""
+        """The deadline has passed."""
         self.refuse(GrpcError(Grpc.DEADLINE_EXCEEDED, _LATE))
 
     def leave(self) -> None:
-        """The client has gone, or has taken the call back: nobody will hear an answer."""
+        """The client has gone, or has reset the stream: no answer is sent."""
         if not self.is_over:
             self.close()
             self.connection.reception.count(self, CANCELLED)

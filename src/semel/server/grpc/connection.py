@@ -1,8 +1,8 @@
 """One HTTP/2 connection of gRPC clients, under limits.
 
-`h2` knows the protocol and touches no socket; here its bytes meet the transport. Bounded are: streams of a connection,
-size of a head, bytes of a message, what waits unsent, and how long anything may stall. Whoever breaks the protocol gets
-a GOAWAY, and the connection ends; nothing of it reaches other connections.
+`h2` implements the protocol without a socket; this module connects it to the transport. Limited are: the streams of a
+connection, the size of a head, the bytes of a message, the unsent bytes, and the time without progress. A client that
+breaks the protocol gets a GOAWAY and its connection ends; other connections are not affected.
 """
 
 from __future__ import annotations
@@ -27,15 +27,14 @@ from hyperframe.frame import GoAwayFrame
 from semel.contracts.fields import Fields
 from semel.kernel.errors import Grpc
 from semel.server.grpc.call import GrpcCall
-from semel.server.grpc.flow_control import CONNECTION_WINDOW, FRAMES_EARNED, CallOrder, Frames, TokenBucket, make_h2
+from semel.server.grpc.flow_control import CONNECTION_WINDOW, FRAMES_EARNED, AbuseLimit, CallOrder, Frames, make_h2
 from semel.server.grpc.messages import FramedMessage
 from semel.server.grpc.metadata import GrpcError, GrpcHeader, GrpcStatus
 
 LARGEST_FRAME = 64 * 1024
-"""Of those we send: a large answer must not keep small ones of its connection waiting."""
+"""Bytes of a frame that is sent: a large answer must not delay small ones on the same connection."""
 SPARE_RESETS = 300
-"""Calls may be taken back, all of a connection's at once; who does little else is after our time. Each answer and each
-second allows for one more."""
+"""Streams that a client may reset, beyond one for each answer and one for each second; more is an attack."""
 MOST_SPARE_RESETS = 1_000
 PREFACE_SECONDS = 30.0
 IDLE_SECONDS = 600.0
@@ -45,9 +44,9 @@ STALL_SECONDS = 60.0
 UPLOAD_SECONDS = 600.0
 UPLOAD_SILENCE_SECONDS = 30.0
 QUESTION_SECONDS = 60.0
-"""Between two messages of a call that brings many."""
+"""Between two messages of a call with a stream of requests."""
 QUESTIONS_SECONDS = 600.0
-"""Of such a call as a whole."""
+"""For the whole of such a call."""
 
 _OVERFULL = "Too many uploads are under way; try again in a moment."
 _SLOW = "The request took too long to arrive."
@@ -70,7 +69,7 @@ class CallReceiver(Protocol):
         """The head of a call has arrived: refuse it, or let it go on."""
 
     def hold(self, size: int) -> bool:
-        """So many bytes of requests are kept (or, below zero, let go); False when they are too many together."""
+        """Count `size` more bytes of requests in memory (fewer, if negative); False when all are over the limit."""
 
     def hold_answer(self, size: int) -> bool:
         """The same for answers that the client has not taken yet."""
@@ -107,7 +106,7 @@ class GrpcConnection(asyncio.Protocol):
         self._is_continuing = False
         self._has_turn = False
         self._wakes_all = False
-        self._resets = TokenBucket(SPARE_RESETS, MOST_SPARE_RESETS, 1, self.now)
+        self._resets = AbuseLimit(SPARE_RESETS, MOST_SPARE_RESETS, 1, self.now)
         self._transport: asyncio.Transport | None = None
         self._frames = Frames(self.now)
         self._h2 = make_h2(self._frames)
@@ -124,7 +123,7 @@ class GrpcConnection(asyncio.Protocol):
     # ---- From the transport ----
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Greet, or hang up when there are too many."""
+        """Send the settings, or abort when there are too many connections."""
         self._transport = transport
         address = transport.get_extra_info("peername")
         self.peer = str(address[0]) if address else ""
@@ -138,19 +137,19 @@ class GrpcConnection(asyncio.Protocol):
         self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody is there any more."""
+        """The connection is gone: end its calls."""
         self._leave_all()
         self.reception.depart(self)
 
     def data_received(self, data: bytes) -> None:
-        """Hand on what the client sent."""
+        """Process bytes of the client."""
         self._data_at = self.loop.time()
         self._heard = True
         self._pinged = False
         self._read(data)
 
     def _read(self, data: bytes = b"") -> None:
-        """Read the frames of one turn; those that are left wait for the next, and the client with others for them."""
+        """Read at most one turn of frames; the rest waits for the next turn, and reading from the client pauses."""
         if self._is_closed:
             return
         self.now = self.loop.time()
@@ -194,7 +193,7 @@ class GrpcConnection(asyncio.Protocol):
             self._read()
 
     def eof_received(self) -> None:
-        """A client that sends nothing more gets nothing more."""
+        """The client has closed its side: the transport closes."""
 
     def pause_writing(self) -> None:
         """The client does not keep up: what it sends waits too, or our answers to it would pile up."""
@@ -202,7 +201,7 @@ class GrpcConnection(asyncio.Protocol):
         self._listen()
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """The client reads again."""
         self._stalled_at = None
         self._listen()
         self._wake()
@@ -269,7 +268,7 @@ class GrpcConnection(asyncio.Protocol):
         return min(window, self._h2.max_outbound_frame_size, LARGEST_FRAME)
 
     def head(self, stream_id: int, headers: Sequence[GrpcHeader]) -> None:
-        """What comes before the messages."""
+        """Send the headers of an answer."""
         self._send(lambda: self._h2.send_headers(stream_id, headers))
 
     def put(self, stream_id: int, data: bytes) -> None:
@@ -280,14 +279,14 @@ class GrpcConnection(asyncio.Protocol):
             self._flush()  # at once, so that the transport can say when it has enough
 
     def end(self, stream_id: int, trailers: Sequence[GrpcHeader], *, is_arriving: bool) -> None:
-        """What comes behind them; a client that is still sending is told to stop."""
+        """Send the trailers; the stream of a client that is still sending is reset."""
         self._resets.earn(1)
         self._send(lambda: self._h2.send_headers(stream_id, trailers, end_stream=True))
         if is_arriving:
             self._send(lambda: self._h2.reset_stream(stream_id, ErrorCodes.NO_ERROR))
 
     def acknowledge(self, stream_id: int, size: int) -> None:
-        """Let the client send so much more."""
+        """Open the flow-control window by `size` bytes."""
         if size:
             self._send(lambda: self._h2.acknowledge_received_data(size, stream_id))
 
@@ -303,7 +302,7 @@ class GrpcConnection(asyncio.Protocol):
     # ---- From the server ----
 
     def check(self, now: float) -> None:
-        """Close what does not get on; to be asked every few seconds."""
+        """Close what makes no progress; call this every few seconds."""
         self.now = now
         if self._is_lost(now):
             self.abort()
@@ -316,7 +315,7 @@ class GrpcConnection(asyncio.Protocol):
                 self._send(lambda: self._h2.ping(b"are you?"))
 
     def _is_lost(self, now: float) -> bool:
-        """Whether the client does not read, never spoke, or does not answer when it is asked whether it is there."""
+        """Whether the client does not read, never sent anything, or did not answer a ping."""
         is_stalled = self._stalled_at is not None and now - self._stalled_at >= STALL_SECONDS
         is_mute = not self._heard and now - self._opened_at >= PREFACE_SECONDS
         return is_stalled or is_mute or (self._pinged and now - self._data_at >= SILENCE_SECONDS)
@@ -336,14 +335,14 @@ class GrpcConnection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """End it, behind what is already on its way."""
+        """Close after the bytes that are already written."""
         if self._transport is not None and not self._is_closed:
             self._flush()
             self._transport.close()
         self._leave_all()
 
     def abort(self) -> None:
-        """End it at once."""
+        """Close at once."""
         if self._transport is not None:
             self._transport.abort()
         self._leave_all()
@@ -368,13 +367,13 @@ class GrpcConnection(asyncio.Protocol):
                 call.hang_up()
 
     def _wake(self) -> None:
-        """Those whose answers wait, as far as there is room."""
+        """Wake the calls whose answers wait for flow control, if there is room."""
         for call in self.calls.values():
             if call.stalled_at is not None and self.room(call.stream_id) > 0:
                 call.wake()
 
     def _send(self, act: Callable[[], None]) -> None:
-        """Have h2 write something; what it will not say to a stream that has just ended is left unsaid."""
+        """Let h2 write something; what it rejects for a stream that has just ended is dropped."""
         if self._is_closed:
             return
         try:

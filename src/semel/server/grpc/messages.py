@@ -107,7 +107,7 @@ def unpacked_size(framed: FramedMessage, max_bytes: int) -> int:
 def unpack(framed: FramedMessage, encoding: bytes, max_bytes: int) -> bytes | bytearray:
     """The content of a message, not compressed any more; never more of it than was announced.
 
-    Of one that was not compressed it is the content itself: who has read it may clear it.
+    Of a message that was not compressed it is the content itself: its reader may clear it.
     """
     size = unpacked_size(framed, max_bytes)
     if not framed.is_packed:

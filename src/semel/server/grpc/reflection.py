@@ -46,7 +46,7 @@ def standard_class(full_name: str) -> Any:
 
 
 class Reflection:
-    """Tells of the files that describe this server, and of those that they import."""
+    """Answers with the files that describe this server, and with those that they import."""
 
     def __init__(self, *served: FileDescriptor) -> None:
         """`served` are the files of the services, besides health and reflection."""

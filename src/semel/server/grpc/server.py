@@ -37,12 +37,12 @@ MAX_CALLS = 20_000
 MAX_OPEN_CALLS = 1_000
 """Calls that need no credential are counted apart from the others; the oldest makes room for a new one."""
 MAX_OPEN_CALLS_EACH = 16
-"""So many of them on one connection."""
+"""The same for one connection."""
 CHECK_SECONDS = 5.0
 LAST_WORDS_SECONDS = 1.0
 """At the end, for answers that are on their way."""
 ANSWERS_SHARE = 2
-"""Answers that wait to be read may have one part in so many of what requests and answers have together."""
+"""Unread answers may take one part in this number of the memory for requests and answers."""
 BACKLOG = 4_096
 _OVERLOADED = "Too many calls are under way; try again in a moment."
 _MANY_OPEN = "Too many such calls are under way on this connection."
@@ -156,7 +156,7 @@ class GrpcServer:
         self._change.set()
 
     def hold(self, size: int) -> bool:
-        """So many bytes of requests are kept (or, below zero, let go); False when they are too many together."""
+        """Count `size` more bytes of requests in memory (fewer, if negative); False when all are over the limit."""
         self._held += size
         return self._held + self._unsent <= self._service.max_held_bytes
 

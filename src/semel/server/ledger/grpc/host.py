@@ -31,19 +31,19 @@ _log = logging.getLogger("semel.ledger")
 class GrpcHost(GrpcServer):
     """The gRPC listener of the ledger."""
 
-    def __init__(self, context: Context, desk: Desk) -> None:
+    def __init__(self, context: Context, ledger: Desk) -> None:
         self._context = context
-        self._desk = desk
+        self._ledger = ledger
         reflection = Reflection(ledger_pb2.DESCRIPTOR)
         services = (
-            WriteService(desk),
-            ReadService(desk),
-            AdminService(desk),
-            HealthService(desk, self._authenticate),
+            WriteService(ledger),
+            ReadService(ledger),
+            AdminService(ledger),
+            HealthService(ledger, self._authenticate),
             StandardHealth(reflection.services, lambda: readiness(context) == "ok", lambda: context.is_stopping),
             reflection,
         )
-        service = GrpcService(
+        table = GrpcService(
             methods={method.path: method for one in services for method in one.methods()},
             max_message_bytes=context.settings.max_body_bytes,
             max_held_bytes=context.settings.max_uploads_bytes,
@@ -53,7 +53,7 @@ class GrpcHost(GrpcServer):
             status_of=self._status_of,
             count=self._count,
         )
-        super().__init__(context, service)
+        super().__init__(context, table)
 
     def _authenticate(self, call: GrpcCall) -> Asked:
         """The caller of a call; it is counted and, where its credential does not hold, put into the audit log."""
@@ -64,7 +64,7 @@ class GrpcHost(GrpcServer):
         caller = Caller(principal.actor) if are_known else Caller()
         call.on_end = caller.leave
         has_token = are_known and presented(fields, (API_KEY,)) is not None
-        asked = self._desk.asked(principal, caller, whence(scope), has_token=has_token)
+        asked = self._ledger.asked(principal, caller, whence(scope), has_token=has_token)
         call.identity = asked
         return asked
 
@@ -74,7 +74,7 @@ class GrpcHost(GrpcServer):
             error_id = self._context.world.random_bytes(8).hex()
             _log.error("fault in a call", extra={"error_id": error_id}, exc_info=error)
             refusal = internal_refusal(error_id)
-        self._desk.journal.refused(refusal)
+        self._ledger.journal.refused(refusal)
         return refused(refusal)
 
     def _count(self, method: str, number: int) -> None:
