@@ -67,15 +67,16 @@ from semel.server.deltas import spools
 from semel.server.events import conversation, feed, inbox, subscriber, tail
 from semel.server.events import socket as events_socket
 from semel.server.events.cursors import LOG_EVERY_MS
+from semel.server.grpc import call as grpc_call
+from semel.server.grpc import connection as grpc_connection
+from semel.server.grpc import flow_control, messages, metadata
+from semel.server.grpc import server as grpc_server
 from semel.server.http import protocol, reader
 from semel.server.jobs import parts as jobs_parts
 from semel.server.jobs import upkeep, waiters
 from semel.server.jobs_metrics import COUNTS, GAUGES, HITS
 from semel.server.ledger import live, watching
-from semel.server.ledger.grpc import call as grpc_call
-from semel.server.ledger.grpc import connection as grpc_connection
-from semel.server.ledger.grpc import heads, inbound, intake, statuses
-from semel.server.ledger.grpc import host as grpc_host
+from semel.server.ledger.grpc import inbound
 from semel.server.metrics import AUTH_COUNTS
 from semel.server.setting_values import is_secret
 from semel.server.settings_loader import ALIASES, PREFIX, setting_fields
@@ -215,23 +216,23 @@ CONSTANTS = {
     "`ttlSeconds` of an organization": ledger_limits.MAX_TTL_SECONDS,
     "`evictionInterval` of an organization": ledger_limits.MAX_INTERVAL,
     "`retentionBlocks` of a vault": orders.MAX_RETAINED,
-    "connections of gRPC": grpc_host.MAX_CONNECTIONS,
-    "calls of gRPC under way": grpc_host.MAX_CALLS,
-    "calls of gRPC under way that need no credential": grpc_host.MAX_OPEN_CALLS,
-    "such calls on one connection": grpc_host.MAX_OPEN_CALLS_EACH,
-    "message of such a call": inbound.OPEN_BYTES,
+    "connections of gRPC": grpc_server.MAX_CONNECTIONS,
+    "calls of gRPC under way": grpc_server.MAX_CALLS,
+    "calls of gRPC under way that need no credential": grpc_server.MAX_OPEN_CALLS,
+    "such calls on one connection": grpc_server.MAX_OPEN_CALLS_EACH,
+    "message of such a call": messages.OPEN_BYTES,
     "messages of a call for reflection that wait for an answer": grpc_call.MAX_WAITING,
     "time between two messages of such a call": grpc_connection.QUESTION_SECONDS,
     "time for such a call": grpc_connection.QUESTIONS_SECONDS,
     "message of a read, or about organizations and vaults": inbound.READ_BYTES,
     "message of a `BatchRead`": inbound.BATCH_READ_BYTES,
-    "fields of a message, besides operations and keys": inbound.SPARE_FIELDS,
-    "frames of a connection read in one turn": intake.FRAMES_A_TURN,
-    "frames that carry nothing, to spare": intake.SPARE_FRAMES,
-    "calls under way on one connection": intake.MAX_STREAMS,
-    "head of a call": intake.MAX_HEAD_BYTES,
+    "fields of a message, besides operations and keys": messages.SPARE_FIELDS,
+    "frames of a connection read in one turn": flow_control.FRAMES_A_TURN,
+    "frames that carry nothing, to spare": flow_control.SPARE_FRAMES,
+    "calls under way on one connection": flow_control.MAX_STREAMS,
+    "head of a call": flow_control.MAX_HEAD_BYTES,
     "calls that a client may take back, beyond those that were answered": grpc_connection.SPARE_RESETS,
-    "shortest deadline of a call": heads.SHORTEST_NANOS,
+    "shortest deadline of a call": metadata.SHORTEST_NANOS,
     "time before the first frame of a connection": grpc_connection.PREFACE_SECONDS,
     "time without a call on a connection": grpc_connection.IDLE_SECONDS,
     "silence after which a connection is asked for a sign of life": grpc_connection.PING_SECONDS,
@@ -239,7 +240,7 @@ CONSTANTS = {
     "silence while a message arrives": grpc_connection.UPLOAD_SILENCE_SECONDS,
     "time for a message to arrive": grpc_connection.UPLOAD_SECONDS,
     "time that a client of gRPC may leave an answer unread": grpc_connection.STALL_SECONDS,
-    "length of a status message": statuses.MAX_MESSAGE_CHARACTERS,
+    "length of a status message": metadata.MAX_MESSAGE_CHARACTERS,
     "length of a gateway's name": deltas_limits.MAX_GATEWAY_CHARACTERS,
     "length of a `clientId`": deltas_limits.MAX_CLIENT_CHARACTERS,
     "length of a `rowId`": deltas_limits.MAX_ROW_CHARACTERS,

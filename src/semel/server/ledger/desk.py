@@ -23,6 +23,7 @@ from semel.contracts.ledger.commands import (
     MakeVault,
     Org,
     OrgSettings,
+    PreparedWrite,
     Quota,
     Refusal,
     Replayed,
@@ -31,7 +32,7 @@ from semel.contracts.ledger.commands import (
     Written,
 )
 from semel.contracts.ledger.contract import Ledger
-from semel.contracts.ledger.drafts import Prepared, prepare, write_command
+from semel.contracts.ledger.drafts import prepare, write_command
 from semel.contracts.ledger.limits import Limits
 from semel.contracts.ledger.model import Operation, Place, Status
 from semel.contracts.ledger.orders import check_name, check_retention, check_settings
@@ -88,12 +89,12 @@ class Desk:
 
     def prepare(
         self, place: Place, client: str, sequence: int | None, key: bytes, operations: tuple[Operation, ...]
-    ) -> Prepared:
+    ) -> PreparedWrite:
         """Check and encode a transaction: for wires to do in a thread, when it is large."""
         return prepare(self.limits, place, _utf8(client, "client_id"), sequence, key, operations)
 
     async def write(
-        self, asked: Asked, prepared: Prepared, *, with_proof: bool = False
+        self, asked: Asked, prepared: PreparedWrite, *, with_proof: bool = False
     ) -> Written | Replayed | Declined:
         """Commit one transaction, once. Nothing is waited for before it is admitted: a pipeline keeps its order."""
         self._enter(asked, Role.WRITE, prepared.place)
@@ -103,7 +104,7 @@ class Desk:
         client = prepared.client.decode()
         self._permit(asked, needs_client, client, self.context.principals.owner_of(client))
         cost = _ROWS_AROUND * (1 + len(prepared.operations))
-        answer = await self._carry_out(asked, command, len(command.encoded), cost)
+        answer = await self._carry_out(asked, command, len(prepared.encoded), cost)
         assert isinstance(answer, Written | Replayed | Declined)
         if isinstance(answer, Written):
             self.hot.tell(answer.committed.transaction.id)
@@ -186,7 +187,7 @@ class Desk:
             answer = await self.context.engine.submit(Write(self.ledger, command, size, cost), asked.caller)
         except (NotStoredError, FaultError):
             if isinstance(command, WriteCommand):
-                await self._refuse_broken(command.place)
+                await self._refuse_broken(command.write.place)
             raise
         if isinstance(answer, Refusal):
             raise self._with_error_id(RefusedLedger.of(answer))

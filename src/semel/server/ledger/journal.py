@@ -33,7 +33,7 @@ class Journal:
         counts = self.metrics.counts
         if isinstance(answer, Written):
             counts["committed"] += 1
-            counts["operations"] += len(command.operations)
+            counts["operations"] += len(command.write.operations)
         elif isinstance(answer, Replayed):
             counts["replayed"] += 1
         else:
@@ -63,11 +63,11 @@ class Journal:
 
 def _facts(command: WriteCommand, answer: Declined, where: Mapping[str, str]) -> Mapping[str, object]:
     return {
-        "organization": str(command.place.org),
-        "vault": str(command.place.vault),
-        "client_id": command.client.decode(),
-        "sequence": command.sequence,
-        "key_prefix": key_prefix(str(UUID(bytes=command.key))) if command.key else "",
+        "organization": str(command.write.place.org),
+        "vault": str(command.write.place.vault),
+        "client_id": command.write.client.decode(),
+        "sequence": command.write.sequence,
+        "key_prefix": key_prefix(str(UUID(bytes=command.write.key))) if command.write.key else "",
         "rule": answer.row,
         "remote_addr": where.get("remote_addr", ""),
     }
