@@ -45,7 +45,7 @@ from semel.server.deltas.parts import policy_of as deltas_policy_of
 from semel.server.events.validators import load_validator
 from semel.server.http.application import Application
 from semel.server.http.server import HttpHost
-from semel.server.http.tls import Tls
+from semel.server.http.tls import HTTP, HTTP2, Tls
 from semel.server.jobs.parts import policy_of
 from semel.server.ledger.grpc import is_installed as is_grpc_installed
 from semel.server.ledger.parts import policy_of as ledger_policy_of
@@ -217,7 +217,7 @@ class ServerProcess:
         ledger = LedgerUpkeep(context.engine, context.ledger, context.world)
         await ledger.begin()
         await self._start_grpc(app)  # first: whoever hears over HTTP that this is ready may call it over gRPC
-        await host.start(listeners, None if self._tls is None else self._tls.context)
+        await host.start(listeners, None if self._tls is None else self._tls.context(HTTP))
         self._is_started = True
         self._start_chores(app, ledger)
         self._announce(listeners[0].getsockname()[1])
@@ -256,7 +256,7 @@ class ServerProcess:
     async def _listen_grpc(self, grpc: GrpcHost, wanted: int) -> None:
         host, port = self._settings.host, wanted if wanted > 0 else GRPC_PORT
         try:
-            await grpc.start(host, port)
+            await grpc.start(host, port, None if self._tls is None else self._tls.context(HTTP2))
         except OSError as error:
             # asyncio puts an essay into the error; its number says it shorter.
             refused = cannot_listen(host, port, os.strerror(error.errno or 0), "--ledger-grpc-port")

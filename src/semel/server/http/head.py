@@ -61,7 +61,7 @@ def _check_coding(version: str, codings: Sequence[bytes]) -> None:
     if version == "1.0":
         raise _refuse("HTTP/1.0 has no Transfer-Encoding: send a Content-Length.")
     if len(codings) > 1 or codings[0].lower() != b"chunked":
-        raise RefusedHeadError(Problem("NOT_IMPLEMENTED", "The one Transfer-Encoding that is taken is chunked."))
+        raise _refuse("The one Transfer-Encoding that is taken is chunked.")
 
 
 def target_of(method: str, url: bytes, headers: list[Header]) -> tuple[bytes, bytes]:

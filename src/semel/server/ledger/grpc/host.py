@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -52,6 +53,8 @@ MAX_OPEN_CALLS = 1_000
 MAX_OPEN_CALLS_EACH = 16
 """So many of them on one connection."""
 CHECK_SECONDS = 5.0
+HANDSHAKE_SECONDS = 30.0
+"""Of TLS, from the first byte to the last."""
 LAST_WORDS_SECONDS = 1.0
 """At the end, for answers that are on their way."""
 ANSWERS_SHARE = 2
@@ -95,12 +98,15 @@ class GrpcHost:
 
     # ---- The listener ----
 
-    async def start(self, host: str, port: int) -> None:
-        """Listen; `OSError` when that address cannot be had."""
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        """Listen, with TLS if there is a context; `OSError` when that address cannot be had."""
         loop = asyncio.get_running_loop()
         make = partial(Connection, self, loop)
         is_reused = sys.platform != "win32" or None
-        self._server = await loop.create_server(make, host, port, backlog=BACKLOG, reuse_address=is_reused)
+        timeout = None if tls is None else HANDSHAKE_SECONDS
+        self._server = await loop.create_server(
+            make, host, port, backlog=BACKLOG, reuse_address=is_reused, ssl=tls, ssl_handshake_timeout=timeout
+        )
         self._chore = loop.create_task(self._check())
 
     @property
