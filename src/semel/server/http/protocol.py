@@ -41,7 +41,6 @@ class HttpProtocol(RequestReader):
         "_idle_at",
         "_is_counted",
         "_is_in_turn",
-        "_is_stopping",
         "_last_words",
         "_opened_at",
         "_stalled_at",
@@ -56,7 +55,6 @@ class HttpProtocol(RequestReader):
         self._goes_on = False
         self._is_in_turn = False
         self._is_counted = False
-        self._is_stopping = False
         self._stalled_at: float | None = None
         self._unsent = 0
         self._last_words: Problem | None = None
@@ -193,10 +191,6 @@ class HttpProtocol(RequestReader):
         self.host.tasks.discard(task)
         at_end()
 
-    def ends_behind(self, exchange: HttpExchange) -> bool:
-        """Whether the server closes the connection behind this answer: it stops, and nothing else waits."""
-        return self._is_stopping and not self.waiting
-
     def answered(self, exchange: HttpExchange) -> None:
         """One request is answered: the next has its turn, or a refusal that waited for that."""
         self.running = None
@@ -273,7 +267,7 @@ class HttpProtocol(RequestReader):
 
     def shutdown(self) -> None:
         """The server stops: close at once, or behind the answers that are due."""
-        self._is_stopping = True
+        self.is_stopping = True
         if self.running is None and not self.waiting:
             self.transport.close()
 
