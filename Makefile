@@ -173,9 +173,9 @@ law: $(VENV)/.dev ## measure how long the worst requests hold the event loop, an
 .PHONY: lock
 lock: $(UV)/.stamp ## renew the lock files from pyproject.toml (UPGRADE=1 takes the newest versions)
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra server --output-file requirements.lock
-	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra dev --extra server --extra postgres --extra grpc --extra parquet \
+	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra dev --extra server --extra proxy --extra postgres --extra grpc --extra parquet \
 		--constraint requirements.lock --output-file requirements-dev.lock
-	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra bench --extra server --constraint requirements-dev.lock \
+	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra bench --extra server --extra proxy --constraint requirements-dev.lock \
 		--output-file requirements-bench.lock
 
 .PHONY: clean

@@ -104,7 +104,7 @@ def test_a_program_that_has_click_has_the_commands_that_need_no_more(programs: P
         done = semel(*words)
         assert done.returncode == 1
         assert re.fullmatch(
-            rf"Error: semel {words[0]} needs the package \w+: run pip install 'semel\[server\]'.\n", done.stderr
+            rf"Error: semel {words[0]} needs the package \w+: run pip install 'semel\[(server|proxy)\]'.\n", done.stderr
         )
     listed = semel("--help")
     assert listed.returncode == 0, listed.stderr

@@ -8,6 +8,9 @@ from typing import Any
 
 import click
 
+_EXTRAS = {"proxy": "proxy"}
+"""Commands that need another extra than `server`."""
+
 
 class LazyGroup(click.Group):
     """Knows the module of each subcommand; the command in it has the module's name."""
@@ -37,11 +40,12 @@ class LazyGroup(click.Group):
 
 def _missing(name: str, package: str) -> click.Command:
     """A command whose packages are not installed: it is listed, and says with any arguments what brings it."""
+    brought = f"pip install 'semel[{_EXTRAS.get(name, 'server')}]'"
 
     def tell() -> None:
-        raise click.ClickException(f"semel {name} needs the package {package}: run pip install 'semel[server]'.")
+        raise click.ClickException(f"semel {name} needs the package {package}: run {brought}.")
 
     anything = {"ignore_unknown_options": True, "allow_extra_args": True}
     return click.Command(
-        name, callback=tell, help="Needs pip install 'semel[server]'.", context_settings=anything, add_help_option=False
+        name, callback=tell, help=f"Needs {brought}.", context_settings=anything, add_help_option=False
     )

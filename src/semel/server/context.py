@@ -13,6 +13,7 @@ from semel.server.audit import AuditLog
 from semel.server.connection_limit import ConnectionLimit
 from semel.server.http.body import Bodies
 from semel.server.http.request import Request
+from semel.server.http.tls import Tls
 from semel.server.meter import Meter
 from semel.server.metrics import Metrics
 from semel.server.principals import Principals
@@ -36,6 +37,8 @@ class Context:
     bodies: Bodies
     connection_limit: ConnectionLimit = field(default_factory=lambda: ConnectionLimit(most=1_000_000, per_address=0))
     """Shared by all listeners."""
+    tls: Tls | None = None
+    """The certificate that all listeners show; None without TLS."""
     is_stopping: bool = False
     _prefix: bytes = b""
     _numbers: Any = field(default_factory=count)

@@ -34,7 +34,7 @@ from semel.server.credentials import read_principals, reload_credentials
 from semel.server.http.application import Application
 from semel.server.http.body import Bodies
 from semel.server.http.server import HttpHost
-from semel.server.http.tls import Tls
+from semel.server.http.tls import HTTP, Tls
 from semel.server.listen import listen_all
 from semel.server.logs import set_up_logs
 from semel.server.meter import Meter
@@ -153,13 +153,14 @@ class ServerProcess:
                 listener.close()
             raise
         context = self._context
+        context.tls = self._tls
         app = self._app = App(context)
         app.control_port = settings.control_port
         host = self._host = make_host(settings, app)
         context.connection_limit = context.metrics.connection_limit = host.connection_limit
         context.metrics.connections = lambda: len(host.connections)
         await self._start_surfaces(app)
-        await host.start(listeners, None if self._tls is None else self._tls.context)
+        await host.start(listeners, None if self._tls is None else self._tls.context(HTTP))
         self._is_started = True
         self._start_tasks(app)
         self._announce(listeners[0].getsockname()[1])

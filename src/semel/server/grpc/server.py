@@ -8,6 +8,7 @@ HTTP server, on a port of its own. It knows of no surface: a `GrpcService` has t
 from __future__ import annotations
 
 import asyncio
+import ssl
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -44,6 +45,8 @@ LAST_WORDS_SECONDS = 1.0
 ANSWERS_SHARE = 2
 """Unread answers may take one part in this number of the memory for requests and answers."""
 BACKLOG = 4_096
+HANDSHAKE_SECONDS = 10.0
+"""For TLS."""
 _OVERLOADED = "Too many calls are under way; try again in a moment."
 _MANY_OPEN = "Too many such calls are under way on this connection."
 _OVERFULL = "Too many requests are being read; try again in a moment."
@@ -89,12 +92,15 @@ class GrpcServer:
 
     # ---- The listener ----
 
-    async def start(self, host: str, port: int) -> None:
-        """Listen; `OSError` when that address cannot be had."""
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        """Listen; `OSError` when that address cannot be had. With a context every connection speaks TLS."""
         loop = asyncio.get_running_loop()
         make = partial(GrpcConnection, self, loop)
         is_reused = sys.platform != "win32" or None
-        self._server = await loop.create_server(make, host, port, backlog=BACKLOG, reuse_address=is_reused)
+        timeout = None if tls is None else HANDSHAKE_SECONDS
+        self._server = await loop.create_server(
+            make, host, port, backlog=BACKLOG, reuse_address=is_reused, ssl=tls, ssl_handshake_timeout=timeout
+        )
         self._chore = loop.create_task(self._check())
 
     @property

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from semel.server.http.answer import CLOSE, Answer, ClientGoneError, StreamedAnswer
+from semel.server.http.answer import CLOSE, Answer, ClientGoneError, Header, StreamedAnswer
 from semel.server.http.answer_head import BODILESS, CLOSE_LINE, FlawedAnswerError, head_of
 from semel.server.http.body_stream import BodyStream
 from semel.server.http.request import Request
@@ -129,50 +129,57 @@ class HttpExchange:
 
     def reply(self, answer: Answer | StreamedAnswer) -> None:
         """Send the answer; does nothing when the client has gone. One that HTTP does not allow becomes a fault."""
-        request = self.request
+        request, connection = self.request, self.connection
         if isinstance(answer, StreamedAnswer):
-            self.connection.spawn(self._stream(answer), answer.close)
+            connection.spawn(self._stream(answer), answer.close)
             return
-        if request is None or self.has_begun or self.connection.transport.is_closing():
+        if request is None or self.has_begun or connection.transport.is_closing():
+            return
+        if connection.flow.write_paused:
+            connection.spawn(self._reply_later(answer))
             return
         try:
-            head = self._head_of(answer, request)
+            data = self._rendered(answer, request)
         except FlawedAnswerError as error:
-            answer = self.connection.application.failed(request, error)
-            head = self._head_of(answer, request)
-        self._send(answer, head, request)
+            answer = connection.application.failed(request, error)
+            data = self._rendered(answer, request)
+        self.has_begun = True
+        connection.application.answered(request, answer.status)
+        connection.transport.write(data)
+        if len(answer.body) > JOINED_BYTES and request.method != "HEAD" and answer.status not in BODILESS:
+            connection.transport.write(answer.body)
+        self.finish()
 
-    def _head_of(self, answer: Answer, request: Request) -> bytes:
+    async def _reply_later(self, answer: Answer) -> None:
+        """The answer before this one is not read yet: hold this one until the client keeps up or has gone."""
+        await self.connection.flow.drain()
+        self.reply(answer)
+
+    def _rendered(self, answer: Answer, request: Request) -> bytes:
+        """The head, and behind it the body unless it is large."""
         status, headers, body = answer
-        if status in BODILESS or (not body and request.method == "HEAD"):
-            framing = b""
+        if status in BODILESS:
+            framing = body = b""
+        elif request.method == "HEAD":
+            framing, body = b"content-length: %d\r\n" % len(body) if body else b"", b""
         else:
             framing = b"content-length: %d\r\n" % len(body)
-        return head_of(status, headers, request, self.connection.host.date, self.framed(headers, framing))
+        if len(body) > JOINED_BYTES:
+            body = b""
+        if not self.keep_alive or self.waits_for_continue or self.connection.is_stopping or CLOSE in headers:
+            framing = self.framed(headers, framing)
+        return head_of(status, headers, request, self.connection.host.date, framing) + body
 
-    def framed(self, headers: list[tuple[bytes, bytes]], framing: bytes) -> bytes:
+    def framed(self, headers: list[Header], framing: bytes) -> bytes:
         """Decide whether the connection goes on behind the answer, and say so where it does not."""
         if CLOSE in headers:
             self.keep_alive = False
             return framing
-        # A client that waits for `100 Continue` may send its body or not: what comes next could be part of it.
-        if (self.waits_for_continue and not self._is_complete) or self.connection.ends_behind(self):
+        if self.waits_for_continue and not self._is_complete:
+            self.keep_alive = False  # the client may send its body or not: what comes next could be part of it
+        if self.connection.is_stopping and not self.connection.waiting:
             self.keep_alive = False
         return framing if self.keep_alive else framing + CLOSE_LINE
-
-    def _send(self, answer: Answer, head: bytes, request: Request) -> None:
-        connection, body = self.connection, answer.body
-        self.has_begun = True
-        connection.application.answered(request, answer.status)
-        write = connection.transport.write
-        if not body or answer.status in BODILESS or request.method == "HEAD":
-            write(head)
-        elif len(body) <= JOINED_BYTES:
-            write(head + body)
-        else:
-            write(head)
-            write(body)
-        self.finish()
 
     def finish(self) -> None:
         """The answer was written to its end: the next request has its turn."""
@@ -212,6 +219,7 @@ class HttpExchange:
         if request is None or self.connection.transport.is_closing():
             return
         try:
+            await self.connection.flow.drain()
             await BodyStream(self, answer, request).run()
         except ClientGoneError:
             self._end_unanswered()

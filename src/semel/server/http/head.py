@@ -36,12 +36,13 @@ def _refuse(detail: str) -> RefusedHeadError:
     return RefusedHeadError(Problem("INVALID_REQUEST", detail))
 
 
-def check_head(version: str, headers: Sequence[Header], special: Sequence[Header]) -> None:
+def is_plain(version: str, special: Sequence[Header]) -> bool:
+    """Whether a head has nothing to be judged but a Host that was found in order before."""
+    return version == "1.1" and len(special) == 1 and special[0][0] == b"host" and special[0][1] in _good_hosts
+
+
+def check_head(version: str, special: Sequence[Header]) -> None:
     """Refuse a version, a Host or a transfer coding that RFC 9112 refuses; `special` are the headers of that kind."""
-    if len(special) == 1 and version == "1.1":
-        name, value = special[0]
-        if name == b"host" and value in _good_hosts:
-            return
     flaw = head_flaw(version, special)
     if flaw is not None:
         raise _refuse(flaw)
@@ -61,7 +62,7 @@ def _check_coding(version: str, codings: Sequence[bytes]) -> None:
     if version == "1.0":
         raise _refuse("HTTP/1.0 has no Transfer-Encoding: send a Content-Length.")
     if len(codings) > 1 or codings[0].lower() != b"chunked":
-        raise RefusedHeadError(Problem("NOT_IMPLEMENTED", "The one Transfer-Encoding that is taken is chunked."))
+        raise _refuse("The one Transfer-Encoding that is taken is chunked.")
 
 
 def target_of(method: str, url: bytes, headers: list[Header]) -> tuple[bytes, bytes]:
@@ -72,8 +73,6 @@ def target_of(method: str, url: bytes, headers: list[Header]) -> tuple[bytes, by
     if url[:1] == b"/":
         if b"#" in url:
             raise _refuse("The target of a request has no fragment.")
-        if b"?" not in url:
-            return url, b""
         raw_path, _, query = url.partition(b"?")
         return raw_path, query
     if url == b"*" and method == "OPTIONS":

@@ -41,7 +41,6 @@ class HttpProtocol(RequestReader):
         "_idle_at",
         "_is_counted",
         "_is_in_turn",
-        "_is_stopping",
         "_last_words",
         "_opened_at",
         "_stalled_at",
@@ -56,7 +55,6 @@ class HttpProtocol(RequestReader):
         self._goes_on = False
         self._is_in_turn = False
         self._is_counted = False
-        self._is_stopping = False
         self._stalled_at: float | None = None
         self._unsent = 0
         self._last_words: Problem | None = None
@@ -138,13 +136,13 @@ class HttpProtocol(RequestReader):
             self._go_on_soon()
 
     def _take_turns(self) -> None:
-        """Hand requests over, one after another, unless the client does not read the answers it has."""
+        """Hand requests over, one after another; an answer that the client does not read holds up the next one."""
         if self._is_in_turn:
             return
         self._is_in_turn = True
         try:
             left = REQUESTS_A_TURN
-            while self.waiting and self.running is None and not self.flow.write_paused:
+            while self.waiting and self.running is None:
                 if self.transport.is_closing():
                     return
                 if not left:
@@ -192,10 +190,6 @@ class HttpProtocol(RequestReader):
     def _ended(self, at_end: Callable[[], None], task: asyncio.Task[None]) -> None:
         self.host.tasks.discard(task)
         at_end()
-
-    def ends_behind(self, exchange: HttpExchange) -> bool:
-        """Whether the server closes the connection behind this answer: it stops, and nothing else waits."""
-        return self._is_stopping and not self.waiting
 
     def answered(self, exchange: HttpExchange) -> None:
         """One request is answered: the next has its turn, or a refusal that waited for that."""
@@ -273,7 +267,7 @@ class HttpProtocol(RequestReader):
 
     def shutdown(self) -> None:
         """The server stops: close at once, or behind the answers that are due."""
-        self._is_stopping = True
+        self.is_stopping = True
         if self.running is None and not self.waiting:
             self.transport.close()
 

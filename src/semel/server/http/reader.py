@@ -28,6 +28,7 @@ from semel.server.http.head import (
     check_head,
     expects_continue,
     has_body,
+    is_plain,
     target_of,
 )
 from semel.server.http.request import Request
@@ -70,13 +71,13 @@ class RequestReader(asyncio.Protocol):
         "_is_deaf",
         "_is_head_open",
         "_parser",
-        "_slice_bytes",
         "_url",
         "_websocket",
         "application",
         "client",
         "flow",
         "host",
+        "is_stopping",
         "latest",
         "limits",
         "loop",
@@ -98,6 +99,8 @@ class RequestReader(asyncio.Protocol):
         self.scheme = "http"
         self.client: tuple[str, int] | None = None
         self.server: tuple[str, int] | None = None
+        self.is_stopping = False
+        """Whether the server closes the connection behind the answers that are due."""
         self.waiting: deque[HttpExchange] = deque()
         """Requests whose head has arrived and whose turn has not come."""
         self.running: HttpExchange | None = None
@@ -112,7 +115,6 @@ class RequestReader(asyncio.Protocol):
         """Bytes of the slices that hold the request so far: its head has at most as many."""
         self._head_waiting = 0
         """Bytes of a head that were fed since something of it last ended with a slice."""
-        self._slice_bytes = 0
         self._content = 0
         """Bytes of the slice that are content of bodies, or the least that chunks take besides."""
         self._excess = 0
@@ -143,10 +145,6 @@ class RequestReader(asyncio.Protocol):
         """Run it in a task that the host knows of; `at_end` is called even if the task never began."""
         raise NotImplementedError
 
-    def ends_behind(self, exchange: HttpExchange) -> bool:
-        """Whether the server closes the connection behind this answer."""
-        raise NotImplementedError
-
     def answered(self, exchange: HttpExchange) -> None:
         """A request is answered to its end."""
         raise NotImplementedError
@@ -166,8 +164,7 @@ class RequestReader(asyncio.Protocol):
         self._data_at = self.loop.time()
         self._has_met_boundary = False
         self._content = 0
-        self._slice_bytes = len(data)
-        self._fed += len(data)
+        self._fed = self._fed + len(data) if self._is_arriving else len(data)
         try:
             parser.feed_data(data)
         except HttpParserUpgrade as upgrade:
@@ -220,13 +217,11 @@ class RequestReader(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """A request begins."""
-        if self._is_last():
+        if self.latest is not None and not self.latest.keep_alive:
             raise _IgnoredError
         self._url = b""
         self._headers = []
         self._has_met_boundary = True
-        self._excess = 0
-        self._is_head_open = True
         self._is_arriving = True
         self._began_at = self._data_at
 
@@ -249,7 +244,8 @@ class RequestReader(asyncio.Protocol):
             raise RefusedHeadError(self._too_large())
         version = parser.get_http_version()
         special = [header for header in headers if header[0] in SPECIAL]
-        check_head(version, headers, special)
+        if len(special) > 1 or not is_plain(version, special):
+            check_head(version, special)
         asked = parser.get_method()
         method = _METHODS.get(asked) or asked.decode("ascii")
         is_upgrade = parser.should_upgrade()
@@ -257,13 +253,16 @@ class RequestReader(asyncio.Protocol):
             self._websocket = self._websocket_of(method, version)
             if self._websocket is not None:
                 return
-        raw_path, query = target_of(method, self._url, headers)
+        raw_path, query = self._url, b""
+        if raw_path[:1] != b"/" or b"?" in raw_path or b"#" in raw_path:
+            raw_path, query = target_of(method, raw_path, headers)
         exchange = HttpExchange(self, version == "1.1" and not is_upgrade and parser.should_keep_alive())
         exchange.request = request = Request(
             exchange, method, raw_path, query, headers, version, self.scheme, self.client, self.server
         )
         if len(special) > 1:
             self._is_chunked = any(name == b"transfer-encoding" for name, _ in special)
+            self._excess = 0
             if expects_continue(version, special):
                 exchange.waits_for_continue = True
                 request.announced = announced_length(headers)
@@ -301,6 +300,5 @@ class RequestReader(asyncio.Protocol):
         self._has_met_boundary = True
         self._is_arriving = False
         self._is_head_open = True
-        self._fed = self._slice_bytes  # the next head may begin in this slice
         if self._websocket is None and self.latest is not None:
             self.latest.complete()

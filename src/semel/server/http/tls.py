@@ -10,6 +10,9 @@ import logging
 import ssl
 from pathlib import Path
 
+HTTP, HTTP2 = "http/1.1", "h2"
+"""The names of what is spoken, for ALPN."""
+
 _log = logging.getLogger("semel.server")
 
 
@@ -24,15 +27,22 @@ class Tls:
         """Read the files; `TlsFileError` when they cannot be used."""
         self._certificate = certificate
         self._key = key
-        self._current = _read(certificate, key)
-        self.context = _read(certificate, key)
-        """For listeners; each handshake takes the certificate that was read last."""
-        self.context.sni_callback = self._choose
+        self._current = self._read_all()
+
+    def context(self, spoken: str) -> ssl.SSLContext:
+        """For a listener that speaks `HTTP` or `HTTP2`; each handshake takes the certificate that was read last."""
+        context = _read(self._certificate, self._key, spoken)
+
+        def choose(connection: ssl.SSLObject, name: str | None, asked: ssl.SSLContext) -> None:
+            connection.context = self._current[spoken]
+
+        context.sni_callback = choose
+        return context
 
     def reload(self) -> None:
         """Read the files again and say in the log what came of it."""
         try:
-            self._current = _read(self._certificate, self._key)
+            self._current = self._read_all()
         except TlsFileError as error:
             _log.error(
                 "SIGHUP: the TLS certificate cannot be used; the certificate of before stays in use",
@@ -41,11 +51,11 @@ class Tls:
         else:
             _log.info("SIGHUP: the TLS certificate was read again", extra={"path": self._certificate})
 
-    def _choose(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
-        connection.context = self._current
+    def _read_all(self) -> dict[str, ssl.SSLContext]:
+        return {spoken: _read(self._certificate, self._key, spoken) for spoken in (HTTP, HTTP2)}
 
 
-def _read(certificate: str, key: str) -> ssl.SSLContext:
+def _read(certificate: str, key: str, spoken: str) -> ssl.SSLContext:
     for setting, path in (("tls_certificate", certificate), ("tls_key", key)):
         try:
             Path(path).read_bytes()
@@ -53,6 +63,7 @@ def _read(certificate: str, key: str) -> ssl.SSLContext:
             raise TlsFileError(f"{setting}: cannot read {path}: {error.strerror}.") from None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols([spoken])
     try:
         context.load_cert_chain(certificate, key, password=_no_password)
     except (ssl.SSLError, ValueError) as error:

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from semel.server.context import Context
+from semel.server.http.tls import HTTP2
 from semel.server.ledger.desk import Desk
 from semel.server.ledger.grpc import is_installed
 from semel.server.listen import ListenError, cannot_listen
@@ -52,7 +53,8 @@ class GrpcListener:
         grpc = GrpcHost(self._context, self._desk)
         address, port = self._context.settings.host, wanted if wanted > 0 else GRPC_PORT
         try:
-            await grpc.start(address, port)
+            tls = self._context.tls
+            await grpc.start(address, port, None if tls is None else tls.context(HTTP2))
         except OSError as error:
             # asyncio puts an essay into the error; its number says it shorter.
             refused = cannot_listen(address, port, os.strerror(error.errno or 0), _FLAG)

@@ -1,0 +1,179 @@
+"""CPU of one request in the server's process, this tree beside another revision, alternating on the same machine.
+
+Three kinds: the bare host (`bench/noop_server.py`), `GET /livez`, and a keyed append that is on disk before its answer.
+The other revision is checked out into a temporary worktree. CPU is that of every thread of the server, user and
+system, from the scheduler's own counters; read the ratios, not the figures.
+
+    python -m bench.host_cpu --against 7b41c1f --rounds 3
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+HOST = "127.0.0.1"
+CONNECTIONS = 32
+START_SECONDS = 60.0
+BODY = b'{"content":"' + b"x" * 186 + b'"}'
+
+
+class Kind(NamedTuple):
+    """What is asked for."""
+
+    name: str
+    is_bare: bool
+    request: Callable[[int], bytes]
+    status: bytes
+
+
+def _head(line: str, *headers: str) -> bytes:
+    return "\r\n".join((f"{line} HTTP/1.1", f"Host: {HOST}", "User-Agent: bench", *headers, "", "")).encode()
+
+
+def append(number: int) -> bytes:
+    """A keyed append; no key comes twice."""
+    key = f"Idempotency-Key: {os.getpid()}-{number:012}"
+    return _head("POST /v1/stream/s", "Content-Type: application/json", key, f"Content-Length: {len(BODY)}") + BODY
+
+
+def livez(number: int) -> bytes:
+    """The cheapest request that the application answers."""
+    return _head("GET /livez")
+
+
+KINDS = (
+    Kind("bare host", True, append, b"204"),
+    Kind("GET /livez", False, livez, b"200"),
+    Kind("keyed append", False, append, b"204"),
+)
+
+
+class Server:
+    """A server of one tree, in a process of its own."""
+
+    def __init__(self, tree: Path, folder: Path, *, is_bare: bool) -> None:
+        with socket.socket() as probe:
+            probe.bind((HOST, 0))
+            self.port: int = probe.getsockname()[1]
+        data = tempfile.mkdtemp(dir=folder)
+        bare = ["-m", "bench.noop_server", "--port", str(self.port)]
+        served = ["-m", "semel", "serve", "--port", str(self.port), "--data", data, "--ledger-grpc-port", "0"]
+        env = {**os.environ, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}", "SEMEL_LOG_LEVEL": "error"}
+        command = [sys.executable, *(bare if is_bare else served)]
+        self._process = subprocess.Popen(command, cwd=tree, env=env, stdout=subprocess.DEVNULL)
+        self._await()
+
+    def _await(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                socket.create_connection((HOST, self.port), 1).close()
+            except OSError:
+                if time.monotonic() > deadline or self._process.poll() is not None:
+                    raise
+                time.sleep(0.05)
+            else:
+                return
+
+    def cpu_ns(self) -> int:
+        """What its threads have used so far."""
+        tasks = Path(f"/proc/{self._process.pid}/task").iterdir()
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+
+    def stop(self) -> None:
+        """End it."""
+        self._process.terminate()
+        self._process.wait(30)
+
+
+def load(server: Server, kind: Kind, requests: int, numbers: Iterator[int]) -> float:
+    """Send requests over some connections, one at a time on each; microseconds of CPU that one took."""
+    with ExitStack() as stack:
+        callers = [stack.enter_context(socket.create_connection((HOST, server.port), 30)) for _ in range(CONNECTIONS)]
+        before = server.cpu_ns()
+        for _ in range(requests // CONNECTIONS):
+            for caller in callers:
+                caller.sendall(kind.request(next(numbers)))
+            for caller in callers:
+                answer = caller.recv(65_536)
+                if answer[9:12] != kind.status:
+                    raise RuntimeError(answer.decode("latin-1"))
+        return (server.cpu_ns() - before) / (requests // CONNECTIONS * CONNECTIONS) / 1_000
+
+
+def create(server: Server) -> None:
+    """The stream that is appended to."""
+    with socket.create_connection((HOST, server.port), 30) as caller:
+        caller.sendall(_head("PUT /v1/stream/s", "Content-Type: application/json", "Content-Length: 0"))
+        caller.recv(65_536)
+
+
+@contextmanager
+def checked_out(revision: str, folder: Path) -> Iterator[Path]:
+    """A worktree of another revision, with the generated code of this one."""
+    place = folder / "against"
+    subprocess.run(["git", "worktree", "add", "--quiet", "--detach", place, revision], cwd=ROOT, check=True)
+    try:
+        for made in (ROOT / "src").rglob("*_pb2.py*"):
+            other = place / made.relative_to(ROOT)
+            if other.parent.is_dir():
+                shutil.copy(made, other)
+        yield place
+    finally:
+        subprocess.run(["git", "worktree", "remove", "--force", place], cwd=ROOT, check=False)
+
+
+def compare(kind: Kind, trees: dict[str, Path], folder: Path, requests: int, rounds: int) -> None:
+    """Print microseconds of each tree, and the median of the ratios of a round."""
+    numbers = itertools.count()
+    servers = {name: Server(tree, folder, is_bare=kind.is_bare) for name, tree in trees.items()}
+    try:
+        ratios = []
+        for turn in range(rounds + 1):
+            taken = {}
+            for name, server in servers.items():
+                if turn == 0 and not kind.is_bare:
+                    create(server)
+                taken[name] = load(server, kind, requests if turn else requests // 10, numbers)
+            if turn:  # the first is for warming up
+                ratios.append(taken["this"] / taken["against"])
+                shown = "  ".join(f"{name} {micros:6.1f} us" for name, micros in taken.items())
+                print(f"{kind.name:14} {shown}  ratio {ratios[-1]:.3f}", flush=True)
+        print(f"{kind.name:14} median ratio {statistics.median(ratios):.3f}", flush=True)
+    finally:
+        for server in servers.values():
+            server.stop()
+
+
+def main() -> None:
+    """Compare every kind."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--against", default="7b41c1f", help="the other revision")
+    parser.add_argument("--requests", type=int, default=20_000, help="of a round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="", help="words in the name of a kind")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        with checked_out(asked.against, folder) as other:
+            for kind in KINDS:
+                if asked.only in kind.name:
+                    compare(kind, {"against": other, "this": ROOT}, folder, asked.requests, asked.rounds)
+
+
+if __name__ == "__main__":
+    main()
