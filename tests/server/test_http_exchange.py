@@ -14,7 +14,7 @@ from semel.server.http.exchange import BACKLOG_BYTES
 from semel.server.http.protocol import REQUESTS_A_TURN, HttpProtocol
 from semel.server.http.request import Request
 from semel.server.process import make_host
-from semel.server.settings import Settings
+from semel.server.settings_loader import make_settings
 from tests.server.applications import Silent
 from tests.server.http_corpus import get, head
 from tests.server.http_wire import answers_in
@@ -56,7 +56,7 @@ class Connected:
     def __init__(self, application: Silent) -> None:
         self.application = application
         self.pipe = Reading()
-        self.protocol = HttpProtocol(make_host(Settings(), application), asyncio.get_running_loop())
+        self.protocol = HttpProtocol(make_host(make_settings(), application), asyncio.get_running_loop())
         self.protocol.connection_made(cast(asyncio.Transport, self.pipe))
 
     @property

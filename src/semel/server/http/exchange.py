@@ -135,25 +135,30 @@ class HttpExchange:
             return
         if request is None or self.has_begun or connection.transport.is_closing():
             return
+        self.has_begun = True
         if connection.flow.write_paused:
-            connection.spawn(self._reply_later(answer))
-            return
+            connection.spawn(self._send_later(answer), nothing_held)
+        else:
+            self._send(answer, request)
+
+    async def _send_later(self, answer: Answer) -> None:
+        """The answer before this one is not read yet: hold this one until the client keeps up or has gone."""
+        await self.connection.flow.drain()
+        if self.request is not None and not self.connection.transport.is_closing():
+            self._send(answer, self.request)
+
+    def _send(self, answer: Answer, request: Request) -> None:
+        connection = self.connection
         try:
             data = self._rendered(answer, request)
         except FlawedAnswerError as error:
             answer = connection.application.failed(request, error)
             data = self._rendered(answer, request)
-        self.has_begun = True
         connection.application.answered(request, answer.status)
         connection.transport.write(data)
         if len(answer.body) > JOINED_BYTES and request.method != "HEAD" and answer.status not in BODILESS:
             connection.transport.write(answer.body)
         self.finish()
-
-    async def _reply_later(self, answer: Answer) -> None:
-        """The answer before this one is not read yet: hold this one until the client keeps up or has gone."""
-        await self.connection.flow.drain()
-        self.reply(answer)
 
     def _rendered(self, answer: Answer, request: Request) -> bytes:
         """The head, and behind it the body unless it is large."""
