@@ -11,7 +11,7 @@ import socket
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from semel.server.http.answer import CLOSE, Answer, ClientGoneError, Header, StreamedAnswer
+from semel.server.http.answer import CLOSE, Answer, ClientGoneError, Header, StreamedAnswer, nothing_held
 from semel.server.http.answer_head import BODILESS, CLOSE_LINE, FlawedAnswerError, head_of
 from semel.server.http.body_stream import BodyStream
 from semel.server.http.request import Request
