@@ -26,7 +26,7 @@ class Draft(NamedTuple):
 
 
 def fresh_name() -> str:
-    """A name that nobody else has, later ones behind earlier ones."""
+    """A unique name, later ones behind earlier ones."""
     return time_ordered_uuid(time.time_ns() // 1_000_000, secrets.token_bytes(10))
 
 

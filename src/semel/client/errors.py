@@ -117,7 +117,7 @@ class AccessError(RefusedError):
 
 
 class NotFoundError(RefusedError):
-    """There is no such job, or it belongs to somebody else."""
+    """There is no such job, or it belongs to another caller."""
 
 
 class KeyCollisionError(RefusedError):

@@ -149,7 +149,7 @@ class JobsClient:
         return reading.read(lambda: reading.job_info(facts))
 
     async def result(self, job_id: str, *, wait: float = 0.0) -> Outcome:
-        """How a job ended, verified; waits so many seconds for the end, and raises `NotFinishedError` without one."""
+        """How a job ended, verified; waits `wait` seconds for the end, and raises `NotFinishedError` without one."""
         deadline = time.monotonic() + wait
         while True:
             left = max(0.0, min(MOST_WAIT_SECONDS, deadline - time.monotonic()))
@@ -210,7 +210,7 @@ class JobsClient:
         lease: int | None = None,
         claim_id: str | None = None,
     ) -> Claimed:
-        """Lease jobs that are ready, or wait so many seconds (at most 30) for the first one.
+        """Lease jobs that are ready, or wait up to `wait` seconds (at most 30) for the first one.
 
         Asking again with the same `claim_id` gets the same leases. Without one it is made here, so that a lost answer
         loses nothing.
@@ -248,7 +248,7 @@ class JobsClient:
         return await self._report(lease, "fail", False, dict(error), fields)
 
     async def defer(self, lease: Lease, delay: float = 0.0, *, reason: str | None = None) -> Reported:
-        """Give a job back for so many seconds; the run does not count."""
+        """Give a job back for `delay` seconds; the run does not count."""
         fields = {"lease_token": lease.token, "delay_ms": milliseconds(delay), "reason": reason}
         facts = await self._caller.post(_job_path(lease.job_id) + "/defer", spliced(fields))
         return reading.read(lambda: reading.reported(facts))

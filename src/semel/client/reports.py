@@ -85,7 +85,7 @@ def _fits(details: dict[str, Any]) -> bool:
 
 
 def _text(text: str, most: int) -> str:
-    """At most so many characters, and none that UTF-8 cannot carry."""
+    """The first `most` characters, without any that UTF-8 cannot carry."""
     return text[:most].encode("utf-8", "replace").decode()
 
 

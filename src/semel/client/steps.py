@@ -1,4 +1,4 @@
-"""Steps of a job that happen once over all its runs: asked for, done if nobody has done them, and stored.
+"""Steps of a job that happen once over all its runs: looked up, done if no run has done them, and stored.
 
 The first stored result is the step's for ever, and what every later run gets. A worker that dies between doing a step
 and storing it leaves nothing behind, and the next run does it again: hand the step's name on to whatever it calls.

@@ -62,7 +62,7 @@ class Transport:
             self._session = None
 
     async def end(self) -> None:
-        """Let go of the server for good: whoever calls from now on is told."""
+        """Disconnect from the server for good: later calls raise."""
         self._has_ended = True
         await self.close()
 

@@ -29,7 +29,7 @@ from semel.client.signals import on_signals
 
 MAX_CONCURRENCY = 1_000
 MAX_KINDS = 100
-"""So many a claim can name."""
+"""Limit of kinds that a claim can name."""
 COMPLAIN_SECONDS = 10.0
 
 log = logging.getLogger("semel.worker")

@@ -2,8 +2,8 @@
 
 The promise: verdict, effect and receipt of every write in the batch are one transaction, and `run` returns only when it
 is on disk. A decision that raises is undone alone. A failure before the commit leaves nothing stored and is raised as
-`StoreError`; a failure of the commit itself is raised as `CommitUnknownError`, and nobody may be told more than that.
-A crash anywhere in here leaves all of the batch or nothing of it, and no caller has heard of it yet.
+`StoreError`; a failure of the commit itself is raised as `CommitUnknownError`, and callers may be told no more than
+that. A crash anywhere in here leaves all of the batch or nothing of it, and no caller has heard of it yet.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class _Waiting:
         self._is_admitted = is_admitted
         self.settled: set[Order] = set()
         self.is_believed = True
-        """Not after so many deferrals: then a predecessor that never comes counts as absent."""
+        """False after too many deferrals: then a predecessor that never comes counts as absent."""
 
     def has(self, order: Order) -> bool:
         """Whether that write has been admitted and not been decided, here or before."""

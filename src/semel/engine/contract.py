@@ -68,7 +68,7 @@ class View(Protocol):
         """Remove a row; its key must have been loaded."""
 
     def forget(self, table: AnyTable, key: Key) -> None:
-        """Remove a row unseen: one that nobody else can be looking at."""
+        """Remove a row without reading it: one that no other write can be reading."""
 
     def rotate(self, table: AnyTable) -> None:
         """Drop the older generation of a generational table."""

@@ -46,18 +46,18 @@ class EngineLimits:
 
 
 class Caller:
-    """Who waits for an answer; its host sets `gone` when nobody will hear it."""
+    """The caller that waits for an answer; its host sets `gone` when the client can no longer receive it."""
 
     __slots__ = ("future", "gone", "principal")
 
     def __init__(self, principal: str = NOBODY) -> None:
         self.gone = False
         self.principal = principal
-        """Whose share of the queue its writes take; empty for nobody's."""
+        """Whose share of the queue its writes take; empty for none."""
         self.future: asyncio.Future[Any] | None = None
 
     def leave(self) -> None:
-        """Nobody will hear the answer."""
+        """The client will not receive the answer."""
         self.gone = True
 
 

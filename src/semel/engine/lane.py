@@ -45,7 +45,7 @@ MAX_TRIES = 5
 """How often a batch is begun that the store breaks off through no fault of its writes."""
 
 MAX_HELD = 3
-"""So many locks of one batch are waited for, one after the other, before its other writes are told to come again."""
+"""Limit of busy locks of one batch that are waited for, one after the other, before its other writes must retry."""
 
 _AWAY = "The store cannot be reached; nothing was stored."
 _HELD = "Other writers held what this write needs for too long; nothing was stored."
@@ -193,7 +193,7 @@ class Lane:
             self._run_one_by_one(in_order(batch))
 
     def _run_apart(self, batch: Sequence[Submission]) -> None:
-        """Somebody holds a lock of this batch: writes under other locks need not wait with it."""
+        """Another writer holds a lock of this batch: writes under other locks need not wait for it."""
         groups: dict[tuple[Lock, ...], list[Submission]] = {}
         for submission in batch:
             groups.setdefault(tuple(submission.locks), []).append(submission)

@@ -23,7 +23,7 @@ class Signals:
         return Watch(self, topic)
 
     def send(self, topics: Iterable[bytes]) -> None:
-        """Wake whoever listens to these topics."""
+        """Wake all listeners of these topics."""
         self.turn += 1
         for topic in topics:
             for waiting in self._waiting.pop(topic, ()):
@@ -31,7 +31,7 @@ class Signals:
                     waiting.set_result(None)
 
     def send_all(self) -> None:
-        """Wake everyone: the server is stopping, or nobody knows what has changed."""
+        """Wake all listeners: the server is stopping, or it is unknown what has changed."""
         self.send(list(self._waiting))
 
     def __len__(self) -> int:

@@ -14,7 +14,7 @@ from semel.engine.contract import Contract, EngineError, Write
 from semel.engine.engine import Engine
 
 MAX_ROUNDS = 64
-"""So many times in a row a contract may ask for more before the sweeper rests."""
+"""Limit of rounds in a row that a contract may ask for before the sweeper rests."""
 
 
 class Sweeper:

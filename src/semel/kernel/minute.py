@@ -19,7 +19,7 @@ class Minute:
         self._latest = 0
 
     def add(self, now_ms: int, count: int = 1) -> None:
-        """So many more happened now."""
+        """Count `count` more now."""
         second = self._reach(now_ms)
         self._counts[second % SECONDS] += count
 

@@ -21,7 +21,7 @@ from semel.server.principals import DEVELOPER, Outcome, Principal, Principals, U
 PRINCIPAL = "semel.principal"
 """Where the scope of a request names its caller, once that is known; not in development mode."""
 MAX_SLEEP_SECONDS = 60.0
-"""The end of a rotation is looked for at least so often, in case somebody sets the clock."""
+"""Longest time between two checks for the end of a rotation, in case the system clock is set."""
 
 
 class Gate(Protocol):

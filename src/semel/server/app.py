@@ -159,7 +159,7 @@ class App:
         await respond(send, status, headers, None if scope["method"] == "HEAD" else body)
 
     def socket_at(self, raw_path: bytes) -> type[WebSocket] | None:
-        """What speaks WebSocket at a path; None where nobody does."""
+        """The WebSocket handler of a path; None where there is none."""
         if raw_path == EVENTS:
             return EventSocket
         return DeltaSocket if is_of_deltas(raw_path) and is_door(raw_path) else None

@@ -17,7 +17,7 @@ SKIP_SECONDS = 2.0
 
 
 class ClientGoneError(Exception):
-    """The client went away before its request had arrived: there is nobody to answer, and nothing to store."""
+    """The client disconnected before its request had arrived: there is no answer to send, and nothing to store."""
 
 
 class Bodies:

@@ -1,6 +1,6 @@
 """The parts of a diagnosis that are the same with and without a running server, and how they become one file.
 
-A bundle is made to be handed to somebody else. Secrets are `set` or `unset`, variables have names and no values, jobs
+A bundle is made to be sent to a supporter. Secrets are `set` or `unset`, variables have names and no values, jobs
 have ids, ages and counts; nothing has params, results or keys. Of logs the last lines are taken as they are: the server
 writes no secret into them, and what another program may have written there is searched for the configured secrets.
 Everything is bounded. Making a bundle changes nothing, and a crash leaves nothing behind.

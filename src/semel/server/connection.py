@@ -21,7 +21,7 @@ class Connection:
         self.transport: asyncio.Transport | None = None
 
     def bound_unsent(self, size: int) -> None:
-        """Let about so many bytes wait in the system's buffer: of a reader that falls behind, one then knows here."""
+        """Limit the unsent bytes in the kernel's send buffer to about `size`, so that a slow reader is noticed here."""
         own = None if self.transport is None else self.transport.get_extra_info("socket")
         if own is not None and hasattr(socket, "TCP_NOTSENT_LOWAT"):
             own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, size)

@@ -23,7 +23,7 @@ from semel.server.settings import Settings
 
 RESERVED_FILES = 64
 RESERVED_SHARE = 8
-"""At most one in so many of all file descriptors is kept back."""
+"""At most 1 / RESERVED_SHARE of all file descriptors is kept back."""
 LOG_SECONDS = 60.0
 
 CONNECTIONS, ADDRESS, DESCRIPTORS = "connections", "address", "descriptors"

@@ -1,4 +1,4 @@
-"""`GET /v1/diagnose`: everything that helps somebody else to see what is wrong here, in one file, without secrets.
+"""`GET /v1/diagnose`: everything that a supporter needs to find a fault of this server, in one file, without secrets.
 
 Reads only. The store is asked once; when it does not answer, the bundle says so and holds the rest. One at a time.
 """

@@ -1,8 +1,8 @@
 """The counts of jobs and of credentials, under the names of both forms of `/metrics`: one table, and nothing else.
 
 What happens is counted in the meter under a name; a row says what that name is called in JSON, where it means the last
-minute, and as a Prometheus counter, where it means everything since the start. The state of the queue is asked for when
-somebody looks. Labels come from closed sets.
+minute, and as a Prometheus counter, where it means everything since the start. The state of the queue is read when
+metrics are read. Labels come from closed sets.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class JwtVerifier:
             if isinstance(claims, dict) and is_for(claims, self._issuer, self._audience):
                 return read_claims(claims)
         except (PyJWTError, JsonError, ClaimError):
-            pass  # told to nobody: it would help a forger more than a friend
+            pass  # the reason is not sent: it would help a forger more than a friend
         raise _not_accepted()
 
     def _claims(self, token: bytes) -> Json:

@@ -1,7 +1,7 @@
 """A file of lines that only grows at its end, and moves aside when it has grown enough.
 
 `NAME` takes the new lines; at `MAX_BYTES` it becomes `NAME.1`, that becomes `NAME.2`, and so on up to `NAME.5`, which
-is then the oldest. Lines are appended with one write, so whoever reads along sees whole lines; a write that the disk
+is then the oldest. Lines are appended with one write, so a concurrent reader sees whole lines; a write that the disk
 took only in part is gone on with at the next try. They are not synced: a killed process loses nothing that was
 written, a power cut may lose the last seconds. A process or machine that died in the middle of a write leaves a torn
 last line, which the next one to open the file ends with a newline.

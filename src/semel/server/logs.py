@@ -22,7 +22,7 @@ MAX_LINE_BYTES = 8 * 1024
 """What a diagnosis takes of a log."""
 TOLD_AT_ONCE = 20
 TOLD_SECONDS = 10.0
-"""Of the same complaint, so many are told within so long."""
+"""Of the same complaint, TOLD_AT_ONCE are logged within TOLD_SECONDS."""
 MAX_COMPLAINTS = 256
 """Different ones that are kept apart."""
 OWN_LOGGERS = "semel"
@@ -51,7 +51,7 @@ class JsonFormatter(logging.Formatter):
 class Calm(logging.Filter):
     """Holds back what was complained of often enough; the first that is told again says how many were left out.
 
-    What has an `error_id` is always told: somebody was given that id, and will look for it.
+    A line with an `error_id` is always logged: a client was given that id, and its operator will look for it.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """Events of the last minute and since the start, by name, for the metrics that are asked for by the minute.
 
-Everything is counted when it happens and summed when somebody asks, so there is no task behind it, and a name costs
+Everything is counted when it happens and summed when it is read, so there is no task behind it, and a name costs
 sixty numbers. Names are constants of the code and never come from a client. All counts are 0 after a start.
 """
 
@@ -23,7 +23,7 @@ class Meter:
         self._minutes: dict[str, Minute] = {}
 
     def add(self, name: str, count: int = 1) -> None:
-        """So many more of these happened just now."""
+        """Count `count` more of these now."""
         self.totals[name] += count
         minute = self._minutes.get(name)
         if minute is None:

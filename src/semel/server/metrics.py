@@ -1,7 +1,7 @@
 """What the process counts, for Prometheus and, with the same facts, as flat JSON.
 
 Names are `semel_<surface>_<thing>_<unit>`; labels come from closed sets. The write path adds to plain numbers once a
-batch or a request; Prometheus objects are made when somebody asks.
+batch or a request; Prometheus objects are made when metrics are scraped.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Metrics:
             for name, series, about in SECONDS
         }
         self.gauges: Mapping[str, float] | None = {}
-        """The state of the queue when somebody last looked; None when the store could not be asked."""
+        """The state of the queue at the last read of metrics; None when the store could not be read."""
         self.connections: Callable[[], int] = int
         self.connection_limit: ConnectionLimit | None = None
         self.registry.register(_Live(self))

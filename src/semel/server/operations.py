@@ -67,7 +67,7 @@ class Operations:
 
     async def _metrics(self, scope: Scope) -> tuple[int, list[Header], bytes]:
         fields = Fields(scope["headers"])
-        admit(self._context, scope, fields)  # counts name nobody: any caller that is known may read them
+        admit(self._context, scope, fields)  # counts contain no names: any caller with a credential may read them
         await self._context.metrics.look()
         content_type, body = render(self._context.metrics, (fields.get(b"accept") or b"").decode("latin-1"))
         return 200, [(b"content-type", content_type), _NO_STORE], body

@@ -163,7 +163,7 @@ _TOKEN_FIELDS = (b"x-semel-token", b"x-sheratan-token")
 def presented(fields: Fields, more: tuple[bytes, ...] = ()) -> bytes | None:
     """The token that a request carries, in any of the three headers or in one of `more`; None without one.
 
-    Two that differ are as good as a wrong one: nobody can say which of them was meant.
+    Two headers that differ are refused like a wrong one: it is not known which of them was meant.
     """
     authorizations = fields.all(b"authorization")
     found = {token for name in (*_TOKEN_FIELDS, *more) for token in fields.all(name)}

@@ -205,7 +205,7 @@ class _Server(uvicorn.Server):
         self._context.metrics.connections = lambda: len(self.server_state.connections)
         ledger = LedgerUpkeep(self._context.engine, self._context.ledger, self._context.world)
         await ledger.begin()
-        await self._start_grpc(app)  # first: whoever hears over HTTP that this is ready may call it over gRPC
+        await self._start_grpc(app)  # first: a client that learns over HTTP that this is ready may call it over gRPC
         await super().startup(listeners)
         engine = self._context.engine
         generations = Generations({RECEIPT: self._settings.streams_idempotency_ttl_ms})

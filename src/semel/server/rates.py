@@ -11,7 +11,7 @@ that was used longest ago forgives nothing, unless more callers than this come w
 
 
 class Bucket:
-    """So many a second, and as many at once; 0 is no limit."""
+    """A token bucket: a rate in tokens a second, and the same number as the largest burst; 0 is no limit."""
 
     def __init__(self, rate: int) -> None:
         self._rate = rate

@@ -1,4 +1,4 @@
-"""One setting: how it is declared, and how a value that somebody wrote becomes the one that is used.
+"""One setting: how it is declared, and how a value from a flag, a variable or a file is converted and checked.
 
 Pure. A value that does not fit raises with the name of the setting and the place it was written at; the value itself is
 shown only where it is no secret.
@@ -42,7 +42,7 @@ def checked(check: Callable[[str], object], about: str, default: str = "") -> An
 
 
 def secret(about: str) -> Any:
-    """Declare a text that nobody is shown: not in errors, not in the representation, not as a flag of a command."""
+    """Declare a secret text: it is shown in no error and no representation, and is no flag of a command."""
     return field(default="", repr=False, metadata={"about": about, "secret": True})
 
 

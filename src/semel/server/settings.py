@@ -283,7 +283,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Given]:
 def disagreements(environment: Mapping[str, str]) -> list[str]:
     """A sentence for each setting whose variables say different things, with their names and no value.
 
-    A variable that cannot be used at all raises, even if another one wins: nobody meant to write it.
+    A variable whose value is invalid raises, even if another one wins: its value was certainly a mistake.
     """
     told = []
     known = {one.name: one for one in fields(Settings)}
@@ -303,7 +303,7 @@ def _check(settings: Settings) -> None:
         raise SettingsError("jobs_result_integrity_mode is hmac: give the key with jobs_result_hmac_key.")
     if settings.jobs_result_hmac_key and settings.jobs_result_hmac_key in (settings.token_active, settings.token_next):
         raise SettingsError(
-            "jobs_result_hmac_key is also a token: whoever may write could sign; give it a value of its own."
+            "jobs_result_hmac_key is also a token: its holders could sign results; give the key a value of its own."
         )
     _check_jwt(settings)
     _check_tokens(settings)

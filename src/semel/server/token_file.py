@@ -12,7 +12,7 @@ from unicodedata import normalize
 from semel.server.principals import EVERY_SURFACE, Principal, Role, Scope
 
 RESERVED = ("client:", "user:", "system:")
-"""How callers are named by their kind: a token with such a name could be taken for somebody else."""
+"""Prefixes that mark the kind of a caller: a token with such a name could be taken for another caller."""
 
 _PLACE = re.compile(r"\(at (line [0-9]+, column [0-9]+)\)")
 

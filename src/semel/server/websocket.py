@@ -124,7 +124,7 @@ class WebSocket(asyncio.Protocol):
         """The client has answered a ping: it has everything that was sent before."""
 
     def unfinished(self, size: int) -> None:
-        """So many bytes have arrived and are kept that are no whole message."""
+        """Note how many bytes of an incomplete message have arrived and are kept."""
 
     # From the transport.
 
@@ -176,7 +176,7 @@ class WebSocket(asyncio.Protocol):
         else:
             self._talk.shut_down()
 
-    # For whoever talks.
+    # For the conversation.
 
     @property
     def remote(self) -> str:
@@ -264,7 +264,7 @@ class WebSocket(asyncio.Protocol):
         return len(events)
 
     def _refuse_large(self) -> None:
-        """A message over the limit ends the connection, in its turn: whoever talks will call for the close."""
+        """A message over the limit closes the connection, in its turn: the conversation calls for the close."""
         talk = self._talk
         if talk is not None and isinstance(self._protocol.parser_exc, PayloadTooBig):
             talk.too_large(self._most_bytes)

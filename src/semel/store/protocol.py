@@ -173,7 +173,7 @@ class Tx(Protocol):
         """Rows by their keys as of the last commit, under what was flushed here; ranges as of the last commit."""
 
     def flush(self, changes: Changes) -> None:
-        """Write whole sets of rows; seen by nobody before the commit, which may be the one to refuse them."""
+        """Write whole sets of rows; not visible to others before the commit, which may be the one to refuse them."""
 
     def rotate(self, table: AnyTable) -> None:
         """Drop the older generation of a generational table and begin a new one, which takes what is flushed next."""
@@ -251,7 +251,7 @@ Hear = Callable[[Sequence[bytes] | None], None]
 
 
 def turn_lock(table: AnyTable) -> Lock:
-    """The lock under which the generations of a table turn; whoever rotates a table holds it."""
+    """The lock under which the generations of a table turn; a caller that rotates a table holds it."""
     return Lock(b"generation:" + table.name.encode())
 
 
@@ -262,10 +262,10 @@ class SoleNode:
     is_shared = False
 
     def follow(self, hear: Hear) -> None:
-        """Nobody else commits."""
+        """Does nothing: no other process commits."""
 
     def leads(self) -> bool:
-        """Nobody else could."""
+        """Always true: no other process could."""
         return True
 
     def era(self) -> bytes:

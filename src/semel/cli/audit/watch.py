@@ -32,7 +32,7 @@ LOOK_SECONDS = 0.5
 @click.option("--data", type=click.Path(path_type=Path), envvar="SEMEL_DATA", default="data", help="The data folder.")
 @click.option("--file", type=click.Path(path_type=Path), help="One audit file, instead of the data folder's two.")
 @click.option(
-    "--above", type=click.IntRange(min=1), default=ABOVE, show_default=True, help="So many a minute are fine."
+    "--above", type=click.IntRange(min=1), default=ABOVE, show_default=True, help="Alert above this number a minute."
 )
 @click.option("--exempt-loopback", is_flag=True, help="Leave out requests from the machine itself.")
 @click.option("--once", is_flag=True, help="Look at what is there, and end.")
@@ -43,7 +43,7 @@ def watch(
 ) -> None:
     """Raise alerts from the audit log.
 
-    More than so many refused credentials, requests to the wrong port, or keys with another payload within a minute are
+    More than --above refused credentials, requests to the wrong port, or keys with another payload within a minute are
     an alert, once a minute while it lasts. Alerts are printed, and written to alerts.jsonl beside the log. Control-C
     ends it; the server is never spoken to.
     """

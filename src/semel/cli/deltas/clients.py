@@ -58,7 +58,7 @@ def remove_clients(
 ) -> None:
     """Forget clients of a gateway. What they wrote stays; one that comes back is told again what it may have missed."""
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Say --yes to forget clients where nobody can be asked.")
+        raise click.UsageError("Say --yes to forget clients if standard input is not a terminal.")
     about = printable(f"{len(names)} client{'' if len(names) == 1 else 's'} of {gateway}: {', '.join(names)}")
     if dry_run:
         say(as_json, {"gateway": gateway, "clients": list(names), "dry_run": True}, f"Would forget {about}.")

@@ -1,6 +1,6 @@
 """`semel deltas export`: rows or the log of a gateway as files for other programs, from one snapshot.
 
-The store is read beside the server, which goes on as if nobody looked.
+The store is read beside the server, which goes on undisturbed.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def export(
         try:
             report = export_all(reading, wish)
         except CutShortError:
-            report = None  # how much of it was read, nobody knows
+            report = None  # it is unknown how much of it was read
     _tell(wish, report, as_json)
 
 

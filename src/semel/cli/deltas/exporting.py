@@ -81,7 +81,7 @@ class Grid(Protocol):
 
 
 def export(reading: Reading, wish: Wish) -> Report:
-    """Write everything that is wished for; `CutShortError` if nobody reads standard output to its end."""
+    """Write everything that is wished for; `CutShortError` if standard output is closed before its end."""
     as_of = high_water(reading, wish.gateway)
     if wish.is_log:
         return Report(as_of, (_export_log(reading, wish, as_of),))

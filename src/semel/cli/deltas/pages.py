@@ -20,7 +20,7 @@ class Pace:
         self.limit = FIRST
 
     def note(self, count: int, size: int) -> None:
-        """A page had so many, of so many bytes together."""
+        """Note that a page had `count` entries, of `size` bytes together."""
         wanted = PAGE_BYTES * count // max(size, 1)
         self.limit = max(1, min(wanted, 2 * self.limit, MOST))
 

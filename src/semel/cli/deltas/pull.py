@@ -1,4 +1,4 @@
-"""`semel deltas pull`: what a gateway delivers, one entry a line, to its end or for as long as somebody looks."""
+"""`semel deltas pull`: what a gateway delivers, one entry a line, to its end or, with --follow, until interrupted."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def pull(
                 out.flush()
                 since = page.cursor
     except CutShortError:
-        # How much of it was read, nobody knows: no cursor would be right.
+        # It is unknown how much of it was read: no cursor would be right.
         click.echo("Not all was printed: standard output was closed before its end.", err=True)
         return
     click.echo(f"As of {since}: go on with --since {since}.", err=True)
@@ -80,7 +80,7 @@ def pull(
 def _pages(
     server: Server, gateway: str, client: str, since: int, most: int | None, every: float | None
 ) -> Iterator[Page]:
-    """All pages there are, or so many entries; with a time between two looks, those that come, too."""
+    """All pages there are, or at most `most` entries; with a time between two polls, new pages too."""
     while True:
         page = _page(server, gateway, client, since, PAGE if most is None else min(most, PAGE, MAX_PAGE))
         if page.has_more and page.cursor <= since:

@@ -22,7 +22,7 @@ STDOUT = "-"
 
 
 class CutShortError(Exception):
-    """Whoever read standard output has stopped before its end."""
+    """The reader of standard output has closed it before its end."""
 
 
 @contextmanager

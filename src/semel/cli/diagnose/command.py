@@ -101,7 +101,7 @@ def told(checks: list[Check]) -> str:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """For the owner alone: what is in it is no secret, and is nobody's business either."""
+    """Write a file that only its owner can read: it holds no secrets, but is not public either."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:

@@ -27,7 +27,7 @@ class Page(NamedTuple):
 
 
 def pages(connection: Connection, partitions: Sequence[str], since: int, most: int | None) -> Iterator[Page]:
-    """The events behind a position, at most so many; with None all of them."""
+    """The events behind a position, at most `most`; None is all of them."""
     to: int | None = None
     while most is None or most > 0:
         page = _page(connection, partitions, since, PAGE_MOST if most is None else min(most, PAGE_MOST), to)

@@ -57,7 +57,7 @@ class Server(NamedTuple):
         return self._read(self._sending("POST", path, body)())
 
     def pages(self, path: str, member: str, filters: Facts, most: int | None) -> Iterator[list[Facts]]:
-        """A list page by page, at most so many of it; with None all."""
+        """A list page by page, at most `most` items; None is all."""
         after: str | None = None
         while most is None or most > 0:
             limit = PAGE if most is None else min(most, PAGE)

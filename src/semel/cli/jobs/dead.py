@@ -1,4 +1,4 @@
-"""`semel jobs dead`: failed jobs that somebody should look at."""
+"""`semel jobs dead`: the dead letter queue, failed jobs that an operator should look at."""
 
 from __future__ import annotations
 

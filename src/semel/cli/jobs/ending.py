@@ -22,7 +22,7 @@ UNFINISHED = 4
 
 
 def wait_for_end(server: Server, job_id: str, seconds: float | None) -> Facts:
-    """The job when it has ended, or as it is when so much time has passed; with None there is no such time."""
+    """The job when it has ended, or as it is after `seconds`; None waits without a limit."""
     start = time.monotonic()
     while True:
         asked = time.monotonic()

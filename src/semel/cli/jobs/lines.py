@@ -33,7 +33,7 @@ class Plan(NamedTuple):
     draft: Callable[[bytes, str | None], Draft]
     base: str | None
     is_base_fresh: bool
-    """Whether nobody knows the base yet."""
+    """Whether no earlier run can have used this base."""
     batch_items: int
     tell: Callable[[int, Draft, Verdict], None]
 

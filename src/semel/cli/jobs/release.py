@@ -35,7 +35,7 @@ def release(
 ) -> None:
     """Release a key whose job has ended: the next submission under it makes a new job."""
     if force and not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("A released key protects its job no more: say --yes where nobody can be asked.")
+        raise click.UsageError("A released key protects no job: say --yes if standard input is not a terminal.")
     about = printable(f"the key {key} of {principal}")
     facts = {"principal": principal, "idempotency_key": key, "released": not dry_run, "dry_run": dry_run}
     if dry_run:

@@ -69,7 +69,7 @@ def _check(jobs: tuple[str, ...], dead: bool, is_filtered: bool, *, asks: bool) 
     for name in jobs:
         check_name(name)
     if (dead or len(jobs) > 1) and asks and not sys.stdin.isatty():
-        raise click.UsageError("Many jobs would run again: say --yes where nobody can be asked.")
+        raise click.UsageError("Many jobs would run again: say --yes if standard input is not a terminal.")
 
 
 def _dead(server: Server, wanted: Facts) -> list[Facts]:

@@ -107,7 +107,7 @@ def _row(one: Facts) -> tuple[str, ...]:
 def remove_schedule(connection: Connection, name: str, dry_run: bool, yes: bool, retries: int, as_json: bool) -> None:
     """Remove a schedule; the jobs that it made stay."""
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("A schedule that is gone makes no more jobs: say --yes where nobody can be asked.")
+        raise click.UsageError("A deleted schedule makes no more jobs: say --yes if standard input is not a terminal.")
     server = Server(connection, retries)
     if not yes or dry_run:
         one = server.get(named_path("schedules", name))

@@ -52,7 +52,7 @@ class Ledger(NamedTuple):
         return Told(self._facts(answer), answer.is_true("Idempotency-Replayed"))
 
     def make(self, path: str, body: Facts, key: str) -> Told:
-        """Something new, one for a key; where it may have been made and nobody knows, the error tells the key."""
+        """Create something, once for a key; where it is unknown whether it was made, the error names the key."""
         try:
             return self.send("POST", path, body, key)
         except RequestError as error:
@@ -62,7 +62,7 @@ class Ledger(NamedTuple):
             raise click.ClickException(f"{error.message} {advice}") from error
 
     def pages(self, path: str, member: str, filters: Facts, most: int | None) -> Iterator[list[Facts]]:
-        """A list page by page, at most so many of it; with None all."""
+        """A list page by page, at most `most` items; None is all."""
         token = ""
         while most is None or most > 0:
             limit = PAGE if most is None else min(most, PAGE)

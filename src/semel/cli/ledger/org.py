@@ -135,7 +135,7 @@ def change(
 def delete(connection: Connection, org: Scope, dry_run: bool, yes: bool, retries: int, as_json: bool) -> None:
     """Delete an organization: nothing in it can be read or written any more."""
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Deleting cannot be undone: say --yes where nobody can be asked.")
+        raise click.UsageError("Deleting cannot be undone: say --yes if standard input is not a terminal.")
     ledger = Ledger(connection, retries)
     facts = {"organization": org.org, "deleted": not dry_run, "dry_run": dry_run}
     if not yes or dry_run:

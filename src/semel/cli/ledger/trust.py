@@ -1,4 +1,4 @@
-"""Block hashes that somebody trusts, written as `[ORG[/VAULT] ]HEIGHT:HASH`, one or many."""
+"""Block hashes that the user trusts, written as `[ORG[/VAULT] ]HEIGHT:HASH`, one or many."""
 
 from __future__ import annotations
 

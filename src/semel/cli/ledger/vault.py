@@ -119,7 +119,7 @@ def change(connection: Connection, vault: Scope, status: str, retries: int, as_j
 def delete(connection: Connection, vault: Scope, dry_run: bool, yes: bool, retries: int, as_json: bool) -> None:
     """Delete a vault: nothing in it can be read or written any more."""
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Deleting cannot be undone: say --yes where nobody can be asked.")
+        raise click.UsageError("Deleting cannot be undone: say --yes if standard input is not a terminal.")
     ledger = Ledger(connection, retries)
     facts = {"place": str(vault), "deleted": not dry_run, "dry_run": dry_run}
     if not yes or dry_run:

@@ -21,7 +21,7 @@ from semel.cli.streams.resource import describe, stream_path
 def rm(connection: Connection, name: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Delete a stream, its content and its keys."""
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Deleting cannot be undone: say --yes where nobody can be asked.")
+        raise click.UsageError("Deleting cannot be undone: say --yes if standard input is not a terminal.")
     if not yes or dry_run:
         _show(connection, name, dry_run, as_json)
     if dry_run:

@@ -52,7 +52,7 @@ class Receipt(NamedTuple):
     at: int
     """As of which position it says what became of the deltas."""
     settled: int
-    """So many of them, from the first one on, it says that of."""
+    """How many of them are settled, from the first one on."""
     duplicates: int
     entries: Sequence[Entry]
     """What is not as the deltas say: others have won."""

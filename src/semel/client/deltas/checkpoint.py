@@ -48,7 +48,7 @@ class CheckpointReader:
     async def take(self, *, is_told: bool) -> Taken:
         """Take one; where there is none, forget what is not to be relied on: the log is read from its beginning.
 
-        With `is_told` its changes wait in the replica for whoever follows.
+        With `is_told` its changes wait in the replica for followers.
         """
         try:
             return await self._caller.insist(lambda: self._once(is_told=is_told), _nothing)

@@ -70,7 +70,7 @@ class DeltasClient:
     ) -> None:
         """Open the file, or make it. What is not given comes from SEMEL_URL and SEMEL_TOKEN.
 
-        `client_id` is the replica's name, and nobody else's. Without one the file keeps the name that it has; a new
+        `client_id` is the unique name of the replica. Without one the file keeps the name that it has; a new
         file is given the `sub` of the token, which is the only name that the server takes with it, or a random name.
         `moved` says that the server has another address than the file was made with. `on_dead` is told each change
         that is set aside, `on_retry` each error after which a call is tried again. `wall_ms` is the machine's clock.
@@ -110,7 +110,7 @@ class DeltasClient:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the server and of the file; whoever follows comes to an end. What is queued stays there."""
+        """Close the connection to the server and the file; followers end. What is queued stays there."""
         self._closed.set()
         for line in tuple(self._lines):
             await line.close()

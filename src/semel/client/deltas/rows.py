@@ -101,7 +101,7 @@ def whole(columns: Mapping[str, Any], at: int) -> Base:
 
 
 def settled(base: Base, own: Sequence[Written], at: int) -> Base:
-    """The base after own changes, in the order of their stamps, that the server has and that nobody has won over.
+    """The base after own changes, in the order of their stamps, that the server has and that won over all others.
 
     An own INSERT may have met a row that was there.
     """

@@ -264,7 +264,7 @@ _OPERATIONS: Mapping[str, Callable[[Part], Operation]] = {
 
 
 def read_merkle_proof(part: Part, most: int) -> MerkleProof:
-    """A way of at most so many steps."""
+    """A Merkle proof of at most `most` steps."""
     part.only(("leafHash",), ("siblings",))
     return MerkleProof(part.hash("leafHash"), tuple(map(_sibling, part.parts("siblings", most))))
 

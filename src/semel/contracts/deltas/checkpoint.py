@@ -21,7 +21,7 @@ from semel.kernel.delta_id import columns_bytes, plain_column_bytes
 from semel.store.table import Key
 
 ROWS_AT_ONCE = 64
-"""So many rows are in memory at a time; one may be large."""
+"""Limit of rows in memory at a time; one may be large."""
 
 
 class Checkpoint(NamedTuple):

@@ -12,7 +12,7 @@ MAX_ROW_CHARACTERS = 1_024
 MAX_CLIENT_CHARACTERS = 256
 MAX_GATEWAY_CHARACTERS = 256
 MAX_COLUMNS = 1_000
-"""Columns of one row; and of those that it once had, so many are remembered by name."""
+"""Limit of columns of one row, and of names of former columns that are remembered."""
 MAX_ROW_BYTES = 2 * 1024 * 1024
 """The columns of one row together, with who wrote them and when."""
 MAX_TOUCHED_BYTES = 32 * 1024 * 1024

@@ -90,5 +90,5 @@ class Cursor(NamedTuple):
 
     @property
     def shown(self) -> int:
-        """What has certainly arrived at whoever asks from it."""
+        """The position up to which everything has certainly arrived at a client with this cursor."""
         return self.start if self.back == NOWHERE else self.back

@@ -38,7 +38,7 @@ from semel.kernel.delta_id import columns_text, plain_column
 
 
 class PlainAsker(NamedTuple):
-    """A client of the plain dialect, and what is known of whoever speaks for it."""
+    """A client of the plain dialect, and what is known of the caller that speaks for it."""
 
     gateway: str
     client: str
@@ -63,7 +63,7 @@ class Settlement(NamedTuple):
     entries: tuple[Entry, ...]
     """The rows and columns that are not as the client wrote them."""
     settled: int
-    """So many of the deltas, from the first one on, are accounted for; the others have to be pushed again."""
+    """How many of the deltas, from the first one on, are accounted for; the others have to be pushed again."""
     cursor: int
     """The client's cursor; a later one if no other client has written behind it."""
     epoch: int
@@ -72,7 +72,7 @@ class Settlement(NamedTuple):
 def plain_page(
     reading: Reading, asker: PlainAsker, start: PlainStart, own_after: int | None, limit: int, budget: int
 ) -> Page | PlainStart:
-    """The next page behind a cursor, or where to go on when so much was passed over that another look is due."""
+    """The next page behind a cursor, or where to go on when one read has passed over its limit of entries."""
     gateway, epoch = present_gateway(reading, asker.gateway), epoch_of(reading)
     end = _end(gateway, epoch)
     after = start.since if start.after is None else start.after
@@ -143,7 +143,7 @@ def _end(gateway: DeltaGatewayRow | None, epoch: int) -> int:
 
 
 def _moved(reading: Reading, gateway: DeltaGatewayRow, client: str, cursor: int) -> int:
-    """The end of the log if nobody else has written behind a cursor; else the cursor, which a pull has to move."""
+    """The end of the log if no other client has written behind a cursor; else the cursor, which a pull has to move."""
     try:
         refuse_lost(reading, gateway, cursor)
     except RefusedDeltas:

@@ -35,7 +35,7 @@ from semel.store.protocol import Range, Touch
 from semel.store.table import Key
 
 AT_ONCE = 64
-"""So many rows of the log are fetched before their size is looked at."""
+"""How many rows of the log are fetched before their size is looked at."""
 ENTRY_BYTES = 256
 """About what an entry has besides its columns."""
 
@@ -158,7 +158,7 @@ def pull(
     *,
     is_guest: bool = False,
 ) -> Page | Begun:
-    """The next page behind a cursor; or a part of it, when so much was passed over that another look is due.
+    """The next page behind a cursor; or a part of it, when one read has passed over its limit of entries.
 
     A guest asks under the id of a client that it is not: its cursors mean themselves, and nothing is kept of it.
     A cursor of changes that a restore has lost is refused.
@@ -239,7 +239,7 @@ def news(
         return News(Page((), 0, False))
     start = Cursor(after, mute=MAX_HLC)
     if not is_guest:
-        # A repair may stand for one that was told here already: then nobody knows what the client's copy is.
+        # A repair may stand for one that was told here already: then it is unknown what the client's copy is.
         start = Cursor(after, skip=MAX_HLC, doubt=MAX_HLC if asker.watcher.repaired_at > after else 0)
     page = _page(reading, asker, Begun(start, (), budget), limit)
     if isinstance(page, Begun):  # as good as a page: who is told without asking is told of the rest as well
@@ -324,7 +324,7 @@ def gauges(reading: Reading, gateway: str) -> Gauges:
 
 
 def high_water(reading: Reading, gateway: str) -> int:
-    """The end of a gateway's log: the cursor of whoever has been told everything."""
+    """The end of a gateway's log: the cursor of a client that has received everything."""
     row = present_gateway(reading, gateway)
     return 0 if row is None else row.high_water
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 MAX_FLAWS = 100
-"""So many are told; the first ones."""
+"""Limit of flaws that a refusal names: the first ones."""
 
 
 class Flaw(NamedTuple):
@@ -35,7 +35,7 @@ class Refusal(NamedTuple):
 
 
 class RefusedDeltas(Exception):  # noqa: N818 - a refusal is an answer, not an error of ours
-    """Carries a refusal to whoever answers."""
+    """Carries a refusal to the transport, which answers with it."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ from semel.engine.reading import Reading
 from semel.store.protocol import Range
 
 AT_ONCE = 64
-"""So many rows are fetched before their size is looked at."""
+"""How many rows are fetched before their size is looked at."""
 ROW_BYTES = 256
 """About what an event takes in memory beside its own texts."""
 TAIL_EVENTS = 1_000

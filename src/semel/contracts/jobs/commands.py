@@ -70,7 +70,7 @@ class Claim(NamedTuple):
     secret: bytes
     """Becomes the secret of the store's tokens, if it has none."""
     waits: bool = False
-    """Whether the caller waits for its answer: then nobody knows whether it still listens, and leases are offers."""
+    """Whether the caller waits for its answer: then it may have disconnected, and leases are offers."""
 
 
 class Heartbeat(NamedTuple):
@@ -206,11 +206,11 @@ class Reap(NamedTuple):
 
 
 class Renew(NamedTuple):
-    """Make up for a time in which nobody could hold on: it is added to these leases, or they begin anew."""
+    """Make up for a time without heartbeats: it is added to these leases, or they begin anew."""
 
     ids: tuple[bytes, ...]
     since: int | None
-    """When it began, in steady time; None when nobody knows, as after a start."""
+    """When it began, in steady time; None when that is unknown, as after a start."""
 
 
 class ForgetRecords(NamedTuple):
@@ -337,7 +337,7 @@ class Changed(NamedTuple):
 
 
 class Done(NamedTuple):
-    """An order was carried out on so many things."""
+    """A command was carried out on `number` things."""
 
     number: int = 1
     notes: tuple[Note, ...] = ()

@@ -59,7 +59,7 @@ def parse_job(name: str) -> bytes | None:
 
 
 def parse_foreign(name: str) -> bytes | None:
-    """What stands behind `job_` in an id, whoever made it; None for a name that no job has."""
+    """What follows `job_` in an id, whichever system made it; None for a name that no job has."""
     found = _ANY.fullmatch(name)
     return None if found is None else found[1].encode()
 

@@ -28,9 +28,9 @@ MAX_REASON_CHARACTERS = 256
 MAX_LIST_JOBS = 1_000
 DEFAULT_LIST_JOBS = 100
 MAX_LISTED_ROWS = 10_000
-"""So many rows are looked at for a page of a list with too many lines; it may be short and still have a next one."""
+"""Limit of rows read for a page of a list with too many lines; the page may be short and still have a next one."""
 MAX_LISTED_LINES = 10_000
-"""So many lines, each of one kind in one queue, are merged for a page of a filtered list."""
+"""Limit of lines, each of one kind in one queue, that are merged for a page of a filtered list."""
 MAX_QUEUE_LIMIT = 1_000_000
 MAX_CATCH_UP = 1_000
 ERRORS_KEPT = 10

@@ -177,7 +177,7 @@ def _newest(reading: Reading, lines: _Lines, before: bytes | None, size: int) ->
 
 
 def _scanned(reading: Reading, wanted: Filter, before: bytes | None, limit: int) -> Page:
-    """A page by looking at every job: it ends after so many rows, with the way to go on."""
+    """A page by reading every job: it ends after MAX_LISTED_ROWS rows, with the position to go on from."""
     now_ms, steady_ms, found = reading.now.expiry_ms, reading.now.steady_ms, list[JobRow]()
     for _ in range(MAX_LISTED_ROWS // ROWS_AT_ONCE):
         stop = (before,) if before else ()

@@ -50,7 +50,7 @@ from semel.store.protocol import Lock, Range
 
 FREED_BLOCKS, FREED_BYTES, FREED_STREAMS = 250, 4 * 1024 * 1024, 500
 PLACES_AT_ONCE = 100
-"""So many organizations and places are looked at in one round of chores; the next round goes on behind them."""
+"""Limit of organizations and places in one round of chores; the next round goes on behind them."""
 
 Needs = Generator[Stage, View, None]
 
@@ -122,7 +122,7 @@ def _making(command: Open | MakeOrg | MakeVault) -> tuple[Lock, ...]:
 
 
 def _upto(reading: Reading, org: OrgRow, row: PlaceRow) -> int:
-    """The height up to which a place is freed at once: so many blocks, bodies of so many bytes, at least one."""
+    """The height up to which a place is freed in one step: a limit of blocks and of bytes; at least one block."""
     size = 0
     upto = row.freed
     for block in reading.range(Range(LEDGER_BLOCK, "", (row.org, row.vault), FREED_BLOCKS, start=(row.freed + 1,))):

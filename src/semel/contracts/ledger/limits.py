@@ -11,16 +11,16 @@ MAX_ANSWER_BYTES = 3 * 1024 * 1024
 """The values of one batch of reads: gRPC clients take answers of 4 MiB unless they are told otherwise."""
 MAX_RANGE_BLOCKS = 1_000
 MAX_RANGE_BYTES = 2 * 1024 * 1024
-"""A range of blocks ends early at about so many bytes of operations."""
+"""A range of blocks ends early at about this number of bytes of operations."""
 MAX_CHAIN_HEADERS = 10_000
 DEFAULT_PAGE = 100
 MAX_PAGE = 1_000
 MAX_LISTED_ROWS = 10_000
-"""So many rows are looked at for one page of a filtered list; a page may then be short and still have a next one."""
+"""Limit of rows read for one page of a filtered list; a page may then be short and still have a next one."""
 MAX_PAGE_BYTES = 2 * 1024 * 1024
 MAX_RECENT_BLOCKS = 1_000
 MAX_RECENT_BYTES = 256 * 1024
-"""A list of a height that is below the tip by so much at most learns from these blocks what they have changed."""
+"""A list at a height at most this many bytes of blocks below the tip learns from those blocks what changed."""
 MAX_TOLD_VALUE_BYTES = 4_096
 """A failed condition tells the current value up to this size."""
 WATCH_BEHIND = 1_024

@@ -13,7 +13,7 @@ CONDITION_FAILED, ALREADY_COMMITTED, SEQUENCE_VIOLATION = 3103, 3104, 3105
 
 
 class RefusedLedger(Exception):  # noqa: N818 - a refusal is an answer, not an error of ours
-    """Carries a refusal to whoever answers."""
+    """Carries a refusal to the transport, which answers with it."""
 
     def __init__(
         self,

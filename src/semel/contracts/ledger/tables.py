@@ -210,7 +210,7 @@ class PastRow(NamedTuple):
 
 
 class ValueRow(NamedTuple):
-    """A large value, written once: whoever replaces it need not move it."""
+    """A large value, written once: a write that replaces it need not move it."""
 
     org: int
     vault: int

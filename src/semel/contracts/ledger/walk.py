@@ -117,7 +117,7 @@ def _seen(
 
 
 def _changed(reading: Reading, walk: Walk) -> Callable[[bytes, int], Sequence[bytes]]:
-    """The keys that blocks above the height have changed, so many from one on; or all that have a past."""
+    """The keys that blocks above the height have changed, a page from one on; or all that have a past."""
     recent = _recent(reading, walk)
     if recent is None:
         return lambda start, limit: reading.distinct(walk.range(LEDGER_PAST, start, limit))

@@ -102,7 +102,7 @@ def span_behind(name: bytes) -> Span:
 def listing(reading: Reading, spans: Sequence[Span], limit: int) -> tuple[list[StreamRow], bytes | None]:
     """Living streams in these spans, by name, and the name to go on from while there may be more.
 
-    Only what lies in the spans is looked at: the name to go on from tells nobody of a stream beyond their reach.
+    Only the names in the spans are looked at: the name to go on from reveals no stream beyond their reach.
     """
     rows: dict[bytes, StreamRow] = {}
     for span in sorted(spans, key=lambda one: one.start):

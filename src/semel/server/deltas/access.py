@@ -38,7 +38,7 @@ class Asked(NamedTuple):
 
     @property
     def is_named(self) -> bool:
-        """Whether the caller has a name of its own, and is not whoever holds the one token or needs none."""
+        """Whether the caller has a name of its own: not the holder of the shared token, and not development mode."""
         return self.is_known and self.principal.actor != DEVELOPER.actor
 
     @property

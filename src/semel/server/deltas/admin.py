@@ -22,7 +22,7 @@ from semel.server.threads import apart
 MOST_SUBJECTS = 100
 """Credentials that one client id is forgotten for at a time."""
 SCANNED_NAMES = 1_000
-"""So many names are looked at in one step of a listing."""
+"""Limit of names that one step of a listing reads."""
 
 
 class Admin:

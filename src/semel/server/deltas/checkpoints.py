@@ -1,4 +1,4 @@
-"""Checkpoints over HTTP: written to a file from one snapshot, then sent at the pace of whoever reads.
+"""Checkpoints over HTTP: written to a file from one snapshot, then sent at the pace of the client.
 
 The snapshot is let go before the first byte leaves, so a slow reader holds a file and nothing of the store; and memory
 holds a piece at a time, however large the gateway is.
@@ -30,7 +30,7 @@ from semel.server.deltas.spools import Spool
 
 PLAIN_MEDIA_TYPE = b"application/x-ndjson"
 MAX_WRITTEN = 2
-"""So many checkpoints are written at a time: each has a reader of the store for itself."""
+"""Limit of checkpoints that are written at a time: each has a reader of the store for itself."""
 FRAME_BYTES = 256 * 1024
 """About what one frame of the stream holds; a row always fits."""
 FRAME_ENTRIES = 1_000
@@ -140,7 +140,7 @@ def _write_plain(reading: Reading, *, asker: PlainAsker, spool: Spool, caller: C
 
 
 def _pieces(entries: Iterator[Entry], is_gone: Callable[[], bool]) -> Iterator[list[Entry]]:
-    """As many entries at a time as fit into a frame; nobody goes on for a client that has left."""
+    """As many entries at a time as fit into a frame; stops once the client has disconnected."""
     piece: list[Entry] = []
     size = 0
     for entry in entries:

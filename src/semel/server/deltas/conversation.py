@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 GOING_AWAY, UNREADABLE, REFUSED, TOO_BIG, FAILED, TRY_LATER = 1001, 1002, 1008, 1009, 1011, 1013
 MAX_MESSAGES = 64
-"""So many frames of a connection wait for their turn before it is not listened to."""
+"""Limit of frames of one connection that wait for their turn; above it the connection is not read."""
 PING_SECONDS = 30.0
 ROOM_SECONDS = 5.0
 """How long a frame waits for room in the engine."""
@@ -70,7 +70,7 @@ class Word(Enum):
 
 
 class Visitor(NamedTuple):
-    """Somebody who was let in: who, and to which gateway."""
+    """An authenticated client: its principal, and its gateway."""
 
     asked: Asked
     gateway: str
@@ -109,7 +109,7 @@ class Conversation:
 
     @property
     def is_stranger(self) -> bool:
-        """Nobody comes this far without a credential."""
+        """Always false: a client without a credential is refused in the handshake."""
         return False
 
     # From the socket and from commits.
@@ -127,7 +127,7 @@ class Conversation:
             self._woken.set()
 
     def unfinished(self, size: int) -> None:
-        """So much waits that is no whole message."""
+        """Note how many bytes of an incomplete message have arrived."""
         self._holdings.arriving(size)
         self._mind_room()
 
@@ -165,7 +165,7 @@ class Conversation:
         self._woken.set()
 
     def lost(self) -> None:
-        """The connection is gone; what nobody will hear of and is not decided need not be."""
+        """The connection is lost: cancel the work that is not decided, since no client will receive its answer."""
         self._end()
         self._holdings.close()
         self._asked.caller.leave()
@@ -387,7 +387,7 @@ class Conversation:
         self._door.closed(self, self._gateway)
 
     def _remember_last(self) -> None:
-        """What has reached the client counts, although nobody waits for it any more."""
+        """Record what has reached the client, although no task waits for it any more."""
         if Word.ARRIVED in self._inbox:
             self._live.arrived()
         self._inbox.clear()

@@ -81,11 +81,11 @@ class Desk:
     """What those have shown who have never pushed."""
 
     def asked(self, principal: Principal, caller: Caller, where: Mapping[str, str]) -> Asked:
-        """A call of somebody who was let in."""
+        """The call of an authenticated caller."""
         return Asked(principal, caller, where, self.gate.principals.are_known)
 
     def enter(self, asked: Asked, role: Role, gateway: str | None) -> None:
-        """Refuse whoever may not do that in a gateway, and gateways that are not there; None is none in particular."""
+        """Refuse a caller without the role in a gateway, and unknown gateways; None is for no gateway in particular."""
         try:
             needs(asked.principal, role, gateway)
         except RefusedDeltas:

@@ -97,7 +97,7 @@ class Door:
 
     def _visitor(self, path: bytes, fields: Fields, remote: str) -> Visitor:
         route = split_path(path)
-        assert route is not None, "nobody else is sent here"
+        assert route is not None, "only requests with a WebSocket path are sent here"
         scope = {"raw_path": path, "client": (remote, 0)}
         principal = admit(self.desk.gate, scope, fields)
         asked = self.desk.asked(principal, Caller(str(scope.get(PRINCIPAL, NOBODY))), whence(scope))

@@ -28,7 +28,7 @@ NO_PATH = Refusal("NOT_FOUND", "There is nothing at this path, or not for this m
 RETRY_SECONDS = 1
 """When to come back, if a refusal does not say."""
 BUFFER_BYTES = 64 * 1024
-"""So much the transport takes in for a client that does not read, and says nothing."""
+"""Bytes that the transport buffers for a client that does not read, before it applies back pressure."""
 PIECE_BYTES = 256 * 1024
 """What is handed to the transport at once."""
 
@@ -62,7 +62,7 @@ class Flow(NamedTuple):
     headers: list[Header]
     follow: Callable[[Send], Awaitable[None]]
     close: Callable[[], None]
-    """Lets go of what it holds, when it was sent or nobody is there to read it."""
+    """Frees what it holds, once it was sent or the client has disconnected."""
 
 
 Call = Callable[[Request], Awaitable[Answer | Flow]]

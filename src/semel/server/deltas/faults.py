@@ -8,7 +8,7 @@ from semel.kernel.errors import Problem
 
 
 def engine_refusal(error: EngineError) -> Refusal:
-    """The engine did not do it, or nobody knows whether it did."""
+    """The refusal for an engine error: the write was not done, or its outcome is unknown."""
     if isinstance(error, FaultError):
         return internal_refusal(error.error_id)
     if isinstance(error, OutcomeUnknownError):

@@ -33,7 +33,7 @@ class Holdings:
     # What comes in.
 
     def arriving(self, size: int) -> None:
-        """So much is here of a frame that is not whole."""
+        """Note how many bytes of an incomplete frame have arrived."""
         self._arriving = size
         if not size:
             self._begun_at = None

@@ -17,7 +17,7 @@ from semel.server.deltas.proto.sync_pb2 import SyncPush
 from semel.server.threads import apart
 
 FORBIDDEN = "FORBIDDEN"
-"""The code of pushing for somebody else."""
+"""The error code of a push under the client id of another caller."""
 
 
 class Pushes:
@@ -55,7 +55,7 @@ def read_push_frame(raw: bytes, policy: Policy, authors: tuple[str, ...] | None)
 
 
 def parse_for(parse: Callable[[str | None], PushBody], authors: tuple[str, ...] | None) -> PushBody:
-    """A push by somebody who may use one of several ids, None for any; `parse` reads it for one of them."""
+    """A push by a caller that may use one of several ids, None for any; `parse` reads it for one of them."""
     *others, last = authors or (None,)
     for author in others:
         try:

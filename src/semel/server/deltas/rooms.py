@@ -1,7 +1,7 @@
 """Who listens to which gateway over WebSocket on this node.
 
 A commit, here or on another node, is signalled by the topic of its gateway; one task a gateway hears it and wakes those
-who listen. A signal carries no data: whoever is woken looks at the log from its own cursor.
+who listen. A signal carries no data: a subscriber that is woken reads the log from its own cursor.
 """
 
 from __future__ import annotations

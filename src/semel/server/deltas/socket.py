@@ -1,4 +1,4 @@
-"""The WebSocket of deltas: whoever comes is judged in the handshake."""
+"""The WebSocket of deltas: a client is authenticated in the HTTP handshake."""
 
 from __future__ import annotations
 
@@ -57,6 +57,6 @@ class DeltaSocket(WebSocket):
             self._conversation.ponged(payload)
 
     def unfinished(self, size: int) -> None:
-        """So much has arrived that is no whole message."""
+        """Note how many bytes of an incomplete message have arrived."""
         if self._conversation is not None:
             self._conversation.unfinished(size)

@@ -24,7 +24,7 @@ _log = logging.getLogger("semel.deltas")
 MAX_AT_ONCE = 16
 """Checkpoints that are written or sent at a time."""
 MAX_EACH = 4
-"""Of these, so many of one caller."""
+"""Limit of open files of one caller."""
 SHARE_OF_ONE = MAX_AT_ONCE // MAX_EACH
 """One caller has this part of the bytes as well."""
 FREE_BYTES = 512 * 1024 * 1024
@@ -54,7 +54,7 @@ class Spools:
         self.bytes = Budget(most_bytes, most_bytes // SHARE_OF_ONE)
 
     def open(self, holder: Hashable) -> Spool:
-        """A file for somebody; to be closed."""
+        """Open a file for a holder, who has to close it."""
         place = self._places.share(holder)
         if not place.resize(1):
             raise _busy()

@@ -148,7 +148,7 @@ class Conversation:
         self._socket.read_on(False)
 
     def lost(self) -> None:
-        """The connection is gone; what nobody will hear of and is not decided need not be."""
+        """The connection is lost: cancel the work that is not decided, since no client will receive its answer."""
         self._pending.leave()
         self._end()
         if self._task is not None:
@@ -282,7 +282,7 @@ class Conversation:
 
     def _refuse_request(self, error: WireError) -> None:
         self._bad += error.code == "bad_request"
-        if error.code == "auth_failed":  # it is known, and names somebody else
+        if error.code == "auth_failed":  # its credential is valid, and it uses the name of another caller
             self._hub.denied(self._socket.remote)
         self.refuse(error, self._session.reply_to)
         if self._bad >= self._most_bad and not self.is_closed:

@@ -2,7 +2,7 @@
 
 It looks at the log when a commit is signalled, here or on another node, and hands every event, in the log's order, to
 the live subscribers of its partitions. What it hands on was read from the store after its commit. A subscriber that
-cannot take an event leaves the feed and reads the log itself. While nobody is live nothing is read.
+cannot take an event leaves the feed and reads the log itself. Without live subscribers nothing is read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOOK_BYTES = 4 * 1024 * 1024
 POLL_SECONDS = 30.0
 REST_SECONDS = 0.5
 AT_ONCE = 500
-"""So many frames are sent before other work has its turn."""
+"""Limit of frames that are sent before other work has its turn."""
 
 T = TypeVar("T")
 Fault = Callable[[str], str]
@@ -50,7 +50,7 @@ class Feed:
         self._joined = asyncio.Event()
         self._watch = engine.signals.watch(TOPIC)
         self._life = 0
-        """Rises when a feed that nobody hung on begins anew, perhaps further back: what was read before is void."""
+        """Rises when a feed without subscribers begins anew, perhaps further back: what was read before is void."""
         self.position = 0
         """Every event up to here has been handed to the live subscribers."""
 
@@ -93,7 +93,7 @@ class Feed:
         self._counts["broadcasts"] += sent
 
     async def run(self) -> None:
-        """Look, hand on, wait for the next signal; listen to nothing while nobody is live."""
+        """Read the log, hand on, wait for the next signal; wait for the first subscriber while there is none."""
         while True:
             if not self._live:
                 self._watch.wake()
@@ -105,7 +105,7 @@ class Feed:
             except UnavailableError:
                 await asyncio.sleep(REST_SECONDS)
                 continue
-            except Exception:  # noqa: BLE001 - whatever it is, nobody may go on believing that nothing happens
+            except Exception:  # noqa: BLE001 - whatever it is, no subscriber may go on believing that nothing happens
                 self._fail_all(self.fault("fault in the feed of events"))
                 await asyncio.sleep(REST_SECONDS)
                 continue

@@ -172,7 +172,7 @@ class EventsHost:
         return self._hub.identity(principal, named or default)
 
     def _status(self, error: WireError) -> int:
-        # A known caller that names somebody else is refused for that, not for its credential.
+        # A known caller that uses the name of another is refused for that, not for its credential.
         is_foreign = error.code == "auth_failed" and error.closes
         return 403 if is_foreign else REGISTRY[error.code].status
 

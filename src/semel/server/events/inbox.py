@@ -54,7 +54,7 @@ class Inbox:
             self._bytes -= len(self._messages.popleft().raw)
 
     def clear(self) -> None:
-        """Nobody will be answered any more."""
+        """Drop all messages: the connection is gone, and no answer can be sent."""
         self._messages.clear()
         self._bytes = 0
         self.read = None

@@ -1,4 +1,4 @@
-"""The WebSocket of events: whoever comes is talked to, and says who it is in its first message."""
+"""The WebSocket of events: every client is accepted, and authenticates in its first message."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Submissions:
         future.add_done_callback(self._answered)
 
     def leave(self) -> None:
-        """Nobody will hear the answers: what is not decided yet need not be."""
+        """The client will not receive the answers: cancel what is not decided yet."""
         for pending in reversed(self._pending):  # or a later one might be stored without an earlier one
             pending.caller.leave()
 

@@ -198,7 +198,7 @@ class JobsHost:
 
 def _check_head(method: str, fields: Fields) -> None:
     """What can be refused before anything is read."""
-    # A web page of somebody else may send a body without a type, but not one with this type: the browser asks first.
+    # A web page of another origin can send a body without a type, but not one of this type without a CORS preflight.
     unsaid = b"" if fields.get(b"origin") else b"application/json"
     kind = (fields.get(b"content-type") or unsaid).partition(b";")[0].strip().lower()
     if method in ("POST", "PUT") and kind != b"application/json":

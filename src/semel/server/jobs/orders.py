@@ -219,5 +219,5 @@ def _needs_admin(principal: Principal) -> None:
 
 
 async def apart_from_loop(make: Callable[[], Answer]) -> Answer:
-    """Make the answer of a list in a thread, however large it is: nobody knows that before."""
+    """Render a list answer in a thread, whatever its size: the size is not known beforehand."""
     return await apart(APART_BYTES + 1, make)

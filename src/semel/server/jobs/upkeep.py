@@ -1,7 +1,7 @@
 """What jobs do without being asked: leases are renewed after an outage, overdue ones reaped, schedules fired.
 
 After a start every live lease gets a full period before anything is reaped here; and when the store was away for longer
-than a moment, every lease gets that time back: an outage in which nobody could send a heartbeat ends no healthy
+than a moment, every lease gets that time back: an outage in which no worker could send a heartbeat ends no healthy
 worker's lease. A shared store that could not be reached may have forgotten the last heartbeats, which are soft: then
 leases begin anew, as after a start. A store that can be read and takes no writes, as when its disk is full, is away
 too. A reap that is held up itself is void when its turn comes. Nothing here decides: it looks, and sends commands that

@@ -2,7 +2,7 @@
 
 Waiters are looked through when something got ready, when the next delayed job is due, and every second besides (with
 several nodes a signal may be lost). One look at what waits says who could have something; only they are tried, and
-whoever repeats a named claim once. Their claims go through the engine like any other, in their order; the number tried
+a repeated named claim is tried once. Their claims go through the engine like any other, in order; the number tried
 at once doubles while each of them finds something, so that one job does not wake fifty workers. One whose connection
 is gone is passed over; if it went while its lease was being committed, the job is given back uncharged.
 
@@ -88,7 +88,7 @@ class Waiters:
         return len(self._waiting)
 
     async def claim(self, claim: Claim, caller: Caller, wait_ms: int) -> tuple[Claimed, bool]:
-        """Claim now, or as soon as there is something and nobody is before; and whether that was waited for."""
+        """Claim now, or wait until a job is ready and no earlier waiter wants it; also returns whether it waited."""
         if not wait_ms or self._is_stopped or len(self._waiting) >= MAX_WAITERS:
             return await self._claim(claim, caller), False
         loop = asyncio.get_running_loop()
@@ -123,7 +123,7 @@ class Waiters:
         return answer
 
     async def _give_back(self, answer: Claimed) -> None:
-        """Nobody heard of these leases, and nobody will ask for them again."""
+        """Give leases back whose answer no client received and no client will ask for again."""
         for job, token in answer.leases:
             await self._engine.submit(Write(self._jobs, Defer(job.id, token, 0, b"")))
 
@@ -135,7 +135,7 @@ class Waiters:
                 try:
                     rest = await self._serve_all(watch)
                 except EngineError as error:
-                    _log.warning("nobody could be served", extra={"reason": str(error)})
+                    _log.warning("no waiting claim could be served", extra={"reason": str(error)})
                 self._end_overdue()
                 if self._waiting:
                     await watch.wait(self._rest_seconds(rest))

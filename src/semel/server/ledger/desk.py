@@ -81,7 +81,7 @@ class Desk:
     journal: Journal
 
     def asked(self, principal: Principal, caller: Caller, where: Mapping[str, str], *, has_token: bool) -> Asked:
-        """A call of somebody who was let in; without a token they are nobody in particular."""
+        """The call of an authenticated caller; without a token its actor is anonymous."""
         return Asked(principal, actor_of(self.context.principals, principal, has_token=has_token), caller, where)
 
     def prepare(
@@ -123,7 +123,7 @@ class Desk:
         return answer
 
     async def make_vault(self, asked: Asked, org: int, retain: int, key: bytes) -> Made:
-        """Create a vault that keeps so many bodies, or all of them with 0."""
+        """Create a vault that keeps `retain` block bodies, or all of them with 0."""
         self._enter(asked, Role.ADMIN, Place(org))
         check_retention(retain)
         command = MakeVault(org, self._slugs(), retain, asked.actor.encode(), pack(key) if key else b"")
@@ -164,7 +164,7 @@ class Desk:
         return BlockWatch(self.context, self.journal, place, start_height, asked.principal, asked.caller)
 
     def _enter(self, asked: Asked, role: Role, place: Place | None) -> None:
-        """Refuse whoever may not do that in a place, and places that cannot be."""
+        """Refuse a caller without the role in a place, and places that cannot exist."""
         self._permit(asked, needs, role, place)
         if place is not None and place.org >= _SLUGS_LIMIT:
             raise RefusedLedger("organization_not_found", "There is no such organization.")

@@ -11,7 +11,7 @@ _AGAIN = "Send it again unchanged, with the same key and the same sequence."
 
 
 def engine_refusal(error: EngineError) -> Refusal:
-    """The engine did not do it, or nobody knows whether it did."""
+    """The refusal for an engine error: the write was not done, or its outcome is unknown."""
     if isinstance(error, FaultError):
         return internal_refusal(error.error_id)
     return Refusal("unavailable", f"{error} {_AGAIN}", retry_after_ms=RETRY_MS)

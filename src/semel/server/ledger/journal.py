@@ -1,6 +1,6 @@
 """What is kept of calls besides their effect: counts, and lines in the audit log.
 
-A key that is used for something else than before is a fault of a client that nobody may overlook: its line is in the
+A key that is used for something else than before is a client fault that an operator must see: its line is in the
 file before the answer leaves. Gaps are told rarely. Of a key a line has only the beginning.
 """
 

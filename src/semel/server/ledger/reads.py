@@ -1,6 +1,7 @@
 """Reads over HTTP: entities and lists, blocks and transactions, and where a client stands.
 
-An answer is put into JSON where its rows are read, in a reader's thread: a page of large values holds nobody up.
+An answer is put into JSON where its rows are read, in a reader's thread: a page of large values blocks no other
+request.
 """
 
 from __future__ import annotations

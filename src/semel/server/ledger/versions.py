@@ -26,6 +26,6 @@ def api_version(value: bytes | None) -> int:
 
 
 def check_version(fields: Fields) -> None:
-    """The same for all headers of a request: whoever sends it more than once means each of them."""
+    """Check every header of that name in a request: a client that repeats it means each of them."""
     for value in fields.all(API_VERSION):
         api_version(value)

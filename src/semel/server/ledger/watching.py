@@ -71,11 +71,11 @@ class BlockWatch:
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody is there to read."""
+        """Whether the client has disconnected."""
         return self._caller.gone
 
     async def next(self, seconds: float) -> list[Header]:
-        """The next blocks, some at a time; none when the time is up or nobody is there any more."""
+        """The next blocks, some at a time; none when the time is up or the client has disconnected."""
         assert self._ear is not None, "a watch is entered before it is asked"
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds

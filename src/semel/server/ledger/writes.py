@@ -50,7 +50,7 @@ class Writes:
         del prepared  # what was encoded is not needed for the answer
         answer = await committing
         if isinstance(answer, Replayed):
-            self._desk.is_hot(answer.committed)  # it is told in full here, so it is at hand for whoever asks next
+            self._desk.is_hot(answer.committed)  # the answer has it in full: keep it in the replay cache
         return await apart(size, _answer, answer, wants_proof)
 
     def _prepare(self, request: Request, parse: Parse) -> tuple[bool, Prepared]:

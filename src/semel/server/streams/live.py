@@ -52,7 +52,7 @@ class LiveReader:
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody is there to read, its token was revoked, or the server is stopping."""
+        """Whether the client has disconnected, its token was revoked, or the server is stopping."""
         is_revoked = self._revocation is not None and self._revocation.has_come
         return self._context.is_stopping or is_revoked or (self._connection is not None and self._connection.gone)
 
@@ -72,7 +72,7 @@ class LiveReader:
             await self._watch.wait(min(left, self._until_end_of_life(page)))
 
     def _until_end_of_life(self, page: Page) -> float:
-        """Seconds until the stream may have ended: nobody sends a signal then."""
+        """Seconds until the stream may have ended: no signal is sent at that time."""
         deadline = page.stream.deadline
         if deadline == NEVER:
             return float("inf")

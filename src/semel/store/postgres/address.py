@@ -45,7 +45,7 @@ class Address(NamedTuple):
 
     @property
     def place(self) -> tuple[str, ...]:
-        """Where the rows are, whoever comes for them."""
+        """Where the rows are, whatever user connects."""
         given = {"port": "5432", **conninfo_to_dict(self.conninfo)}
         return (*(str(given.get(name, "")) for name in ("host", "hostaddr", "port", "dbname")), self.schema)
 

@@ -17,7 +17,7 @@ from semel.store.postgres.statements import DIALECT, Statements
 from semel.store.protocol import AnyTable, StoreError
 
 IDLE_MS = 600_000
-"""The database ends a snapshot that nobody asks anything for so long; who reads a page at a time may be slow."""
+"""The database ends a snapshot that is idle for this long; a caller that reads a page at a time may be slow."""
 
 
 class Beside:

@@ -116,7 +116,8 @@ class Speaker(threading.Thread):
         while (first := self._waiting.get()) is not None:
             time.sleep(_GATHER_SECONDS)
             is_last, hint = self._gather(first)
-            # Whoever hears a later number believes to have heard of all before it: so that one must make up for them.
+            # A node that hears a later number believes to have heard of all before it: so that one must make up for
+            # them.
             had_lost, self._has_lost = self._has_lost, False
             try:
                 self._line.open(time.monotonic())
@@ -173,7 +174,7 @@ class Listener(threading.Thread):
                 self._line.open(time.monotonic())
                 self._line.exchange([(f'LISTEN "{self._channel}"', ())])
                 self._missed.start(self._marks())
-                self._hear(None)  # whatever was said while nobody listened
+                self._hear(None)  # whatever was notified while this node did not listen
                 while not self._stopped.is_set() and self._line.is_open:
                     self._listen()
             except Exception:  # noqa: BLE001 - a database may be away, but nothing may end the listening

@@ -83,7 +83,7 @@ class Trust:
 
     Once one of them is lost, those that were opened before it are not trusted: a server that has died has done so for
     all of them, and each would have to find out by itself. One that was only silent is asked first (`Line._connect`).
-    And once the database has been away for as long as we are patient, nobody waits for it again: one try a second is
+    And once the database has been away for as long as we are patient, no caller waits for it again: one try a second is
     enough to find out that it is back. A database that confirms no commits is away too, for those who need one.
     """
 
@@ -101,7 +101,7 @@ class Trust:
         return time.monotonic() - self._tried_at >= _PROBE_SECONDS
 
     def give_up_at(self, deadline: float) -> float:
-        """When to stop trying: whoever comes late to an outage waits for what is left of our patience."""
+        """When to stop trying: a call that comes late to an outage waits for what is left of our patience."""
         away_since = self._away_since
         return deadline if away_since is None else min(deadline, away_since + self._patience)
 

@@ -23,7 +23,7 @@ class Kind(Enum):
     """What a slot stands for; they are taken in this order."""
 
     MARK = 0
-    """The transaction of one line: whoever gets it knows that the transaction has ended."""
+    """The transaction of one line: a process that gets this lock knows that the transaction has ended."""
     GENERATION = 1
     """Shared by all who write into a generational table, so that its generations turn between their transactions."""
     NAME = 2

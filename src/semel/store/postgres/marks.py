@@ -6,8 +6,8 @@ ended one way or the other, and then reads the row: the number is there, or noth
 
 Reading it writes it too, and that commit waits for whatever a commit waits for here: a standby, say. What is found has
 then reached the standby as well, because the log is one sequence. For the same reason every line that reads or writes
-begins its life with a commit: after a crash the server shows commits that its standby may not have yet, and nobody may
-be told of them.
+begins its life with a commit: after a crash the server shows commits that its standby may not have yet, and no caller
+may be told of them.
 """
 
 from __future__ import annotations

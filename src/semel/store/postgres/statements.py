@@ -126,8 +126,8 @@ class Statements:
     def touch(self, touches: Sequence[Touch]) -> Filled:
         """Soft changes of one column; gives the keys that were due, and those that were done.
 
-        A row that somebody else is writing is passed over: nobody waits for a soft change, and so no two wait in a
-        circle.
+        A row that another transaction is writing is passed over: no one waits for a soft change, and so no two wait in
+        a circle.
         """
         column, life, beside = touches[0].column, touches[0].life_column, touches[0].beside_column
         keys = self.table.key_columns
@@ -177,7 +177,7 @@ class Statements:
         return sql, [*values, *fixed, number(wanted.limit)]
 
     def _bounds(self, wanted: Range, before: int = 0) -> tuple[list[str], list[bytes]]:
-        """What a row must be to be in a range, and the values for that; so many others stand before them."""
+        """The conditions and values of the rows in a range; `before` other parameters come before them."""
         order = self.table.ordering(wanted.by)
         depth = len(wanted.prefix)
         values = [self._scalar(name, value) for name, value in zip(order, wanted.prefix, strict=False)]
@@ -193,7 +193,7 @@ class Statements:
         return terms, values
 
     def page(self, behind: Key | None, limit: int, most_bytes: int) -> Filled:
-        """The statement and values of the rows behind a key, up to the one that makes so many bytes full."""
+        """The statement and values of the rows behind a key, up to the one that reaches `most_bytes`."""
         columns = quoted([column.name for column in self.table.columns])
         payloads = [name for name, kind in self._kinds.items() if kind == "bytea"]
         size = " + ".join(["0", *(f'coalesce(octet_length("{name}"), 0)' for name in payloads)])

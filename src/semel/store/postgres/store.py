@@ -55,7 +55,7 @@ class Desk:
         self.mark = mark
 
     def disown(self, mark: Mark) -> None:
-        """Nobody here will tell of its last commit, so if that is there, or comes yet, our own readers will look."""
+        """No one here will report its last commit, so if that is there, or comes yet, our own readers will look."""
         self._own.discard(mark.id)
 
 
@@ -159,7 +159,7 @@ class PostgresStore:
         self._speaker.say(mark.id, mark.number, topics)
 
     def know_generations(self, numbers: Mapping[str, int]) -> None:
-        """Which generations take new rows; whoever turned one may be gone before it has emptied the oldest."""
+        """Which generations take new rows; the process that turned one may be gone before it has emptied the oldest."""
         if numbers != self.generations:
             self._retired.update(self.generational)
             self.generations = numbers

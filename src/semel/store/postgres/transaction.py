@@ -63,7 +63,7 @@ class PostgresTx:
         generations = [slot_of_table(table, shared=not turns) for table, turns in turning.items()]
         names = [lock for lock in locks if lock not in map(turn_lock, turning)]
         self._slots = [*sorted(generations, key=lambda slot: slot.number), *slots_of(names)]
-        """A turn has the slot for itself that all others share; so nobody who shares it ever has to ask for more."""
+        """A turn has the shared slot for itself; so no holder of a shared slot ever has to ask for more."""
         self._turning = {table for table, turns in turning.items() if turns}
         self._is_begun = False
         self._is_over = False
@@ -150,7 +150,7 @@ class PostgresTx:
         self._numbers = {**self._numbers, table.name: number}
 
     def oldest(self, table: AnyTable) -> Statements:
-        """The generation that nobody looks into, as long as this transaction is open."""
+        """The generation that no reader looks into, as long as this transaction is open."""
         self._begin(())
         return self._store.statements[table][(self._numbers.get(table.name, 0) + 1) % GENERATIONS]
 
@@ -206,13 +206,13 @@ class PostgresTx:
             raise TryAgainError(sentence(error)) from error
         is_committed = self._fate(mark, number, began + self._store.address.patience)
         if is_committed is None:
-            self._desk.disown(mark)  # at once: there may be no new connection before somebody writes again
+            self._desk.disown(mark)  # at once: there may be no new connection before the next write
             raise CommitUnknownError(sentence(error)) from error
         if not is_committed:
             raise TryAgainError(f"{sentence(error)} The transaction was not committed.") from error
 
     def _fate(self, mark: Mark, number: int, deadline: float) -> bool | None:
-        """Whether that transaction was committed; None when nobody could be asked in time."""
+        """Whether that transaction was committed; None when the database did not answer in time."""
         line = self._desk.line
         while True:
             try:
@@ -251,7 +251,7 @@ class PostgresTx:
         schema, slots = self._store.address.schema, [self._desk.mark.slot, *self._slots]
         if not self._turning:
             return [_BEGIN, take(schema, slots), _CLOCK]
-        # Whoever waits for the slot that all share makes all others wait behind: a turn rather comes another time.
+        # A writer that waits for the shared slot makes all others wait behind it: a turn rather comes another time.
         shared = [slot for slot in slots if slot.kind is not Kind.NAME]
         named = [slot for slot in slots if slot.kind is Kind.NAME]
         return [_BEGIN, _BRIEFLY, take(schema, shared), _USUALLY, take(schema, named), _CLOCK]

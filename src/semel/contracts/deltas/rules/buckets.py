@@ -21,7 +21,7 @@ from semel.kernel.canonical import Json, JsonError, parse
 CLAIM = "jwt:"
 """What follows it in the value of a filter is the name of a claim of the caller."""
 KEPT_RULES = 64
-"""So many versions of rules are kept compiled."""
+"""Limit of versions of rules that are kept compiled."""
 MAX_VERSION = 2**53 - 1
 
 Claims = Mapping[str, tuple[str, ...]]
@@ -90,7 +90,7 @@ def columns_for(rules: Rules, table: str) -> tuple[str, ...]:
 
 
 def sees(rules: Rules, claims: Claims, table: str, values: Values | None) -> bool:
-    """Whether a caller with these claims sees a row; None is a row that is not there, which nobody sees.
+    """Whether a caller with these claims sees a row; None is a row that does not exist, which no caller sees.
 
     Of the values, those of `columns_for` are enough.
     """

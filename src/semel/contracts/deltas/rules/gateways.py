@@ -11,7 +11,7 @@ from semel.engine.contract import MissingLocksError, View
 from semel.store.protocol import Lock
 
 MAKING = Lock(b"deltas")
-"""Held besides by whoever makes a gateway."""
+"""The lock that the creation of a gateway holds besides."""
 COUNT_KEY = (b"",)
 """The row that counts gateways; no name is stored under an empty key."""
 

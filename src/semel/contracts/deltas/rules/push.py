@@ -72,7 +72,7 @@ def push_needs(command: Push, policy: Policy) -> Generator[Stage, View, None]:
     """The gateway, the memory of each id, the rows and schemas that are touched, and how far the authors were told.
 
     Rows may be large: those of a short push are loaded at once, and of others no more than a push may touch. A long one
-    may be of deltas that are known, whose rows nobody asks for.
+    may be of deltas that are known, whose rows are not read.
     """
     gateway = gateway_key(command.replica.gateway)
     keys: dict[tuple[AnyTable, Key], None] = {

@@ -73,7 +73,7 @@ def _mend(view: View, log: Log, own: Sequence[Delta], state: RowState, progress:
     # What is replaced may have been sent: it comes before this author's write, behind it, or never.
     may_turn = is_replaced and (aid.turn > 0 or not state.is_live)
     if is_forgotten or has_begun_again or log.eye is not None or may_turn:
-        # Nobody knows what its copy will be, or which of the others' entries it will be shown: away with it first.
+        # It is unknown what its copy will be, or which of the others' entries it will be shown: delete it first.
         position = log.add_repair(own[-1], Op.DELETE, NO_COLUMNS, state)
         turn = Mark(author, position, int(Op.DELETE))
         known = _aided(known, Op.DELETE, position, None)

@@ -4,7 +4,7 @@ A checkpoint is made of the merged rows when it is asked for, so it covers all o
 tombstones and the ids of deltas stay: a delta counts once for ever, and a cursor that would miss something is refused.
 Nothing is removed from a gateway of which no checkpoint can be told (`Coverage`).
 
-Of a client that is forgotten its own cursors mean themselves. It may have written before, so that from then on whoever
+Of a client that is forgotten its own cursors mean themselves. It may have written before, so that from then on a client
 is not known is told its own entries as those of others.
 """
 
@@ -179,7 +179,7 @@ def trim_needs(command: Trim) -> Generator[Stage, View, None]:
 def trim(view: View, command: Trim) -> Outcome:
     """Remove the beginning of the log; from then on a cursor before its end is refused."""
     gateway = gateway_of(view, command.gateway)
-    assert gateway is not None, "a log belongs to somebody"
+    assert gateway is not None, "a log belongs to a gateway"
     entries = 0
     for position in command.positions:
         row = view.get(DELTA_LOG, (gateway.gateway, position))

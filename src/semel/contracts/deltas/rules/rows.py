@@ -18,7 +18,7 @@ from semel.contracts.deltas.limits import MAX_COLUMNS
 from semel.contracts.deltas.model import Column, Delta, Op
 
 _REMEMBERED = 2
-"""Two authors are enough to know, for anyone, the last thing that somebody else did."""
+"""Two authors are enough to know, for any client, the last change by another."""
 
 
 class Stamp(NamedTuple):
@@ -61,7 +61,7 @@ class Aid(NamedTuple):
     op: int = 0
     """Which of the two it did."""
     inserted_at: int = 0
-    """Where the log ended when it made the row itself, not knowing of another's; 0 when its copy is not such a one."""
+    """Where the log ended when it made the row itself, not knowing of another's; 0 when its copy was not made so."""
     first: int = 0
     """Where the last repair begins: it may be two entries, of which the first takes the row away."""
     columns: tuple[str, ...] | None = None
@@ -211,7 +211,7 @@ def marked(marks: Marks, mark: Mark) -> Marks:
 
 
 def last_of_others(marks: Marks, client: str, above: int) -> Mark | None:
-    """The last thing that somebody else did, if it lies above a position."""
+    """The last change by another client, if it lies above a position."""
     for mark in marks:
         if mark.client != client:
             return mark if mark.position > above else None

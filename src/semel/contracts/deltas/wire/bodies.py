@@ -119,7 +119,7 @@ def judge_push(client: str, count: int, items: Iterable[Item], policy: Policy, a
     flaws: list[Flaw] = []
     for index, make in enumerate(items):
         _check_number(index + 1, policy)
-        if len(flaws) == MAX_FLAWS:  # nobody is told of more
+        if len(flaws) == MAX_FLAWS:  # a refusal names no more
             break
         item: Json = None
         try:

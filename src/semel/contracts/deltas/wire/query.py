@@ -40,7 +40,7 @@ class CheckpointQuery(NamedTuple):
 
 
 class ListQuery(NamedTuple):
-    """Which part of a listing somebody asks for: what comes behind this name, and how many."""
+    """The part of a listing that a caller asks for: what comes behind this name, and how many."""
 
     after: str | None
     limit: int

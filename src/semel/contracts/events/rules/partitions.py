@@ -14,7 +14,7 @@ from semel.contracts.events.limits import MAX_NAME_BYTES, MAX_NAMES
 from semel.kernel.json_print import dump
 
 SHRINKS_AT_MOST = 4
-"""So many characters can become one: a letter with three marks."""
+"""The most characters that can become one: a letter with three marks."""
 REMEMBERED, REMEMBERED_CHARACTERS = 1_024, 1_024
 
 

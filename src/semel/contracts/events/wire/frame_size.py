@@ -123,7 +123,7 @@ def page_room(head: int, limits: Limits) -> int:
 
 
 def is_short(name: str, most: int) -> bool:
-    """Whether a name has at most so many bytes in print."""
+    """Whether a name has at most `most` bytes in print."""
     return len(name) <= most and len(dump(name)) <= most
 
 

@@ -50,16 +50,16 @@ from semel.store.protocol import AnyTable, Range
 from semel.store.table import Key
 
 MAX_LINES = 4_096
-"""So many lines are read for one claim, those first that have been ready for longest."""
+"""Limit of lines that are read for one claim, those first that have been ready for longest."""
 
 MAX_FRONTS = 512
-"""Of so many of them, a claim looks at what stands in front."""
+"""Limit of lines whose first job a claim looks at."""
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 """A claim takes no more params than this together, unless its first job has more alone."""
 
 ENOUGH = 1_000
-"""Lines are loaded ahead until so many jobs stand in them: others in the same batch claim from them too."""
+"""Lines are loaded ahead until they hold this number of jobs: others in the same batch claim from them too."""
 
 UNBOUNDED = 2**31
 _LEASE_BYTES = REQUEST_BYTES + 8
@@ -219,7 +219,7 @@ class _Pick:
                 self._take(job)
 
     def _tighten(self, line: Line, ready_at: int) -> None:
-        """Nothing in this line is ready before: whoever claims next need not look."""
+        """Nothing in this line is ready before `ready_at`: the next claim need not look."""
         place = (line.priority, line.queue)
         if line.kind is None:
             self._tally.view.put(JOB_LINE, JobLineRow(*place, line.waiting, ready_at))

@@ -165,7 +165,7 @@ def _minute_before(cron: Cron, after: int, until: int) -> int | None:
 
 
 def between(cron: Cron, after_ms: int, until_ms: int, limit: int) -> list[int]:
-    """The instants after the one and not after the other, oldest first, at most so many of them."""
+    """The instants after the one and not after the other, oldest first, at most `limit` of them."""
     found: list[int] = []
     instant = next_after(cron, after_ms)
     while instant is not None and instant <= until_ms and len(found) < limit:

@@ -43,7 +43,7 @@ _TOO_LONG = "The run took longer than allowed."
 _MESSAGES = {
     Reason.CANCELLED: CANCELLED,
     Reason.EXHAUSTED: _TOO_LONG,
-    Reason.LEASE_EXHAUSTED: "The lease of the last attempt ran out, and nobody knows how far it came.",
+    Reason.LEASE_EXHAUSTED: "The lease of the last attempt ran out, and it is unknown how far it came.",
 }
 _ENDS = {Event.OFFER_ENDED: End.LAPSED, Event.LEASE_ENDED: End.REAPED, Event.TIMED_OUT: End.REAPED}
 

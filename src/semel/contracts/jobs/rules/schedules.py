@@ -58,7 +58,7 @@ ON_TIME_MS = 60_000
 TRIED_AGAIN_MS = 1_000
 """A tick that was refused comes again after so long."""
 MOST_NOTES = 100
-"""So many instants that were given up are named each; of more, the rest is one line with their number."""
+"""Limit of skipped instants that are named each; the rest is one line with their number."""
 _NO_SCHEDULE = Refusal("jobs:not_found", "There is no schedule of this name.", {})
 
 
@@ -148,7 +148,7 @@ def due_of(row: JobScheduleRow, now_ms: int) -> Due:
     """What is due by now, by the schedule's own way to catch up."""
     cron = parse(row.cron.decode(), row.time_zone.decode())
     if row.catch_up == ALL:
-        # Oldest first, and no more than so many: what is older than that is given up, a part at a time.
+        # Oldest first, and at most MAX_CATCH_UP: what is older than that is given up, a part at a time.
         instants = between(cron, row.last_instant, now_ms, 2 * MAX_CATCH_UP)
         if len(instants) > MAX_CATCH_UP:
             return Due(None, tuple(instants[:-MAX_CATCH_UP]), True)

@@ -132,7 +132,7 @@ TRANSITIONS = (
 _BY_CAUSE = {(row.source, row.event, row.guard): row for row in TRANSITIONS}
 
 DEAD_REASONS = frozenset({Reason.EXHAUSTED, Reason.PERMANENT, Reason.LEASE_EXHAUSTED})
-"""Failures that somebody should look at."""
+"""Reasons of failures that an operator should look at."""
 
 
 def state_of(job: JobRow, now_ms: int) -> State:

@@ -47,10 +47,10 @@ from semel.store.protocol import AnyTable, Range, Touch
 from semel.store.table import Key
 
 FREED_AT_ONCE = 16
-"""So many expired keys are freed by a submission that finds the store of keys full."""
+"""How many expired keys a submission frees when it finds the store of keys full."""
 
 COMING = 1_000
-"""So many more records are thought to be coming in one batch, when it is asked whether there is room."""
+"""How many more records may come in the same batch, when it is asked whether there is room."""
 
 SEEN_MS = 1_000
 """When a key was last used is known to the second: a storm of retries is not a storm of changes."""
@@ -123,7 +123,7 @@ def submit(view: View, command: Submit, policy: Policy, now: Now) -> Outcome:
 
 
 def admit(tally: Tally, draft: Draft) -> Answer:
-    """The whole judgement of one draft, for those who submit on somebody's behalf."""
+    """The whole judgement of one draft, for submissions on behalf of another caller."""
     return _judge(tally, draft)[0]
 
 

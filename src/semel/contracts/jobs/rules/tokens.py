@@ -9,7 +9,7 @@ from semel.contracts.jobs.tables import JobRow
 
 TOKEN_BYTES = 16
 REMEMBERED_EPOCHS = 64
-"""A token is recognised as one of so many earlier leases; only for the record of who came too late."""
+"""How many earlier leases a token is recognised as one of; only for the record of late workers."""
 
 
 def token(secret: bytes, job_id: bytes, epoch: int) -> bytes:

@@ -74,7 +74,7 @@ def job_needs(command: ForgetJobs) -> Generator[Stage, View, None]:
 
 
 def forget_jobs(view: View, command: ForgetJobs, policy: Policy, now: Now) -> Outcome:
-    """Free the jobs whose retention is over by now; nobody looks at what hangs on them any more."""
+    """Free the jobs whose retention is over by now; no reader can see their keys and results any more."""
     tally = Tally(view, policy, now)
     number = 0
     for job_id, steps in command.jobs:

@@ -224,7 +224,7 @@ class Members:
         return self.number(name, 0, 9)
 
     def token(self, name: str = "lease_token") -> bytes | None:
-        """A lease token; None when it is absent. One of another shape is simply one that nobody holds."""
+        """A lease token; None when it is absent. One of another shape is simply one that no worker holds."""
         value = self._members.get(name)
         if value is None:
             return None

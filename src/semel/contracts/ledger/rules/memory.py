@@ -27,7 +27,7 @@ from semel.store.table import Key
 
 
 def moved_cuts(org: OrgRow) -> OrgRow:
-    """An organization after its last entry: at every so many entries, what is too old is cut off."""
+    """An organization after its last entry: every `interval` entries, what is too old is cut off."""
     if org.entries % org.interval:
         return org
     cut = org.at_seconds - org.ttl_seconds

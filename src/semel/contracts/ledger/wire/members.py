@@ -4,7 +4,7 @@ Names are lowerCamelCase; snake_case is taken too, but not both at once. null is
 strings or numbers, bytes are base64 in either alphabet, with or without padding. What is not known is refused.
 
 A body of more pieces than its kind can need is refused before it is parsed: millions of tiny values take seconds, and
-nobody else gets a turn meanwhile.
+no other request gets a turn meanwhile.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def inside(path: str, name: str) -> str:
 
 
 def parse_body(body: bytes, shape: Shape, most_pieces: int = MOST_PIECES) -> Mapping[str, Any]:
-    """The members of a request's body, which has at most so many pieces; an empty one has none."""
+    """The members of a request's body, which has at most `most_pieces` pieces; an empty one has none."""
     if not body:
         return {}
     if _has_more_pieces(body, most_pieces):
@@ -105,7 +105,7 @@ def small(value: object) -> object:
 
 
 def _has_more_pieces(body: bytes, most: int) -> bool:
-    """Whether strings, opening brackets and commas are more than so many. No step of this depends on their number."""
+    """Whether strings, opening brackets and commas are more than `most`. No step of this depends on their number."""
     if sum(map(body.count, _PIECES)) <= most:
         return False  # even counting those inside strings
     if b"\\" in body:

@@ -53,7 +53,7 @@ _VAULT_CHANGE = Shape("status")
 
 
 class Draft(NamedTuple):
-    """One transaction that somebody wants committed."""
+    """One transaction that a caller wants committed."""
 
     client: str
     sequence: int | None
@@ -174,7 +174,7 @@ def _check_keys(count: int) -> None:
 
 
 class OrgDraft(NamedTuple):
-    """An organization that somebody wants made."""
+    """An organization that a caller wants created."""
 
     name: str
     quota: Quota

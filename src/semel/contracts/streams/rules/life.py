@@ -1,6 +1,6 @@
 """When a stream lives, and how its window slides.
 
-A stream with a time to live ends when nobody has used it for that long; one with a fixed end ends then. The end is a
+A stream with a time to live ends when it was not used for that long; one with a fixed end ends then. The end is a
 stored time that is compared with the decision's: whether the sweeper has come by makes no difference. Use moves the
 window softly, so a crash may take back the last second of it; the sweeper waits longer than that.
 """

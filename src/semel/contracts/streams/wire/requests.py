@@ -26,7 +26,7 @@ TOO_LARGE = Problem("PAYLOAD_TOO_LARGE", "The body is larger than this server ta
 
 
 def parse_create(name: bytes, life: bytes, fields: Fields, body: bytes, most: int | None) -> Create:
-    """A PUT of at most so many messages; None leaves JSON unread."""
+    """A PUT of at most `most` messages; None leaves JSON unread."""
     if b"stream-forked-from" in fields.one:
         raise Refused("NOT_IMPLEMENTED", "This server does not fork streams; create the stream without forking.")
     _refuse_encoded(fields)
@@ -39,7 +39,7 @@ def parse_create(name: bytes, life: bytes, fields: Fields, body: bytes, most: in
 
 
 def parse_append(name: bytes, fields: Fields, body: bytes | None, most: int | None) -> Append:
-    """A POST of at most so many messages; None leaves JSON unread.
+    """A POST of at most `most` messages; None leaves JSON unread.
 
     The body is None when it was larger than the limit and was not read to its end.
     """

@@ -29,7 +29,7 @@ HEAD: tuple[Header, ...] = (
     (b"x-ledger-api-version", b"1"),
 )
 MAX_WAITING = 8
-"""Messages of a call that brings many: so many wait until those before them are answered."""
+"""Limit of messages of a streaming call that wait until those before them are answered."""
 _UNREAD = Refusal("unavailable", "Too many answers wait to be read; try again in a moment.", {}, 1_000)
 _HASTY = Refusal("resource_exhausted", f"At most {MAX_WAITING} messages wait for an answer; read, then send on.")
 _LATE = Refusal("deadline_exceeded", "The deadline passed before there was an answer.")
@@ -103,7 +103,7 @@ class Call:
     # ---- What arrives ----
 
     def keep(self, size: int) -> bool:
-        """Count so many bytes of the request; False when all requests together have too many.
+        """Count `size` bytes of the request; False when all requests together have too many.
 
         What needs no credential is not counted: its messages are small and its calls few, and so strangers cannot use
         up what belongs to callers.
@@ -264,7 +264,7 @@ class Call:
         self.refuse(_LATE)
 
     def leave(self) -> None:
-        """The client has gone, or has taken the call back: nobody will hear an answer."""
+        """The client has disconnected or cancelled the call: no answer can be delivered."""
         if not self.is_over:
             self.close()
             self.connection.reception.count(self, CANCELLED)

@@ -1,8 +1,8 @@
 """One HTTP/2 connection of gRPC clients, under limits.
 
 `h2` knows the protocol and touches no socket; here its bytes meet the transport. Bounded are: streams of a connection,
-size of a head, bytes of a message, what waits unsent, and how long anything may stall. Whoever breaks the protocol gets
-a GOAWAY, and the connection ends; nothing of it reaches other connections.
+size of a head, bytes of a message, what waits unsent, and how long anything may stall. A client that breaks the
+protocol gets a GOAWAY, and the connection ends; nothing of it reaches other connections.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Reception(Protocol):
         """The head of a call has arrived: refuse it, or let it go on."""
 
     def hold(self, size: int) -> bool:
-        """So many bytes of requests are kept (or, below zero, let go); False when they are too many together."""
+        """Count `size` bytes of requests as held (below zero: as freed); False when all together are too many."""
 
     def hold_answer(self, size: int) -> bool:
         """The same for answers that the client has not taken yet."""
@@ -139,7 +139,7 @@ class Connection(asyncio.Protocol):
         self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody is there any more."""
+        """The client has disconnected."""
         self._leave_all()
         self.reception.depart(self)
 
@@ -288,7 +288,7 @@ class Connection(asyncio.Protocol):
             self._send(lambda: self._h2.reset_stream(stream_id, ErrorCodes.NO_ERROR))
 
     def acknowledge(self, stream_id: int, size: int) -> None:
-        """Let the client send so much more."""
+        """Flow control: let the client send `size` more bytes."""
         if size:
             self._send(lambda: self._h2.acknowledge_received_data(size, stream_id))
 

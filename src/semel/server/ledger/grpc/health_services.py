@@ -1,7 +1,7 @@
 """Health, asked in two ways: as the ledger has it, and as every load balancer asks.
 
-Neither needs a credential, as the health paths of HTTP do not. Whoever names an organization or a vault does: whether
-one exists is not told to strangers.
+Neither needs a credential, as the health paths of HTTP do not. A call that names an organization or a vault does:
+whether one exists is not told to strangers.
 """
 
 from __future__ import annotations

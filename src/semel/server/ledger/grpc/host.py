@@ -50,12 +50,12 @@ MAX_CALLS = 20_000
 MAX_OPEN_CALLS = 1_000
 """Calls that need no credential are counted apart from the others; the oldest makes room for a new one."""
 MAX_OPEN_CALLS_EACH = 16
-"""So many of them on one connection."""
+"""Limit of open calls on one connection."""
 CHECK_SECONDS = 5.0
 LAST_WORDS_SECONDS = 1.0
 """At the end, for answers that are on their way."""
 ANSWERS_SHARE = 2
-"""Answers that wait to be read may have one part in so many of what requests and answers have together."""
+"""Unread answers may have 1 / ANSWERS_SHARE of the bytes that requests and answers may have together."""
 BACKLOG = 4_096
 _OVERLOADED = Refusal("unavailable", "Too many calls are under way; try again in a moment.", {}, 1_000)
 _MANY_OPEN = Refusal("resource_exhausted", "Too many such calls are under way on this connection.", {}, 1_000)
@@ -162,7 +162,7 @@ class GrpcHost:
         self._change.set()
 
     def hold(self, size: int) -> bool:
-        """So many bytes of requests are kept (or, below zero, let go); False when they are too many together."""
+        """Count `size` bytes of requests as held (below zero: as freed); False when all together are too many."""
         self._held += size
         return self._held + self._unsent <= self._max_held_bytes
 

@@ -1,6 +1,6 @@
 """Messages to values: what a request means, and what of it has no meaning.
 
-Limits are not judged here but where both wires meet. Fields that nobody knows are passed over, as gRPC wants it.
+Limits are not judged here but where both wires meet. Unknown fields are ignored, as gRPC requires.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SPARE_FIELDS = 64
 
 
 class WriteOrder(NamedTuple):
-    """A transaction that somebody wants committed, and how they will read the answer."""
+    """A transaction that a client wants committed, and how it will read the answer."""
 
     place: Place
     draft: Draft

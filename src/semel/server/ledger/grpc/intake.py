@@ -24,11 +24,11 @@ MAX_HEAD_FRAMES = 5
 STREAM_WINDOW = 1024 * 1024
 CONNECTION_WINDOW = 4 * 1024 * 1024
 FRAMES_A_TURN = 64
-"""So many frames are read before others have a turn."""
+"""Limit of frames that are read in one turn, before other connections have theirs."""
 HEAD_FRAMES = 8
-"""The head of a call makes as much work as so many others."""
+"""How many frames the head of a call counts as, since it makes as much work."""
 SPARE_FRAMES = 1_000
-"""Frames that carry nothing: so many at the start, and a few for each one that carries something and each second."""
+"""Empty frames that a connection may send at the start; useful frames and time add a few more."""
 MOST_SPARE_FRAMES = 10_000
 FRAMES_EARNED = 10
 
@@ -43,7 +43,7 @@ _CONFIG = H2Configuration(
 
 
 class Allowance:
-    """So many at the start; time and good conduct bring more, up to a bound."""
+    """A token bucket: a number of frames at the start, refilled by time and by useful frames up to a limit."""
 
     __slots__ = ("_at", "_left", "_most", "_per_second")
 

@@ -18,7 +18,7 @@ from semel.server.ledger.proto import ledger_pb2 as pb
 Header = tuple[bytes, bytes]
 
 CANCELLED, UNKNOWN = 1, 2
-"""Of calls that nobody waits for any more, and of what was no call: these numbers are counted, not sent."""
+"""Of cancelled calls, and of requests that were no call: these numbers are counted, not sent."""
 MAX_MESSAGE_CHARACTERS = 1_024
 """Messages travel in a header, and may quote what the caller sent."""
 _ADVICE = {

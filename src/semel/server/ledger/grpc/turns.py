@@ -23,10 +23,10 @@ class Turns:
         self._last: asyncio.Future[None] | None = None
 
     async def read(self, size: int, work: Callable[[], T]) -> T:
-        """Do the work on so many bytes and come back in turn.
+        """Do the work on `size` bytes and return the results in the order of the calls.
 
-        The next one comes back only after whoever got this result has first waited for something: by then it has been
-        admitted.
+        The next result is returned only after the caller of this one has first waited for something: by then it has
+        been admitted.
         """
         before = self._last
         if before is None and size <= APART_BYTES:
