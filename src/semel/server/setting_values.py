@@ -56,24 +56,24 @@ def convert(one: Field[Any], given: Given) -> Any:
     try:
         return _CONVERTERS[str(one.type)](one, given.value)
     except (ValueError, TypeError, KeyError, OverflowError):
-        shown = "what it was given" if is_secret(one) else repr(given.value)
+        shown = "the given value" if is_secret(one) else repr(given.value)
         place = "" if given.place == one.name else f"{given.place}: "
-        why = f"The setting {one.name} ({place}{one.metadata['about']}) cannot be {shown}{_allowed(one)}."
+        why = f"The setting {one.name} ({place}{one.metadata['about']}): {shown} is not valid{_allowed(one)}."
         raise SettingsError(why) from None
 
 
 def _allowed(one: Field[Any]) -> str:
-    """What it can be, as the end of a sentence; empty where the description has to do."""
+    """The values to give instead, as the end of a sentence; empty where the description says it."""
     if one.metadata.get("choices"):
-        return f", but {', '.join(one.metadata['choices'])}"
+        return f": give one of {', '.join(one.metadata['choices'])}"
     if str(one.type) == "bool":
-        return ", but true or false"
+        return ": give true or false"
     if str(one.type) == "str":
         return ""
     kind = "a whole number" if str(one.type) == "int" else "a number"
     least, most = one.metadata["least"], one.metadata["most"]
-    lower, upper = ("" if least is None else f" from {least}"), ("" if most is None else f" up to {most}")
-    return f", but {kind}{lower}{upper}"
+    lower, upper = ("" if least is None else f" from {least}"), (" up" if most is None else f" to {most}")
+    return f": give {kind}{lower}{upper}"
 
 
 def _whole(one: Field[Any], value: Any) -> int:

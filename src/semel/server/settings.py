@@ -36,161 +36,199 @@ _LARGE = 16 * 1024 * 1024
 class Settings:
     """What a server runs with."""
 
-    host: str = setting("127.0.0.1", "address to listen on; anything but loopback needs credentials")
-    port: int = setting(8788, "port to listen on; 0 takes a free one", 0, 65_535)
+    host: str = setting("127.0.0.1", "address to listen on; beyond loopback it needs credentials, or insecure")
+    port: int = setting(8788, "TCP port to listen on; 0 takes a free port", 0, 65_535)
     data: str = setting("data", "folder of the embedded database")
     store: str = setting(
         "", "store URL: sqlite:FOLDER, postgresql://... or memory:; empty is sqlite in the data folder"
     )
-    tokens: str = setting("", "TOML file with bearer tokens (hashed); without it and jwt_keys: development mode")
-    jwt_keys: str = setting("", "JSON file with the keys (JWKS) that JWTs are verified with; empty takes no JWTs")
-    jwt_algorithms: str = setting(",".join(JWT_ALGORITHMS), "algorithms of JWTs that are taken, of these four")
-    jwt_issuer: str = setting("", "the `iss` that JWTs must have; empty takes any")
-    jwt_audience: str = setting("", "the `aud` that JWTs must have; empty takes only those without one")
+    tokens: str = setting(
+        "", "TOML file with hashed bearer tokens; without any credentials the server runs in development mode"
+    )
+    jwt_keys: str = setting("", "JSON file (JWKS) with the keys that verify JWTs; empty accepts no JWTs")
+    jwt_algorithms: str = setting(",".join(JWT_ALGORITHMS), "signature algorithms of JWTs, separated by commas")
+    jwt_issuer: str = setting("", "required `iss` claim of JWTs; empty accepts any")
+    jwt_audience: str = setting("", "required `aud` claim of JWTs; empty accepts only JWTs without one")
     allowed_hosts: str = checked(
-        check_hosts, "host names that requests may name, with commas between; *.NAME is all below it"
+        check_hosts, "host names allowed in the Host header, separated by commas; *.NAME allows all below NAME"
     )
     allowed_origins: str = checked(
-        check_origins, "origins whose pages may call, such as https://app.example, with commas between"
+        check_origins, "origins of web pages that may call (CORS), such as https://app.example, separated by commas"
     )
-    insecure: bool = setting(False, "listen beyond loopback without credentials")
-    token_active: str = secret("one bearer token for everything; its holder is `default`, with all roles")
-    token_next: str = secret("the token that follows it; both hold until the rotation is over")
+    insecure: bool = setting(False, "allow listening beyond loopback without credentials")
+    token_active: str = secret("one bearer token for all callers; its principal is `default`, with all roles")
+    token_next: str = secret("the successor of token_active; both are accepted until the rotation ends")
     token_rotation_until: str = checked(
-        utc_ms, "instant with its zone, such as 2030-01-31T12:00:00Z, from which only token_next holds"
+        utc_ms, "time with zone, such as 2030-01-31T12:00:00Z, from which only token_next is accepted"
     )
     token_required: str = choice(
-        "", "1: callers need a token; 0: none, on loopback only; empty: if there are credentials", *_SWITCH
+        "", "1: require a token; 0: require none (loopback only); empty: require one if credentials are set", *_SWITCH
     )
-    control_port: int = setting(0, "second port, for health, metrics and diagnosis; 0 is no second port", 0, 65_535)
-    log_format: str = choice("auto", "auto (text on a terminal, else json), text or json", "text", "json")
+    control_port: int = setting(0, "second TCP port, for health, metrics and diagnosis; 0 opens none", 0, 65_535)
+    log_format: str = choice("auto", "log lines as text, json, or auto (text on a terminal, else json)", "text", "json")
     log_level: str = choice(
-        "info", "debug, info, warning or error, of the server's own log lines", "debug", "warning", "error"
+        "info", "lowest level of own log lines: debug, info, warning or error", "debug", "warning", "error"
     )
-    max_body_bytes: int = setting(16 * 1024 * 1024, "largest request body", 1)
-    max_uploads_bytes: int = setting(256 * 1024 * 1024, "bodies that arrive in pieces, all together", 1)
-    http_max_connections: int = setting(20_000, "connections at once; more are answered 503", 1, _MANY)
+    max_body_bytes: int = setting(16 * 1024 * 1024, "largest request body in bytes; a larger one gets 413", 1)
+    max_uploads_bytes: int = setting(256 * 1024 * 1024, "max bytes of all bodies that are arriving; beyond it 503", 1)
+    http_max_connections: int = setting(20_000, "max open HTTP connections; further ones get 503", 1, _MANY)
     http_max_connections_per_address: int = setting(
-        2_000, "connections at once of one remote address, HTTP and gRPC; 0 is no limit", 0, _MANY
+        2_000, "max open HTTP and gRPC connections of one remote address; 0 is no limit", 0, _MANY
     )
     http_uncounted_addresses: str = checked(
         networks_of,
-        "addresses or networks of reverse proxies, with commas between, which have no limit of their own",
+        "addresses or networks of reverse proxies without a limit per address, separated by commas",
         "127.0.0.1,::1",
     )
-    http_max_head_bytes: int = setting(65_536, "target and headers of a request; more are answered 431", 1_024, _LARGE)
-    http_max_head_fields: int = setting(128, "headers of a request; more are answered 431", 8, 10_000)
-    http_silence_ms: int = setting(30_000, "longest silence while a request arrives", 100, _DAY_MS)
-    http_head_ms: int = setting(30_000, "time for target and headers to arrive", 100, _DAY_MS)
-    http_body_ms: int = setting(600_000, "time for a body to arrive", 100, _DAY_MS)
-    http_idle_ms: int = setting(75_000, "time that a connection may stay open without a request", 100, _DAY_MS)
-    http_stall_ms: int = setting(60_000, "time that a client may leave its answer unread", 100, _DAY_MS)
-    queue_writes: int = setting(4_096, "writes that may wait for a commit; more are answered 503", 1)
-    queue_bytes: int = setting(256 * 1024 * 1024, "bytes of waiting writes; more are answered 503", 1)
+    http_max_head_bytes: int = setting(65_536, "max bytes of request target and headers; more get 431", 1_024, _LARGE)
+    http_max_head_fields: int = setting(128, "max header fields of a request; more get 431", 8, 10_000)
+    http_silence_ms: int = setting(
+        30_000, "close a connection that is silent this long in a request, in ms", 100, _DAY_MS
+    )
+    http_head_ms: int = setting(30_000, "time limit in ms for the request target and headers to arrive", 100, _DAY_MS)
+    http_body_ms: int = setting(600_000, "time limit in ms for a request body to arrive", 100, _DAY_MS)
+    http_idle_ms: int = setting(75_000, "close a connection without a request after this time in ms", 100, _DAY_MS)
+    http_stall_ms: int = setting(
+        60_000, "close a connection whose client reads no answer for this time in ms", 100, _DAY_MS
+    )
+    queue_writes: int = setting(4_096, "max writes that wait for a commit; further ones get 503", 1)
+    queue_bytes: int = setting(256 * 1024 * 1024, "max bytes of writes that wait for a commit; more get 503", 1)
     queue_principal_share: float = setting(
-        0.5, "part of the waiting writes and bytes that one caller with a credential may hold; 1 is all", 0.01, 1
+        0.5, "share of queue_writes and queue_bytes that one caller with a credential may hold; 1 is all", 0.01, 1
     )
-    batch_writes: int = setting(512, "writes in one transaction", 1)
-    sweep_interval_ms: int = setting(5_000, "rest between two sweeps", 10)
-    shutdown_ms: int = setting(10_000, "time for open requests to end at shutdown", 0)
-    streams_long_poll_ms: int = setting(30_000, "how long a long poll waits; also the pace of idle SSE events", 1)
-    streams_sse_max_ms: int = setting(60_000, "how long an SSE connection lives before the client must reconnect", 1)
-    streams_page_bytes: int = setting(1024 * 1024, "content of one read response (one append is never split)", 1)
-    streams_max_messages: int = setting(100_000, "messages of one append to a JSON stream; more are answered 413", 1)
-    streams_idempotency_ttl_ms: int = setting(86_400_000, "how long an Idempotency-Key is honoured", 1)
-    events_message_bytes: int = setting(1024 * 1024, "largest message or body, to the server and from it", 4_096)
-    events_batch_items: int = setting(100, "items in one submission", 1)
-    events_in_flight_items: int = setting(200, "items of one connection that may wait for a commit", 1)
-    events_rate_messages: int = setting(0, "messages a second that one connection is listened to; 0 is no limit", 0)
-    events_bad_messages: int = setting(100, "so many malformed messages in a row end a connection", 1)
-    events_idle_ms: int = setting(30_000, "silence after which a connection that should send heartbeats is closed", 1)
-    events_ping_ms: int = setting(20_000, "pace of pings to clients that send no heartbeats", 1)
-    events_slow_ms: int = setting(60_000, "a client that reads nothing for so long is cut off", 1)
-    events_buffer_bytes: int = setting(256 * 1024, "what may wait unsent for one connection before it is refilled", 1)
+    batch_writes: int = setting(512, "max writes in one transaction (group commit)", 1)
+    sweep_interval_ms: int = setting(5_000, "time in ms between two sweeps for expired data", 10)
+    shutdown_ms: int = setting(
+        10_000, "time in ms for open requests to end at shutdown; whole seconds, at least one", 0
+    )
+    streams_long_poll_ms: int = setting(30_000, "longest wait of a long poll in ms; also pace of idle SSE events", 1)
+    streams_sse_max_ms: int = setting(60_000, "end an SSE connection after this time in ms; the client reconnects", 1)
+    streams_page_bytes: int = setting(1024 * 1024, "content of one read answer in bytes; one append is never split", 1)
+    streams_max_messages: int = setting(100_000, "max messages of one append to a JSON stream; more get 413", 1)
+    streams_idempotency_ttl_ms: int = setting(86_400_000, "time in ms that an Idempotency-Key is kept", 1)
+    events_message_bytes: int = setting(1024 * 1024, "largest message or body in bytes, in both directions", 4_096)
+    events_batch_items: int = setting(100, "max items in one submission", 1)
+    events_in_flight_items: int = setting(
+        200, "max items of one connection that wait for a commit; beyond it the connection is not read", 1
+    )
+    events_rate_messages: int = setting(0, "rate limit of one connection in messages a second; 0 is no limit", 0)
+    events_bad_messages: int = setting(100, "close a connection after this number of malformed messages in a row", 1)
+    events_idle_ms: int = setting(30_000, "close a connection without a heartbeat for this time in ms", 1)
+    events_ping_ms: int = setting(20_000, "time in ms between two pings to clients that send no heartbeats", 1)
+    events_slow_ms: int = setting(60_000, "close a connection whose client reads nothing for this time in ms", 1)
+    events_buffer_bytes: int = setting(
+        256 * 1024, "max unsent bytes of one connection; beyond it the client reads the log again", 1
+    )
     events_validator: str = setting("", "module:callable or entry point that may reject events; empty is none")
-    events_strict_types: bool = setting(False, "take only the event types of the connection's profile")
-    events_model_version: int = setting(0, "version of the application's model, told to clients; 0 is none", 0)
-    events_retention_ms: int = setting(0, "how long events are kept; 0 is for ever; ids are remembered anyway", 0)
-    jobs_idempotency_enabled: bool = setting(True, "honour the keys of jobs; without it every submission is a new job")
-    jobs_idempotency_ttl_sec: int = setting(86_400, "how long a key is honoured after its job's end", 1, _CENTURY)
-    jobs_idempotency_max_cached_bytes: int = setting(16_384, "largest result told to a repeat; 0 tells none", 0, _LARGE)
-    jobs_idempotency_store_max_items: int = setting(200_000, "keys that are honoured at once; 0 is no limit", 0, _MANY)
-    jobs_idempotency_store_max_items_per_principal: int = setting(0, "the same of one caller; 0 is no limit", 0, _MANY)
+    events_strict_types: bool = setting(False, "accept only the event types of the connection's profile")
+    events_model_version: int = setting(0, "version of the application's model, sent to clients; 0 sends none", 0)
+    events_retention_ms: int = setting(0, "keep events for this time in ms; 0 is for ever; ids are always kept", 0)
+    jobs_idempotency_enabled: bool = setting(True, "honour the keys of jobs; if off, every submission is a new job")
+    jobs_idempotency_ttl_sec: int = setting(86_400, "seconds that a key is kept after the end of its job", 1, _CENTURY)
+    jobs_idempotency_max_cached_bytes: int = setting(
+        16_384, "largest result in bytes in the answer to a repeated submission; 0 sends none", 0, _LARGE
+    )
+    jobs_idempotency_store_max_items: int = setting(200_000, "max keys that are kept; 0 is no limit", 0, _MANY)
+    jobs_idempotency_store_max_items_per_principal: int = setting(0, "max keys of one caller; 0 is no limit", 0, _MANY)
     jobs_idempotency_full_policy: str = choice(
-        "refuse", "at the limit: refuse new keys, or evict_terminal: forget those of ended jobs", "evict_terminal"
+        "refuse", "at the limit of keys: refuse new ones, or evict_terminal: drop keys of ended jobs", "evict_terminal"
     )
-    jobs_max_result_bytes: int = setting(1024 * 1024, "largest result of a job", 1, _LARGE)
-    jobs_retention_sec: int = setting(604_800, "how long ended jobs are kept, at least as long as keys", 0, _CENTURY)
-    jobs_max_queue_depth: int = setting(1_000, "jobs that wait for a worker; more are refused; 0 is no limit", 0, _MANY)
-    jobs_max_queue_depth_per_principal: int = setting(0, "the same of one caller; 0 is no limit", 0, _MANY)
-    jobs_max_queue_depth_per_queue: int = setting(0, "the same in one queue; 0 is no limit", 0, _MANY)
-    jobs_max_scheduled: int = setting(100_000, "jobs that wait for their time; more are refused; 0 is none", 0, _MANY)
-    jobs_max_scheduled_per_principal: int = setting(0, "the same of one caller; 0 is no limit", 0, _MANY)
-    jobs_max_scheduled_per_queue: int = setting(0, "the same in one queue; 0 is no limit", 0, _MANY)
-    jobs_principal_share: float = setting(0.5, "share of these limits for one caller while others have jobs", 0, 1)
-    jobs_max_inflight: int = setting(100, "jobs that are worked on at once; 0 is no limit", 0, _MANY)
-    jobs_lease_timeout_sec: int = setting(300, "how long a worker holds a job without a heartbeat", 1, 86_400)
-    jobs_offer_sec: int = setting(5, "wait for the first call of a worker whose claim waited; 0 is none", 0, 60)
-    jobs_queue_item_ttl_sec: int = setting(0, "a job that nobody took for so long fails; 0 is never", 0, _CENTURY)
-    jobs_retry_max_attempts: int = setting(5, "runs of a job, the first included", 1, 100)
-    jobs_retry_backoff_base_ms: int = setting(500, "wait after the first failed run; doubled each time", 0, _DAY_MS)
-    jobs_retry_backoff_cap_ms: int = setting(15_000, "longest wait between two runs", 0, _DAY_MS)
-    jobs_retry_jitter: float = setting(0.1, "share of a wait by which it varies", 0, 1)
+    jobs_max_result_bytes: int = setting(
+        1024 * 1024, "largest result of a job in bytes; a larger one gets 413", 1, _LARGE
+    )
+    jobs_retention_sec: int = setting(
+        604_800, "seconds that ended jobs are kept; at least as long as keys", 0, _CENTURY
+    )
+    jobs_max_queue_depth: int = setting(
+        1_000, "max jobs that wait for a worker; more are refused; 0 is no limit", 0, _MANY
+    )
+    jobs_max_queue_depth_per_principal: int = setting(0, "max waiting jobs of one caller; 0 is no limit", 0, _MANY)
+    jobs_max_queue_depth_per_queue: int = setting(0, "max waiting jobs in one queue; 0 is no limit", 0, _MANY)
+    jobs_max_scheduled: int = setting(
+        100_000, "max jobs that wait for their time; more are refused; 0 is no limit", 0, _MANY
+    )
+    jobs_max_scheduled_per_principal: int = setting(0, "max scheduled jobs of one caller; 0 is no limit", 0, _MANY)
+    jobs_max_scheduled_per_queue: int = setting(0, "max scheduled jobs in one queue; 0 is no limit", 0, _MANY)
+    jobs_principal_share: float = setting(
+        0.5, "share of these limits for one caller while others have jobs; 1 is all", 0, 1
+    )
+    jobs_max_inflight: int = setting(
+        100, "max jobs that run at once; beyond it a claim gets none; 0 is no limit", 0, _MANY
+    )
+    jobs_lease_timeout_sec: int = setting(300, "end a lease without a heartbeat for this time in seconds", 1, 86_400)
+    jobs_offer_sec: int = setting(
+        5, "time in seconds to confirm jobs of a claim that waited; 0 needs no confirmation", 0, 60
+    )
+    jobs_queue_item_ttl_sec: int = setting(0, "seconds until a job fails that no worker took; 0 is never", 0, _CENTURY)
+    jobs_retry_max_attempts: int = setting(5, "max runs of a job, the first included", 1, 100)
+    jobs_retry_backoff_base_ms: int = setting(500, "wait in ms after the first failure; doubled each time", 0, _DAY_MS)
+    jobs_retry_backoff_cap_ms: int = setting(15_000, "longest wait between two runs in ms", 0, _DAY_MS)
+    jobs_retry_jitter: float = setting(0.1, "share of a wait by which it varies, from 0 to 1; 0 is no variation", 0, 1)
     jobs_backpressure_mode: str = choice(
-        "429", "status of a refusal for lack of room: 429 (also drop, defer) or 503", "drop", "defer", "503"
+        "429",
+        "HTTP status at a limit (back pressure): 429 (drop and defer mean the same) or 503",
+        "drop",
+        "defer",
+        "503",
     )
-    jobs_dlq_enabled: bool = setting(True, "list failed jobs as dead letters")
-    jobs_dlq_max_items: int = setting(1_000, "dead letters in the listing; the oldest leave it", 1, _MANY)
-    jobs_result_integrity_mode: str = choice("sha256", "how results are proved: sha256 or hmac", "hmac")
-    jobs_result_integrity_required: bool = setting(False, "refuse results without proof; hmac always does")
+    jobs_dlq_enabled: bool = setting(True, "list failed jobs in the dead letter queue")
+    jobs_dlq_max_items: int = setting(1_000, "max jobs in the dead letter queue; the oldest leave it", 1, _MANY)
+    jobs_result_integrity_mode: str = choice("sha256", "proof of results: sha256 (hash) or hmac (signed)", "hmac")
+    jobs_result_integrity_required: bool = setting(False, "refuse results without a hash or signature; hmac implies it")
     jobs_result_hmac_key: str = secret("the key that workers sign results with, for hmac")
     ledger_grpc_port: int = setting(
-        -1, "port of the ledger's gRPC, with semel[grpc]; 0 is none, -1 is 50051 where that is free", -1, 65_535
+        -1, "TCP port of gRPC (semel[grpc]); 0 opens none, -1 opens 50051 if free", -1, 65_535
     )
-    ledger_eviction_interval: int = setting(1_000, "log entries between two evictions, in new organizations", 1, _MANY)
-    ledger_ttl_sec: int = setting(86_400, "how long commits and clients are remembered, in new ones", 1, _CENTURY)
-    ledger_fence: bool = setting(False, "new organizations keep the last sequence of a client for ever")
-    ledger_hot_items: int = setting(100_000, "answers remembered in memory, for replays in full over gRPC", 1, _MANY)
-    ledger_hot_sec: int = setting(86_400, "for how long", 1, _CENTURY)
-    ledger_max_orgs: int = setting(10_000, "organizations; 0 is no limit", 0, _MANY)
-    ledger_max_vaults: int = setting(10_000, "vaults of one organization; 0 is no limit", 0, _MANY)
-    ledger_writes_per_sec: int = setting(0, "transactions a second of one organization; 0 is no limit", 0, _MANY)
-    ledger_max_operations: int = setting(1_000, "operations of one transaction", 1, 1_000_000)
-    ledger_max_payload_bytes: int = setting(100 * 1024 * 1024, "keys and values of one transaction", 1)
-    ledger_max_key_bytes: int = setting(1_024, "largest key of an entity", 1, _LARGE)
-    ledger_max_value_bytes: int = setting(1024 * 1024, "largest value of an entity", 0)
-    ledger_max_resource_characters: int = setting(512, "longest resource or subject of a relationship", 1, _LARGE)
-    ledger_max_relation_characters: int = setting(64, "longest relation of a relationship", 1, _LARGE)
-    ledger_max_actor_characters: int = setting(128, "longest actor", 1, _LARGE)
-    ledger_node_id: str = setting("semel", "how this node is named in the headers of blocks")
-    deltas_max_body_bytes: int = setting(1024 * 1024, "largest body of a push", 1, 64 * 1024 * 1024)
-    deltas_max_deltas: int = setting(10_000, "deltas of one push", 1, 10_000)
+    ledger_eviction_interval: int = setting(1_000, "log entries between two evictions, for new organizations", 1, _MANY)
+    ledger_ttl_sec: int = setting(86_400, "seconds that new organizations remember commits and clients", 1, _CENTURY)
+    ledger_fence: bool = setting(False, "new organizations keep the last sequence of every client for ever")
+    ledger_hot_items: int = setting(
+        100_000, "max answers in the replay cache, for full answers to gRPC retries", 1, _MANY
+    )
+    ledger_hot_sec: int = setting(86_400, "keep answers in the replay cache for this time in seconds", 1, _CENTURY)
+    ledger_max_orgs: int = setting(10_000, "max organizations; 0 is no limit", 0, _MANY)
+    ledger_max_vaults: int = setting(10_000, "max vaults of one organization; 0 is no limit", 0, _MANY)
+    ledger_writes_per_sec: int = setting(
+        0, "transactions a second of one organization (rate limit); 0 is no limit", 0, _MANY
+    )
+    ledger_max_operations: int = setting(1_000, "max operations of one transaction", 1, 1_000_000)
+    ledger_max_payload_bytes: int = setting(100 * 1024 * 1024, "largest transaction: bytes of all keys and values", 1)
+    ledger_max_key_bytes: int = setting(1_024, "largest key of an entity in bytes", 1, _LARGE)
+    ledger_max_value_bytes: int = setting(
+        1024 * 1024, "largest value of an entity in bytes; 0 allows only empty values", 0
+    )
+    ledger_max_resource_characters: int = setting(512, "longest resource or subject, in characters", 1, _LARGE)
+    ledger_max_relation_characters: int = setting(64, "longest relation of a relationship in characters", 1, _LARGE)
+    ledger_max_actor_characters: int = setting(128, "longest actor in characters", 1, _LARGE)
+    ledger_node_id: str = setting("semel", "name of this node in block headers")
+    deltas_max_body_bytes: int = setting(1024 * 1024, "largest body of a push in bytes", 1, 64 * 1024 * 1024)
+    deltas_max_deltas: int = setting(10_000, "max deltas of one push", 1, 10_000)
     deltas_check_ids: bool = setting(
-        True, "refuse deltas whose id is not the hash of their content; off for legacy data"
+        True, "refuse deltas whose id is not the hash of their content; switch off for legacy data"
     )
-    deltas_gateways: str = setting("", "names of the gateways there are, with commas between; empty takes any name")
-    deltas_max_gateways: int = setting(10_000, "gateways; 0 is no limit", 0, _MANY)
-    deltas_max_clients: int = setting(1_000_000, "clients that have pushed to one gateway", 1, _MANY)
+    deltas_gateways: str = setting("", "names of allowed gateways, separated by commas; empty allows any name")
+    deltas_max_gateways: int = setting(10_000, "max gateways; 0 is no limit", 0, _MANY)
+    deltas_max_clients: int = setting(
+        1_000_000, "max clients that push to one gateway; a further one gets 429", 1, _MANY
+    )
     deltas_client_ttl_sec: int = setting(
-        90 * 86_400, "how long a client of deltas is remembered that is not heard of; 0 is for ever", 0, _MANY
+        90 * 86_400, "forget a client inactive for this time in seconds; 0 is never", 0, _MANY
     )
     deltas_keep_log_sec: int = setting(
-        0, "how long the log of a gateway is kept behind its checkpoint; 0 is for ever", 0, _MANY
+        0, "keep the log of a gateway behind its checkpoint for this time in seconds; 0 is for ever", 0, _MANY
     )
-    deltas_pushes_per_sec: int = setting(0, "pushes a second of one client; 0 is no limit", 0, _MANY)
-    deltas_jwt_secret: str = secret("the key (HS256) that clients of deltas sign their JWTs with")
-    deltas_jwt_secret_next: str = secret("the key that follows it; both hold while it is set")
-    deltas_live_bytes: int = setting(1024 * 1024, "what may wait unsent for one WebSocket of deltas", 1_024, _LARGE)
-    deltas_max_sockets: int = setting(10_000, "WebSockets of deltas at once", 1, _MANY)
-    deltas_answers_bytes: int = setting(
-        256 * 1024 * 1024, "answers of deltas that wait for their readers, all together", 2 * _LARGE
-    )
+    deltas_pushes_per_sec: int = setting(0, "rate limit of one client in pushes a second; 0 is no limit", 0, _MANY)
+    deltas_jwt_secret: str = secret("the secret (HS256) that JWTs of deltas clients are signed with")
+    deltas_jwt_secret_next: str = secret("the successor of deltas_jwt_secret; both are accepted while it is set")
+    deltas_live_bytes: int = setting(1024 * 1024, "max unsent bytes of one WebSocket of deltas", 1_024, _LARGE)
+    deltas_max_sockets: int = setting(10_000, "max open WebSockets of deltas", 1, _MANY)
+    deltas_answers_bytes: int = setting(256 * 1024 * 1024, "max bytes of all unsent answers of deltas", 2 * _LARGE)
     deltas_checkpoints_bytes: int = setting(
-        4 * 1024 * 1024 * 1024, "files of checkpoints that are written or sent, all together", _LARGE
+        4 * 1024 * 1024 * 1024, "max bytes of all checkpoint files that are being written or sent", _LARGE
     )
     crash_point: str = setting("", "crash tests only: kill the process at this point of the commit path")
-    crash_one_in: int = setting(100, "crash tests only: on average once in so many passes", 1)
-    commit_delay_ms: int = setting(0, "overload tests only: extra time that each commit takes", 0)
+    crash_one_in: int = setting(100, "crash tests only: kill on average once in this number of passes", 1)
+    commit_delay_ms: int = setting(0, "overload tests only: extra time of each commit in ms", 0)
 
     @property
     def store_url(self) -> str:
