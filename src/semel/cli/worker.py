@@ -17,11 +17,15 @@ from semel.client import AccessError, SemelError, Worker
 
 @click.command()
 @click.argument("place", metavar="MODULE:WORKER")
-@click.option("--url", type=AddressType(), help="Where the server is; else as in the code, else SEMEL_URL.")
-@click.option("--token-file", type=click.Path(path_type=Path), help="File with the bearer token; else SEMEL_TOKEN.")
-@click.option("--concurrency", type=click.IntRange(min=1), help="Most jobs at once; else as in the code.")
-@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Serve this queue; may be repeated.")
-@click.option("--once", is_flag=True, help="End when no job is ready.")
+@click.option("--url", type=AddressType(), help="URL of the server; by default that of the code, then SEMEL_URL.")
+@click.option(
+    "--token-file", type=click.Path(path_type=Path), help="File with the bearer token; SEMEL_TOKEN by default."
+)
+@click.option(
+    "--concurrency", type=click.IntRange(min=1), help="Limit of jobs that run at once; by default that of the code."
+)
+@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Claim jobs of this queue; may be repeated.")
+@click.option("--once", is_flag=True, help="Exit when no job is ready.")
 def worker(
     place: str,
     url: Address | None,

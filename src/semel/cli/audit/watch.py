@@ -29,14 +29,22 @@ LOOK_SECONDS = 0.5
 
 
 @click.command()
-@click.option("--data", type=click.Path(path_type=Path), envvar="SEMEL_DATA", default="data", help="The data folder.")
-@click.option("--file", type=click.Path(path_type=Path), help="One audit file, instead of the data folder's two.")
 @click.option(
-    "--above", type=click.IntRange(min=1), default=ABOVE, show_default=True, help="Alert above this number a minute."
+    "--data", type=click.Path(path_type=Path), envvar="SEMEL_DATA", default="data", help="Data folder of the server."
 )
-@click.option("--exempt-loopback", is_flag=True, help="Leave out requests from the machine itself.")
-@click.option("--once", is_flag=True, help="Look at what is there, and end.")
-@click.option("--dry-run", is_flag=True, help="Print alerts, and write none.")
+@click.option(
+    "--file", type=click.Path(path_type=Path), help="Audit file to read, instead of the two of the data folder."
+)
+@click.option(
+    "--above",
+    type=click.IntRange(min=1),
+    default=ABOVE,
+    show_default=True,
+    help="Alert when a kind happens more often than this a minute.",
+)
+@click.option("--exempt-loopback", is_flag=True, help="Ignore requests from loopback addresses.")
+@click.option("--once", is_flag=True, help="Read the existing lines, and exit.")
+@click.option("--dry-run", is_flag=True, help="Print alerts, and write none to alerts.jsonl.")
 @with_json
 def watch(
     data: Path, file: Path | None, above: int, exempt_loopback: bool, once: bool, dry_run: bool, as_json: bool

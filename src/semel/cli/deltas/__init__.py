@@ -13,4 +13,4 @@ _NAMES = ("clients", "export", "flush", "gateways", "pull", "rules", "schema", "
 
 @click.group(cls=LazyGroup, homes={name: f"{__name__}.{name}" for name in _NAMES})
 def deltas() -> None:
-    """Row changes that are merged column by column, and pulled in one order."""
+    """Row changes (deltas) for replicas: merged by column, last writer wins."""

@@ -38,12 +38,21 @@ class Page(NamedTuple):
 @click.command()
 @click.argument("gateway", type=GatewayType())
 @click.option(
-    "--since", type=click.IntRange(0, MAX_HLC), default=0, metavar="CURSOR", help="Begin behind this; else with all."
+    "--since",
+    type=click.IntRange(0, MAX_HLC),
+    default=0,
+    metavar="CURSOR",
+    help="Start after this cursor; 0 is the beginning.",
 )
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Most entries to print.")
-@click.option("--follow", is_flag=True, help="Go on with what comes, until Control-C.")
-@click.option("--every", type=click.FloatRange(min=0.05), default=EVERY_SECONDS, help="Seconds between two looks.")
-@click.option("--client", default=CLIENT, show_default=True, metavar="ID", help="As which client to pull.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Limit of entries to print.")
+@click.option("--follow", is_flag=True, help="Wait for new entries until Control-C.")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.05),
+    default=EVERY_SECONDS,
+    help="With --follow: seconds between two requests.",
+)
+@click.option("--client", default=CLIENT, show_default=True, metavar="ID", help="Client id to pull as.")
 @with_retries
 @with_connection
 def pull(

@@ -38,12 +38,12 @@ class Made(NamedTuple):
 @click.option("--data", metavar="FOLDER", help="Diagnose this data folder, without a server.")
 @click.option("--store", metavar="URL", help="Diagnose this store, without a server.")
 @click.option("--config", type=click.Path(path_type=Path), envvar="SEMEL_CONFIG", help="TOML file with settings.")
-@click.option("--log", "logs", type=click.Path(path_type=Path), multiple=True, help="A log to put in; may be repeated.")
+@click.option("--log", "logs", type=click.Path(path_type=Path), multiple=True, help="Log file to add; may be repeated.")
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     default=".",
-    help="Folder that the file is written to.",
+    help="Folder to write the zip file to.",
 )
 @with_json
 @with_connection

@@ -21,8 +21,10 @@ from semel.cli.output import with_json
 
 
 @click.command()
-@click.option("--data", type=click.Path(path_type=Path), envvar="SEMEL_DATA", default="data", help="The data folder.")
-@click.option("--store", envvar="SEMEL_STORE", default="", metavar="URL", help="The store, instead of the data folder.")
+@click.option(
+    "--data", type=click.Path(path_type=Path), envvar="SEMEL_DATA", default="data", help="Data folder of the server."
+)
+@click.option("--store", envvar="SEMEL_STORE", default="", metavar="URL", help="Store URL, instead of the data folder.")
 @with_json
 @with_connection
 def doctor(connection: Connection, data: Path, store: str, as_json: bool) -> None:

@@ -11,7 +11,7 @@ __all__ = ["importing"]
 
 @click.group("import")
 def importing() -> None:
-    """Take over what another program kept."""
+    """Import the data of another program."""
 
 
 importing.add_command(sheratan)

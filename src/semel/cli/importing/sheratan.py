@@ -20,9 +20,11 @@ from semel.server.settings import SettingsError, load_settings
 @click.option("--config", type=click.Path(path_type=Path), envvar="SEMEL_CONFIG", help="TOML file with settings.")
 @click.option("--store", metavar="URL", help="Store URL: sqlite:FOLDER or postgresql://...  [SEMEL_STORE]")
 @click.option("--data", metavar="FOLDER", help="Folder of the embedded database, without --store.  [SEMEL_DATA; data]")
-@click.option("--principal", default="default", show_default=True, metavar="NAME", help="Whose keys they become.")
-@click.option("--skip-bad", is_flag=True, help="Leave out records that cannot be read; else one stops everything.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@click.option(
+    "--principal", default="default", show_default=True, metavar="NAME", help="Caller that the keys will belong to."
+)
+@click.option("--skip-bad", is_flag=True, help="Skip invalid records; by default one stops the import.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
 @with_json
 def sheratan(
     file: str,

@@ -21,7 +21,7 @@ __all__ = ["jobs"]
 
 @click.group()
 def jobs() -> None:
-    """Work that is queued once and ends once."""
+    """Job queue: submit, list, cancel and requeue jobs."""
 
 
 for _command in (cancel, dead, list_jobs, queue, release, requeue, result, schedule, show, submit, wait):

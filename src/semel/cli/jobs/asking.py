@@ -25,9 +25,9 @@ Facts = dict[str, Any]
 def with_retries(command: Command) -> Command:
     """Adds `--retries`."""
     kind = click.IntRange(min=0)
-    return click.option("--retries", type=kind, default=RETRIES, show_default=True, help="Most tries after one.")(
-        command
-    )
+    return click.option(
+        "--retries", type=kind, default=RETRIES, show_default=True, help="Retries after a failed request; 0 is none."
+    )(command)
 
 
 class Server(NamedTuple):

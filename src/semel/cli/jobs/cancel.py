@@ -21,9 +21,9 @@ from semel.cli.output import printable, say, with_json
 
 @click.command()
 @with_wanted
-@click.option("--force", is_flag=True, help="End it at once even if a worker has it; what that reports is lost.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and leave it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--force", is_flag=True, help="Cancel it even while a worker runs it; the worker's result is dropped.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_retries
 @with_json
 @with_connection

@@ -49,8 +49,10 @@ def with_wanted(command: Callable[..., None]) -> Callable[..., None]:
     """Adds JOB and `--key`, of which one is given, and `--principal`."""
 
     @click.argument("job", required=False)
-    @click.option("--key", help="Idempotency key that the job was submitted with, instead of JOB.")
-    @click.option("--principal", metavar="NAME", help="Whose key it is, for an administrator; without it your own.")
+    @click.option("--key", help="Idempotency key of the job, instead of JOB.")
+    @click.option(
+        "--principal", metavar="NAME", help="Caller that the key belongs to (administrators only); your own by default."
+    )
     @functools.wraps(command)
     def wanting(*args: Any, job: str | None, key: str | None, principal: str | None, **rest: Any) -> None:
         if (job is None) == (key is None):

@@ -16,10 +16,14 @@ RELEASE_PATH = f"{PATH}/keys/release"
 
 @click.command()
 @click.argument("key")
-@click.option("--principal", default="default", show_default=True, metavar="NAME", help="Whose key it is.")
-@click.option("--force", is_flag=True, help="Even if its job has not ended; a repetition then makes a second job.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and leave it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--principal", default="default", show_default=True, metavar="NAME", help="Caller that the key belongs to."
+)
+@click.option(
+    "--force", is_flag=True, help="Release it even if its job has not ended; a retry then makes a second job."
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_retries
 @with_json
 @with_connection

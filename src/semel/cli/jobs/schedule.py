@@ -22,7 +22,7 @@ HEAD = ("NAME", "CRON", "KIND", "QUEUE", "LAST", "NEXT")
 
 @click.group()
 def schedule() -> None:
-    """Jobs that come again by the clock."""
+    """Cron schedules that make jobs."""
 
 
 @schedule.command("set")
@@ -32,9 +32,11 @@ def schedule() -> None:
 @click.argument("params", required=False)
 @click.option("--file", type=click.File("rb"), help="File with the params; - is standard input.")
 @with_place
-@click.option("--catch-up", type=click.Choice(["last", "all", "none"]), help="What missed instants bring; `last`.")
-@click.option("--time-zone", help="IANA name of the time zone that CRON counts in, such as Europe/Berlin; UTC without.")
-@click.option("--paused", is_flag=True, help="Keep it, and let it rest.")
+@click.option(
+    "--catch-up", type=click.Choice(["last", "all", "none"]), help="Which missed times make a job; `last` by default."
+)
+@click.option("--time-zone", help="IANA time zone of CRON, such as Europe/Berlin; UTC by default.")
+@click.option("--paused", is_flag=True, help="Store the schedule, but make no jobs.")
 @with_retries
 @with_json
 @with_connection
@@ -76,7 +78,7 @@ def set_schedule(
 @with_json
 @with_connection
 def list_schedules(connection: Connection, retries: int, as_json: bool) -> None:
-    """List schedules, with the last instant and the next one."""
+    """List schedules, with the last and the next time of each."""
     schedules = Server(connection, retries).get(f"{PATH}/schedules").get("schedules")
     if not isinstance(schedules, list):
         raise not_semel(connection.address, SURFACE)
@@ -99,8 +101,8 @@ def _row(one: Facts) -> tuple[str, ...]:
 
 @schedule.command("rm")
 @click.argument("name")
-@click.option("--dry-run", is_flag=True, help="Say what would go, and leave it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Print what would be deleted, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_retries
 @with_json
 @with_connection

@@ -26,10 +26,8 @@ _HEIGHTS = re.compile(r"([0-9]{1,20})(?:\.\.([0-9]{1,20}))?")
 @click.command()
 @click.argument("place", type=ScopeType())
 @click.argument("heights", required=False, metavar="[HEIGHT|FROM..TO]")
-@click.option("--watch", is_flag=True, help="Go on with each new block until Control-C; from HEIGHT, or from the tip.")
-@click.option(
-    "--hashes", is_flag=True, help="Only the place, height and hash of each: lines of a file of trusted blocks."
-)
+@click.option("--watch", is_flag=True, help="Print each new block until Control-C, from HEIGHT or from the tip on.")
+@click.option("--hashes", is_flag=True, help="Print only place, height and hash, as lines of a --trust-file.")
 @with_retries
 @with_json
 @with_connection

@@ -29,14 +29,14 @@ HEIGHT = click.IntRange(min=1)
 @click.command()
 @click.argument("place", type=ScopeType())
 @click.argument("key", required=False)
-@click.option("--prefix", help="List the entities whose keys begin so, instead of reading one; '' is all.")
-@click.option("--at-height", type=HEIGHT, metavar="N", help="As it was after block N.")
-@click.option("--proof", type=ProofFileType(), metavar="FILE", help="Put the answer with its proof into this file.")
+@click.option("--prefix", help="List the entities whose keys begin with this, instead of reading one; '' is all.")
+@click.option("--at-height", type=HEIGHT, metavar="N", help="Read the state after block N.")
+@click.option("--proof", type=ProofFileType(), metavar="FILE", help="Write the answer with its proof to this file.")
 @click.option(
     "--trusted-height",
     type=HEIGHT,
     metavar="N",
-    help="With --proof: and the headers that lead to block N.",
+    help="With --proof: add the headers that lead to block N.",
 )
 @with_retries
 @with_json

@@ -56,10 +56,16 @@ class _Proved(NamedTuple):
 
 @click.command()
 @click.argument("file", metavar="FILE")
-@click.option("--trust", type=TrustType(), metavar="HEIGHT:HASH", help="A block that is known to be real.")
-@click.option("--trust-file", type=click.Path(path_type=Path), help="File with such blocks, one on each line.")
-@click.option("--untrusted", is_flag=True, help="Only check that the file fits together, and say what it hangs on.")
-@click.option("--place", type=ScopeType(), metavar="ORG[/VAULT]", help="The place that the proof must be about.")
+@click.option("--trust", type=TrustType(), metavar="HEIGHT:HASH", help="Height and hash of a trusted block.")
+@click.option("--trust-file", type=click.Path(path_type=Path), help="File with trusted blocks, one on each line.")
+@click.option(
+    "--untrusted",
+    is_flag=True,
+    help="Only check that the file is consistent, and print the block hash that it depends on.",
+)
+@click.option(
+    "--place", type=ScopeType(), metavar="ORG[/VAULT]", help="Organization or vault that the proof must be about."
+)
 @click.option("--key", help="The key that the proof of a value, or of its absence, must be about.")
 @click.option(
     "--relationship",

@@ -30,18 +30,23 @@ TWICE = "Give operations as options or with --file, not both."
 
 @click.command(cls=OrderedCommand)
 @click.argument("place", type=ScopeType())
-@click.option("--client", required=True, metavar="ID", help="Whose transaction it is.")
-@click.option("--sequence", type=click.IntRange(1, MAX_U64), metavar="N", help="The client's own number for it.")
-@click.option("--key", help="Idempotency key, a UUID; without it and without --sequence a fresh one, which is printed.")
+@click.option("--client", required=True, metavar="ID", help="Client id of the transaction.")
+@click.option(
+    "--sequence",
+    type=click.IntRange(1, MAX_U64),
+    metavar="N",
+    help="Sequence number of the transaction, counted by the client.",
+)
+@click.option("--key", help="Idempotency key, a UUID; without it and --sequence a new one is made and printed.")
 @with_operations
 @click.option("--file", type=click.File("rb"), help="File with operations as JSON, one on each line; - is stdin.")
 @click.option(
     "--split",
     type=click.IntRange(1),
     metavar="N",
-    help="With --file: a transaction of each N lines, with keys made from KEY, or counting up from --sequence.",
+    help="With --file: one transaction for each N lines, with keys derived from KEY or sequences from --sequence on.",
 )
-@click.option("--proof", type=ProofFileType(), metavar="FILE", help="Put the answer with its proof into this file.")
+@click.option("--proof", type=ProofFileType(), metavar="FILE", help="Write the answer with its proof to this file.")
 @with_retries
 @with_json
 @with_connection

@@ -22,7 +22,7 @@ BATCH = 1_000
 
 def with_place(command: Any) -> Any:
     """Adds PLACE and `--table`."""
-    table = click.option("--table", default=TABLE, metavar="NAME", help=f"The table of the receipts.  [{TABLE}]")
+    table = click.option("--table", default=TABLE, metavar="NAME", help=f"Name of the table of receipts.  [{TABLE}]")
     return click.argument("place", metavar="PLACE")(table(command))
 
 
@@ -49,7 +49,7 @@ def opened(place: str, table: str) -> Iterator[TableStore]:
 @with_place
 @click.option("--print", "is_printed", is_flag=True, help="Print the statements for a migration, and change nothing.")
 def init(place: str, table: str, is_printed: bool) -> None:
-    """Make the table of receipts at PLACE, a file of SQLite or a postgresql:// URL, unless it is there."""
+    """Create the table of receipts at PLACE, an SQLite file or a postgresql:// URL, if it does not exist."""
     dialect = "postgresql" if place.startswith(("postgresql://", "postgres://")) else "sqlite"
     if is_printed:
         click.echo(ddl(dialect, table), nl=False)

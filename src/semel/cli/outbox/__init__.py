@@ -13,7 +13,7 @@ __all__ = ["outbox"]
 
 @click.group()
 def outbox() -> None:
-    """Requests that are stored first and sent until they are answered."""
+    """Outbox: requests that are stored first and sent until they are answered."""
 
 
 for _command in (drop, init, ls, retry, run):

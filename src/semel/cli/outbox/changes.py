@@ -28,21 +28,21 @@ class Change(NamedTuple):
 @click.command()
 @with_outbox
 @click.argument("keys", nargs=-1, metavar="KEY...")
-@click.option("--poison", is_flag=True, help="All letters that were set aside.")
-@click.option("--dry-run", is_flag=True, help="Say what would be sent again, and leave it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--poison", is_flag=True, help="Take all letters that were set aside as poison.")
+@click.option("--dry-run", is_flag=True, help="Print what would be sent again, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_json
 def retry(box: Outbox, keys: tuple[str, ...], poison: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Let letters be sent again now, with the same keys. PLACE is a file or a postgresql:// URL."""
+    """Send letters again now, with the same keys. PLACE is a file or a postgresql:// URL."""
     _apply(box, Change("Send again", "Queued", "Queueing", box.retry), keys, poison, dry_run, yes, as_json)
 
 
 @click.command()
 @with_outbox
 @click.argument("keys", nargs=-1, metavar="KEY...")
-@click.option("--poison", is_flag=True, help="All letters that were set aside.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, and leave it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--poison", is_flag=True, help="Take all letters that were set aside as poison.")
+@click.option("--dry-run", is_flag=True, help="Print what would be deleted, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_json
 def drop(box: Outbox, keys: tuple[str, ...], poison: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Remove letters that were not delivered. PLACE is a file or a postgresql:// URL."""

@@ -20,7 +20,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def with_place(command: Command) -> Command:
     """Adds PLACE and `--table`."""
-    table = click.option("--table", default=TABLE, metavar="NAME", help=f"The table of the letters.  [{TABLE}]")
+    table = click.option("--table", default=TABLE, metavar="NAME", help=f"Name of the table of letters.  [{TABLE}]")
     return click.argument("place", metavar="PLACE")(table(command))
 
 

@@ -19,7 +19,9 @@ from semel.cli.streams.resource import is_json, stream_path
 
 @click.command()
 @click.argument("name")
-@click.option("--offset", default="-1", show_default=True, help="Where to begin: -1, now, or a next offset.")
+@click.option(
+    "--offset", default="-1", show_default=True, help="Offset to start at: -1 (the beginning), now, or a next offset."
+)
 @with_json
 @with_connection
 def read(connection: Connection, name: str, offset: str, as_json: bool) -> None:

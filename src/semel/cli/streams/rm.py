@@ -14,8 +14,8 @@ from semel.cli.streams.resource import describe, stream_path
 
 @click.command()
 @click.argument("name")
-@click.option("--dry-run", is_flag=True, help="Say what would go, and leave it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Print what would be deleted, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_json
 @with_connection
 def rm(connection: Connection, name: str, dry_run: bool, yes: bool, as_json: bool) -> None:

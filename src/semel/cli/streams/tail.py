@@ -17,8 +17,8 @@ from semel.cli.streams.resource import describe, is_json
 
 @click.command()
 @click.argument("name")
-@click.option("--offset", help="Where to begin: now (the default), -1, or a next offset.")
-@click.option("--from-start", is_flag=True, help="Begin with all that is there, as --offset -1 does.")
+@click.option("--offset", help="Offset to start at: now (the default), -1 (the beginning), or a next offset.")
+@click.option("--from-start", is_flag=True, help="Start at the beginning, as --offset -1 does.")
 @with_json
 @with_connection
 def tail(connection: Connection, name: str, offset: str | None, from_start: bool, as_json: bool) -> None:
