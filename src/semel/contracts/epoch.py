@@ -1,4 +1,4 @@
-"""The epoch of a store: which of several histories its logs belong to.
+"""The epoch of a store: which of several histories its logs belong to, after a restore from backup.
 
 A backup that is put back forgets what was acknowledged behind it, and the logs go on from there another way. A position
 of the lost future then looks like one of the new history, and stands for something else. So every log has an epoch: 0

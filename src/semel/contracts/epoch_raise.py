@@ -1,4 +1,4 @@
-"""The raise of the store's epoch: one write through the engine, for all logs at once.
+"""Raises the epoch of a store: one write through the engine, for all logs at once.
 
 A crash leaves the epoch raised or as it was. Running it again does no harm: it is one epoch more, in which nothing was
 appended. What one transaction cannot hold, because there is no bound to the number of streams and gateways, each of

@@ -1,4 +1,4 @@
-"""One batch, one transaction: lock, load, decide, flush, commit.
+"""A batch of the group commit: one transaction that locks, loads, decides, flushes and commits.
 
 The promise: verdict, effect and receipt of every write in the batch are one transaction, and `run` returns only when it
 is on disk. A decision that raises is undone alone. A failure before the commit leaves nothing stored and is raised as

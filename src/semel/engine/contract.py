@@ -1,4 +1,4 @@
-"""What a contract brings to the engine, and what the engine hands back.
+"""The interface between a surface and the engine: what a contract declares, and what the engine passes to it.
 
 A contract is pure: it names the locks and rows that a command needs, and decides over loaded rows at a given time. It
 opens no transaction and no socket, and it may be run twice for one command.

@@ -1,4 +1,4 @@
-"""Named points of the commit path at which a crash test ends the process, without warning and without cleaning up."""
+"""Crash points: named points of the commit path at which a crash test kills the process with SIGKILL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one commit path: gather, lock, load, decide, flush, sync, answer, wake readers.
+"""The commit path: queue, lock, load, decide, flush, sync, answer, wake readers.
 
 `submit` returns an answer only after the commit that holds it is on disk. The queue is bounded by count and bytes; when
 it is full the caller is refused at once and nothing was stored. Every durable change of every surface comes this way,

@@ -1,4 +1,4 @@
-"""Turns the generations of tables whose rows are forgotten by age.
+"""Rotates the generations of tables whose rows expire by age, and drops expired generations whole.
 
 A generation that was closed at time T holds only receipts that end by T plus the longest window in force while it
 took rows. When that time has come the whole generation is dropped at once: deleting its rows one by one would cost a

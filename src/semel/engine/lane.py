@@ -1,4 +1,4 @@
-"""A lane: one queue, one thread, one transaction after another.
+"""Group commit: a lane has one queue and one thread, which runs one batch after another as a transaction.
 
 The thread takes whatever is waiting, bounded by count, bytes and cost, and runs it as one batch; while the disk
 syncs, the next batch gathers. Results are handed over only after the commit. A batch that would load too much goes in

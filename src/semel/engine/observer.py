@@ -1,4 +1,4 @@
-"""What the engine reports of itself; metrics, logs and tests listen."""
+"""Engine events for metrics, logs and tests: the observer interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of the engine's queue each principal holds, so that no principal can fill it alone.
+"""Fair queueing: the share of the write queue that each principal may hold, so that none can fill it alone.
 
 A principal may hold at most a share of the waiting writes and of their bytes; a write beyond it is refused and nothing
 is stored. Writes without a principal (chores of the server, callers in development mode) are bounded by the queue

@@ -1,4 +1,4 @@
-"""A loaded range, kept in order while the batch changes rows.
+"""A loaded key range, kept in order while the batch changes rows.
 
 Only what lies before the last loaded row is known, unless the store had no more: a change beyond that point must stay
 out, because unloaded rows may stand before it.

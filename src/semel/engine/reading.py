@@ -1,4 +1,4 @@
-"""What a reader sees: the rows of one instant, under the soft changes that are not stored yet."""
+"""Snapshot reads: the rows of one instant, with the soft changes that are not stored yet laid over them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wakes live readers after a commit.
+"""Wake-up signals: notify live readers and long polls of a topic after a commit.
 
 A signal carries no data: a woken reader looks at the log again from its own cursor. So a signal may come twice or for
 nothing, but never before the commit it speaks of.

@@ -1,4 +1,4 @@
-"""Which rows are asked for together, so that no more of heavy tables is loaded than is wanted before it is weighed."""
+"""Load planning: which rows are fetched together, so that heavy tables are loaded within their byte limit."""
 
 from __future__ import annotations
 

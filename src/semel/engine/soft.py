@@ -1,4 +1,4 @@
-"""Soft changes: last use, sliding expiry, lease extension.
+"""Soft changes: updates without durability (last use, sliding expiry, lease extension).
 
 They are merged by key, carried by the next durable commit or by one of their own within a second, and are never the
 cause of a sync. A crash may forget them, so no promise rests on one. Until they are stored, everyone in this process

@@ -1,4 +1,4 @@
-"""A write on its way through the engine, and what became of a batch of them."""
+"""A submitted write on its way through the engine, and the outcome of its batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frees what the rules have already forgotten, in small writes through the engine.
+"""The sweeper: frees expired data in small writes through the engine.
 
 Nothing depends on a sweep having run: expiry is decided by comparing stored times. A sweep that fails is tried again at
 the next round. With several nodes one of them sweeps, the one that leads: two would only get in each other's way.

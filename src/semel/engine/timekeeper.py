@@ -1,4 +1,4 @@
-"""The one clock of a process: the store's time, kept from falling and from jumping into expiry."""
+"""The clock of a process: the time of the store, monotonic, and guarded against jumps that would expire data."""
 
 from __future__ import annotations
 

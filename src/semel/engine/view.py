@@ -1,4 +1,4 @@
-"""The rows of one batch: what was loaded, under what the batch has changed so far.
+"""The row view of a batch: the loaded rows, with the changes of the batch so far laid over them, and undo.
 
 Every change is written to a journal, so that one decision can be undone without the others. Loaded ranges are kept in
 order under the batch's own changes: a claim sees the jobs that an earlier claim has left. Nothing here reaches the

@@ -1,4 +1,4 @@
-"""Time that decisions can trust.
+"""Clock readings for decisions: decision time, expiry time and steady time.
 
 Decision time never falls. A wall clock that jumps ahead of the monotonic clock by more than a minute (a wrong date, a
 resumed virtual machine) must not expire what people still rely on, so expiry goes on at the monotonic pace and accepts

@@ -1,4 +1,4 @@
-"""The bytes that the end of a job is hashed and signed over: one text for server and workers.
+"""The bytes of a job's end that are hashed and signed: one text for server and workers.
 
 They are the canonical JSON of the job's id, whether it went well, and the result or the error: no time, no node, no
 token, so that anybody who has the result can check it. Integers keep all their digits; half a surrogate is refused.

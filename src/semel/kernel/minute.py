@@ -1,4 +1,4 @@
-"""What happened in the last minute: a count that slides in steps of a second, in the space of sixty numbers."""
+"""A sliding count of the last minute, in steps of a second, in the space of sixty numbers."""
 
 from __future__ import annotations
 

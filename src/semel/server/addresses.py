@@ -1,4 +1,4 @@
-"""Remote addresses: which network a setting names, and as what an address is counted."""
+"""Remote addresses: parses networks of settings, and maps an address to the unit that limits count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may come in: the credential of a request is judged, counted and, where it failed, put into the audit log.
+"""Authentication of requests: checks the credential, counts failures, and writes them to the audit log.
 
 One place for every surface, so that a failure is counted once wherever it happens. Nothing of a
 credential is kept. Counts and lines are in memory until the audit log is flushed: a crash loses the last of them, and

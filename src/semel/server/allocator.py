@@ -1,4 +1,4 @@
-"""Large blocks of memory go back to the system when they are freed.
+"""Memory allocator tuning: large blocks go back to the operating system when they are freed.
 
 glibc maps large blocks one by one and gives them back, but each that is freed raises its idea of what is large: after
 one body of 16 MB, others of that size are cut out of heaps, one a thread, which keep what was freed. With a fixed bound

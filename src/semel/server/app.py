@@ -1,4 +1,4 @@
-"""The ASGI application: routes on the raw path to the owner of its prefix."""
+"""The ASGI application: routes a request by its raw path prefix to a surface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The little of ASGI that is used here, and how an answer is sent."""
+"""ASGI types and helpers: the part of ASGI that is used here, and how an answer is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit log: what an operator must be able to look up afterwards, one JSON object a line.
+"""The audit log: events that an operator must be able to look up afterwards, one JSON object a line.
 
 A line is `{"ts": UTC, "event": NAME, "details": {...}}`: in `audit-important.jsonl` for events that matter for long,
 else in `audit.jsonl`, so that no flood of the others moves those aside. Lines that anyone can cause are paced (see

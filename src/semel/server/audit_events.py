@@ -1,4 +1,4 @@
-"""The events of the audit log by what becomes of their lines: a table.
+"""The events of the audit log, with the class of each: important, paced or rare.
 
 Some lines can be caused by anyone, as often as they like; those are paced. Some are what an operator will look for
 after weeks; those have a file of their own, in which only their own kind can take up room.

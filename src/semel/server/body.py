@@ -1,4 +1,4 @@
-"""Reading request bodies: bounded each, and bounded together."""
+"""Request bodies: read under a limit for each body, and a memory budget for all together."""
 
 from __future__ import annotations
 

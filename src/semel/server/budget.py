@@ -1,4 +1,4 @@
-"""What many hold at the same time, bytes or places: bounded in all, and bounded for each who holds.
+"""Memory budget: a limit of bytes or slots for all holders together, and one for each holder.
 
 One that reads slowly, or sends slowly, holds what it was given for long. Without the second bound a few of those could
 hold everything, and everyone else would be refused for as long as they like.

@@ -1,4 +1,4 @@
-"""The parts of a diagnosis that are the same with and without a running server, and how they become one file.
+"""The support bundle: the parts that need no running server, and how they become one zip file.
 
 A bundle is made to be sent to a supporter. Secrets are `set` or `unset`, variables have names and no values, jobs
 have ids, ages and counts; nothing has params, results or keys. Of logs the last lines are taken as they are: the server

@@ -1,4 +1,4 @@
-"""What the application may know of the connection under a request."""
+"""The connection under a request: what the application may know of it, and its send buffer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether one more connection is taken: a limit for all, one for each remote address, and one by file descriptors.
+"""Connection limits: for all connections, for each remote address, and by free file descriptors.
 
 Addresses are counted over both listeners, HTTP and gRPC, WebSockets included. An IPv6 client has a /64 at least, so
 that is counted as one address. Reverse proxies speak for many clients and are named by a setting: theirs are not

@@ -1,4 +1,4 @@
-"""What the hosts share: one engine, one world, one way to know a caller."""
+"""The server context: the engine, clocks, settings and principals that all surfaces share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One request and its answer on uvicorn's HTTP/1.1 connection, written to the socket as rarely as can be.
+"""One HTTP/1.1 request and its answer on a uvicorn connection, written in as few socket writes as possible.
 
 uvicorn writes the head of an answer and its body apart, which costs a system call and wakes the client up for half an
 answer. Here a head that says how long its body is waits for the first piece of it, and both leave together; a head

@@ -1,4 +1,4 @@
-"""Two questions that a server answers without a look at its data: is it there, and would it take a write."""
+"""Health checks: liveness, and readiness to take a write, without reading data."""
 
 from __future__ import annotations
 

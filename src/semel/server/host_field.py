@@ -1,4 +1,4 @@
-"""The Host field of a request: what HTTP allows in it, and which of its names are this machine's own.
+"""The Host header: its syntax, and which host names are this machine's own.
 
 RFC 9112 asks for 400 when an HTTP/1.1 request has no Host, and when any request has two or one that is malformed: two
 parties that each believe another one of them can be played off against each other.

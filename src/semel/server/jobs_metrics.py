@@ -1,4 +1,4 @@
-"""The counts of jobs and of credentials, under the names of both forms of `/metrics`: one table, and nothing else.
+"""Metric names of jobs and credentials, for Prometheus and for JSON: one table.
 
 What happens is counted in the meter under a name; a row says what that name is called in JSON, where it means the last
 minute, and as a Prometheus counter, where it means everything since the start. The state of the queue is read when

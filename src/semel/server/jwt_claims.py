@@ -1,4 +1,4 @@
-"""What the claims of a verified JWT say: who it is, what it may do, where, and from when until when.
+"""Claims of a verified JWT: principal, roles, scopes, and the time of validity.
 
 One rule for limits: if any of `allowed_partitions`, `allowed_partition_prefixes`, `gw` and `org` is there, the token
 reaches what they name and nothing else, on every surface; if none is, its roles alone limit it. A claim of the wrong

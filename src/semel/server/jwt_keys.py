@@ -1,4 +1,4 @@
-"""The keys that JWTs are verified with: a JWK set in a file, read at the start and again when it has changed.
+"""Keys that verify JWTs: a JWK set in a file, reloaded when it changes.
 
 A key says itself which algorithm it is for, and a token can only agree: so no token can have a public key taken for a
 shared secret. A set may hold keys for other uses and of kinds that are not spoken here; they are left alone. A key that

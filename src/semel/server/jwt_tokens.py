@@ -1,4 +1,4 @@
-"""JWTs as credentials: signature, issuer, audience and time, then the claims.
+"""JWT authentication: signature, issuer, audience and time, then the claims.
 
 The signature is checked by PyJWT with the one algorithm that the key is for; `none`, critical extensions and unencoded
 payloads are refused. Time is compared here with the time that the caller gives. A caller is told three things at most:

@@ -1,4 +1,4 @@
-"""A file of lines that only grows at its end, and moves aside when it has grown enough.
+"""A log file with rotation: appended at its end, and renamed when it has reached its size limit.
 
 `NAME` takes the new lines; at `MAX_BYTES` it becomes `NAME.1`, that becomes `NAME.2`, and so on up to `NAME.5`, which
 is then the oldest. Lines are appended with one write, so a concurrent reader sees whole lines; a write that the disk

@@ -1,4 +1,4 @@
-"""How fast lines of one source are written: a burst at once, then one in a while, and the rest are counted.
+"""Rate limit of audit log lines for each source: a burst, then one at an interval; the rest are counted.
 
 A line that is held back is not lost without a word. The next line of its source that is written says how many were
 left out; when none follows, the last one that was held back is written in the end, for itself and for the others. So

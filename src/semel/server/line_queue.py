@@ -1,4 +1,4 @@
-"""Lines that wait for their file: bounded, from any thread; those beyond the bound are lost and counted.
+"""The queue of audit log lines before they are written: limited, thread-safe; lines beyond the limit are counted.
 
 Adding a line never waits for the disk. When the disk fails, what waits is written when it takes it again, with a line
 behind it about what was lost.

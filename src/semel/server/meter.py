@@ -1,4 +1,4 @@
-"""Events of the last minute and since the start, by name, for the metrics that are asked for by the minute.
+"""Counters by name, of the last minute and since the start, for metrics by the minute.
 
 Everything is counted when it happens and summed when it is read, so there is no task behind it, and a name costs
 sixty numbers. Names are constants of the code and never come from a client. All counts are 0 after a start.

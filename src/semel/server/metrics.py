@@ -1,4 +1,4 @@
-"""What the process counts, for Prometheus and, with the same facts, as flat JSON.
+"""Metrics of the process, for Prometheus and, with the same facts, as flat JSON.
 
 Names are `semel_<surface>_<thing>_<unit>`; labels come from closed sets. The write path adds to plain numbers once a
 batch or a request; Prometheus objects are made when metrics are scraped.

@@ -1,4 +1,4 @@
-"""What the server says of itself: health, metrics, a diagnosis, and the way to the listing of streams."""
+"""Operations endpoints: health, metrics, diagnosis, and the listing of streams."""
 
 from __future__ import annotations
 

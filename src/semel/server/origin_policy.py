@@ -1,4 +1,4 @@
-"""Which web pages may call this server: one rule over the Host and the Origin of a request.
+"""Origin policy (CORS): which web pages may call this server, by the Host and the Origin of a request.
 
 A browser sends the page's origin with every request that can write, and the name that the page used for the server
 with all of them. So both are judged before any surface, and in both WebSocket handshakes:

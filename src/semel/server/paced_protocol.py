@@ -1,4 +1,4 @@
-"""HTTP/1.1 bytes for uvicorn's parser, a little at a time.
+"""HTTP/1.1 input in small pieces for uvicorn's parser, so that one request cannot block the event loop.
 
 One read of a socket can hold 40,000 chunks of one byte each, or thousands of small requests, and the parser calls back
 for each of them: 100 ms of the loop. So what may be dense is parsed in slices, with a turn for others between two of

@@ -1,4 +1,4 @@
-"""Two listeners, two planes: which path belongs to which.
+"""Data and control listener: which path belongs to which port.
 
 A pure table. With one listener there is nothing to guard. With two, a path of one plane that is asked for on the other
 is refused, so that a firewall rule for a port means what it says. A path that belongs to no plane is not there on the

@@ -1,4 +1,4 @@
-"""Who is asking: one resolver, one `Principal`, for every surface.
+"""Principals: who a caller is, with its roles and scopes; one resolver for every surface.
 
 Without credentials the server is for development: it listens on loopback only and everyone is `default`. Credentials
 are one configured token (which may be rotating), a token file, a key file for JWTs, or several; then a caller is

@@ -1,4 +1,4 @@
-"""RFC 9457 problem documents: what every refusal looks like, unless a contract says otherwise."""
+"""RFC 9457 problem documents: the form of every refusal, unless a contract says otherwise."""
 
 from __future__ import annotations
 

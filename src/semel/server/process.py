@@ -1,4 +1,4 @@
-"""The server process: builds the parts, listens, and stops in order.
+"""The server process: creates the parts, listens, and shuts down in order.
 
 Stopping: live reads end, open requests get their time, admitted writes are committed, soft changes are stored, and the
 store is closed; exit code 0. After a failed commit the process answers what it must and exits with code 1, because only

@@ -1,4 +1,4 @@
-"""HTTP/1.1 on uvicorn's httptools class, with the limits it does not have.
+"""HTTP/1.1 on uvicorn's httptools protocol, with limits and timeouts that it lacks.
 
 Head size, number of connections and the time a request may take to arrive are bounded, malformed HTTP is answered with
 a problem document, and the application learns at once when a client has gone: a write whose caller has gone is dropped

@@ -1,4 +1,4 @@
-"""How often something may happen: a bucket that fills with time, and many of them, one for each who asks."""
+"""Rate limit: token buckets, one for each caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a token before its time: it was taken out of the file, or means something else there now.
+"""Token revocation: a token was removed from the file, or has other rights there now.
 
 A request is judged by the tokens of the moment. What stays open for long, a WebSocket or an event stream, was judged
 when it began: it watches the revocation of its token and ends with it.

@@ -1,4 +1,4 @@
-"""The one configured token and its successor: which of them hold is a function of the clock and the settings alone.
+"""Token rotation: the configured token and its successor; which are valid depends on clock and settings alone.
 
 Before the instant both hold, from it on only the successor; without an instant both hold. Nothing is stored and nothing
 has to be restarted, so nodes and a server that was down at the instant agree. Tokens are kept and compared as hashes.

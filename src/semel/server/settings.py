@@ -1,4 +1,4 @@
-"""Every setting: its name, default and meaning, from flags, `SEMEL_*` variables, a TOML file, in this order.
+"""All settings: name, default and help; read from flags, `SEMEL_*` variables and a TOML file, in this order.
 
 The variable of a setting is its name in capitals behind `SEMEL_`; in TOML it is the name itself. Some have variables of
 other names too (`aliases`), which count where ours is not set.

@@ -1,4 +1,4 @@
-"""What may run on the event loop, and where everything else runs.
+"""Thread pool for CPU work: what may run on the event loop, and where everything else runs.
 
 The law: no request within the limits holds the loop for more than 50 ms of CPU. To parse, judge and print takes up to
 750 ns a byte, so what has more than `APART_BYTES` goes to one pool of threads, whichever surface it belongs to. The

@@ -1,4 +1,4 @@
-"""The token file: bearer tokens as SHA-256 hashes, never themselves, each with a name, roles and scopes."""
+"""The token file: bearer tokens as SHA-256 hashes, each with a name, roles and scopes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WebSocket on the server's own port: the frames of RFC 6455, their limits, and the ways a connection ends.
+"""WebSocket transport (RFC 6455) on the server's own port: frames, limits and close.
 
 The protocol itself is the sans-I/O core of `websockets`; here it meets the transport. Frames are written as they are
 made, so that one frame can be sent to many. A message over the limit is answered before the close. After a close that

@@ -1,4 +1,4 @@
-"""Carries every row of one store into another, exactly: keys, answers, positions, and which generation a row is in.
+"""Copy of a store: every row exactly, with keys, answers, positions, and the generation of each row.
 
 The target is written in one transaction. A crash at any point leaves it as empty as it was, and a target that is not
 empty is refused before the first write. The source is only read. Afterwards both are read again, each in a snapshot of

@@ -1,4 +1,4 @@
-"""The statements that make and change tables, from migration steps; each database has its dialect."""
+"""DDL statements of migration steps, one dialect for each database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows in memory, under the same protocol: for simulation and for users' own tests.
+"""The in-memory store, under the same protocol: for simulation and for users' own tests.
 
 Nothing survives the process, and a commit is a step from one state to the next that no reader sees half of: an open
 snapshot keeps the rows that later commits replace.

@@ -1,4 +1,4 @@
-"""Numbered steps from an empty store to the present shape; forward only.
+"""Schema migrations: numbered steps from an empty store to the present schema; forward only.
 
 A step names shapes as they were when it was written, never the declarations of today, so that an old data folder is
 carried through the same steps as it always was. A store applies the missing steps in one transaction at start, and

@@ -1,4 +1,4 @@
-"""A store by its URL: opened, read beside others that use it, or looked at without a trace."""
+"""Opens a store by its URL: to serve, read-only beside a running server, or for inspection without a trace."""
 
 from __future__ import annotations
 

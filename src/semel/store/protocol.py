@@ -1,4 +1,4 @@
-"""What a store promises.
+"""The store protocol: locks, transactions, snapshots, and the guarantees of every store.
 
 One transaction at a time a lane: `begin` takes the named locks, then reads the clock; `load` sees everything
 committed before; `flush` writes whole sets of rows; `commit` returns only when they are on disk. A crash at any point

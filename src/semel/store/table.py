@@ -1,4 +1,4 @@
-"""Tables, declared once: a named tuple for the row, its first columns the key, and named indexes.
+"""Table declarations: a named tuple for the row, its first columns the key, and named indexes.
 
 A column is a signed 64-bit number, an unsigned one, or bytes; never text, so that any name a client makes survives
 unchanged and order is bytewise everywhere. Every store makes its few statements from this declaration.

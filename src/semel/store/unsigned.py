@@ -1,4 +1,4 @@
-"""Unsigned numbers where a database has none: eight bytes, big end first, so that bytewise order is their order."""
+"""Unsigned 64-bit numbers for databases without them: eight bytes, big endian, so that byte order is number order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint: the rows of a gateway as they are at one instant, for a client that begins.
+"""A checkpoint: a snapshot of the rows of a gateway at one instant, for a client that begins.
 
 It holds a row once where the log holds all of its history, so a new client is ready sooner. It goes on with a pull from
 the cursor of the checkpoint.

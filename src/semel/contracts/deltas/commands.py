@@ -1,4 +1,4 @@
-"""What can be asked of deltas, and what is answered."""
+"""Commands and answers of deltas."""
 
 from __future__ import annotations
 

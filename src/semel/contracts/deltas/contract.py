@@ -1,4 +1,4 @@
-"""Deltas as the engine sees them: one lock a gateway, so that positions become visible in the order they were given."""
+"""Deltas as a contract of the engine: one lock for each gateway, so that positions become visible in order."""
 
 from __future__ import annotations
 

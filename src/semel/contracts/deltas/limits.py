@@ -1,4 +1,4 @@
-"""The bounds of deltas."""
+"""Limits of deltas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deltas and entries.
+"""The value types of deltas: deltas, entries and cursors.
 
 A text is the canonical JSON of a value: the text of a string has its quotes. It can be put into an answer and into the
 hash as it is, and half a surrogate pair, which no encoding can carry, stands in it as its escape.

@@ -1,4 +1,4 @@
-"""What a client of the plain dialect is told: of others by pages, of its own writes by the answer of its push.
+"""The plain dialect of deltas: others' changes come by pages, own changes by the answer of a push.
 
 Every entry says: as of this position, these columns of this row are so. The client keeps for each column what was said
 as of the highest position, so that it may be told twice, late and in any order. Nothing is remembered of it here: a

@@ -1,4 +1,4 @@
-"""Reading a gateway: a page of its log for one replica, its merged rows, what was pushed, and how much there is.
+"""Queries over a gateway: a page of its log for one replica, merged rows, deltas as pushed, and counts.
 
 Each look is at one commit point. A page ends at the last entry it holds when there are more, and else at the end of the
 log as it was at that point; nothing that the caller may see can appear later at or below it.

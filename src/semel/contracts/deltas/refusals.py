@@ -1,4 +1,4 @@
-"""A refusal on its way up: what a request was refused for, and which of its deltas were to blame."""
+"""Refusals of deltas: the reason, and which deltas of the request caused it."""
 
 from __future__ import annotations
 

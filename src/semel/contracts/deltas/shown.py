@@ -1,4 +1,4 @@
-"""What clients have shown of which nothing is stored: those that have pulled and never pushed.
+"""Cursors of clients that have pulled and never pushed, kept in memory only.
 
 Nothing rests on it. A client that is not in it, because the process is a new one or because too many came after it, is
 told everything again when it pushes for the first time; that does no harm. It is kept by a process for itself, so it is

@@ -1,4 +1,4 @@
-"""The rows behind deltas. Everything of a gateway stands under the lock of its name.
+"""The tables of deltas. The lock of a gateway's name guards all of its rows.
 
 The log has one row a position: a delta as it was pushed with what of it is delivered, or a repair. Ids are remembered
 for ever, beside the time that is hashed into them, so that the index grows at its end although ids are hashes.

@@ -1,4 +1,4 @@
-"""What can be asked of events, and what is answered."""
+"""Commands and answers of events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large things may be; each is advertised or documented, and told when it is hit."""
+"""Limits of events; each is advertised or documented, and named by the refusal."""
 
 from __future__ import annotations
 

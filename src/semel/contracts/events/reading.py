@@ -1,4 +1,4 @@
-"""Reading the log: the events of some partitions between two positions, as of one instant, in bounded pages.
+"""Queries over the event log: the events of some partitions between two positions, in limited pages (pagination).
 
 A page holds positions and rows of one snapshot, and nothing can appear later at or below the watermark that it names.
 """

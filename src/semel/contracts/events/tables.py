@@ -1,4 +1,4 @@
-"""The rows behind events.
+"""The tables of events.
 
 One log for all partitions: its position is the `committed_id`. Everything stands under one lock, so positions become
 visible in the order in which they were given. The memory of an id outlives the event itself: pruning takes bodies and

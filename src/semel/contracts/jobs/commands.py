@@ -1,4 +1,4 @@
-"""What can be asked of jobs, and what is answered."""
+"""Commands and answers of jobs."""
 
 from __future__ import annotations
 

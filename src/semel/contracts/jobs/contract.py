@@ -1,4 +1,4 @@
-"""Jobs as the engine sees them: one lock, so that keys, counts and leases are judged one after another.
+"""Jobs as a contract of the engine: one lock, so that keys, counts and leases are decided one after another.
 
 A crash leaves every command done whole or not at all: record and job, lease and count, outcome and key are one commit.
 """

@@ -1,4 +1,4 @@
-"""Names of jobs: sixteen bytes that sort by creation, shown as a job id or as the UUID of the first request.
+"""Job ids: sixteen bytes that sort by creation, shown as a job id or as the UUID of the first request.
 
 Layout, most significant first: 48 bits of milliseconds, version 8, 12 bits and then 20 bits of the job's number around
 the variant of a UUID, 42 bits of chance.

@@ -1,4 +1,4 @@
-"""What one server allows, and the bounds of the wire that no setting moves."""
+"""Limits of jobs: the policy of one server, and constants of the wire that no setting changes."""
 
 from __future__ import annotations
 

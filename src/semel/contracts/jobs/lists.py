@@ -1,4 +1,4 @@
-"""Lists of jobs: a page is full unless the list ends, and costs about what it shows, whatever else is stored.
+"""Lists of jobs (pagination): a page is full unless the list ends, and its cost follows its size.
 
 The indexes "listed" and "owner" hold a *line* for each kind and queue, of all jobs or of one owner's: its jobs in the
 order of their creation, apart by where lists find them (`listed` of a job). A page is merged from the lines that a

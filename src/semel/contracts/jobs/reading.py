@@ -1,4 +1,4 @@
-"""Looking at jobs without changing them: one job, dead letters, queues, schedules, and counts."""
+"""Queries over jobs: one job, dead letter queue, queues, schedules, and counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows behind jobs.
+"""The tables of jobs.
 
 A job is one row that moves through three phases; record and job are written in one commit. The record of a key points
 to its job and copies nothing of it: status and result are the job's own. Counts are rows too, so that depth, leases and

@@ -1,4 +1,4 @@
-"""What can be asked of the ledger, and what is answered.
+"""Commands and answers of the ledger.
 
 Ids, secrets and instants that a command needs come with it: a decision draws nothing.
 """

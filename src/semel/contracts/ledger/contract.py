@@ -1,4 +1,4 @@
-"""The ledger as the engine sees it: one lock an organization, under a shared one that a new term holds alone.
+"""The ledger as a contract of the engine: a lock for each organization, and one shared with the change of term.
 
 A crash leaves every command done whole or not at all: a block, its state, its commit and its client's sequence are one
 transaction of the store.

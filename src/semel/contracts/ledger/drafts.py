@@ -1,4 +1,4 @@
-"""From what a wire understood to a command: shapes and limits, each refused with its field before any state is read."""
+"""From parsed requests to commands: shapes and limits, each refused with its field before any state is read."""
 
 from __future__ import annotations
 

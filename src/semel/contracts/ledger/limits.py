@@ -1,4 +1,4 @@
-"""How large and how many; what of it an operator may move, and what the wire fixes."""
+"""Limits of the ledger: those that an operator may change, and constants of the wire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists, a page at a time: entities, relationships, resources, organizations, vaults.
+"""Lists with pagination: entities, relationships, resources, organizations, vaults.
 
 All pages of a list show the state of one height: that of the first page, or the one asked for. At the current height
 what was deleted is not looked at. A page costs at most 20 statements of a database, however many items it has. A filter

@@ -1,4 +1,4 @@
-"""The nouns of the ledger, as values: places, operations, transactions, headers, proofs.
+"""The value types of the ledger: places, operations, transactions, headers, proofs.
 
 Text is kept as UTF-8 bytes, so that what is hashed, stored and told are the same bytes.
 """

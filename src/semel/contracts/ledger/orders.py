@@ -1,4 +1,4 @@
-"""What administrators may ask for: names, settings and retention within their bounds."""
+"""Validation of admin calls: names, settings and retention within their limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of lists: a token says where a list goes on, and is good for that list alone.
+"""Pagination: a page token says where a list goes on, and is valid for that list alone.
 
 It carries the place to go on from and the height that the list is read at, under a MAC over both and over what was
 asked for: a token that was altered, or is used for another list, is refused. The key is in the store, so every node

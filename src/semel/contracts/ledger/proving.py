@@ -1,4 +1,4 @@
-"""Proofs of what the state holds, and of what it does not, at any height that is kept.
+"""Proofs of presence and absence in the state, at any height that is kept.
 
 The way from a key to the root of its bucket is as long as the tree is deep; beside it stand the roots of the other
 buckets. At an older height both are found by the heights that wrote them, so the cost does not grow with the chain.

@@ -1,4 +1,4 @@
-"""What the ledger tells without changing anything: clients, entities, blocks, organizations.
+"""Queries over the ledger: clients, entities, blocks, organizations.
 
 A reader looks at one instant of the store, in which every write that was acknowledged before is there.
 """

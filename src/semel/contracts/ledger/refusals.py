@@ -1,4 +1,4 @@
-"""A refusal on its way up: what the ledger says of a request that no rule was asked about."""
+"""Refusals of the ledger that are raised before a rule decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows behind the ledger.
+"""The tables of the ledger.
 
 An organization is one log under one lock: its row counts the entries and keeps the time of the last one, and the two
 cuts that eviction has reached, before which commits and clients are forgotten. A place (the organization's own scope,

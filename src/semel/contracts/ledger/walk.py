@@ -1,4 +1,4 @@
-"""A walk over the keys of a place in order, as one height saw them, at a few statements for thousands of keys.
+"""Range scan of the keys of a place in order, at one height, with few statements for thousands of keys.
 
 At the current height the rows of now are all there is to look at. At an older one a key counts that is there now, or
 that a later block has replaced or removed. While few blocks stand above that height, they say themselves which keys

@@ -1,4 +1,4 @@
-"""Streams as the engine sees them: locks, rows, decisions and chores."""
+"""Streams as a contract of the engine: locks, rows, decisions and chores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a stream: what stands from a position on, as of one instant, in pages of bounded size."""
+"""Queries over a stream: content from an offset on, at one instant, in limited pages (pagination)."""
 
 from __future__ import annotations
 

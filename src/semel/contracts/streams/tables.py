@@ -1,4 +1,4 @@
-"""The rows behind streams.
+"""The tables of streams.
 
 A stream's name is its scope, packed; each life of that name has an id of its own, so that a stream made anew sees
 nothing of the old one: chunks are found by the id, and receipts and producers carry it and count only for the life

@@ -1,4 +1,4 @@
-"""Deltas on the server's listeners: the desk that every wire comes to, and the paths over HTTP."""
+"""Deltas on the server: the service behind all transports, HTTP paths and WebSocket."""
 
 from semel.contracts.deltas.wire.paths import is_of_deltas
 from semel.server.deltas.door import is_door

@@ -1,4 +1,4 @@
-"""Who may do what with deltas: credentials, roles, the gateways that a credential reaches, its client ids."""
+"""Authorization for deltas: roles, gateways that a credential reaches, and client ids that it may use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What administrators do with gateways over HTTP: schemas, rules, a flush, counts, and their names."""
+"""Admin calls of deltas over HTTP: schemas, sync rules, flush, counts and the list of gateways."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One WebSocket connection of deltas: frames in their order, answers in the same order, broadcasts between them.
+"""A WebSocket connection of deltas: frames and answers in order, broadcasts between them.
 
 One thing at a time: a frame is answered before the next one is looked at. There is no frame for an error, so a refusal
 ends the connection, with its reason. A crash here loses the connection and nothing else: what was answered is on disk,

@@ -1,4 +1,4 @@
-"""What every wire of deltas comes to: calls by value, judged for who asks, carried out by the engine.
+"""The service of deltas: every call without a transport, authorized and executed by the engine.
 
 Nothing here knows of HTTP or WebSocket. Refusals are raised as `RefusedDeltas`, failures of the engine as they are.
 """

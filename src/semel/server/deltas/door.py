@@ -1,4 +1,4 @@
-"""The handshake of a WebSocket of deltas: who comes in, and who is inside.
+"""The WebSocket handshake of deltas: authentication, limits and the register of open connections.
 
 A refusal is told over HTTP, before there is a WebSocket: a client of this dialect that was let in and thrown out again
 would come back at once, and one that was not let in waits longer each time. The token may stand in the query, because a

@@ -1,4 +1,4 @@
-"""One exchange over HTTP: what a call is given, and what it gives back."""
+"""HTTP request and answer types of deltas."""
 
 from __future__ import annotations
 

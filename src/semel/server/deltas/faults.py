@@ -1,4 +1,4 @@
-"""What a caller of deltas is told when a call could not be carried out: the kinds of failure as refusals."""
+"""Error mapping of deltas: failures of the engine and the store as refusals."""
 
 from __future__ import annotations
 

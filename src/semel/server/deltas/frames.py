@@ -1,4 +1,4 @@
-"""Binary frames of deltas: bytes to what HTTP would have brought, and entries to bytes.
+"""Binary frames of deltas (protobuf): decoding of requests, encoding of entries.
 
 A delta of a frame is turned into the JSON value that it stands for and judged as one, so both wires take and refuse the
 same. What protobuf cannot say is told nowhere: an id with half a surrogate pair, which only JSON can spell, is an error

@@ -1,4 +1,4 @@
-"""What one connection holds of what all of them may hold: frames that arrive or wait, and answers that wait unread."""
+"""The memory budget of one WebSocket: frames that arrive or wait, and answers that are unsent."""
 
 from __future__ import annotations
 

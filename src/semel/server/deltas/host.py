@@ -1,4 +1,4 @@
-"""The paths of deltas: everything under `/v1/sync/`, `/v1/admin/` and `/v1/connectors/`, and the same without `/v1`.
+"""HTTP routes of deltas: `/v1/sync/`, `/v1/admin/` and `/v1/connectors/`, and the same without `/v1`.
 
 Order of judgement: path and method, credential, role and gateway, pace; then the size of the body, the body itself, and
 the rules. Every answer here has the shape that clients of this dialect know, those about credentials and faults too,

@@ -1,4 +1,4 @@
-"""What is kept of calls besides their effect: counts, and lines in the audit log."""
+"""Counts and audit log lines of deltas calls."""
 
 from __future__ import annotations
 

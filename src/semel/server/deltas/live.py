@@ -1,4 +1,4 @@
-"""What one connection is told without asking, and how far its client has certainly been told.
+"""Live delivery to one WebSocket: broadcasts of new entries, and which of them the client has acknowledged.
 
 Nothing is told before the client's first pull has brought it to the end of the log. From there on, entries of others go
 out as they are committed, read from the log behind the connection's own position. Each broadcast is followed by a ping,

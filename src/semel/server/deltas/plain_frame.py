@@ -1,4 +1,4 @@
-"""The one frame that a client of the plain dialect sends over WebSocket: a pull, as text."""
+"""The pull frame of the plain dialect over WebSocket: a text message."""
 
 from __future__ import annotations
 

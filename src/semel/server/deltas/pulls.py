@@ -1,4 +1,4 @@
-"""A pull over HTTP, and the actions that are not offered."""
+"""Pull over HTTP, and the actions that are not supported."""
 
 from __future__ import annotations
 

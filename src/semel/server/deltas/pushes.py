@@ -1,4 +1,4 @@
-"""A push over HTTP: parse, hand over, answer."""
+"""Push over HTTP: parse, submit, answer."""
 
 from __future__ import annotations
 

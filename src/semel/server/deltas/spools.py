@@ -1,4 +1,4 @@
-"""Files that checkpoints are written to before they are sent: how many, how large, and where.
+"""Spool files: checkpoints on disk before they are sent, under limits of number and bytes.
 
 A slow reader holds its file for as long as it reads, so all of them together are bounded, and so are those of one
 caller; and none is written where that would leave the disk without room for others, the store above all. A file has no

@@ -1,4 +1,4 @@
-"""JWTs of the clients of deltas: signed with a secret of this surface alone, each good for one gateway.
+"""JWTs of deltas clients: signed with a secret of this surface alone, each valid for one gateway.
 
 The header is `{"alg": "HS256", "typ": "JWT"}` and nothing else. Two secrets hold while one is replaced by the next. A
 token that neither of them has signed is none of ours: the server's other credentials are asked about it.

@@ -1,4 +1,4 @@
-"""The host of events: WebSocket connections, plain HTTP, and the feed that live readers hang on."""
+"""Events on the server: WebSocket connections, HTTP, and the live feed of subscribers."""
 
 from semel.server.events.host import PATH, EventsHost
 from semel.server.events.socket import EventSocket

@@ -1,4 +1,4 @@
-"""The timers of one connection: silence, signs of life, a reader that stalls, the end of a credential."""
+"""Timers of one connection: idle timeout, ping, slow reader, and expiry of the credential."""
 
 from __future__ import annotations
 

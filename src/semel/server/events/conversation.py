@@ -1,4 +1,4 @@
-"""One WebSocket connection: requests in their order, answers in the same order, live events between them.
+"""A WebSocket connection of events: requests and answers in order, live events between them.
 
 Submissions are handed to the engine as they come, several at a time, and decided in that order; everything else waits
 until they are answered. When too much is under way, or the client does not read, the socket is not read either. A crash

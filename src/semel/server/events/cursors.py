@@ -1,4 +1,4 @@
-"""Cursors that the log does not know: counted, and logged at a bounded pace."""
+"""Unknown cursors: counted, and logged under a rate limit."""
 
 from __future__ import annotations
 

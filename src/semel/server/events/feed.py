@@ -1,4 +1,4 @@
-"""One reader of the log for all live subscribers of this node.
+"""The live feed: one reader of the log for all live subscribers of this node.
 
 It looks at the log when a commit is signalled, here or on another node, and hands every event, in the log's order, to
 the live subscribers of its partitions. What it hands on was read from the store after its commit. A subscriber that

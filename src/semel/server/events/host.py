@@ -1,4 +1,4 @@
-"""Events over plain HTTP: `POST` submits, `GET` pages or follows; every refusal is a problem document."""
+"""Events over HTTP: `POST` submits, `GET` pages or follows; every refusal is a problem document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the connections of events share on one node: the feed, who is connected, and the terms they are told."""
+"""State that the event connections of a node share: the feed, the open connections, and the advertised limits."""
 
 from __future__ import annotations
 

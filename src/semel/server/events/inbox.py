@@ -1,4 +1,4 @@
-"""Messages of one connection that wait for their turn: few, and small together."""
+"""The inbox of a connection: messages that wait for their turn, limited in number and bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The requests of a connection that need a look at the log: `connect` and `sync`.
+"""Requests of a connection that read the log: `connect` and `sync`.
 
 The subscription of a sync is taken in one step with the watermark of its page: the subscriber is held before the log is
 looked at, and released, with its new partitions, behind the answer.

@@ -1,4 +1,4 @@
-"""The submissions of one connection that the engine has: handed over in order, answered in order, several in one write.
+"""Submissions of one connection in flight: sent to the engine and answered in order, several in one write.
 
 Their items are known by id, so that the feed can let an answer go out before others hear of its events.
 """

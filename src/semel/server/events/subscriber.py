@@ -1,4 +1,4 @@
-"""What one connection is sent live: every event of its partitions after its watermark, once, in the log's order.
+"""A subscriber: one connection that gets every event of its partitions after its watermark once, in log order.
 
 A subscriber is fed from the log by its own cursor. While it keeps up it is live: the node's one feed hands it each new
 event as it passes. When it is held (its client pages through history), lags (its client does not read) or has just

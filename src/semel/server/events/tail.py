@@ -1,4 +1,4 @@
-"""`GET /v1/events` as an event stream: history, then live, in one order without a gap.
+"""`GET /v1/events` as server-sent events (SSE): history, then live, in one order without a gap.
 
 A tail is a subscriber like any other: it reads the log from its cursor until it has caught up, and then hangs on the
 node's feed, so a commit in partitions that it does not follow costs it nothing. Where events were pruned before they

@@ -1,4 +1,4 @@
-"""Jobs over HTTP, and the work that goes on without a request: reaping, schedules, long polls."""
+"""Jobs on the server: HTTP paths, long polls, and maintenance (reaper and schedules)."""
 
 from semel.server.jobs.host import JobsHost
 

@@ -1,4 +1,4 @@
-"""What the calls of jobs share: the engine, the rules' policy, and how a request and its answer look."""
+"""The service of jobs: the engine, the policy, and the request and answer types that all calls share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of the notes of a decision once it is on disk: counts, and lines in the audit log."""
+"""Counts and audit log lines of job decisions, written after the commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls of owners and administrators: looking, cancelling, dead letters, keys, queues and schedules."""
+"""Admin calls of jobs: show, list, cancel, dead letter queue, keys, queues and schedules."""
 
 from __future__ import annotations
 

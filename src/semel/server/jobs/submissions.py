@@ -1,4 +1,4 @@
-"""Submitting: one job, or many in one request, and waiting for the end if that is asked for."""
+"""Submission of jobs: one or many in one request, and the wait for the end on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What jobs do without being asked: leases are renewed after an outage, overdue ones reaped, schedules fired.
+"""Maintenance of jobs: extends leases after an outage, reaps expired leases, fires schedules.
 
 After a start every live lease gets a full period before anything is reaped here; and when the store was away for longer
 than a moment, every lease gets that time back: an outage in which no worker could send a heartbeat ends no healthy

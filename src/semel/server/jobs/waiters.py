@@ -1,4 +1,4 @@
-"""Workers that wait for a job: served in the order in which they came, one claim for each job that shows up.
+"""Long poll of claims: workers that wait for a job, served first come, first served.
 
 Waiters are looked through when something got ready, when the next delayed job is due, and every second besides (with
 several nodes a signal may be lost). One look at what waits says who could have something; only they are tried, and

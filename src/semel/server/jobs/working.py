@@ -1,4 +1,4 @@
-"""The calls of workers: claim, hold on, report, put off, and steps."""
+"""Worker calls of jobs: claim, heartbeat, report, defer, and steps."""
 
 from __future__ import annotations
 

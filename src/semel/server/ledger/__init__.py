@@ -1,4 +1,4 @@
-"""The ledger on the server's listeners: the desk that every wire comes to, and the HTTP mapping."""
+"""The ledger on the server: the service behind all transports, HTTP mapping and gRPC."""
 
 from semel.contracts.ledger.wire.paths import PREFIX
 from semel.server.ledger.host import LedgerHost

@@ -1,4 +1,4 @@
-"""Who may do what in the ledger, and as whom: roles, the places a credential reaches, its client ids, its actor."""
+"""Authorization for the ledger: roles, places that a credential reaches, client ids and actor."""
 
 from __future__ import annotations
 

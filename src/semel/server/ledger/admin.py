@@ -1,4 +1,4 @@
-"""Organizations and vaults over HTTP: made, told, changed and ended."""
+"""Organizations and vaults over HTTP: create, show, change and delete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every wire of the ledger comes to: calls by value, judged for who asks, carried out by the engine.
+"""The service of the ledger: every call without a transport, authorized and executed by the engine.
 
 Nothing here knows of HTTP or gRPC. Refusals are raised as `RefusedLedger`, failures of the engine as they are.
 """

@@ -1,4 +1,4 @@
-"""What a caller of the ledger is told when a call could not be carried out: the kinds of failure as refusals."""
+"""Error mapping of the ledger: failures of the engine and the store as refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paths of the ledger: everything under `/ledger/v1/`.
+"""HTTP routes of the ledger: everything under `/ledger/v1/`.
 
 Order of judgement: the path, the method, content type and size; then the API version and the credential; then path,
 query and body; then the rules. Every refusal here is a problem document with the ledger's own codes, those about

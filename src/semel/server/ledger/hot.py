@@ -1,4 +1,4 @@
-"""Which answers this process has given: a replay of one of them looks the same to the caller as the first time.
+"""The replay cache: answers that this process has given, so that a retry gets the same full answer.
 
 Bounded by number and by age, and only a matter of form: what is forgotten here is read from the store, and whether
 something is carried out was never asked here.

@@ -1,4 +1,4 @@
-"""What is kept of calls besides their effect: counts, and lines in the audit log.
+"""Counts and audit log lines of ledger calls.
 
 A key that is used for something else than before is a client fault that an operator must see: its line is in the
 file before the answer leaves. Gaps are told rarely. Of a key a line has only the beginning.

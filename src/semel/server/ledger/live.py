@@ -1,4 +1,4 @@
-"""`blocks:watch`: blocks as server-sent events, each under its height, so that a client comes back where it left."""
+"""`blocks:watch`: blocks as server-sent events (SSE), each with its height as id, so that a client can resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads over HTTP: entities and lists, blocks and transactions, and where a client stands.
+"""Reads over HTTP: entities, lists, blocks, transactions, and the state of a client.
 
 An answer is put into JSON where its rows are read, in a reader's thread: a page of large values blocks no other
 request.

@@ -1,4 +1,4 @@
-"""The term of the ledger: raised before the first request, and again when the database is another than before.
+"""The term of the ledger: raised before the first request, and again when the database has changed.
 
 On a store of one process every start is a new term. On a database of many nodes a term is a cluster, its timeline
 and the tables in it: the first node that sees another one, after a failover or a restore, raises it for all.

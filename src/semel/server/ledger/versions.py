@@ -1,4 +1,4 @@
-"""The version of the interface that a caller asks for, judged alike on every wire."""
+"""The API version that a caller asks for, checked alike on every transport."""
 
 from __future__ import annotations
 

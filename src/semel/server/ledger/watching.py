@@ -1,4 +1,4 @@
-"""Following the blocks of a place, for one client: those that are there, then each new one, in order.
+"""A subscription to the blocks of a place for one client: existing blocks, then each new one, in order.
 
 A watch listens before it looks: it arms its ear, reads headers from its cursor, and waits only when there were none. So
 no commit can fall between the look and the wait, and nothing is queued for a client that does not read. One that has

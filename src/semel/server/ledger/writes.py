@@ -1,4 +1,4 @@
-"""Writes and batches over HTTP: parse, hand over, answer."""
+"""Writes and batches over HTTP: parse, submit, answer."""
 
 from __future__ import annotations
 

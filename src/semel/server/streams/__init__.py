@@ -1,4 +1,4 @@
-"""The HTTP host of streams: carries the wire's values between ASGI and the engine."""
+"""Streams over HTTP: routes, reads, writes and live delivery."""
 
 from semel.server.streams.host import PREFIX, StreamsHost
 

@@ -1,4 +1,4 @@
-"""Event-stream frames, made once for all readers of a page.
+"""A cache of server-sent event (SSE) frames, rendered once for all readers of a page.
 
 The frame of a page is made in parts. The last parts are kept, up to CACHE_BYTES, for readers that come to them after
 the first; a part that was dropped is made again. Readers of one page share its content while one of them is there.

@@ -1,4 +1,4 @@
-"""Routes a streams request: credential first, then the method, then the wire.
+"""HTTP routes of streams: credential first, then the method, then the request.
 
 Every refusal is a problem document with the common headers.
 """

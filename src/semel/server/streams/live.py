@@ -1,4 +1,4 @@
-"""Following a stream live, for one client.
+"""Live reads of a stream for one client: long poll and server-sent events (SSE).
 
 A live reader listens before it looks: it arms its watch, reads the log from its cursor, and waits only when there was
 nothing. So no commit can fall between the look and the wait. It holds one page at most, and reads the next only when

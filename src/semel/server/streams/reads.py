@@ -1,4 +1,4 @@
-"""GET and HEAD: catch-up, long poll, and event streams."""
+"""GET and HEAD: catch-up reads, long poll, and server-sent events (SSE)."""
 
 from __future__ import annotations
 

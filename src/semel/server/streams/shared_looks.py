@@ -1,4 +1,4 @@
-"""One look at the log for all readers that stand at the same place.
+"""Shared reads: one read of the log for all readers at the same offset.
 
 When a thousand readers of one stream are woken by one commit, they ask the same question. The answer may be shared by
 those who asked after the same signal: a look that began before a later signal may have missed what that signal spoke

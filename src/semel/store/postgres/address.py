@@ -1,4 +1,4 @@
-"""A store URL of PostgreSQL: libpq's own, with a few parameters of ours behind the question mark.
+"""The store URL of PostgreSQL: that of libpq, with a few parameters of ours behind the question mark.
 
 `postgresql://user@one,two/db?target_session_attrs=read-write&schema=semel&lanes=4`. Ours are taken out before libpq
 sees the rest. Passwords may stand in it, so no error repeats it.

@@ -1,4 +1,4 @@
-"""A database read beside the nodes that use it: one connection, one snapshot, nothing written.
+"""Read-only access beside running nodes: one connection, one snapshot, nothing written.
 
 Unlike a node's own readers it asks for no commit first, so after a crash of the database it may see what a standby has
 not got yet: an export is no promise to anyone.

@@ -1,4 +1,4 @@
-"""What an error of the database means for the one who asked: never more than is known."""
+"""Error mapping: what an error of PostgreSQL means for the caller (not stored, unknown, retry)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hints between nodes: what has been committed, so that live readers elsewhere look at once.
+"""LISTEN/NOTIFY between nodes: announces commits, so that live readers of other nodes read at once.
 
 A node that has committed says so with one NOTIFY for everything that has gathered meanwhile, on a connection of its own
 and never inside a transaction. A hint carries the marks of its commits besides the topics. Hints may be lost, so every

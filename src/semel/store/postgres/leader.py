@@ -1,4 +1,4 @@
-"""One node at a time leads: the one whose session holds a lock. The server lets go of it when the session ends.
+"""Leader election: the node whose session holds an advisory lock leads, until its session ends.
 
 The lock saves work and protects nothing: a node that has not yet noticed that it no longer leads does the same chores
 as the next one, and both are ordinary writes under their own locks.

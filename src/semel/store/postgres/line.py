@@ -1,4 +1,4 @@
-"""A line to the database: one connection, opened when it is needed and thrown away when it is in doubt.
+"""A connection to PostgreSQL: opened on demand, with a deadline for every exchange, and dropped when in doubt.
 
 A database that hangs would hang its clients, because TCP waits for ever on a peer that is silent. So every exchange has
 a deadline, after which the connection counts as lost.

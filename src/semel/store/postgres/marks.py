@@ -1,4 +1,4 @@
-"""The mark of each line: how a node learns what became of a commit whose answer was lost.
+"""Commit fate: how a node learns whether a commit took effect whose answer was lost.
 
 Every durable transaction writes its number into the row of its line, and holds the line's lock from its first statement
 on. After a lost answer the node takes that lock on another connection, which waits until the old transaction has

@@ -1,4 +1,4 @@
-"""What a PostgreSQL must be for our promises to hold. Asked anew at every connection: a failover changes servers."""
+"""Requirements on a PostgreSQL server, checked at every connection, because a failover changes servers."""
 
 from __future__ import annotations
 

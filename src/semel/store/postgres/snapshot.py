@@ -1,4 +1,4 @@
-"""The rows of one instant, on a connection of the reader's own, always of the server that takes the writes."""
+"""Snapshot reads: the rows of one instant, on a connection of their own, always from the primary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The few statements of a table, made from its declaration.
+"""SQL statements of a table, generated from its declaration.
 
 Rows travel as one array a column, so one statement serves any number of them. Keys are looked up one by one through the
 index, in the order given: a LATERAL query with a limit leaves the planner no other way, whatever it believes of a

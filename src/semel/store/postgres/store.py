@@ -1,4 +1,4 @@
-"""Rows in one PostgreSQL database, shared by any number of nodes.
+"""The PostgreSQL store: rows in one database, shared by any number of nodes.
 
 Format: a schema with one table for each declared one (three for a generational one), `semel_schema` with the version,
 `semel_generation` with the generation that takes new rows, and `semel_mark` with the last commit of each line. Locks

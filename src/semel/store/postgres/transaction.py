@@ -1,4 +1,4 @@
-"""One transaction on PostgreSQL, in two round trips: locks, clock and rows; then changes, mark and COMMIT.
+"""A transaction on PostgreSQL, in two round trips: locks, clock and rows; then changes, mark and COMMIT.
 
 The first statement takes the locks and the second reads, so that what is read is newer than the locks. Nothing is sent
 before it is needed: a transaction that only stores soft changes is one trip.

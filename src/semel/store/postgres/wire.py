@@ -1,4 +1,4 @@
-"""Many statements, one round trip: PostgreSQL's pipeline, driven at the protocol's own level.
+"""Pipelining: many statements in one round trip of the PostgreSQL protocol.
 
 The driver's cursors would do, but for three things: they forget prepared statements at every rollback, they have no
 deadline, and they cost more than the statements. Values and answers are binary; a statement is prepared the first time

@@ -1,4 +1,4 @@
-"""A data folder read beside the server that uses it: without its lock, and without a row written.
+"""Read-only access to a data folder beside a running server: without its lock, and without a row written.
 
 SQLite lets other processes read a file while one writes. What they see is one instant, for as long as they look; the
 writer goes on, and keeps in its log what they may still need. So the log grows while another process reads, and is

@@ -1,4 +1,4 @@
-"""A look at a data folder that leaves no trace: it makes no folder, takes no lock and writes no file.
+"""Inspection of a data folder without a trace: it makes no folder, takes no lock and writes no file.
 
 The database is opened for reading only. SQLite makes a log beside a file that it reads, and leaves it there; so where
 there is no log the file is read as one that does not change, which is true: a server that runs has its log open. After

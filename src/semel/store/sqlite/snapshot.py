@@ -1,4 +1,4 @@
-"""The rows of one instant, on a read-only connection of the reader's own."""
+"""Snapshot reads: the rows of one instant, on a read-only connection of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The few statements of a table, made from its declaration.
+"""SQL statements of a table, generated from its declaration.
 
 Rows travel many at a time: a statement lets go of the interpreter whenever it runs, and each time the event loop may
 take it and give it back late, so a batch of writes costs a handful of statements and not several each. Statements exist

@@ -1,4 +1,4 @@
-"""Rows in one SQLite file, through one connection that writes and checkpoints, in one thread.
+"""The SQLite store: rows in one file, through one connection that writes and checkpoints, in one thread.
 
 Format: a write-ahead log beside the file. A commit appends its pages to the log and syncs it before it returns
 (`synchronous=FULL`), so an acknowledged transaction survives power loss; a crash before that sync leaves a torn tail

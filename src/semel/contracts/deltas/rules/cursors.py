@@ -1,4 +1,4 @@
-"""What a cursor means for the client that was given it.
+"""Cursor rules: which entries a cursor covers for the client that holds it.
 
 Clients of this dialect take the answer of every push for their cursor, although they have not been told what others did
 meanwhile. So a push with something outstanding gives out a number of its own and remembers what it stands for: go on

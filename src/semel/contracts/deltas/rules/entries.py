@@ -1,4 +1,4 @@
-"""What is delivered of a delta: its effect on the row, told so that a client which applies it blindly ends up right.
+"""Entries for delivery: the effect of a delta on the merged row, so that a client can apply it without checks.
 
 | before | after | operation | columns |
 |---|---|---|---|

@@ -1,4 +1,4 @@
-"""Gateways: made by the first thing that is kept in them, and counted."""
+"""Gateways: created by their first write, and counted."""
 
 from __future__ import annotations
 

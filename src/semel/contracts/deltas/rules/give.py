@@ -1,4 +1,4 @@
-"""A page on its way to a client: what a promise rests on is on disk before the page leaves."""
+"""Delivery of a page: the progress of a replica is on disk before the page is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of a gateway while one push is decided: positions, entries, and who wrote last.
+"""The log of a gateway during one push: positions, entries, and the last writer of a row.
 
 A delta in the order of its clock keeps its own time as its position; a late one is placed behind everything that was
 ever given out, positions and cursors alike, so no cursor can have passed it.

@@ -1,4 +1,4 @@
-"""A push: all of its deltas, or none.
+"""Push: applies all deltas of a request, or none.
 
 | step | looks at | says |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""A push that is decided in parts, so that no more of it is held at once than a part needs.
+"""A large push, decided in parts, so that memory holds no more than one part needs.
 
 All parts are one transaction: all deltas are stored, or none. What each is judged by before anything is applied is
 looked at for all of them first, so that the answer does not hang on their order. Then each part is a push of the same

@@ -1,4 +1,4 @@
-"""Repairs: what an author is told of a row when its own picture of it may be wrong.
+"""Repairs: entries that correct the copy of an author whose own change of a row may have lost.
 
 Entries carry what won, so the author of a write that lost would keep its losing value for ever; and an author that has
 not been told all of a row yet would apply older entries over its newer write. Both get one entry of their own behind

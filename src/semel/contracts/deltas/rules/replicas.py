@@ -1,4 +1,4 @@
-"""How far each replica was told: its row, by gateway, client and whose credential it came with."""
+"""Progress of each replica: its row, by gateway, client and credential."""
 
 from __future__ import annotations
 

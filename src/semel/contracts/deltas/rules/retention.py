@@ -1,4 +1,4 @@
-"""What is let go: clients that were not heard of for long, and the log behind the checkpoint where an operator says so.
+"""Retention: forgets inactive clients, and cuts the log behind the checkpoint if an operator says so.
 
 A checkpoint is made of the merged rows when it is asked for, so it covers all of the log, whatever of it is left. Rows,
 tombstones and the ids of deltas stay: a delta counts once for ever, and a cursor that would miss something is refused.

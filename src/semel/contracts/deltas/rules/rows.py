@@ -1,4 +1,4 @@
-"""The merged state of one row: every column with the stamp that wrote it, and the stamps of its last life and death.
+"""Last writer wins: the merged state of a row, with the stamp of every column and of its last tombstone.
 
 The state is the fold of the row's deltas in the order of their stamps, kept so that each delta costs its own columns:
 whatever order deltas arrive in, and however often, the state is that of their set. A value older than the last

@@ -1,4 +1,4 @@
-"""Schemas and rules of a gateway, as an administrator saves them.
+"""Schemas and sync rules of a gateway, as an administrator saves them.
 
 A schema names the columns of a table: columns may be added, none removed or given another type, because clients that
 know the old schema go on. Types are told to clients and never enforced here.

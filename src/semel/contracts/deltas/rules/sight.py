@@ -1,4 +1,4 @@
-"""What the sync rules will look at when an entry is delivered: the merged row before and after it.
+"""Visibility data of an entry: the merged row before and after it, in the columns that sync rules name.
 
 It is kept with the entry, because the row goes on changing, and only the columns that the rules name. The first change
 of a row after the rules were saved also keeps how the row stood then: older entries are judged by that.

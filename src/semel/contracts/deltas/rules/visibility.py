@@ -1,4 +1,4 @@
-"""What one caller is told of an entry, under the sync rules of its gateway.
+"""Visibility: what one caller gets of an entry, under the sync rules of its gateway.
 
 | seen before | seen after | told |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""The body of a push, and each of its deltas: what is refused before anything is looked up.
+"""The body of a push and each of its deltas: parsed and validated before anything is read.
 
 In this order: JSON (3), the caller's own name (4), their number (5), the shape of each delta (6), its identity (7). A
 step is finished for all deltas before the next begins, so that the answer does not hang on their order.

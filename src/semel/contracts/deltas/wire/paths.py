@@ -1,4 +1,4 @@
-"""The paths of deltas: each with or without the version in front, and the gateway that some of them name."""
+"""Paths of deltas: each with or without the version prefix, and the gateway that some of them name."""
 
 from __future__ import annotations
 

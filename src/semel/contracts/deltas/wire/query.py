@@ -1,4 +1,4 @@
-"""The query of a pull, of a checkpoint, and of a listing."""
+"""Query strings of a pull, a checkpoint and a listing (pagination)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Epochs of the log of events: what a raise does to its ids, and what a cursor of another history is told.
+"""Epochs of the event log: the effect of a raise on ids, and the answer to a cursor of another history.
 
 A raise skips every id that a lost future of the log can have given out: in any history fewer than a thousand are given
 in a millisecond, so none is above a thousand times the time. The ids between the last one of the backup and the first

@@ -1,4 +1,4 @@
-"""Names of partitions: normalized to NFC, without repetition, sorted by code point; then measured.
+"""Partition names: normalized to NFC, deduplicated, sorted by code point; then checked for length.
 
 Python sorts strings by code point, which is the order of their UTF-8 bytes and not that of UTF-16.
 """

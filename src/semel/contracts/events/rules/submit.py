@@ -1,4 +1,4 @@
-"""The steps of a submission, item by item, in list order.
+"""Submission of events: the steps for each item, in list order.
 
 | step | looks at | says |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""What the two camelCase dialects share: the envelope, results, and the shape of an event's own fields."""
+"""The common part of the two camelCase dialects: the envelope, results, and the fields of an event."""
 
 from __future__ import annotations
 

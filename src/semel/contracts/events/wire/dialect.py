@@ -1,4 +1,4 @@
-"""What differs between dialects: names of fields, the shape of items, and a few habits. They share one log.
+"""The interface of a dialect: names of fields, the shape of items, and a few rules. Dialects share one log.
 
 A dialect turns payloads into requests and rows into payloads. It knows no state of a connection but its own choice of
 profile or project.

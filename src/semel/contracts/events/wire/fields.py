@@ -1,4 +1,4 @@
-"""Members of a message: present, and of the type they must have."""
+"""Typed members of a message: required members, and the type of each."""
 
 from __future__ import annotations
 

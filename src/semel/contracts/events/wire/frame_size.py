@@ -1,4 +1,4 @@
-"""What keeps every message to a client within `max_message_bytes`.
+"""Message sizes: keeps every message to a client within `max_message_bytes`.
 
 A client takes no larger message than the server does, so whatever would have to be sent in one is refused before it is
 committed or begun: an event that no page could hold, a request whose answer would be too long, a `sync` whose names

@@ -1,4 +1,4 @@
-"""Events over plain HTTP: the seed dialect without envelopes; bytes and strings in, requests and bytes out."""
+"""Events over HTTP: the seed dialect without envelopes; bytes and strings in, requests and bytes out."""
 
 from __future__ import annotations
 

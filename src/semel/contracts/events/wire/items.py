@@ -1,4 +1,4 @@
-"""Items of a submission: what is wrong with one is its own answer, found before anything is looked up.
+"""Items of a submission: parsed one by one, each with an error of its own, before anything is read.
 
 The order is the contract's: the item's values first, then whether its sender may write to every one of its partitions.
 """

@@ -1,4 +1,4 @@
-"""What clients ask, whatever their dialect, and how a request is refused."""
+"""Requests of clients in any dialect, and the errors that refuse them."""
 
 from __future__ import annotations
 

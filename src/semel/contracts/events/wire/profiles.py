@@ -1,4 +1,4 @@
-"""Profiles of the seed dialect: what kind of events a client means to send.
+"""Profiles of the seed dialect: the event types that a client declares to send.
 
 They are negotiated and reported. Any type of event is taken, except `init`, unless the server is set to be strict:
 then only the types of the profile are.

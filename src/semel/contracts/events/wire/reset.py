@@ -1,4 +1,4 @@
-"""How a cursor of another history is told: a message of its own, a problem document, or an event of an event stream."""
+"""The answer to a cursor of another history: a message, a problem document, or a server-sent event."""
 
 from __future__ import annotations
 

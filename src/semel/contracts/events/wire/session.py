@@ -1,4 +1,4 @@
-"""One connection as a table of states: text in, a request out, or the error that the contract has for it.
+"""The state machine of one connection: text in, a request out, or an error.
 
 | state | takes | else |
 |---|---|---|

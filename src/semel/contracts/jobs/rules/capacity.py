@@ -1,4 +1,4 @@
-"""Room for one more job: bounds over everything, of a caller and of a queue; of what is queued and what is scheduled.
+"""Capacity limits: queued and scheduled jobs in all, of one caller, and of one queue (back pressure).
 
 Queued jobs and scheduled ones are counted apart, so that a calendar does not refuse the work of today. A job that was
 scheduled and becomes ready was admitted before and is never refused; it counts as queued from then on.

@@ -1,4 +1,4 @@
-"""Claims: the most urgent jobs that are ready, leased in the commit that chose them.
+"""Claims: the most urgent jobs that are ready, leased in the commit that selects them.
 
 Order is strict: priority, then the instant a job got ready, then its place of creation. A line is what waits in one
 queue at one priority, or of one kind there; lines are counted, and know an instant before which nothing in them is

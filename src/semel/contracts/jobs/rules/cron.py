@@ -1,4 +1,4 @@
-"""Instants of a cron line: five fields in UTC or in a named time zone, and the instants at which all of them agree.
+"""Cron expressions: five fields in UTC or in a named time zone, and the times that match all of them.
 
 | field | values | names |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""How a job comes to its end, and how it comes back: the parts that its key and the dead letters take in it."""
+"""End and revival of a job: the effects on its key, its dead letter and its waiting callers."""
 
 from __future__ import annotations
 

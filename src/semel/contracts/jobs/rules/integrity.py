@@ -1,4 +1,4 @@
-"""How the end of a job is known by its hash, and whether the proof that a worker sent is believed."""
+"""Integrity of results: the hash of the end of a job, and the check of a worker's hash or signature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What owners and administrators may order: cancel, requeue, release a key, bound a queue."""
+"""Admin commands of jobs: cancel, requeue, release a key, limit a queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reaper: leases that ran out go back to the queue under the same id, their attempt counted.
+"""The reaper: jobs of expired leases go back to the queue under the same id, their attempt counted.
 
 A token dies with the reap. A job that kills its workers uses up its attempts here and ends, so nothing loops for ever.
 An offer that lapses is no attempt: its worker was not heard of, and the job stands where it stood before. Jobs that

@@ -1,4 +1,4 @@
-"""Reports of workers: who holds the lease decides, and a worker that repeats itself is answered, not punished.
+"""Reports of workers: the holder of the lease decides, and a repeated report gets the same answer.
 
 | the job is | token | answer |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""When a failed run is tried again: doubling delays with a jitter that anybody can compute again."""
+"""Retry backoff: doubling delays with a jitter that can be computed again."""
 
 from __future__ import annotations
 

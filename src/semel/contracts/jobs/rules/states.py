@@ -1,4 +1,4 @@
-"""The states of a job and every way from one to another, as one table.
+"""The state machine of a job: states and transitions, as one table.
 
 A job that waits is `scheduled` until it is ready and `queued` from then on: a function of the time, not a transition
 that anybody commits. Everything else is one durable commit. Whatever is not in the table does not happen.

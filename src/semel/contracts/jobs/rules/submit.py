@@ -1,4 +1,4 @@
-"""Submission: look-up, capacity and insertion as one decision.
+"""Submission of a job: look-up, capacity and insertion as one decision.
 
 Steps, in this order: the key (rows J3 to J7 of the table end here), a slot in the queue, room for a record, and then
 record and job together. A crash before the commit leaves neither; after it both.

@@ -1,4 +1,4 @@
-"""One decision's hand on the counts: every move of a job goes through here, so that they cannot drift from the rows."""
+"""Counters of jobs: every state change goes through here, so that counts cannot drift from rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Local times of a named zone, as minutes since 1970 on the clocks there, and the instants that they stand for.
+"""Local time of a named time zone, as minutes since 1970, and the instants that it maps to.
 
 A local time that is skipped, because clocks are put forward, stands for the first instant after the gap. One that comes
 twice, because clocks are put back, stands for its first occurrence. So the instants of local times never go back: a

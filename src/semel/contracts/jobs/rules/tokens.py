@@ -1,4 +1,4 @@
-"""Lease tokens: unguessable, new with every claim, and made again from what is stored instead of being kept."""
+"""Lease tokens: unguessable, new with every claim, and derived from stored data instead of being kept."""
 
 from __future__ import annotations
 

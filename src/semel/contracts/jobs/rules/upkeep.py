@@ -1,4 +1,4 @@
-"""Freeing what the rules have already forgotten, and taking over keys from another store."""
+"""Maintenance of jobs: frees expired jobs and keys, and imports keys from another store."""
 
 from __future__ import annotations
 

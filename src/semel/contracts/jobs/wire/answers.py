@@ -1,4 +1,4 @@
-"""What is answered: rows in, JSON out. Canonical texts go in as they are stored, so that repeats are equal by byte."""
+"""Answers of jobs: rows to JSON. Canonical texts are copied as stored, so that repeats are equal by byte."""
 
 from __future__ import annotations
 

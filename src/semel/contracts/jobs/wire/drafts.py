@@ -1,4 +1,4 @@
-"""A submission: members and headers in, a draft out."""
+"""Parsing of submissions: members and headers to a draft."""
 
 from __future__ import annotations
 

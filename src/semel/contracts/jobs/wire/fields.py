@@ -1,4 +1,4 @@
-"""The members of a request body, each asked for by its rule; a member that breaks it is named in the refusal."""
+"""Typed members of a request body; the refusal names the member that breaks its rule."""
 
 from __future__ import annotations
 

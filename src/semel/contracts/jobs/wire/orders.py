@@ -1,4 +1,4 @@
-"""What owners and administrators send: look-ups, lists, cancellations, keys, queues and schedules."""
+"""Parsing of admin calls: look-ups, lists, cancellations, keys, queues and schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers send: claims, heartbeats, reports, deferrals and steps."""
+"""Parsing of worker calls: claims, heartbeats, reports, deferrals and steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A block and everything that leads to it, in rows."""
+"""The rows of a new block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks: their hash, their root over transactions, and the header that a new chain begins before.
+"""Blocks: their hash, their transaction root, and the genesis header of a new chain.
 
 The hash covers 148 bytes of fixed layout, so that no two headers share them. Block 1 follows 32 zero bytes; the header
 of height 0, told when a vault is made, is no part of the chain.

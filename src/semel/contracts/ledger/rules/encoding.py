@@ -1,4 +1,4 @@
-"""The bytes that are hashed: operations, transactions, relationship keys.
+"""Canonical encoding for hashes: operations, transactions, relationship keys.
 
 Lengths and counts are 32 bits, little end first; other numbers big end first. Operations are stored in this encoding
 too, so that what is kept is what was hashed. Decoding is only ever done to bytes that were encoded here.

@@ -1,4 +1,4 @@
-"""The one rule table: what becomes of a write, by its sequence, its key and its operations.
+"""The decision table of writes: the outcome by sequence, key and operations.
 
 Rows are tried from top to bottom and the first that applies decides. A write has a sequence, a key, or both; what was
 committed under either is remembered as long as the window, the stream's life and the retention of bodies say (see

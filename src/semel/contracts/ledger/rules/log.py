@@ -1,4 +1,4 @@
-"""An organization's log: the next entry and its time, and who may write at all."""
+"""The log of an organization: the next entry and its time, and whether it accepts writes."""
 
 from __future__ import annotations
 

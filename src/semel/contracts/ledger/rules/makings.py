@@ -1,4 +1,4 @@
-"""Organizations and vaults: made once for a key, changed by entries of the log.
+"""Organizations and vaults: created once for a key, changed by entries of the log.
 
 Making an organization is not an entry of its log, which begins with it; everything after is.
 """

@@ -1,4 +1,4 @@
-"""What is remembered of a client, and until when.
+"""Memory of clients: which sequences and keys are remembered, and until when.
 
 Eviction is a function of the log alone. At every entry whose index is a multiple of the organization's interval two
 cuts move up to the entry's own time less the time to live: commits before the one are forgotten, clients last seen

@@ -1,4 +1,4 @@
-"""What operations do to the state of a place: conditions are checked and changes gathered, in order.
+"""Operations on the state of a place: conditions are checked and changes collected, in order.
 
 The first condition that fails decides for all of them; then nothing has been changed. An entity that has expired by the
 transaction's own logged time counts as absent for conditions, never by any other clock: a replay of the log agrees.

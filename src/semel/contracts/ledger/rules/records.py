@@ -1,4 +1,4 @@
-"""Rows as the nouns that they stand for."""
+"""Conversion of rows to value types."""
 
 from __future__ import annotations
 

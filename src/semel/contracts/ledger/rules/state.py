@@ -1,4 +1,4 @@
-"""The state of a place in rows: what a transaction loads of it, and what it leaves behind.
+"""The state of a place in rows: what a transaction loads, and what it writes.
 
 The entity that is replaced goes into the past under the height that ended it, new pages of the tree are written beside
 the old ones, and the roots of the buckets are kept for every height that changed them: each height can be read and

@@ -1,4 +1,4 @@
-"""The tree over the state of a place: what its root commits to, and how a block changes it.
+"""The state tree of a place: what its root commits to, and how a block changes it.
 
 A key belongs to one of 256 buckets by its SeaHash and has a path in it by its SHA-256. In a bucket stands a binary tree
 in which a branch with a single leaf is that leaf: n leaves are about log2(n) deep, wherever they are, and the same

@@ -1,4 +1,4 @@
-"""One transaction, judged and committed: duplicates first, then the rate, then conditions, then the block.
+"""Write: decides and commits one transaction: duplicates first, then the rate limit, conditions, and the block.
 
 Everything that a client may later ask about is written in the same commit as the effect: header and body, the commit
 under its sequence and key, the client's sequence, the state and its tree, the tip, the log's count. A crash leaves all

@@ -1,4 +1,4 @@
-"""What is told, as JSON: the messages of the ledger by the rules of proto3.
+"""Answers of the ledger as JSON, by the rules of proto3.
 
 Numbers of 64 bits are strings and bytes are base64. Scalars are always written, 0 and the empty string too; what is
 absent and lists without items are left out.

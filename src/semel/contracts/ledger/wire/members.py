@@ -1,4 +1,4 @@
-"""The members of a JSON object, by the rules of proto3: each is asked for by its type, and one that breaks it is named.
+"""Typed members of a JSON object, by the rules of proto3; the refusal names the member that breaks its type.
 
 Names are lowerCamelCase; snake_case is taken too, but not both at once. null is as good as absent. 64-bit numbers are
 strings or numbers, bytes are base64 in either alphabet, with or without padding. What is not known is refused.

@@ -1,4 +1,4 @@
-"""What stands in a path: pieces between slashes, decoded after they were split, and what they name."""
+"""Parsing of paths: segments, decoded after they were split, and what they name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands behind the question mark of a path."""
+"""Parsing of query strings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is sent in bodies: writes, batches, batch reads, and the orders of administrators."""
+"""Parsing of bodies: writes, batches, batch reads, and admin calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""POST: the steps of an append, in the order in which they are judged.
+"""Append (POST): the steps of the decision, in order.
 
 | step | looks at | says |
 |---|---|---|

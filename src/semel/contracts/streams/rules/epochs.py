@@ -1,4 +1,4 @@
-"""Epochs of a stream: which content belongs to which, and what an offset of another history is told.
+"""Epochs of a stream: which content belongs to which, and the answer to an offset of another history.
 
 A raise touches no stream. The first append in a new epoch writes down where the one before ended; until then the end is
 the tail, because nothing has been appended. So a stream keeps one pair for each epoch in which it grew.

@@ -1,4 +1,4 @@
-"""When a stream lives, and how its window slides.
+"""Lifetime of a stream: fixed and sliding expiry.
 
 A stream with a time to live ends when it was not used for that long; one with a fixed end ends then. The end is a
 stored time that is compared with the decision's: whether the sweeper has come by makes no difference. Use moves the

@@ -1,4 +1,4 @@
-"""DELETE, expiry, and freeing what a life leaves behind."""
+"""Delete (DELETE), expiry, and the freeing of a stream's rows."""
 
 from __future__ import annotations
 

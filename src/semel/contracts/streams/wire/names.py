@@ -1,4 +1,4 @@
-"""Stream names from raw paths: decoded once, after routing, and checked for what has no business in a name."""
+"""Stream names from raw paths: decoded once, after routing, and checked for forbidden characters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that read: offset, mode and cursor from the query string."""
+"""Parsing of read requests: offset, mode and cursor from the query string."""
 
 from __future__ import annotations
 

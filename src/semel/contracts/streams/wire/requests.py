@@ -1,4 +1,4 @@
-"""Requests that write: from headers and body to commands."""
+"""Parsing of write requests: headers and body to commands."""
 
 from __future__ import annotations
 

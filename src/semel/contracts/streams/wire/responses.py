@@ -1,4 +1,4 @@
-"""Answers as HTTP: status, headers, body."""
+"""Answers of streams as HTTP: status, headers, body."""
 
 from __future__ import annotations
 

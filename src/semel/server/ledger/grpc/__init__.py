@@ -1,4 +1,4 @@
-"""The ledger over gRPC, on a port of its own; it is there when `semel[grpc]` is installed.
+"""The ledger over gRPC, on a port of its own, if `semel[grpc]` is installed.
 
 The names below import nothing of it, so that a server without these packages starts.
 """

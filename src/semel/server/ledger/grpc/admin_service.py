@@ -1,4 +1,4 @@
-"""Organizations and vaults over gRPC: made, told and ended."""
+"""Organizations and vaults over gRPC: create, show and delete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One call: a stream of HTTP/2 from its head to its status."""
+"""One gRPC call: an HTTP/2 stream from its head to its status."""
 
 from __future__ import annotations
 

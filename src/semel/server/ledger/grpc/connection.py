@@ -1,4 +1,4 @@
-"""One HTTP/2 connection of gRPC clients, under limits.
+"""One HTTP/2 connection of gRPC clients, with limits and flow control.
 
 `h2` knows the protocol and touches no socket; here its bytes meet the transport. Bounded are: streams of a connection,
 size of a head, bytes of a message, what waits unsent, and how long anything may stall. A client that breaks the

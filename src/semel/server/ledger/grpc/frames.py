@@ -1,4 +1,4 @@
-"""Messages as they lie in the bytes of a call: a flag, a length of four bytes, and that many bytes of content.
+"""gRPC message framing: a flag, a length of four bytes, and that many bytes of content.
 
 Sans I/O. A message that announces more than it may have is refused at its first five bytes, before anything of it is
 kept; a compressed one is unpacked up to the same limit and not further.

@@ -1,4 +1,4 @@
-"""What stands in the head of a call: where it goes, by when, in which version, from whom."""
+"""Request headers of a call: method, deadline, version and credential."""
 
 from __future__ import annotations
 

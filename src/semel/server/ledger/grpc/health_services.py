@@ -1,4 +1,4 @@
-"""Health, asked in two ways: as the ledger has it, and as every load balancer asks.
+"""Health checks over gRPC: the ledger's own, and the standard one of load balancers.
 
 Neither needs a credential, as the health paths of HTTP do not. A call that names an organization or a vault does:
 whether one exists is not told to strangers.

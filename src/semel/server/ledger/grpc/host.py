@@ -1,4 +1,4 @@
-"""The gRPC server of the ledger: heads are judged, messages read, methods run, ends told.
+"""The gRPC server of the ledger: checks heads, reads messages, runs methods, sends statuses.
 
 Order of judgement: path; API version, compression and deadline; the credential; then the message. A caller that is not
 let in has not sent a message yet, or only the beginning of one. It runs on the loop of the HTTP server, on a port of

@@ -1,4 +1,4 @@
-"""Messages to values: what a request means, and what of it has no meaning.
+"""Decoding of requests: protobuf messages to values, with a refusal for what has no meaning.
 
 Limits are not judged here but where both wires meet. Unknown fields are ignored, as gRPC requires.
 """

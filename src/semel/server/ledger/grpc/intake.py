@@ -1,4 +1,4 @@
-"""HTTP/2 as `h2` speaks it, with bounds on what a client may make it do.
+"""Flow control of HTTP/2 (`h2`): limits on the work that a client can cause with frames.
 
 Frames are cheap to send and dear to read, and most kinds of them cost their sender nothing else. So a connection reads
 some frames and then lets others have a turn, and frames that carry nothing are counted: a client has some to spare, and

@@ -1,4 +1,4 @@
-"""Values to messages: how what the ledger tells looks over gRPC."""
+"""Encoding of answers: values of the ledger to protobuf messages."""
 
 from __future__ import annotations
 

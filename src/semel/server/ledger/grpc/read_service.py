@@ -1,4 +1,4 @@
-"""The reads: entities with and without proofs, blocks, lists, and where a client stands.
+"""Read calls over gRPC: entities with and without proofs, blocks, lists, and the state of a client.
 
 An answer is put together where its rows are read, in a reader's thread. Every read sees what was acknowledged before.
 """

@@ -1,4 +1,4 @@
-"""Reflection: tools ask which services there are and what their messages look like, and need no files for it.
+"""gRPC reflection: tools ask for services and message types, and need no proto files.
 
 Version 1 and its older name have the same messages; both are answered.
 """

@@ -1,4 +1,4 @@
-"""A look at the bytes of a protobuf message before anything is made of them.
+"""A scan of the bytes of a protobuf message that counts its fields before it is decoded.
 
 Two bytes on the wire can become an object of a hundred, and unknown fields become objects as well once they are
 looked at. So the fields of a message are counted first, which stops as soon as there are too many of them.

@@ -1,4 +1,4 @@
-"""The messages of health and reflection, which every gRPC server shares.
+"""Protobuf messages of the standard health and reflection services.
 
 They live in a pool of their own: other packages have modules for the same names, and the usual pool takes each name
 once.

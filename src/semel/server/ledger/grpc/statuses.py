@@ -1,4 +1,4 @@
-"""How a call ends: a status with its number, a sentence, and details for machines in the trailers."""
+"""gRPC statuses: code, message, and details in the trailers."""
 
 from __future__ import annotations
 

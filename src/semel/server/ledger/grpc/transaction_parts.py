@@ -1,4 +1,4 @@
-"""Answers that carry whole transactions, serialized part by part.
+"""Answers with whole transactions, serialized part by part.
 
 A message that is built as a whole stands in memory once for each level that it is nested, and once more as its bytes.
 Here the bytes of each operation are made alone, large values are passed on as they are, and all is joined once.

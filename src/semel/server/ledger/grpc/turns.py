@@ -1,4 +1,4 @@
-"""Calls that keep the order in which they came, although some of them are read in a thread.
+"""Call order: calls keep the order in which they arrived, although some of them are decoded in a thread.
 
 A client may send the sequences 1, 2, 3 without waiting for answers. If 1 is large and is read in a thread, 2 and 3 must
 not reach the engine before it: they would be refused as a gap.

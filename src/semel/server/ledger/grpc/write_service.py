@@ -1,4 +1,4 @@
-"""Write and BatchWrite: hand over, and answer in the form that the caller will read.
+"""Write and BatchWrite over gRPC: submit, and answer in the form that the caller asked for.
 
 A replay looks like the first answer when this process has given that answer before; else it is ALREADY_COMMITTED with
 the first answer inside. Both mean: committed, and not executed now.
