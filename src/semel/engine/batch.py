@@ -45,12 +45,12 @@ PART_BYTES = 2 * 1024 * 1024
 
 
 class HeavyBatchError(Exception):
-    """What these writes have to look at is too much to be held at once: they must go in smaller batches."""
+    """The rows that these writes need exceed the memory limit of a batch: split it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a batch needs besides its writes."""
+    """The dependencies of a batch: store, soft changes, clock and observer."""
 
     store: Store
     soft: SoftChanges
@@ -194,7 +194,7 @@ def _all_locks(submissions: Iterable[Submission]) -> list[Lock]:
 
 
 class _Waiting:
-    """Which writes of sequences are still to be decided.
+    """Writes with a sequence that are not decided yet.
 
     An object of its own, because a view that pointed back to its batch would be a cycle, and then every row of every
     batch would live until the garbage collector comes by.

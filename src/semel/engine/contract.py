@@ -27,7 +27,7 @@ class Stage(NamedTuple):
 
 
 class MissingRowsError(Exception):
-    """A decision looked at rows that were not loaded; it is undone, given them and run again."""
+    """A decision read rows that were not loaded; it is undone, the rows are loaded, and it runs again."""
 
     def __init__(self, stage: Stage) -> None:
         super().__init__("rows were not loaded")
@@ -81,7 +81,7 @@ class View(Protocol):
 
 
 class Outcome(NamedTuple):
-    """What a decision gives. Nothing of it is told or woken before the commit is on disk."""
+    """The result of a decision. It is sent to the caller, and readers are woken, only after the commit is on disk."""
 
     answer: Any
     signals: Sequence[bytes] = ()
@@ -92,7 +92,7 @@ class Outcome(NamedTuple):
 
 
 class Contract(Protocol):
-    """One surface's rules."""
+    """The rules of one surface."""
 
     @property
     def name(self) -> str:
@@ -115,7 +115,7 @@ class Contract(Protocol):
 
 
 class LastWord(NamedTuple):
-    """What a write that was decided in parts comes to."""
+    """The outcome of a write that was decided in parts."""
 
     outcome: Outcome
     is_refused: bool = False

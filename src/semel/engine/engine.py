@@ -36,7 +36,7 @@ _UNREADABLE = "The store cannot be read at the moment."
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """How much may wait, and how much goes into one batch."""
+    """Limits of the write queue and of one batch."""
 
     waiting_writes: int = 4_096
     waiting_bytes: int = 256 * 1024 * 1024
@@ -66,7 +66,7 @@ def nowhere(point: str) -> None:
 
 
 class Writing(NamedTuple):
-    """How it goes with writes."""
+    """The health of the write path."""
 
     lost: int
     """How many the store has not taken, or may not have taken, since the start."""
@@ -75,7 +75,7 @@ class Writing(NamedTuple):
 
 
 class Engine:
-    """Lives on one event loop; lanes and readers work in threads of their own."""
+    """The engine of one process. It runs on one event loop; lanes and readers use threads of their own."""
 
     def __init__(
         self,

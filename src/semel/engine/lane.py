@@ -55,7 +55,7 @@ _STOPPED = "The server stopped before this write's turn; nothing was stored."
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How much goes into one transaction."""
+    """Limits of one transaction."""
 
     writes: int = 512
     bytes: int = 32 * 1024 * 1024
@@ -64,7 +64,7 @@ class BatchLimits:
 
 
 class Lane:
-    """Runs from `start` until `stop`, or until a commit fails."""
+    """A writer thread with its queue. It runs from `start` until `stop`, or until a commit fails."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ NOBODY = ""
 
 
 class QueueShare:
-    """Counts what waits, by principal."""
+    """Counts the waiting writes and bytes of each principal."""
 
     def __init__(self, max_writes: int, max_bytes: int) -> None:
         self._max_writes = max(1, max_writes)

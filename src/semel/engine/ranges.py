@@ -22,7 +22,7 @@ def same_rows(wanted: Range) -> tuple[Any, ...]:
 
 
 class LoadedRange:
-    """The known beginning of a range, as places in its index."""
+    """The loaded beginning of a range, as positions in its index."""
 
     def __init__(self, wanted: Range, rows: Sequence[Row], edge: Key | None) -> None:
         self._wanted = wanted

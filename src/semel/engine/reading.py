@@ -14,7 +14,7 @@ R = TypeVar("R", bound=tuple[Any, ...])
 
 
 class Reading:
-    """One look at the store."""
+    """A snapshot read of the store."""
 
     def __init__(self, snapshot: Snapshot, soft: SoftChanges, now: Now) -> None:
         self._snapshot = snapshot

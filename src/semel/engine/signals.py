@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 
 class Signals:
-    """Waiting readers by topic; used on the event loop only."""
+    """Subscriptions of readers by topic; used on the event loop only."""
 
     def __init__(self) -> None:
         self._waiting: dict[bytes, set[asyncio.Future[None]]] = {}
@@ -39,7 +39,7 @@ class Signals:
 
 
 class Watch:
-    """One reader's ear."""
+    """The subscription of one reader."""
 
     __slots__ = ("_future", "_signals", "_topic")
 

@@ -21,7 +21,7 @@ _Place = tuple[AnyTable, Key, str, str | None, bytes | None]
 
 
 class SoftChanges:
-    """The waiting ones; used from every thread."""
+    """The soft changes that are not stored yet; thread-safe."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()

@@ -18,7 +18,7 @@ MAX_ROUNDS = 64
 
 
 class Sweeper:
-    """Runs as one task on the event loop until it is cancelled."""
+    """Sweeps in one task on the event loop until it is cancelled."""
 
     def __init__(self, engine: Engine, contracts: Sequence[Contract], interval_seconds: float) -> None:
         self._engine = engine

@@ -10,7 +10,7 @@ from semel.kernel.world import World
 
 
 class Timekeeper:
-    """Used from every thread."""
+    """The clock of a process; thread-safe."""
 
     def __init__(self, world: World, observer: Observer, *, is_shared: bool = False) -> None:
         self._guard = threading.Lock()

@@ -23,7 +23,7 @@ _UNSEEN: Any = ()
 
 
 class InsertMetRowError(Exception):
-    """A row that was to be new is there already: a fault of the contract."""
+    """An inserted row exists already: a fault of the contract."""
 
 
 class BatchView:

@@ -25,7 +25,7 @@ MAX_SLEEP_SECONDS = 60.0
 
 
 class Gate(Protocol):
-    """What judging a credential takes; the context of the server is one."""
+    """The dependencies of authentication; the context of the server has them."""
 
     @property
     def principals(self) -> Principals:

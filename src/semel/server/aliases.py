@@ -48,7 +48,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 
 
 class Named(NamedTuple):
-    """A variable that is set."""
+    """An environment variable that is set."""
 
     variable: str
     value: str

@@ -38,7 +38,7 @@ _NOTHING_HERE = Problem(
 
 
 class Host(Protocol):
-    """A surface on the listener."""
+    """The HTTP interface of a surface."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -51,7 +51,7 @@ _ELSEWHERE = Problem("WRONG_PLANE", "This path is answered on the server's other
 
 
 class App:
-    """Everything, on one listener or on two."""
+    """The ASGI application, on one listener or on two."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

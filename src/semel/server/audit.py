@@ -46,7 +46,7 @@ _log = logging.getLogger("semel.audit")
 
 
 class AuditLog:
-    """Notes may come from any thread; the rest belongs to the loop."""
+    """Writes audit log lines. `note` is thread-safe; the rest belongs to the event loop."""
 
     def __init__(self, folder: Path, world: World) -> None:
         self.write_errors = 0

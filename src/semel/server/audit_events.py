@@ -16,7 +16,7 @@ PACED_LINES = LineRate(burst=50, refill_ms=10_000)
 
 
 class LineClass(Enum):
-    """How lines of an event are kept."""
+    """The class of an audit log event: how its lines are kept and paced."""
 
     IMPORTANT = "in a file of their own"
     EACH = "one line each: every one of them is a change that was committed"

@@ -12,7 +12,7 @@ from threading import Lock
 
 
 class Budget:
-    """Used from any thread."""
+    """A limit for all holders and for each holder; thread-safe."""
 
     def __init__(self, most: int, each: int) -> None:
         self.most = most

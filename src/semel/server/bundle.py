@@ -130,7 +130,7 @@ def _sizes(settings: Settings) -> dict[str, int]:
 
 
 class Jobs:
-    """One look at the jobs: the counts of all, and the oldest of those that wait and run."""
+    """The jobs part of a bundle: counts of all, and the oldest that wait and run."""
 
     def __init__(self, reading: Reading) -> None:
         self.census: Census = census(reading, OLDEST_JOBS)

@@ -11,7 +11,7 @@ CONNECTION = "semel.connection"
 
 
 class Connection:
-    """What the application may know of the connection under a request."""
+    """The connection under a request, as the application may use it."""
 
     __slots__ = ("gone", "on_gone", "transport")
 

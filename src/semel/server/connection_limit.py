@@ -39,7 +39,7 @@ _TOLD = {
 
 
 class HttpLimits(NamedTuple):
-    """What one HTTP connection may send and how long it may take, in seconds."""
+    """Size limits and timeouts (in seconds) of one HTTP connection."""
 
     head_bytes: int
     head_fields: int
@@ -70,7 +70,7 @@ def http_limits_of(settings: Settings) -> HttpLimits:
 
 
 class ConnectionLimit:
-    """Used on the event loop only."""
+    """Counts open connections, and decides about a new one; used on the event loop only."""
 
     def __init__(self, most: int, per_address: int, uncounted: str = "", files: int = 0) -> None:
         """`uncounted` has addresses and networks with commas between; 0 is no limit of addresses or of files."""

@@ -28,7 +28,7 @@ from semel.server.settings import Settings
 
 @dataclass(slots=True)
 class Context:
-    """Made once at start."""
+    """The shared dependencies of all surfaces; made once at start."""
 
     settings: Settings
     engine: Engine

@@ -19,7 +19,7 @@ JOINED_BYTES = 64 * 1024
 
 
 class Cycle(RequestResponseCycle):
-    """Receives as uvicorn does, and sends in its own way."""
+    """One request and its answer: receives as uvicorn does, and sends with fewer writes."""
 
     _head = b""
     """The head of an answer that waits for its body."""

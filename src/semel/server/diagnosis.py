@@ -25,14 +25,14 @@ LEAST_FREE_BYTES = 1024**3
 
 
 class Bundle(NamedTuple):
-    """A file and its name."""
+    """A bundle file and its name."""
 
     name: str
     content: bytes
 
 
 class Diagnosis:
-    """Made once at start."""
+    """Builds bundles of the running server; made once at start."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

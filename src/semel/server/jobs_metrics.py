@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 
 class Count(NamedTuple):
-    """Something that happens."""
+    """A counter: something that happens."""
 
     name: str
     """In the meter."""
@@ -28,7 +28,7 @@ class Count(NamedTuple):
 
 
 class Gauge(NamedTuple):
-    """Something that is."""
+    """A gauge: a current value."""
 
     name: str
     json: tuple[str, ...]

@@ -42,7 +42,7 @@ class ClaimError(ValueError):
 
 
 class Claimed(NamedTuple):
-    """A caller, and the time before which its token does not count."""
+    """A principal, and the time before which its token is not valid."""
 
     principal: Principal
     not_before_ms: int

@@ -32,7 +32,7 @@ _log = logging.getLogger("semel.server")
 
 
 class _Kind(NamedTuple):
-    """What is fixed by the type of a key."""
+    """The properties that follow from the type of a key."""
 
     algorithm: str
     curve: str | None
@@ -56,7 +56,7 @@ _BASE64URL = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Key(NamedTuple):
-    """One key, and the one algorithm it is used with."""
+    """A key, and the one algorithm that it is used with."""
 
     kid: str | None
     algorithm: str
@@ -81,7 +81,7 @@ class KeySet:
 
 
 class KeyFile:
-    """The keys of a file as it is now, give or take five seconds."""
+    """The current keys of a file, checked for changes every five seconds."""
 
     def __init__(self, path: Path, algorithms: Collection[str]) -> None:
         self._path = path

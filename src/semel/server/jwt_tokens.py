@@ -103,7 +103,7 @@ def _not_accepted() -> Refused:
 
 
 class RecentTokens:
-    """What was found out about tokens, by their hashes; the least recently used go first."""
+    """An LRU cache of verified tokens, by their hashes."""
 
     def __init__(self, most: int = MAX_REMEMBERED, most_names: int = MAX_REMEMBERED_NAMES) -> None:
         self._most = most

@@ -22,7 +22,7 @@ _OPEN = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 
 class LineFile:
-    """One writer's end of the file; nothing is made before the first line."""
+    """Appends lines to a file; the file is created with the first line."""
 
     def __init__(self, path: Path, max_bytes: int = MAX_BYTES) -> None:
         self._path = path

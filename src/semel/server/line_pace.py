@@ -26,14 +26,14 @@ MAX_HELD_TEXT = 1_024
 
 
 class LineRate(NamedTuple):
-    """How many lines of a source are written at once, and in what time one more."""
+    """The rate limit of a source: the burst in lines, and the time until one more."""
 
     burst: int
     refill_ms: int
 
 
 class LineSource(NamedTuple):
-    """What lines are paced by."""
+    """The key that lines are paced by."""
 
     event: str
     address: str = ""
@@ -41,7 +41,7 @@ class LineSource(NamedTuple):
 
 
 class HeldLine(NamedTuple):
-    """A line that is written late, for itself and for some before it."""
+    """A delayed line, written for itself and for the suppressed lines before it."""
 
     event: str
     ts_ms: int
@@ -52,7 +52,7 @@ class HeldLine(NamedTuple):
 
 @dataclass(slots=True)
 class _Account:
-    """What is known of one source."""
+    """The state of one source."""
 
     rate: LineRate
     left: int
@@ -77,7 +77,7 @@ class _Account:
 
 
 class LinePace:
-    """Belongs to one thread at a time."""
+    """The rate limit of all sources; belongs to one thread at a time."""
 
     def __init__(self) -> None:
         self._accounts: dict[LineSource, _Account] = {}

@@ -16,7 +16,7 @@ MAX_WAITING_BYTES = 4 * 1024 * 1024
 
 
 class LineQueue:
-    """In front of one file. Writing belongs to one thread, adding to any."""
+    """The queue before one file. One thread writes, any thread adds."""
 
     def __init__(self, path: Path, loss: Callable[[int], bytes]) -> None:
         """`loss` makes the line about a number of lost ones."""

@@ -49,7 +49,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class Calm(logging.Filter):
-    """Holds back what was complained of often enough; the first that is told again says how many were left out.
+    """Suppresses repeated log lines; the first line that is logged again says how many were left out.
 
     A line with an `error_id` is always logged: a client was given that id, and its operator will look for it.
     """
@@ -100,7 +100,7 @@ RECENT = RecentLines()
 
 
 class TextFormatter(logging.Formatter):
-    """For people."""
+    """The format for terminals."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, and the traceback of a fault below it."""

@@ -15,7 +15,7 @@ MAX_NAMES = 1_000
 
 
 class Meter:
-    """Used from the loop alone."""
+    """Counters of one process; used on the event loop only."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self.totals: Counter[str] = Counter()

@@ -120,7 +120,7 @@ async def _no_gauges() -> dict[str, float]:
 
 
 class _Live(Collector):
-    """Turns the plain numbers into families when they are collected."""
+    """Converts the plain numbers to Prometheus families when they are collected."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

@@ -22,7 +22,7 @@ _NO_STORE: Header = (b"cache-control", b"no-store")
 
 
 class Operations:
-    """Small answers, none of them on the write path."""
+    """The handlers of operations endpoints; none of them is on the write path."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

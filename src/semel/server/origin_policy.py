@@ -57,7 +57,7 @@ _UNLISTED_ORIGIN = "Pages of this origin may not call this server; SEMEL_ALLOWED
 
 
 class Provenance(NamedTuple):
-    """What a request says of where it came from."""
+    """The Host and Origin headers of a request."""
 
     hosts: Sequence[bytes]
     origins: Sequence[bytes]
@@ -77,7 +77,7 @@ class Provenance(NamedTuple):
 
 
 class OriginPolicy(NamedTuple):
-    """The rule, made once from the settings."""
+    """The policy, made once from the settings."""
 
     is_open: bool
     """Whether a caller needs no credential."""

@@ -20,7 +20,7 @@ BODY_SLICE_BYTES = 64 * 1024
 
 
 class ReadingFlow(FlowControl):
-    """Reads the socket unless the application is behind, or something that was read is still to be parsed."""
+    """Flow control of a socket: it is not read while the application is behind or input waits to be parsed."""
 
     def __init__(self, transport: asyncio.Transport, on_resume: Callable[[], None]) -> None:
         super().__init__(transport)
@@ -53,7 +53,7 @@ class ReadingFlow(FlowControl):
 
 
 class PacedProtocol(HttpToolsProtocol):
-    """One connection, whose bytes reach `parse` in slices."""
+    """One connection, whose bytes are parsed in slices."""
 
     flow: ReadingFlow
 

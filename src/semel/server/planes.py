@@ -13,7 +13,7 @@ from semel.contracts.deltas.wire.paths import ROOTS as DELTAS
 
 
 class Plane(Enum):
-    """What a listener, or a path, is for."""
+    """The purpose of a listener or a path: data or control."""
 
     DATA = "data"
     CONTROL = "control"
@@ -44,7 +44,7 @@ _JOBS = (b"/v1/jobs/", b"/mesh/")
 
 
 class Place(Enum):
-    """Where a path stands, seen from a listener."""
+    """Whether a path belongs to a listener."""
 
     HERE = "here"
     ELSEWHERE = "elsewhere"

@@ -23,7 +23,7 @@ from semel.server.rotation import Rotation, Standing
 
 
 class Role(Enum):
-    """What a principal may do. `admin` may do everything."""
+    """A role of a principal. `admin` includes all others."""
 
     READ = "read"
     WRITE = "write"
@@ -43,7 +43,7 @@ class Scope(NamedTuple):
 
 
 class _Reach(NamedTuple):
-    """The scopes of one surface, ready to be asked: a thousand names cost one look-up."""
+    """The scopes of one surface, prepared for look-up: a thousand names cost one look-up."""
 
     names: frozenset[bytes]
     prefixes: tuple[bytes, ...]
@@ -51,7 +51,7 @@ class _Reach(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A known caller. `scopes` of None is everything; else it is limited to what they name, which may be nothing."""
+    """An authenticated caller. `scopes` of None allows everything; else only what they name, which may be nothing."""
 
     name: str
     kind: str
@@ -122,7 +122,7 @@ DEVELOPER = Principal("default", "client", frozenset(Role))
 
 
 class Outcome(Enum):
-    """How the judgement of a credential ended."""
+    """The outcome of the check of a credential."""
 
     FREE = "free"
     """None was needed, and none was judged."""
@@ -136,14 +136,14 @@ class Outcome(Enum):
 
 
 class Known(NamedTuple):
-    """A caller, and by what it is known."""
+    """A principal, and the credential that it was authenticated by."""
 
     principal: Principal
     outcome: Outcome
 
 
 class UnauthorizedError(Refused):
-    """The refusal of a credential, with how its judgement ended."""
+    """The refusal of a credential, with the outcome of its check."""
 
     def __init__(self, detail: str, challenge: bytes, outcome: Outcome) -> None:
         headers: tuple[Header, ...] = ((b"www-authenticate", challenge),)
@@ -181,7 +181,7 @@ def _bearer(authorization: bytes) -> bytes | None:
 
 
 class Verifier(Protocol):
-    """Judges tokens that carry their own claims."""
+    """Verifies tokens that carry their own claims."""
 
     def can_read(self, token: bytes) -> bool:
         """Whether a token has the shape of one; nothing is said of its truth."""
@@ -191,7 +191,7 @@ class Verifier(Protocol):
 
 
 class _Several:
-    """Asks one after the other; the first that can read a token has the last word on it."""
+    """Tries several verifiers in order; the first that can read a token decides."""
 
     def __init__(self, verifiers: Sequence[Verifier]) -> None:
         self._verifiers = verifiers
@@ -224,7 +224,7 @@ class TokenTable(dict[bytes, Principal]):
 
 
 class Principals:
-    """Judges the credential of a caller. With no way to know anyone, everyone is the developer."""
+    """Authenticates callers. Without any configured credential every caller is the developer."""
 
     def __init__(
         self,

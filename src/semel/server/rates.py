@@ -31,7 +31,7 @@ class Bucket:
 
 
 class Rates:
-    """The same pace for everyone, each counted alone."""
+    """One token bucket for each key, all with the same rate."""
 
     def __init__(self, rate: int, monotonic_ms: Callable[[], int], most: int = MOST_BUCKETS) -> None:
         self._rate = rate

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Revocation:
-    """Of one token; used on the event loop only."""
+    """The revocation of one token; used on the event loop only."""
 
     __slots__ = ("_watchers", "has_come")
 
@@ -42,7 +42,7 @@ class Revocation:
 
 
 class TokenChange(NamedTuple):
-    """How two states of a token file differ, in numbers of tokens."""
+    """The difference between two states of a token file, in numbers of tokens."""
 
     tokens: int
     added: int

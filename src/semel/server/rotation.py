@@ -15,7 +15,7 @@ from semel.kernel.utc import utc_ms
 
 
 class Standing(Enum):
-    """What a presented token is to the rotation."""
+    """The status of a presented token in the rotation."""
 
     ACTIVE = "active"
     NEXT = "next"
@@ -26,7 +26,7 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """Hashes of the active token and of the next, if there is one, and when the first gives way to the second."""
+    """Hashes of the active token and its successor, if any, and the time at which the first expires."""
 
     active: bytes
     following: bytes | None = None

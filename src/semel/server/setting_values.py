@@ -19,7 +19,7 @@ class SettingsError(ValueError):
 
 
 class Given(NamedTuple):
-    """A value as it was written."""
+    """A value as it was given."""
 
     value: Any
     place: str

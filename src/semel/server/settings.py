@@ -34,7 +34,7 @@ _LARGE = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a server runs with."""
+    """The settings of a server."""
 
     host: str = setting("127.0.0.1", "address to listen on; beyond loopback it needs credentials, or insecure")
     port: int = setting(8788, "TCP port to listen on; 0 takes a free port", 0, 65_535)

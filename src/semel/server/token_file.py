@@ -20,7 +20,7 @@ SURFACES = ("streams", "events", "jobs", "ledger", "deltas")
 
 
 class TokenFileError(ValueError):
-    """The token file cannot be used; the message says what to mend.
+    """The token file is invalid; the message says what to correct.
 
     `flaw` says the same without a word of what stands in the file, for a log that others read.
     """

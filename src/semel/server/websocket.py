@@ -37,7 +37,7 @@ REST_SECONDS = 0.02
 
 
 class Talk(Protocol):
-    """What a surface does with a connection after its handshake."""
+    """The handler of a surface for a connection after its handshake."""
 
     @property
     def is_stranger(self) -> bool:

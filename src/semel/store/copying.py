@@ -25,7 +25,7 @@ Tell = Callable[[int], None]
 
 
 class TargetNotEmptyError(StoreError):
-    """There are rows in the target already; nothing was written."""
+    """The target has rows already; nothing was written."""
 
     def __init__(self, table: str) -> None:
         super().__init__(
@@ -48,14 +48,14 @@ class Part(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """How many rows there are, and a digest of them in the order of their keys."""
+    """The number of rows, and a digest of them in key order."""
 
     rows: int
     sha256: str
 
 
 class Line(NamedTuple):
-    """One part on both sides."""
+    """One part in source and target."""
 
     part: Part
     source: Sum
@@ -68,7 +68,7 @@ class Line(NamedTuple):
 
 
 class Report(NamedTuple):
-    """Both sides, part by part."""
+    """The result of a copy, part by part."""
 
     lines: Sequence[Line]
 

@@ -13,7 +13,7 @@ SchemaChange = CreateTable | AddColumn | MakeIndex | SetColumn
 
 
 class Dialect(NamedTuple):
-    """What differs between databases."""
+    """The differences between databases."""
 
     types: Mapping[Kind, str]
     generations: int

@@ -30,15 +30,15 @@ class StoreError(Exception):
 
 
 class TryAgainError(StoreError):
-    """The store broke this transaction off (a deadlock, a lost connection); the same work may well succeed now."""
+    """The store aborted this transaction (a deadlock, a lost connection); a retry may succeed now."""
 
 
 class StoreAwayError(StoreError):
-    """The store could not be reached for as long as it was waited for."""
+    """The store could not be reached within the time limit."""
 
 
 class StoreHeldError(StoreError):
-    """Others held a lock of this transaction for longer than it is waited for."""
+    """Others held a lock of this transaction for longer than the time limit."""
 
 
 class CommitUnknownError(Exception):
@@ -46,7 +46,7 @@ class CommitUnknownError(Exception):
 
 
 class StoreBrokenError(CommitUnknownError):
-    """And nothing that this process believes of the data can be trusted: it must start afresh."""
+    """The commit failed and the store cannot be trusted any more: the process must restart."""
 
 
 class StoreBusyError(StoreError):
@@ -147,7 +147,7 @@ class Changes(NamedTuple):
 
 
 class Glimpse(NamedTuple):
-    """What stands at a place, seen without opening or changing it."""
+    """The facts of a store, read without opening or changing it."""
 
     version: int
     """Of the schema; 0 when there is nothing yet."""
@@ -256,7 +256,7 @@ def turn_lock(table: AnyTable) -> Lock:
 
 
 class SoleNode:
-    """What a store that only one process can open knows of other nodes: there are none."""
+    """Cluster methods of a store that only one process can open: there are no other nodes."""
 
     is_away = False
     is_shared = False
@@ -274,7 +274,7 @@ class SoleNode:
 
 
 class Store(Protocol):
-    """A place for rows."""
+    """A store of rows."""
 
     @property
     def lanes(self) -> int:

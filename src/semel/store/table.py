@@ -17,7 +17,7 @@ R = TypeVar("R", bound=tuple[Any, ...])
 
 
 class Kind(Enum):
-    """What a column holds."""
+    """The type of a column."""
 
     I64 = "i64"
     U64 = "u64"
@@ -37,14 +37,14 @@ class Column(NamedTuple):
 
 
 class Below(NamedTuple):
-    """Which rows a partial index has: those in which a column is below a bound."""
+    """The condition of a partial index: a column is below a limit."""
 
     column: str
     bound: int | bytes
 
 
 class Shape(NamedTuple):
-    """A table as a store has to make it: what migrations write down and what declarations must match."""
+    """The schema of a table, as migrations define it and as declarations must match."""
 
     name: str
     columns: tuple[Column, ...]

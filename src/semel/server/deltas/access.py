@@ -28,7 +28,7 @@ class SurfaceGate(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Who asks, who waits for the answer, and where from (for the audit log)."""
+    """A call's principal, its caller that waits for the answer, and its origin for the audit log."""
 
     principal: Principal
     caller: Caller

@@ -26,7 +26,7 @@ SCANNED_NAMES = 1_000
 
 
 class Admin:
-    """The part of the host that is for operators."""
+    """The HTTP handlers of admin calls."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

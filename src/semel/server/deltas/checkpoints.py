@@ -37,14 +37,14 @@ FRAME_ENTRIES = 1_000
 
 
 class Written(NamedTuple):
-    """What a file holds: the cursor behind it, and how many rows."""
+    """The content of a checkpoint file: the cursor behind it, and the number of rows."""
 
     cursor: int
     rows: int
 
 
 class Checkpoints:
-    """The part of the host that sends whole gateways."""
+    """The HTTP handlers of checkpoints."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

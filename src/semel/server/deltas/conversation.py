@@ -61,7 +61,7 @@ _CODES = {"OUTCOME_UNKNOWN": FAILED, "INTERNAL_ERROR": FAILED, "BACKPRESSURE_ERR
 
 
 class Word(Enum):
-    """What stands among the frames of a client and is none of them."""
+    """Internal events in the inbox, beside the frames of a client."""
 
     TOO_LARGE = 1
     """Behind it nothing was listened to."""
@@ -77,7 +77,7 @@ class Visitor(NamedTuple):
 
 
 class Conversation:
-    """The life of a connection after its handshake."""
+    """A WebSocket connection after its handshake."""
 
     def __init__(self, door: Door, visitor: Visitor, socket: DeltaSocket) -> None:
         self._door = door

@@ -61,7 +61,7 @@ _DELTA_BYTES, _COLUMN_BYTES = 400, 270
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Made once; every wire stands around it."""
+    """The service of deltas, made once; all transports call it."""
 
     context: Context
     deltas: Deltas
@@ -262,7 +262,7 @@ def _judged(answer: Any) -> Any:
 
 
 class NoRoomError(RefusedDeltas):
-    """Too much is on its way already, to this caller or to all of them."""
+    """Too many bytes are unsent already, for this caller or for all of them."""
 
     def __init__(self) -> None:
         super().__init__("BACKPRESSURE_ERROR", "Too many answers wait to be read; try again in a moment.")

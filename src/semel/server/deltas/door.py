@@ -42,7 +42,7 @@ def is_door(raw_path: bytes) -> bool:
 
 
 class Door:
-    """Made once; every connection comes through it."""
+    """Handles handshakes and keeps the register of connections; made once."""
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk

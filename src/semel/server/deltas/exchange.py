@@ -37,7 +37,7 @@ _REQUEST_ID = re.compile(rb"[ -~]{1,128}")
 
 
 class Request(NamedTuple):
-    """One call: who asks, of which gateway, and with what."""
+    """An HTTP call: the principal, the gateway and the input."""
 
     asked: Asked
     gateway: str
@@ -49,7 +49,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """One whole answer."""
+    """A complete HTTP answer."""
 
     status: int
     headers: list[Header]
@@ -57,7 +57,7 @@ class Answer(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """An answer that is sent piece by piece: its head, and what sends the rest."""
+    """A streamed answer: its head, and the function that sends the rest."""
 
     headers: list[Header]
     follow: Callable[[Send], Awaitable[None]]

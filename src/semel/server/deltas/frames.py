@@ -38,11 +38,11 @@ _NOTHING = b"\x11" + bytes(8)
 
 
 class FrameError(ValueError):
-    """Bytes that are no frame."""
+    """The bytes are not a valid frame."""
 
 
 class UntellableError(ValueError):
-    """An entry that has no binary form."""
+    """An entry that cannot be encoded in binary form."""
 
 
 def read_frame(raw: bytes) -> SyncPush | SyncPull:

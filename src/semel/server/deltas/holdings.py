@@ -13,7 +13,7 @@ SETTLE_SECONDS = 1.0
 
 
 class Holdings:
-    """Used on the event loop only."""
+    """The bytes that one connection holds; used on the event loop only."""
 
     def __init__(self, desk: Desk, asked: Asked, unsent: Callable[[], int]) -> None:
         """`unsent` tells how many bytes wait for the client to read."""

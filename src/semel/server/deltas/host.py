@@ -49,7 +49,7 @@ _log = logging.getLogger("semel.deltas")
 
 
 class _Action(NamedTuple):
-    """A call, and who may make it."""
+    """A route's handler, and the role that it needs."""
 
     method: str
     role: Role | None
@@ -59,7 +59,7 @@ class _Action(NamedTuple):
 
 
 class DeltasHost:
-    """Everything of deltas on one listener."""
+    """The HTTP interface of deltas on one listener."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -159,7 +159,7 @@ class DeltasHost:
 
 
 class _TooLargeError(RefusedDeltas):
-    """A body that is not read to its end."""
+    """The body exceeds its limit and is not read to its end."""
 
     def __init__(self, most: int) -> None:
         super().__init__("VALIDATION_ERROR", f"A body may have at most {most} bytes.", 413)

@@ -11,7 +11,7 @@ from semel.server.metrics import Metrics
 
 
 class Journal:
-    """Keeps count and record for one process."""
+    """Counts calls and writes audit log lines for one process."""
 
     def __init__(self, audit: AuditLog, metrics: Metrics) -> None:
         self._audit = audit

@@ -20,7 +20,7 @@ from semel.server.deltas.desk import Desk, NoRoomError, size_of
 
 
 class Sent(NamedTuple):
-    """A broadcast that is on its way."""
+    """A broadcast that the client has not acknowledged yet."""
 
     news: News
     """Without its entries: they have left, and need not be kept until the client says that it has them."""
@@ -31,7 +31,7 @@ class Sent(NamedTuple):
 
 
 class Live:
-    """The position of one connection."""
+    """The delivery position of one connection."""
 
     def __init__(self, desk: Desk, asked: Asked, budget: int) -> None:
         self._desk = desk

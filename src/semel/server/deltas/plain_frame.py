@@ -12,7 +12,7 @@ from semel.server.deltas.frames import FrameError
 
 
 class PlainFrame(bytes):
-    """A text message as it came."""
+    """A text message as received."""
 
     __slots__ = ()
 

@@ -12,7 +12,7 @@ from semel.server.threads import apart
 
 
 class Pulls:
-    """The reading half of the host."""
+    """The HTTP handlers of pulls."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

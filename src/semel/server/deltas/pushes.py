@@ -21,7 +21,7 @@ FORBIDDEN = "FORBIDDEN"
 
 
 class Pushes:
-    """The writing half of the host."""
+    """The HTTP handlers of pushes."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

@@ -17,14 +17,14 @@ POLL_SECONDS = 30.0
 
 
 class Listener(Protocol):
-    """One connection."""
+    """A subscriber: one connection."""
 
     def stir(self) -> None:
         """Something may have been committed."""
 
 
 class Rooms:
-    """Used on the event loop only."""
+    """The subscribers of this node by gateway; used on the event loop only."""
 
     def __init__(self, signals: Signals) -> None:
         self._signals = signals

@@ -16,7 +16,7 @@ from semel.server.websocket import Talk, WebSocket
 
 
 class DeltaSocket(WebSocket):
-    """One connection."""
+    """One WebSocket connection."""
 
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
         self._door: Door = config.loaded_app.deltas.door

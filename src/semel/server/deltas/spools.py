@@ -45,7 +45,7 @@ def _free_bytes(folder: Path) -> int:
 
 
 class Spools:
-    """Made once."""
+    """The spool files of this process and their limits; made once."""
 
     def __init__(self, folder: Path | None, most_bytes: int, free_bytes: Callable[[Path], int] = _free_bytes) -> None:
         self._folder = folder
@@ -68,7 +68,7 @@ class Spools:
 
 
 class Spool:
-    """One file: written, read from its beginning, closed."""
+    """One spool file: written, read from its beginning, closed."""
 
     def __init__(self, file: IO[bytes], place: Share, room: Share, free_bytes: Callable[[], int]) -> None:
         self._file = file

@@ -17,7 +17,7 @@ LONGEST_SECONDS = 86_400.0
 
 
 class Clocks:
-    """Tells a conversation when a time is up."""
+    """Calls a conversation back when one of its timers expires."""
 
     def __init__(self, conversation: Conversation, settings: Settings) -> None:
         self._conversation = conversation

@@ -38,7 +38,7 @@ RETRY_SECONDS = 0.05
 
 
 class Conversation:
-    """The life of a connection after its handshake."""
+    """A WebSocket connection after its handshake."""
 
     def __init__(self, hub: Hub, socket: EventSocket) -> None:
         self.origin = hub.origin()

@@ -14,7 +14,7 @@ _log = logging.getLogger("semel.events")
 
 
 class CursorWatch:
-    """One a node."""
+    """Counts and logs unknown cursors; one for each node."""
 
     def __init__(self, counts: Counter[str], wall_ms: Callable[[], int]) -> None:
         self._counts = counts

@@ -38,7 +38,7 @@ Answered = Callable[[EventRow], "asyncio.Future[object] | None"]
 
 
 class Feed:
-    """Runs as one task on the event loop until it is cancelled."""
+    """The live feed; runs as one task on the event loop until it is cancelled."""
 
     def __init__(self, engine: Engine, answered: Answered, fault: Fault, counts: Counter[str]) -> None:
         self._engine = engine

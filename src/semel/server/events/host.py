@@ -47,7 +47,7 @@ _ANONYMOUS = "default"
 
 
 class Answer(NamedTuple):
-    """One whole answer."""
+    """A complete HTTP answer."""
 
     status: int
     headers: list[Header]
@@ -55,7 +55,7 @@ class Answer(NamedTuple):
 
 
 class EventsHost:
-    """Everything at `/v1/events` that is not a WebSocket."""
+    """The HTTP interface of events at `/v1/events`, without the WebSocket."""
 
     def __init__(self, context: Context, hub: Hub) -> None:
         self._context = context

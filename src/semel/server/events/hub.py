@@ -35,7 +35,7 @@ _log = logging.getLogger("semel.events")
 
 
 class Hub:
-    """Made once at start."""
+    """The shared state of all event connections; made once at start."""
 
     def __init__(self, context: Context) -> None:
         settings = context.settings

@@ -11,7 +11,7 @@ MAX_MESSAGES = 64
 
 
 class Message(NamedTuple):
-    """What arrived in one or more frames."""
+    """A message that arrived in one or more frames."""
 
     raw: bytes
     is_text: bool
@@ -20,7 +20,7 @@ class Message(NamedTuple):
 
 
 class Inbox:
-    """In the order of arrival; the first may have been read already."""
+    """Messages in the order of arrival; the first may have been parsed already."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes

@@ -26,7 +26,7 @@ Admit = Callable[[Principal, str], bool]
 
 
 class Looks:
-    """Answers go to `tell`; `admit` is asked for a place for an instance of the client when its credential was good."""
+    """Handles `connect` and `sync`. Answers go to `tell`; `admit` reserves the place of an authenticated client."""
 
     def __init__(
         self, hub: Hub, remote: str, session: Session, subscriber: Subscriber, tell: Tell, admit: Admit

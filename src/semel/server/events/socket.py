@@ -20,7 +20,7 @@ STRANGER_BYTES = 64 * 1024
 
 
 class EventSocket(WebSocket):
-    """One connection."""
+    """One WebSocket connection."""
 
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
         self._hub: Hub = config.loaded_app.hub

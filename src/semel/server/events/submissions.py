@@ -29,7 +29,7 @@ class _Pending(NamedTuple):
 
 
 class Submissions:
-    """Answers go to `tell`; when some have gone out `go_on` is called, and `fail` when one has no outcome."""
+    """Answers go to `tell`; `go_on` is called after some were sent, and `fail` when one has no outcome."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ MAX_ANSWERED = 10_000
 
 
 class Sink(Protocol):
-    """Where a subscriber's events go."""
+    """The destination of a subscriber's events."""
 
     origin: bytes
 
@@ -55,7 +55,7 @@ class Sink(Protocol):
 
 
 class Mode(Enum):
-    """What a subscriber is doing."""
+    """The state of a subscriber."""
 
     OFF = "off"
     HELD = "held"
@@ -65,7 +65,7 @@ class Mode(Enum):
 
 
 class _Span(NamedTuple):
-    """Events of these partitions after one position and up to another, but none of those that were sent already."""
+    """Events of these partitions between two positions, without those that were sent already."""
 
     names: frozenset[str]
     after: int
@@ -78,7 +78,7 @@ class _Span(NamedTuple):
 
 
 class Subscriber:
-    """Lives on the event loop."""
+    """The live delivery of one connection; lives on the event loop."""
 
     def __init__(self, feed: Feed, sink: Sink, page_bytes: int) -> None:
         self._feed = feed

@@ -24,7 +24,7 @@ PULSE_SECONDS = 15.0
 
 
 class TailSink:
-    """What waits to be sent to one client; bounded, because a subscriber stops when it is full."""
+    """The unsent frames of one SSE client; limited, because a subscriber stops when it is full."""
 
     origin = b""
     """A tail has submitted nothing."""
@@ -76,7 +76,7 @@ class TailSink:
 
 
 class Tails:
-    """Sends event streams."""
+    """Serves events as server-sent events (SSE)."""
 
     def __init__(self, context: Context, feed: Feed) -> None:
         self._context = context

@@ -42,7 +42,7 @@ LOOK_AGAIN_SECONDS = 1.0
 
 
 class Answer(NamedTuple):
-    """One whole answer."""
+    """A complete HTTP answer."""
 
     status: int
     headers: list[Header]
@@ -50,7 +50,7 @@ class Answer(NamedTuple):
 
 
 class Request(NamedTuple):
-    """One call: who asks, for what, and with what."""
+    """An HTTP call: the principal, the path and the input."""
 
     principal: Principal
     fields: Fields
@@ -72,7 +72,7 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Made once; the calls stand around it."""
+    """The shared dependencies of all job calls; made once."""
 
     context: Context
     jobs: Jobs

@@ -39,7 +39,7 @@ Call = Callable[[Request], Awaitable[Answer]]
 
 
 class JobsHost:
-    """Everything of jobs on one listener."""
+    """The HTTP interface of jobs on one listener."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

@@ -13,7 +13,7 @@ from semel.server.meter import Meter
 
 
 class Pace(Enum):
-    """When a line is written."""
+    """When an audit log line is written."""
 
     FIRST = "before the answer leaves"
     SOON = "within a second"
@@ -21,7 +21,7 @@ class Pace(Enum):
 
 
 class Entry(NamedTuple):
-    """How one kind of note is kept."""
+    """The count and the audit log event of one kind of note."""
 
     pace: Pace = Pace.SOON
     counted_as: str = ""
@@ -56,7 +56,7 @@ ENTRIES: Mapping[str, Entry] = {
 
 
 class Journal:
-    """Keeps notes."""
+    """Counts notes and writes them to the audit log."""
 
     def __init__(self, audit: AuditLog, meter: Meter) -> None:
         self._audit = audit

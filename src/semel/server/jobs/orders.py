@@ -41,7 +41,7 @@ _NO_JOB = "There is no such job here."
 
 
 class Orders:
-    """Everything that is neither submitting nor working."""
+    """The HTTP handlers of admin calls."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

@@ -32,7 +32,7 @@ _COUNTED = {
 
 
 class Submissions:
-    """The calls of those who want work done."""
+    """The HTTP handlers of submissions."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

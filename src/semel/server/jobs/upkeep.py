@@ -45,7 +45,7 @@ PROMOTED_AT_ONCE = 500
 
 
 class Upkeep:
-    """One node's part in it; the reaper and the schedules run on the node that leads."""
+    """The maintenance task of one node; the reaper and the schedules run on the leader."""
 
     def __init__(self, engine: Engine, jobs: Jobs, world: World, journal: Journal, waiters: Waiters) -> None:
         self._engine = engine

@@ -70,7 +70,7 @@ class Waiter:
 
 
 class Waiters:
-    """Everyone who waits on this node. A task runs while there is anybody."""
+    """The long polls of this node. A task runs while there are any."""
 
     def __init__(self, engine: Engine, jobs: Jobs, world: World, journal: Journal) -> None:
         self._engine = engine

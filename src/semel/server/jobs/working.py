@@ -31,7 +31,7 @@ SECRET_BYTES = 32
 
 
 class Working:
-    """The calls of those who do the work."""
+    """The HTTP handlers of worker calls."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Admin:
-    """The part of the host that is for operators."""
+    """The HTTP handlers of admin calls."""
 
     def __init__(self, desk: Desk, node: str) -> None:
         self._desk = desk

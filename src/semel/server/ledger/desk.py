@@ -62,7 +62,7 @@ _ROWS_AROUND = 8
 
 
 class Asked(NamedTuple):
-    """Who asks, as whom it writes, who waits for the answer, and where from (for the audit log)."""
+    """A call's principal, its actor, its caller that waits for the answer, and its origin for the audit log."""
 
     principal: Principal
     actor: str
@@ -72,7 +72,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Made once; every wire stands around it."""
+    """The service of the ledger, made once; all transports call it."""
 
     context: Context
     ledger: Ledger

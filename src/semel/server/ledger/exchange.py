@@ -22,7 +22,7 @@ REPLAYED: Header = (b"idempotency-replayed", b"true")
 
 
 class Body:
-    """The body of a request, which is held until it is taken: a large one is not to be held while it is carried out."""
+    """The body of a request, held until it is taken: a large one is freed before the request is executed."""
 
     __slots__ = ("_content", "size")
 
@@ -37,7 +37,7 @@ class Body:
 
 
 class Request(NamedTuple):
-    """One call: who asks, of which place, for what, and with what."""
+    """An HTTP call: the principal, the place, the path and the input."""
 
     asked: Asked
     place: Place
@@ -54,7 +54,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """One whole answer."""
+    """A complete HTTP answer."""
 
     status: int
     headers: list[Header]
@@ -62,7 +62,7 @@ class Answer(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """An answer without an end: its head, and what sends the rest."""
+    """An answer without an end: its head, and the function that sends the rest."""
 
     headers: list[Header]
     follow: Callable[[Send], Awaitable[None]]

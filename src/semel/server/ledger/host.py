@@ -47,7 +47,7 @@ _NOWHERE = Place(0)
 
 
 class _RefusedHead(RefusedLedger):
-    """A refusal with something to say in the answer's head."""
+    """A refusal with headers for the answer."""
 
     def __init__(self, code: str, message: str, *headers: Header) -> None:
         super().__init__(code, message)
@@ -55,7 +55,7 @@ class _RefusedHead(RefusedLedger):
 
 
 class _Routes(NamedTuple):
-    """Calls by method: about all organizations, about one, about a vault, and about a place of either kind."""
+    """Handlers by method: for all organizations, for one, for a vault, and for a place of either kind."""
 
     everywhere: Mapping[str, Call]
     org: Mapping[str, Call]
@@ -65,7 +65,7 @@ class _Routes(NamedTuple):
 
 
 class LedgerHost:
-    """Everything of the ledger on one listener."""
+    """The HTTP interface of the ledger on one listener."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 class HotAnswers:
-    """The ids of transactions that were told, the least recently told first."""
+    """The ids of answered transactions, the least recently used first."""
 
     def __init__(self, most: int, keep_ms: int, monotonic_ms: Callable[[], int]) -> None:
         self._most = most

@@ -18,7 +18,7 @@ COLLISION, GAP = "LEDGER_KEY_COLLISION", "LEDGER_SEQUENCE_GAP"
 
 
 class Journal:
-    """Keeps count and record for one process."""
+    """Counts calls and writes audit log lines for one process."""
 
     def __init__(self, audit: AuditLog, metrics: Metrics) -> None:
         self._audit = audit

@@ -34,7 +34,7 @@ _HEADERS = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cac
 
 
 class Live:
-    """Sends blocks as they come."""
+    """Sends new blocks as server-sent events (SSE)."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

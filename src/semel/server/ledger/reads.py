@@ -48,7 +48,7 @@ from semel.server.threads import apart
 
 
 class Reads:
-    """The reading half of the host."""
+    """The HTTP handlers of reads."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

@@ -23,7 +23,7 @@ SECRET_BYTES = 32
 
 
 class Upkeep:
-    """One node's part in it."""
+    """The term of one node."""
 
     def __init__(self, engine: Engine, ledger: Ledger, world: World) -> None:
         self._engine = engine

@@ -36,7 +36,7 @@ class _Page(NamedTuple):
 
 
 class BlockWatch:
-    """A context manager; use it on the event loop."""
+    """A subscription to blocks. A context manager; use it on the event loop."""
 
     def __init__(
         self, context: Context, journal: Journal, place: Place, start: int, principal: Principal, caller: Caller

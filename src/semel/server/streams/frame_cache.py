@@ -22,7 +22,7 @@ _Place = tuple[bytes, int, int]
 
 
 class PageFrame:
-    """The data event of a page, before it is made."""
+    """The data event of a page, before it is rendered."""
 
     __slots__ = ("__weakref__", "content", "content_type", "parts", "place")
 
@@ -34,7 +34,7 @@ class PageFrame:
 
 
 class FrameCache:
-    """Parts of frames by page and number."""
+    """A cache of frame parts by page and number."""
 
     def __init__(self) -> None:
         self._frames: WeakValueDictionary[_Place, PageFrame] = WeakValueDictionary()

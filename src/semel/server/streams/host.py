@@ -26,7 +26,7 @@ _ROLES = {"PUT": Role.WRITE, "POST": Role.WRITE, "DELETE": Role.WRITE, "GET": Ro
 
 
 class StreamsHost:
-    """Everything under `/v1/stream/`."""
+    """The HTTP interface of streams under `/v1/stream/`."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

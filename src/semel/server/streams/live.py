@@ -24,7 +24,7 @@ class StreamEndedError(Exception):
 
 
 class LiveReader:
-    """Begins behind a page that the client has been given, or is about to be."""
+    """A live reader; it begins behind the last page of the client."""
 
     def __init__(self, context: Context, looks: SharedLooks, name: bytes, given: Page, scope: Scope) -> None:
         self._context = context

@@ -29,7 +29,7 @@ from semel.server.threads import COPIED_BYTES, apart
 
 
 class Reads:
-    """The reading half of the host."""
+    """The HTTP handlers of reads."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

@@ -14,7 +14,7 @@ from semel.engine.engine import Engine
 
 
 class SharedLooks:
-    """Looks under way, by stream and position."""
+    """Shared reads in progress, by stream and position."""
 
     def __init__(self, engine: Engine, page_bytes: int) -> None:
         self._engine = engine

@@ -25,7 +25,7 @@ C = TypeVar("C", Append, Create)
 
 
 class Writes:
-    """The writing half of the host."""
+    """The HTTP handlers of writes."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

@@ -28,7 +28,7 @@ _DEFAULTS: dict[str, Any] = {
 
 
 class Address(NamedTuple):
-    """Where the database is, and how this node uses it."""
+    """The address of the database, and the options of this node."""
 
     conninfo: str
     schema: str = "semel"

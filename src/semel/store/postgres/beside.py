@@ -21,7 +21,7 @@ IDLE_MS = 600_000
 
 
 class Beside:
-    """What a snapshot needs of a store, with one line."""
+    """A source of snapshots with one connection, for read-only access."""
 
     def __init__(self, address: Address, tables: Sequence[AnyTable]) -> None:
         self.address = address._replace(patience_ms=max(IDLE_MS, address.patience_ms))

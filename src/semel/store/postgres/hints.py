@@ -32,7 +32,7 @@ _GATHER_SECONDS = 0.005
 
 
 class Hint(NamedTuple):
-    """Commits, and whose readers should look; None is everybody's."""
+    """A notification: commits, and the topics of readers to wake; None wakes all."""
 
     marks: dict[int, int]
     topics: list[bytes] | None
@@ -61,7 +61,7 @@ def decode(payload: str) -> Hint | None:
 
 
 class Missed:
-    """Which commits of others have been heard of. Pure: marks go in, whether one was missed comes out."""
+    """Detects commits of other nodes without a notification. Pure: marks in, whether one was missed out."""
 
     def __init__(self) -> None:
         self._heard: dict[int, int] = {}
@@ -88,7 +88,7 @@ class Missed:
 
 
 class Speaker(threading.Thread):
-    """Sends this node's hints."""
+    """Sends the notifications of this node (NOTIFY)."""
 
     def __init__(self, line: Line, channel: str) -> None:
         super().__init__(name="semel-speaker", daemon=True)
@@ -145,7 +145,7 @@ class Speaker(threading.Thread):
 
 
 class Listener(threading.Thread):
-    """Hears the other nodes' hints, and looks for those that were lost."""
+    """Receives the notifications of other nodes (LISTEN), and polls for lost ones."""
 
     def __init__(self, line: Line, channel: str, own: set[int], hear: Hear) -> None:
         super().__init__(name="semel-listener", daemon=True)

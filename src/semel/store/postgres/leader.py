@@ -20,7 +20,7 @@ _TRY = "SELECT pg_try_advisory_lock($1::int8::int4, 0)"
 
 
 class Leader:
-    """This node's claim."""
+    """The candidacy of this node in the leader election."""
 
     def __init__(self, line: Line, schema: str) -> None:
         self._line = line

@@ -79,7 +79,7 @@ def connect(address: Address) -> Wire:
 
 
 class Trust:
-    """What the lines of one node know together.
+    """Shared knowledge of a node's connections about the availability of the database.
 
     Once one of them is lost, those that were opened before it are not trusted: a server that has died has done so for
     all of them, and each would have to find out by itself. One that was only silent is asked first (`Line._connect`).
@@ -115,7 +115,7 @@ class Trust:
 
 
 class Line:
-    """Used by one thread at a time. `greet` is what is done first on a new connection."""
+    """A reconnecting connection, used by one thread at a time. `greet` runs first on each new connection."""
 
     def __init__(self, address: Address, trust: Trust, greet: Greeting | None = None) -> None:
         self._address = address

@@ -20,7 +20,7 @@ SLOTS = 1_024
 
 
 class Kind(Enum):
-    """What a slot stands for; they are taken in this order."""
+    """The kinds of locks; they are taken in this order."""
 
     MARK = 0
     """The transaction of one line: a process that gets this lock knows that the transaction has ended."""

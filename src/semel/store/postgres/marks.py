@@ -41,7 +41,7 @@ FORGET_OLD = "DELETE FROM semel_mark WHERE written_at < now() - interval '7 days
 
 
 class Mark:
-    """The mark of one connection."""
+    """The commit mark of one connection."""
 
     def __init__(self) -> None:
         self.id = secrets.randbits(63)

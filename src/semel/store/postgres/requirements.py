@@ -17,11 +17,11 @@ SELECT current_setting('server_version_num')::int4, pg_is_in_recovery(),
 
 
 class UnfitServerError(StoreError):
-    """This server cannot keep our promises as it is set up; the message says what to change."""
+    """The configuration of this server breaks a guarantee of the store; the message says what to change."""
 
 
 class Facts(NamedTuple):
-    """What a server says of itself."""
+    """The properties of a server that requirements check."""
 
     version: int
     is_standby: bool

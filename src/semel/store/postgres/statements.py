@@ -48,7 +48,7 @@ def _arrays(kinds: Iterable[str]) -> str:
 
 
 class Statements:
-    """The statements of one SQL table, and how its rows travel."""
+    """The SQL statements of one table, and the encoding of its rows."""
 
     def __init__(self, table: AnyTable, name: str) -> None:
         columns = [column.name for column in table.columns]

@@ -1,4 +1,4 @@
-"""The PostgreSQL store: rows in one database, shared by any number of nodes.
+"""The PostgreSQL store: one database, shared by any number of nodes, each with its connection pool.
 
 Format: a schema with one table for each declared one (three for a generational one), `semel_schema` with the version,
 `semel_generation` with the generation that takes new rows, and `semel_mark` with the last commit of each line. Locks
@@ -35,7 +35,7 @@ _TIDY_SECONDS = 1.0
 
 
 class Desk:
-    """Where one transaction at a time is carried out: a line, and the mark of its present connection."""
+    """A writer slot for one transaction at a time: a connection, and its commit mark."""
 
     def __init__(self, address: Address, trust: Trust, node: Mark, own: set[int]) -> None:
         self.line = Line(address, trust, self._greet)
@@ -60,7 +60,7 @@ class Desk:
 
 
 class PostgresStore:
-    """The store for many nodes."""
+    """The store for many nodes: connections for writers, a pool of reader connections, notifications, leadership."""
 
     def __init__(self, address: Address, tables: Sequence[AnyTable], migrations: Sequence[Migration]) -> None:
         self.address = address

@@ -53,7 +53,7 @@ _TURN = "INSERT INTO semel_generation VALUES ($1, $2) ON CONFLICT (name) DO UPDA
 
 
 class PostgresTx:
-    """Open from construction to `commit` or `rollback`; holds a desk of the store for that time."""
+    """A transaction, open from construction to `commit` or `rollback`; it holds a writer slot for that time."""
 
     def __init__(self, store: PostgresStore, desk: Desk, locks: Sequence[Lock], durable: bool) -> None:
         self._store = store

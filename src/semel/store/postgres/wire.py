@@ -28,7 +28,7 @@ _FAILED = (ExecStatus.FATAL_ERROR, ExecStatus.BAD_RESPONSE)
 
 
 class RefusedError(Exception):
-    """The server has refused a statement; the transaction it stood in is over."""
+    """The server has rejected a statement; its transaction is over."""
 
     def __init__(self, sqlstate: str, text: str) -> None:
         super().__init__(text)
@@ -40,11 +40,11 @@ class LostError(Exception):
 
 
 class SilenceError(LostError):
-    """Nothing came back in time, though the connection may be there."""
+    """No answer came in time, though the connection may still work."""
 
 
 class _Step(NamedTuple):
-    """What one result answers: a query, or the preparation of one under a name."""
+    """The request behind one result: a query, or the preparation of one under a name."""
 
     prepared: tuple[str, bytes] | None
 

@@ -25,7 +25,7 @@ else:
 
 
 class LockFile:
-    """Held from construction to `release`."""
+    """The lock of a data folder, held from construction to `release`."""
 
     def __init__(self, path: Path) -> None:
         try:

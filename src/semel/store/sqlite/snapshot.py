@@ -1,4 +1,4 @@
-"""Snapshot reads: the rows of one instant, on a read-only connection of their own."""
+"""Snapshot reads: the rows of one instant, on a read-only connection from a connection pool."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R = TypeVar("R", bound=tuple[Any, ...])
 
 
 class Readers:
-    """Connections that only read; each serves one snapshot at a time."""
+    """The connection pool of read-only connections; each serves one snapshot at a time."""
 
     def __init__(self, statements: Mapping[AnyTable, list[Statements]], wall_ms: Callable[[], int]) -> None:
         self.statements = statements
@@ -46,7 +46,7 @@ class Readers:
 
 
 class SqliteSnapshot:
-    """Holds a connection while the block runs."""
+    """A snapshot; holds a connection of the pool while the block runs."""
 
     def __init__(self, readers: Readers) -> None:
         self._readers = readers

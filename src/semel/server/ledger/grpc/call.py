@@ -37,7 +37,7 @@ _LATE = Refusal("deadline_exceeded", "The deadline passed before there was an an
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """What is done for a path."""
+    """The handler of a path."""
 
     path: bytes
     parse: Callable[[bytes | bytearray], Any]
@@ -60,7 +60,7 @@ class Method:
 
 
 class Call:
-    """Made when the head of a stream has arrived."""
+    """One call; made when the head of its stream has arrived."""
 
     def __init__(self, connection: Connection, stream_id: int, fields: Fields, now: float) -> None:
         self.connection = connection

@@ -55,7 +55,7 @@ _SLOW = Refusal("deadline_exceeded", "The request took too long to arrive.")
 
 
 class Reception(Protocol):
-    """What a connection needs of the server around it."""
+    """The part of the server that a connection needs."""
 
     @property
     def max_message_bytes(self) -> int:
@@ -87,7 +87,7 @@ class Reception(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """Lives from accept to close."""
+    """One HTTP/2 connection, from accept to close."""
 
     def __init__(self, reception: Reception, loop: asyncio.AbstractEventLoop) -> None:
         self.reception = reception

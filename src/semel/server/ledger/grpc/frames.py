@@ -20,14 +20,14 @@ _GZIP_WINDOW = 31  # zlib's word for a gzip header around the largest window
 
 
 class Framed(NamedTuple):
-    """A whole message, perhaps still compressed."""
+    """A complete message, perhaps still compressed."""
 
     is_packed: bool
     content: bytes | bytearray
 
 
 class Inbox:
-    """The bytes of one call that are not a whole message yet."""
+    """The bytes of one call that are not a complete message yet."""
 
     __slots__ = ("_held", "_max_bytes")
 

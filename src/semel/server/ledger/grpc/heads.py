@@ -25,7 +25,7 @@ _KINDS = (b"application/grpc", b"application/grpc+proto")
 
 
 class Caller(NamedTuple):
-    """Who calls, and whether it brought a credential."""
+    """The caller, and whether it sent a credential."""
 
     principal: Principal
     has_token: bool

@@ -51,7 +51,7 @@ class HealthService:
 
 
 class Pulse:
-    """Looks at something every second for as long as anybody listens, and wakes them all when it has changed."""
+    """Polls a value every second while there are listeners, and wakes them all when it has changed."""
 
     def __init__(self, look: Callable[[], object]) -> None:
         self.change = asyncio.Event()

@@ -64,7 +64,7 @@ _STOPPING = Refusal("unavailable", "The server is stopping; send the same reques
 
 
 class GrpcHost:
-    """One listener."""
+    """The gRPC server on one listener."""
 
     def __init__(self, context: Context, desk: Desk) -> None:
         self._context = context

@@ -67,7 +67,7 @@ class Allowance:
 
 
 class Frames(FrameBuffer):
-    """The bytes that h2 has not read yet. It hands out the frames of one turn, and then waits for the next."""
+    """The bytes that h2 has not read yet. It returns the frames of one turn, and then waits for the next."""
 
     def __init__(self, now: float) -> None:
         super().__init__(server=True)
@@ -107,7 +107,7 @@ class Frames(FrameBuffer):
 
 
 class _Encoder(Encoder):
-    """Writes texts as they are: packing them costs more time here than it saves on the way."""
+    """Writes header texts uncompressed: compression costs more time here than it saves."""
 
     def encode(self, headers: Any, huffman: bool = True) -> bytes:
         return super().encode(headers, huffman=False)

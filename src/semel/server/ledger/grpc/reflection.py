@@ -23,7 +23,7 @@ _PACKAGES = (b"grpc.reflection.v1", b"grpc.reflection.v1alpha")
 
 
 class Reflection:
-    """Tells of the files that describe this server, and of those that they import."""
+    """Serves the files that describe this server, and those that they import."""
 
     def __init__(self) -> None:
         self._own = (ledger_pb2.DESCRIPTOR, *standard_files())

@@ -21,7 +21,7 @@ _LONGEST_VARINT = 10
 
 
 class Piece(NamedTuple):
-    """A field: its number, and where the content of one that has a length lies; numbers have none."""
+    """A field: its number, and the position of its content; numbers have none."""
 
     number: int
     start: int

@@ -31,7 +31,7 @@ _LARGEST_MS = 2**31 - 1
 
 
 class Status(NamedTuple):
-    """One end of a call."""
+    """The final status of a call."""
 
     number: int
     trailers: tuple[Header, ...]

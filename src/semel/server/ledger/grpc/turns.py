@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Turns:
-    """The turns of one connection."""
+    """The call order of one connection."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
