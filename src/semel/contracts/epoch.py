@@ -36,14 +36,14 @@ class EpochRow(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two positions, or an epoch and a position; what they are is said where they are kept."""
+    """Two positions, or an epoch and a position, as documented at each use."""
 
     first: int
     second: int
 
 
 class Rows(Protocol):
-    """What a decision and a look have in common."""
+    """The common interface of a decision's view and a snapshot read."""
 
     def get(self, table: Table[R], key: Key) -> R | None:
         """One row by its key."""

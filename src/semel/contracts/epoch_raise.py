@@ -27,11 +27,11 @@ EPOCH_LOCK = Lock(b"epoch")
 
 
 class RaiseEpoch(NamedTuple):
-    """Begin a new epoch of every log."""
+    """Command: begin a new epoch of every log."""
 
 
 class EpochPlan(NamedTuple):
-    """What a raise does."""
+    """The changes of a raise."""
 
     before: int
     number: int
@@ -41,7 +41,7 @@ class EpochPlan(NamedTuple):
 
 
 class EpochRefused(NamedTuple):
-    """Nothing was changed."""
+    """The raise was refused; nothing was changed."""
 
     sentence: str
 

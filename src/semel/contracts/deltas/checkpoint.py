@@ -25,7 +25,7 @@ ROWS_AT_ONCE = 64
 
 
 class Checkpoint(NamedTuple):
-    """The cursor behind it, and its rows as entries, which are read as they are taken."""
+    """The cursor behind a snapshot, and its rows as entries, which are read lazily."""
 
     cursor: int
     entries: Iterator[Entry]

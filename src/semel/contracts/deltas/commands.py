@@ -29,20 +29,20 @@ class Push(NamedTuple):
 
 
 class Inspect(NamedTuple):
-    """Say what of these deltas cannot be taken, as far as that is known before any of them is applied."""
+    """Find the flaws of these deltas that are known before any of them is applied."""
 
     push: Push
 
 
 class Inspected(NamedTuple):
-    """Flaws by the step in which they are found."""
+    """Flaws by the step that finds them."""
 
     flaws: tuple[Sequence[Flaw], ...]
     server_hlc: int
 
 
 class Pushed(NamedTuple):
-    """All of them are on disk, the ones that were there before too."""
+    """All deltas are on disk, those that were known before included."""
 
     server_hlc: int
     accepted: int
@@ -53,7 +53,7 @@ class Pushed(NamedTuple):
 
 
 class Give(NamedTuple):
-    """A page leaves for a replica: what a promise rests on is on disk before it goes."""
+    """Record the progress of a replica before a page is sent to it."""
 
     replica: Replica
     cursor: int
@@ -70,7 +70,7 @@ class Give(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """A replica has nothing to hear for long: its cursor stands for the end of the log from now on."""
+    """A replica has nothing to receive for long: its cursor means the end of the log from now on."""
 
     replica: Replica
     since: int
@@ -79,13 +79,13 @@ class Rest(NamedTuple):
 
 
 class Given(NamedTuple):
-    """It is on disk; no cursor when things have moved on and the page must be read again."""
+    """The progress is on disk; without a cursor the state has changed and the page must be read again."""
 
     cursor: int | None
 
 
 class SaveSchema(NamedTuple):
-    """The columns of a table: what is not among them is refused from now on."""
+    """Save the columns of a table: other columns are refused from now on."""
 
     gateway: str
     table: str
@@ -94,14 +94,14 @@ class SaveSchema(NamedTuple):
 
 
 class SaveRules(NamedTuple):
-    """Who may see which rows, from now on: canonical JSON."""
+    """Save the sync rules of a gateway: canonical JSON."""
 
     gateway: str
     rules: bytes
 
 
 class Flush(NamedTuple):
-    """Answer when everything before it is on disk."""
+    """Answer when all writes before it are on disk."""
 
     gateway: str
 
@@ -111,7 +111,7 @@ class Saved(NamedTuple):
 
 
 class Forget(NamedTuple):
-    """Forget how far clients were told: keys of client and subject."""
+    """Forget the progress of clients: keys of client and subject."""
 
     gateway: str
     clients: tuple[tuple[bytes, bytes], ...]
@@ -120,20 +120,20 @@ class Forget(NamedTuple):
 
 
 class Forgotten(NamedTuple):
-    """How many are forgotten."""
+    """The number of forgotten clients."""
 
     clients: int
 
 
 class Trim(NamedTuple):
-    """Remove these positions, which the log begins with."""
+    """Remove these positions from the beginning of the log."""
 
     gateway: str
     positions: tuple[int, ...]
 
 
 class Trimmed(NamedTuple):
-    """Up to where the log is removed."""
+    """The position up to which the log was removed."""
 
     cut: int
 

@@ -30,7 +30,7 @@ from semel.store.protocol import Lock
 
 
 class Deltas:
-    """The contract, under one policy."""
+    """The contract of deltas, under one policy."""
 
     name = "deltas"
 

@@ -39,7 +39,7 @@ MAX_BUCKETS, MAX_FILTERS = 100, 20
 
 
 class Policy(NamedTuple):
-    """What an operator decides."""
+    """The settings that decisions depend on."""
 
     checks_ids: bool = True
     """Off for data whose ids are not hashes of the content: then an id is believed."""

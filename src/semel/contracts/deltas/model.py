@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Op(IntEnum):
-    """What a delta does to its row; numbered as in the binary frames."""
+    """The operation of a delta on its row; numbered as in the binary frames."""
 
     INSERT = 1
     UPDATE = 2
@@ -46,7 +46,7 @@ class Delta(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What a pull delivers: a delta as it took effect, or a repair for an author whose write lost."""
+    """An entry of a pull: the effect of a delta, or a repair for an author whose write lost."""
 
     position: int
     op: Op
@@ -62,7 +62,7 @@ class Entry(NamedTuple):
 
 
 class Replica(NamedTuple):
-    """One client of a gateway, as one caller speaks for it."""
+    """One client of a gateway, under one caller."""
 
     gateway: str
     client: str
@@ -76,7 +76,7 @@ NOWHERE = -1
 
 
 class Cursor(NamedTuple):
-    """What a cursor of a replica means: go on behind `start`, and leave some things out."""
+    """The meaning of a replica's cursor: continue behind `start`, and skip some entries."""
 
     start: int
     skip: int = 0

@@ -47,7 +47,7 @@ class PlainAsker(NamedTuple):
 
 
 class PlainStart(NamedTuple):
-    """Where a page begins: at a cursor, or where the last look at the log has ended."""
+    """The start of a page: a cursor, or the end of the last read of the log."""
 
     since: int
     after: int | None = None
@@ -57,7 +57,7 @@ class PlainStart(NamedTuple):
 
 
 class Settlement(NamedTuple):
-    """What became of the deltas of a push, as of one position."""
+    """The outcome of the deltas of a push, at one position."""
 
     position: int
     entries: tuple[Entry, ...]

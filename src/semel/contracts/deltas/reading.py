@@ -71,7 +71,7 @@ class Page(NamedTuple):
 
 
 class News(NamedTuple):
-    """Entries for a replica that has not asked, and the soft changes that their arrival brings about."""
+    """Entries for live delivery to a replica, and the soft changes of their acknowledgement."""
 
     page: Page
     touches: Sequence[Touch] = ()
@@ -80,7 +80,7 @@ class News(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A page in the making, between two looks."""
+    """An incomplete page between two reads."""
 
     start: Cursor
     entries: tuple[Entry, ...]
@@ -93,7 +93,7 @@ class Begun(NamedTuple):
 
 
 class _Asker(NamedTuple):
-    """Who is told, as one look sees it."""
+    """The replica that a page is for, in one read."""
 
     gateway: DeltaGatewayRow
     replica: Replica
@@ -103,7 +103,7 @@ class _Asker(NamedTuple):
 
 
 class Gauges(NamedTuple):
-    """How much a gateway holds."""
+    """The counts of a gateway."""
 
     log_size: int = 0
     index_size: int = 0
@@ -112,7 +112,7 @@ class Gauges(NamedTuple):
 
 
 class KnownClient(NamedTuple):
-    """A client of which something is remembered, and under which key of client and subject."""
+    """A remembered client, and its key of client and subject."""
 
     key: tuple[bytes, bytes]
     seen: int
@@ -121,7 +121,7 @@ class KnownClient(NamedTuple):
 
 
 class MergedRow(NamedTuple):
-    """A row as all its deltas together make it; who wrote last, and when."""
+    """A merged row; its last writer, and the time."""
 
     table: str
     row: str
@@ -134,7 +134,7 @@ class MergedRow(NamedTuple):
 
 
 class LoggedDelta(NamedTuple):
-    """A delta as it was pushed, at its place in the log."""
+    """A delta as it was pushed, with its position in the log."""
 
     position: int
     op: Op

@@ -10,7 +10,7 @@ MAX_FLAWS = 100
 
 
 class Flaw(NamedTuple):
-    """One delta that cannot be taken."""
+    """One delta that cannot be accepted."""
 
     place: int
     """Which of the push's deltas."""

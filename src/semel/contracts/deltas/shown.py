@@ -22,7 +22,7 @@ class _Visit(NamedTuple):
 
 
 class ShownCursors:
-    """Used on the event loop only."""
+    """Cursors by client; used on the event loop only."""
 
     def __init__(self, most: int = MAX_SHOWN) -> None:
         self._most = most

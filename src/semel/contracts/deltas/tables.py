@@ -54,7 +54,7 @@ class DeltaGatewayRow(NamedTuple):
 
 
 class DeltaIdRow(NamedTuple):
-    """A delta that is known: kept for ever."""
+    """A known delta: kept for ever."""
 
     gateway: bytes
     hlc: U64
@@ -63,7 +63,7 @@ class DeltaIdRow(NamedTuple):
 
 
 class DeltaLegacyIdRow(NamedTuple):
-    """The same where ids are believed: then nothing but the id says what is known."""
+    """A known delta where ids are not checked: only its id identifies it."""
 
     gateway: bytes
     id: bytes
@@ -107,7 +107,7 @@ class DeltaRowRow(NamedTuple):
 
 
 class DeltaReplicaRow(NamedTuple):
-    """How far a client was told, as one caller asked for it: see `rules.cursors`."""
+    """The progress of a client under one caller: see `rules.cursors`."""
 
     gateway: bytes
     client: bytes
@@ -122,7 +122,7 @@ class DeltaReplicaRow(NamedTuple):
 
 
 class DeltaAuthorRow(NamedTuple):
-    """Where the last repair for an author stands, and where it last made a row itself that was there already."""
+    """The position of the last repair for an author, and of its last insert of a row that existed already."""
 
     gateway: bytes
     client: bytes

@@ -19,7 +19,7 @@ MAX_INSTANCE_BYTES = 128
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a deployment may set."""
+    """The limits that a deployment may set."""
 
     batch_items: int = 100
     message_bytes: int = 1024 * 1024

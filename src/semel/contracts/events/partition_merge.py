@@ -28,7 +28,7 @@ MAX_GUESSES = 8
 
 @dataclass(slots=True)
 class _Run:
-    """One partition, and how far it was read."""
+    """One partition, and the position up to which it was read."""
 
     name: bytes
     known_to: int

@@ -82,7 +82,7 @@ def history(
 
 
 class HistoryQuery(NamedTuple):
-    """The cursor of a client, and how much of what it asks for. Without `to` a cycle begins."""
+    """The cursor of a client and its page limits. Without `to` a cycle begins."""
 
     names: tuple[str, ...]
     since: int

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class Candidate(NamedTuple):
-    """An event that is about to be committed."""
+    """An event before its commit."""
 
     id: str
     partitions: tuple[str, ...]

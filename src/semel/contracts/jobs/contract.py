@@ -77,7 +77,7 @@ Needs = Generator[Stage, View, None]
 
 
 class Jobs:
-    """The contract, under one policy."""
+    """The contract of jobs, under one policy."""
 
     name = "jobs"
 

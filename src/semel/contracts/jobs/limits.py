@@ -40,7 +40,7 @@ LEAST_URGENT = 9
 
 
 class Bounds(NamedTuple):
-    """How many jobs may be in a state: in all, of each principal, in each queue."""
+    """Limits of jobs in a state: in all, of each principal, in each queue."""
 
     all: int
     each_principal: int = 0

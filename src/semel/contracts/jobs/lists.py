@@ -51,7 +51,7 @@ _LISTED = {
 
 
 class Filter(NamedTuple):
-    """What a list is to hold; None is anything."""
+    """The filter of a list; None matches anything."""
 
     principal: bytes | None
     state: str | None
@@ -81,7 +81,7 @@ class Page(NamedTuple):
 
 
 class _Lines(NamedTuple):
-    """Where the jobs of a list may be."""
+    """The index lines that may have jobs of a list."""
 
     by: str
     prefixes: list[Key]

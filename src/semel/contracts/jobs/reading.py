@@ -45,7 +45,7 @@ MAX_QUEUES, MAX_SCHEDULES = 1_000, 1_000
 
 
 class Look(NamedTuple):
-    """One job with its large parts, as of one instant."""
+    """One job with its large parts, at one instant."""
 
     job: JobRow
     params: bytes
@@ -117,7 +117,7 @@ def dead_letters(reading: Reading, before: tuple[int, bytes] | None, limit: int)
 
 
 class QueueFacts(NamedTuple):
-    """A queue: its bound, its leases, and what waits in it."""
+    """A queue: its limit, its leases, and its waiting jobs."""
 
     name: bytes
     max_inflight: int
@@ -167,7 +167,7 @@ def due_schedules(reading: Reading, limit: int) -> list[bytes]:
 
 
 class Waiting(NamedTuple):
-    """What waits, by kind and queue, each with an instant before which none of it is ready; None if it is too much."""
+    """Waiting jobs by kind and queue, each with an instant before which none is ready; None if there are too many."""
 
     lines: list[tuple[bytes, bytes, int]] | None
     now_ms: int
@@ -188,7 +188,7 @@ def leased_ids(reading: Reading, behind: tuple[int, bytes] | None, limit: int) -
 
 
 class Gauges(NamedTuple):
-    """The state of the queue in numbers."""
+    """The counts of all queues."""
 
     scheduled: int
     queued: int
@@ -226,7 +226,7 @@ def gauges(reading: Reading) -> Gauges:
 
 
 class Census(NamedTuple):
-    """What a diagnosis says of the jobs: counts, and the oldest ready and leased ones; no params, no keys."""
+    """The jobs part of a diagnosis: counts, and the oldest ready and leased jobs; no params, no keys."""
 
     by_state: dict[str, int]
     by_queue: dict[str, int]

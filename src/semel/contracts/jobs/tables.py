@@ -107,7 +107,7 @@ class JobRow(NamedTuple):
 
 
 class JobNameRow(NamedTuple):
-    """The job that an id of another store stands for; `name` is what stands behind `job_`."""
+    """The job of an id from another store; `name` is the part after `job_`."""
 
     name: bytes
     id: bytes
@@ -122,7 +122,7 @@ class JobPartRow(NamedTuple):
 
 
 class JobRecordRow(NamedTuple):
-    """What a key was used for."""
+    """The use of an idempotency key."""
 
     principal: bytes
     key: bytes
@@ -134,7 +134,7 @@ class JobRecordRow(NamedTuple):
 
 
 class JobTotalsRow(NamedTuple):
-    """Counts over everything, and the last time that anything was decided."""
+    """Counts over all jobs, and the time of the last decision."""
 
     name: bytes
     seq: int
@@ -148,7 +148,7 @@ class JobTotalsRow(NamedTuple):
 
 
 class JobLineRow(NamedTuple):
-    """How many jobs of a priority wait in a queue, and an instant before which none of them is ready."""
+    """The number of jobs of a priority that wait in a queue, and an instant before which none is ready."""
 
     priority: int
     queue: bytes
@@ -157,7 +157,7 @@ class JobLineRow(NamedTuple):
 
 
 class JobKindRow(NamedTuple):
-    """The same of one kind."""
+    """The same for one kind."""
 
     kind: bytes
     priority: int
@@ -167,7 +167,7 @@ class JobKindRow(NamedTuple):
 
 
 class JobQueueRow(NamedTuple):
-    """How many jobs of a queue are leased, how many may be, how long a run may take (0 is no limit), how many wait."""
+    """Counts and limits of a queue: leases, their limit, the time limit of a run (0 is none), and waiting jobs."""
 
     queue: bytes
     leased: int
@@ -178,14 +178,14 @@ class JobQueueRow(NamedTuple):
 
 
 class JobTenantRow(NamedTuple):
-    """How many keys a principal has."""
+    """The number of keys of a principal."""
 
     principal: bytes
     records: int
 
 
 class JobShareRow(NamedTuple):
-    """How many jobs of a principal wait."""
+    """The number of waiting jobs of a principal."""
 
     principal: bytes
     queued: int
@@ -193,14 +193,14 @@ class JobShareRow(NamedTuple):
 
 
 class JobDeadRow(NamedTuple):
-    """A place in the listing of dead letters."""
+    """An entry of the dead letter queue."""
 
     died_at: int
     id: bytes
 
 
 class JobStepRow(NamedTuple):
-    """The result of one step of a job: the receipt that its later attempts find."""
+    """The stored result of one step of a job, which later attempts get."""
 
     id: bytes
     key: bytes
@@ -208,7 +208,7 @@ class JobStepRow(NamedTuple):
 
 
 class JobClaimRow(NamedTuple):
-    """What a named claim was given: jobs and epochs, packed by `rules.claim`."""
+    """The answer to a named claim: jobs and epochs, packed by `rules.claim`."""
 
     worker: bytes
     claim: bytes
@@ -217,14 +217,14 @@ class JobClaimRow(NamedTuple):
 
 
 class JobSealRow(NamedTuple):
-    """What lease tokens are made with; in the store, so that every node and every start has it."""
+    """The secret of lease tokens; stored, so that every node and every start has it."""
 
     name: bytes
     secret: bytes
 
 
 class JobScheduleRow(NamedTuple):
-    """A schedule and how far it has come."""
+    """A schedule and the last instant that it fired."""
 
     name: bytes
     owner: bytes

@@ -48,7 +48,7 @@ class WriteCommand(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A transaction and its block, as they stand in the store. Of a replay, too."""
+    """A transaction and its block, as stored; of a replay, too."""
 
     transaction: Transaction
     header: Header
@@ -69,7 +69,7 @@ class Replayed(NamedTuple):
 
 
 class Declined(NamedTuple):
-    """A domain error: nothing was changed. Which members are set follows from the code."""
+    """A domain error: nothing was changed. The code determines which members are set."""
 
     code: Code
     message: str
@@ -95,7 +95,7 @@ class Refusal(NamedTuple):
 
 
 class OrgSettings(NamedTuple):
-    """What of an organization can be changed; None leaves it."""
+    """Settings of an organization that can be changed; None leaves one unchanged."""
 
     eviction_interval: int | None = None
     ttl_seconds: int | None = None
@@ -104,7 +104,7 @@ class OrgSettings(NamedTuple):
 
 
 class Quota(NamedTuple):
-    """What an organization may use, from its beginning on; 0 is without a limit of its own."""
+    """Limits of an organization, set at its creation; 0 is no limit of its own."""
 
     max_storage_bytes: int = 0
     """Of the keys and values that stand in all its places."""
@@ -117,7 +117,7 @@ NO_QUOTA = Quota()
 
 
 class MakeOrg(NamedTuple):
-    """Create an organization; the first of the slugs that is free becomes its own."""
+    """Create an organization; it gets the first free slug."""
 
     name: bytes
     slugs: tuple[int, ...]
@@ -138,21 +138,21 @@ class MakeVault(NamedTuple):
 
 
 class ChangeOrg(NamedTuple):
-    """Settings or status."""
+    """Change settings or status."""
 
     org: int
     settings: OrgSettings
 
 
 class ChangeVault(NamedTuple):
-    """Status: active, read only, deleted."""
+    """Change the status: active, read only, deleted."""
 
     place: Place
     status: Status
 
 
 class Open(NamedTuple):
-    """A start, or a look at the database's timeline: raises the term where it must; the first makes the secret."""
+    """Raise the term if needed, at a start or after a change of the database timeline; the first makes the secret."""
 
     era: bytes
     """What the term stands for: empty raises it always; else it is raised when another one was seen before."""
@@ -177,7 +177,7 @@ Command = WriteCommand | MakeOrg | MakeVault | ChangeOrg | ChangeVault | Open | 
 
 
 class Made(NamedTuple):
-    """What a creation made, or had made when it was first asked for; `header` is the genesis header of a vault."""
+    """The result of a creation, the first one on a retry; `header` is the genesis header of a vault."""
 
     place: Place
     header: Header | None
@@ -185,7 +185,7 @@ class Made(NamedTuple):
 
 
 class Org(NamedTuple):
-    """An organization as it is told."""
+    """An organization as answers show it."""
 
     slug: int
     name: bytes
@@ -200,7 +200,7 @@ class Org(NamedTuple):
 
 
 class Vault(NamedTuple):
-    """A vault as it is told."""
+    """A vault as answers show it."""
 
     place: Place
     status: Status

@@ -56,7 +56,7 @@ Needs = Generator[Stage, View, None]
 
 
 class Ledger:
-    """The contract, under one policy."""
+    """The contract of the ledger, under one policy."""
 
     name = "ledger"
 

@@ -27,7 +27,7 @@ CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 class Prepared(NamedTuple):
-    """A transaction whose shape and size are right, encoded and hashed: the part that takes time when it is large."""
+    """A validated transaction, encoded and hashed: the part that takes time when it is large."""
 
     place: Place
     client: bytes

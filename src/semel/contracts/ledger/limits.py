@@ -32,7 +32,7 @@ MAX_INTERVAL = 2**40
 
 
 class Limits(NamedTuple):
-    """The bounds of one request, as the operator set them."""
+    """The limits of one request, as the operator set them."""
 
     max_key_bytes: int = 1_024
     max_value_bytes: int = 1024 * 1024
@@ -44,7 +44,7 @@ class Limits(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """What decisions depend on. The first three are only the start of a new organization: changes are logged."""
+    """The settings that decisions depend on. The first three are initial values of a new organization."""
 
     eviction_interval: int = 1_000
     ttl_seconds: int = 86_400

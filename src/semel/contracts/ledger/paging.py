@@ -28,7 +28,7 @@ _LENGTH = Struct(">I")
 
 
 class Page(NamedTuple, Generic[T]):
-    """Some of a list, the height it was read at, and the token of the next page; empty at the end."""
+    """A page of a list, the height it was read at, and the token of the next page; empty at the end."""
 
     items: Sequence[T]
     height: int
@@ -36,7 +36,7 @@ class Page(NamedTuple, Generic[T]):
 
 
 class Mark(NamedTuple):
-    """Where a list goes on: from this key on, at this height; 0 is the current one."""
+    """The position of a page token: this key, at this height; 0 is the current one."""
 
     height: int
     start: bytes

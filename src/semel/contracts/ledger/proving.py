@@ -43,7 +43,7 @@ class Proved(NamedTuple):
 
 
 class _Roots(NamedTuple):
-    """The roots of the buckets at a height, and where the page of one of them stands; 0 when it is empty."""
+    """The roots of the buckets at a height, and the height of each root page; 0 when it is empty."""
 
     roots: Sequence[bytes]
     page_height: int

@@ -51,7 +51,7 @@ _HEADERS_AT_ONCE = 500
 
 
 class ClientState(NamedTuple):
-    """How far a client has come; all but the first are None for one that is not known."""
+    """The last sequence of a client; all but the first member are None for an unknown client."""
 
     last: int
     tx_id: bytes | None = None
@@ -60,7 +60,7 @@ class ClientState(NamedTuple):
 
 
 class Found(NamedTuple):
-    """An entity that is visible, or None, and the height that was looked at."""
+    """A visible entity, or None, and the height of the read."""
 
     entity: Entity | None
     height: int

@@ -33,7 +33,7 @@ ENTRY_VAULT, ENTRY_ORG, ENTRY_STATUS = 1, 2, 3
 
 
 class TermRow(NamedTuple):
-    """The term that blocks are stamped with, what it stands for, and the secret behind page tokens."""
+    """The term of new blocks, the timeline that it stands for, and the secret of page tokens."""
 
     name: bytes
     term: int
@@ -74,7 +74,7 @@ class OrgRow(NamedTuple):
 
 
 class EntryRow(NamedTuple):
-    """An entry of the log that is no transaction."""
+    """A log entry that is not a transaction."""
 
     org: int
     entry: int
@@ -119,7 +119,7 @@ class StreamRow(NamedTuple):
 
 
 class CommitRow(NamedTuple):
-    """What a client's sequence became."""
+    """The commit of a client's sequence."""
 
     org: int
     vault: int
@@ -133,7 +133,7 @@ class CommitRow(NamedTuple):
 
 
 class KeyRow(NamedTuple):
-    """Which sequence an idempotency key took."""
+    """The sequence that an idempotency key was used with."""
 
     org: int
     vault: int
@@ -144,7 +144,7 @@ class KeyRow(NamedTuple):
 
 
 class BlockRow(NamedTuple):
-    """A header."""
+    """A block header."""
 
     org: int
     vault: int
@@ -181,7 +181,7 @@ class BodyRow(NamedTuple):
 
 
 class EntityRow(NamedTuple):
-    """An entity or a relationship as it is now."""
+    """The current value of an entity or a relationship."""
 
     org: int
     vault: int
@@ -196,7 +196,7 @@ class EntityRow(NamedTuple):
 
 
 class PastRow(NamedTuple):
-    """What stood under a key before the block of height `until` replaced or removed it."""
+    """The value of a key before the block of height `until` replaced or removed it."""
 
     org: int
     vault: int
@@ -220,7 +220,7 @@ class ValueRow(NamedTuple):
 
 
 class TopsRow(NamedTuple):
-    """The roots of the 256 buckets and the heights of their pages, as they are now."""
+    """The current roots of the 256 buckets and the heights of their pages."""
 
     org: int
     vault: int
@@ -259,7 +259,7 @@ class PageRow(NamedTuple):
 
 
 class MadeRow(NamedTuple):
-    """What a caller's key created."""
+    """The result of a creation under a caller's key."""
 
     owner: bytes
     key: bytes

@@ -26,7 +26,7 @@ StateRow = EntityRow | PastRow
 
 
 class Walk(NamedTuple):
-    """The keys from one on, up to another that is left out, or to the last if that is empty."""
+    """A key range: from one key on, up to another (excluded), or to the last if that is empty."""
 
     place: Place
     start: bytes
@@ -48,7 +48,7 @@ class Walk(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Some keys one after the other, each with what stood under it, if anything did; and whether there may be more."""
+    """Consecutive keys, each with its row, if any; and whether there may be more."""
 
     rows: Sequence[tuple[bytes, StateRow | None]]
     has_more: bool

@@ -23,7 +23,7 @@ ROWS_A_CHORE = 500
 
 
 class Streams:
-    """The contract. `keep` is how long a key is honoured."""
+    """The contract of streams. `keep` is the retention of idempotency keys."""
 
     name = "streams"
 

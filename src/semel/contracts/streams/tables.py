@@ -17,7 +17,7 @@ from semel.store.table import Table
 
 
 class StreamRow(NamedTuple):
-    """One living stream: what it is, and where it stands."""
+    """One existing stream: its properties, and its tail."""
 
     scope: bytes
     path: bytes
@@ -42,7 +42,7 @@ class StreamRow(NamedTuple):
 
 
 class ChunkRow(NamedTuple):
-    """What one append brought; `end_at` is the position after it. JSON messages are joined by commas."""
+    """The content of one append; `end_at` is the position after it. JSON messages are joined by commas."""
 
     id: bytes
     end_at: int
@@ -62,7 +62,7 @@ class ProducerRow(NamedTuple):
 
 
 class ReceiptRow(NamedTuple):
-    """The facts of a keyed append that took effect; the wire renders its answer from them."""
+    """The receipt of a keyed append that took effect; a retry's answer is rendered from it."""
 
     scope: bytes
     key: bytes
@@ -77,7 +77,7 @@ class ReceiptRow(NamedTuple):
 
 
 class GraveRow(NamedTuple):
-    """A life that has ended and whose chunks and producers are still to be freed."""
+    """A tombstone: a stream that has ended and whose chunks and producers are still to be freed."""
 
     id: bytes
     ended_at: int

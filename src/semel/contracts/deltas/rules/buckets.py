@@ -46,7 +46,7 @@ class Filter(NamedTuple):
 
 
 class Bucket(NamedTuple):
-    """Rows that belong together."""
+    """A named set of rows."""
 
     name: str
     tables: frozenset[str]
@@ -55,7 +55,7 @@ class Bucket(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """Who sees what; no buckets, and everybody sees everything."""
+    """The sync rules; without buckets every caller sees everything."""
 
     version: int
     buckets: tuple[Bucket, ...]

@@ -31,7 +31,7 @@ from semel.contracts.deltas.model import NOWHERE, Cursor
 
 
 class Alias(NamedTuple):
-    """Numbers that were given out, and what they stand for.
+    """Cursor numbers that were given out, and their meaning.
 
     Those of pushes stand for the same until the client shows more, so the first and the last of them are kept. They are
     odd, and the ends of whole pages are even: between the two there are else positions, which stand for themselves.
@@ -63,7 +63,7 @@ class Alias(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a replica was told."""
+    """The progress of a replica."""
 
     seen: int = 0
     """What it has shown, or the number of a push with nothing outstanding."""

@@ -21,7 +21,7 @@ NO_COLUMNS = b"[]"
 
 
 class Effect(NamedTuple):
-    """The part of an entry that a row decides."""
+    """The part of an entry that depends on the row."""
 
     op: Op
     columns: bytes | None

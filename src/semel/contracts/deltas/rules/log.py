@@ -27,7 +27,7 @@ from semel.kernel.hlc import tick
 
 
 class Log:
-    """What one push adds."""
+    """The entries that one push adds."""
 
     def __init__(self, gateway: DeltaGatewayRow) -> None:
         self.gateway = gateway

@@ -288,7 +288,7 @@ class _Row(NamedTuple):
 
 
 class _Rows:
-    """The states of the rows that a push touches: loaded once, written once, however many of its deltas meet there."""
+    """The states of the rows that a push touches: each loaded once and written once."""
 
     def __init__(self, view: View, gateway: bytes) -> None:
         self._view = view

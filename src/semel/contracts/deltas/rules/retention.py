@@ -65,7 +65,7 @@ def untellable_flaws(fresh: Sequence[tuple[int, Delta]]) -> list[Flaw]:
 
 
 class Coverage:
-    """Which gateways have a checkpoint for all of their rows; looked at once in the life of a process, in slices.
+    """Which gateways have a checkpoint for all of their rows; checked once for each process, in slices.
 
     While logs are cut no row comes in that cannot be told, so what was found stays true.
     """

@@ -22,7 +22,7 @@ _REMEMBERED = 2
 
 
 class Stamp(NamedTuple):
-    """When and by whom something was written; the greater one wins."""
+    """The time and the author of a write; the greater stamp wins."""
 
     hlc: int
     client: str
@@ -30,7 +30,7 @@ class Stamp(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A column's last write."""
+    """The last write of a column."""
 
     stamp: Stamp
     value: str
@@ -51,7 +51,7 @@ Values = dict[str, str]
 
 
 class Aid(NamedTuple):
-    """What a row knows of an author who wrote to it without having been told all of it."""
+    """What a row records of an author that wrote to it without having received all of it."""
 
     client: str
     position: int = 0
@@ -77,7 +77,7 @@ class Aid(NamedTuple):
 
 
 class Basis(NamedTuple):
-    """What the rules looked at when they were saved; None for a row that was not there."""
+    """The columns that the sync rules read when they were saved; None for a row that did not exist."""
 
     version: int
     values: Values | None
@@ -152,7 +152,7 @@ def _code_units(text: str) -> bytes:
 
 
 class Change(NamedTuple):
-    """What one delta did to its row."""
+    """The effect of one delta on its row."""
 
     was_live: bool
     is_live: bool

@@ -27,7 +27,7 @@ from semel.kernel.delta_id import columns_bytes, plain_column_bytes
 
 
 class Watcher:
-    """One caller at one instant."""
+    """The view of one caller at one instant."""
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ TOO_LARGE = ("VALIDATION_ERROR", 413)
 
 
 class PushBody(NamedTuple):
-    """A push that may be looked at: who sends it, and its deltas."""
+    """A parsed push: its client, and its deltas."""
 
     client: str
     """Text of the client's id."""
@@ -46,7 +46,7 @@ class PushBody(NamedTuple):
 
 
 class Flawed(Exception):  # noqa: N818 - it is an answer, not a fault
-    """One delta that cannot be taken."""
+    """One delta that cannot be accepted."""
 
     def __init__(self, kind: tuple[str, int], message: str) -> None:
         super().__init__(message)

@@ -16,7 +16,7 @@ _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})?")
 
 
 class Route(NamedTuple):
-    """A path taken apart."""
+    """A parsed path."""
 
     call: str
     """The path without its version, and `{}` in the place of the gateway, such as `sync/{}/push`."""

@@ -19,7 +19,7 @@ _LONGEST = 18
 
 
 class PullQuery(NamedTuple):
-    """What a client asks for."""
+    """The query of a pull."""
 
     client: str
     """Text of its id."""
@@ -32,7 +32,7 @@ class PullQuery(NamedTuple):
 
 
 class CheckpointQuery(NamedTuple):
-    """Which checkpoint a client asks for."""
+    """The query of a checkpoint."""
 
     client: str | None
     """Text of its id, if it is told."""
@@ -40,7 +40,7 @@ class CheckpointQuery(NamedTuple):
 
 
 class ListQuery(NamedTuple):
-    """The part of a listing that a caller asks for: what comes behind this name, and how many."""
+    """The query of a listing (pagination): the names behind one, and how many."""
 
     after: str | None
     limit: int

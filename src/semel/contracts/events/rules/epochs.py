@@ -30,21 +30,21 @@ JUMP_LEAST = 1_000
 
 
 class Jumped(NamedTuple):
-    """The last id before a raise, and the one that the log goes on above."""
+    """The last id before a raise, and the id above which the log continues."""
 
     agreed_id: int
     next_last_id: int
 
 
 class Reset(NamedTuple):
-    """A cursor is of another history: the log's epoch, and the last id that both histories have."""
+    """A cursor belongs to another history: the log's epoch, and the last id that both histories have."""
 
     log_epoch: int
     agreed_id: int
 
 
 class Standing(NamedTuple):
-    """How a cursor stands to the log."""
+    """The relation of a cursor to the log."""
 
     log_epoch: int
     reset: Reset | None = None

@@ -19,11 +19,11 @@ REMEMBERED, REMEMBERED_CHARACTERS = 1_024, 1_024
 
 
 class PartitionError(ValueError):
-    """The names cannot be used; the message says why."""
+    """The names are invalid; the message says why."""
 
 
 class PartitionSet(NamedTuple):
-    """Normalized names, as they are compared, printed and looked up."""
+    """Normalized names, as they are compared, printed and stored."""
 
     names: tuple[str, ...]
     text: bytes

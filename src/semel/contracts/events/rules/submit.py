@@ -47,7 +47,7 @@ TOPIC = b"events"
 
 
 class _Request(NamedTuple):
-    """What the items of one submission share."""
+    """The common data of the items of one submission."""
 
     view: View
     sender: bytes

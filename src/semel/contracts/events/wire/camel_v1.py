@@ -23,7 +23,7 @@ from semel.kernel.json_print import dump
 
 
 class CamelV1(Camel):
-    """Stateless."""
+    """The 1.3 dialect; stateless."""
 
     time_key = "created"
 

@@ -25,7 +25,7 @@ WIDEST = Page((), MAX_COMMITTED_ID, MAX_COMMITTED_ID, False, MAX_COMMITTED_ID, M
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the server tells and asks of every connection."""
+    """The limits and settings that the server advertises to every connection."""
 
     limits: Limits
     strict_types: bool = False
@@ -40,7 +40,7 @@ class Head(NamedTuple):
 
 
 class Welcome(NamedTuple):
-    """What a new connection is told."""
+    """The data of the answer to `connect`."""
 
     client_id: str
     now_ms: int
@@ -50,7 +50,7 @@ class Welcome(NamedTuple):
 
 
 class Dialect(ABC):
-    """One way to speak of events."""
+    """One wire dialect of events."""
 
     version_key: ClassVar[str]
     name_key: ClassVar[str]

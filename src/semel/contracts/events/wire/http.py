@@ -24,7 +24,7 @@ _MAX_FIELDS = 256
 
 
 class Tail(NamedTuple):
-    """What a GET asks for; `to` is the bound of a cycle that it continues."""
+    """The query of a GET; `to` is the limit of a cycle that it continues."""
 
     names: tuple[str, ...]
     since: int
@@ -35,7 +35,7 @@ class Tail(NamedTuple):
 
 
 class Query:
-    """The fields behind the question mark, in their order."""
+    """The query fields, in order."""
 
     def __init__(self, raw: bytes) -> None:
         try:

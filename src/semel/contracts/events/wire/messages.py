@@ -41,7 +41,7 @@ def bad_request(message: str, **details: Any) -> WireError:
 
 
 class Identity(NamedTuple):
-    """Who is connected, and what that allows."""
+    """An authenticated client, and its rights."""
 
     client_id: str
     may_write: Allowed
@@ -51,7 +51,7 @@ class Identity(NamedTuple):
 
 
 class Connect(NamedTuple):
-    """The first thing a connection asks."""
+    """The first request of a connection."""
 
     token: str
     client_id: str
@@ -72,11 +72,11 @@ class Sync(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """A sign of life."""
+    """A heartbeat."""
 
 
 class Disconnect(NamedTuple):
-    """A farewell."""
+    """The client closes its session."""
 
 
 Request = Connect | Submit | Sync | Heartbeat | Disconnect

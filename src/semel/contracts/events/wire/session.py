@@ -38,7 +38,7 @@ EVENT_LEVEL = 4
 
 
 class State(Enum):
-    """Where a connection stands."""
+    """The state of a connection."""
 
     AWAITING = "awaiting"
     ACTIVE = "active"
@@ -53,7 +53,7 @@ TAKES = {
 
 
 class Session:
-    """The part of a connection that needs no socket."""
+    """The protocol state of a connection, without a socket."""
 
     def __init__(self, terms: Terms, origin: bytes) -> None:
         self.terms = terms

@@ -21,7 +21,7 @@ _FULL = "The queue is full. Nothing was stored; send the same request again in a
 
 
 class _Bound(NamedTuple):
-    """A bound that was met: its name, what is there, and how much may be."""
+    """A limit that was reached: its name, the present number, and the limit."""
 
     name: str
     held: int

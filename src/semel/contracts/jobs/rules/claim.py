@@ -175,7 +175,7 @@ def _queue_full(view: View, queue: bytes) -> Mapping[str, Any]:
 
 
 class _Pick:
-    """Jobs chosen so far, and what was seen on the way."""
+    """The jobs selected so far, and what was read for it."""
 
     def __init__(self, tally: Tally, room: int) -> None:
         self._tally = tally

@@ -47,11 +47,11 @@ _PART = re.compile(r"(\*|[0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?(?:/([0-
 
 
 class CronError(ValueError):
-    """The line cannot be used; the message is a sentence that says why."""
+    """The cron expression is invalid; the message says why."""
 
 
 class Cron(NamedTuple):
-    """What a line stands for: the values of each field, in ascending order."""
+    """A parsed cron expression: the values of each field, in ascending order."""
 
     minutes: tuple[int, ...]
     hours: tuple[int, ...]

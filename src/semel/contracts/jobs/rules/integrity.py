@@ -15,14 +15,14 @@ SHA_MISMATCH, SIG_MISMATCH, MISSING = "sha_mismatch", "sig_mismatch", "missing_i
 
 
 class Proof(NamedTuple):
-    """What a worker sent along with its report."""
+    """The hash or signature that a worker sent with its report."""
 
     sha256: str
     sig: str | None
 
 
 class Signing(NamedTuple):
-    """What the server asks for."""
+    """The integrity check that the server requires."""
 
     needs_proof: bool = False
     hmac_key: bytes = b""

@@ -50,7 +50,7 @@ _ENDS = {Event.OFFER_ENDED: End.LAPSED, Event.LEASE_ENDED: End.REAPED, Event.TIM
 
 @dataclass(slots=True)
 class Toll:
-    """What a reap did."""
+    """The numbers of a reap."""
 
     notes: list[Note] = field(default_factory=list)
     topics: dict[bytes, None] = field(default_factory=dict)

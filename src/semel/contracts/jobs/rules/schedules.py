@@ -63,7 +63,7 @@ _NO_SCHEDULE = Refusal("jobs:not_found", "There is no schedule of this name.", {
 
 
 class Due(NamedTuple):
-    """What a schedule has to do: one instant to fire, those given up before it, and whether more wait behind."""
+    """What is due of a schedule: one instant to fire, those skipped before it, and whether more wait behind."""
 
     instant: int | None
     skipped: tuple[int, ...]

@@ -13,7 +13,7 @@ from semel.contracts.jobs.tables import DONE, LEASED, JobRow
 
 
 class State(Enum):
-    """Where a job is."""
+    """The state of a job."""
 
     NONE = ""
     SCHEDULED = "scheduled"
@@ -24,7 +24,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What moves it."""
+    """An event that changes the state."""
 
     SUBMIT = "submit"
     SUBMIT_DELAYED = "submit with a delay"
@@ -45,7 +45,7 @@ class Event(Enum):
 
 
 class Guard(Enum):
-    """What must hold besides."""
+    """A condition of a transition."""
 
     ALWAYS = ""
     BUDGET_LEFT = "attempts left"
@@ -56,7 +56,7 @@ class Guard(Enum):
 
 
 class Reason(Enum):
-    """Why a job failed."""
+    """The reason of a failure."""
 
     EXHAUSTED = "exhausted"
     PERMANENT = "permanent"
@@ -66,7 +66,7 @@ class Reason(Enum):
 
 
 class End(Enum):
-    """How a lease, or a job that had none, came to its end."""
+    """How a lease, or a job without one, ended."""
 
     NONE = 0
     COMPLETED = 1

@@ -16,7 +16,7 @@ from semel.kernel.verdict import Verdict
 
 
 class Effect(Enum):
-    """What is stored."""
+    """The rows that a submission stores."""
 
     NOTHING = "nothing"
     JOB = "a job"

@@ -44,7 +44,7 @@ from semel.store.table import Key
 
 @dataclass(slots=True)
 class Totals:
-    """The counts over everything, while a decision changes them."""
+    """The counts over all jobs, while a decision changes them."""
 
     seq: int
     waiting: int
@@ -66,7 +66,7 @@ class Totals:
 
 
 class Tally:
-    """The counts under one decision; `store` writes them, once, and not at all when nothing moved."""
+    """The counters of one decision; `store` writes them once, and only if something changed."""
 
     def __init__(self, view: View, policy: Policy, now: Now) -> None:
         self.view = view

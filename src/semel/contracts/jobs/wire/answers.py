@@ -28,7 +28,7 @@ _COLLISION = "This idempotency key stands for another payload: use a new key for
 
 
 class Ending:
-    """The end of a job as it is told: the cached envelope, or why it is left out."""
+    """The end of a job for an answer: the cached envelope, or why it is left out."""
 
     def __init__(self, job: JobRow, value: bytes | None, policy: Policy) -> None:
         self.ok = not job.reason

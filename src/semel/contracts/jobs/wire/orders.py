@@ -36,7 +36,7 @@ _STATES = tuple(state.value for state in State if state is not State.NONE)
 
 
 class Query:
-    """The fields behind the question mark."""
+    """The query fields."""
 
     def __init__(self, raw: bytes, known: tuple[str, ...]) -> None:
         try:
@@ -67,7 +67,7 @@ class Query:
 
 
 class ListRequest(NamedTuple):
-    """What a list is asked for; `principal` is put in by the host."""
+    """The query of a list; the host sets `principal`."""
 
     wanted: Filter
     before: bytes | None
@@ -107,7 +107,7 @@ def _list_cursor(text: str | None) -> bytes | None:
 
 
 class DeadRequest(NamedTuple):
-    """What the listing of dead letters is asked for."""
+    """The query of the dead letter queue."""
 
     before: tuple[int, bytes] | None
     limit: int

@@ -34,7 +34,7 @@ _LEASE_REQUIRED = "This call needs the lease_token that the claim gave."
 
 
 class Asker(NamedTuple):
-    """Who claims: a principal, the queues within its reach, and what the server adds."""
+    """The caller of a claim: a principal, the queues that it may reach, and data from the server."""
 
     principal: bytes
     reach: Reach | None

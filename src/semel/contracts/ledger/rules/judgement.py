@@ -17,7 +17,7 @@ KEY_BYTES = 16
 
 
 class Verdict(Enum):
-    """What a row says is to be done."""
+    """The action of a rule."""
 
     REFUSE = "INVALID_ARGUMENT"
     ROTATE = "FAILED_PRECONDITION"
@@ -34,7 +34,7 @@ class Verdict(Enum):
 
 
 class Past(NamedTuple):
-    """A commit that is remembered."""
+    """A remembered commit."""
 
     sequence: int
     key: bytes
@@ -65,7 +65,7 @@ class Case(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """One row: its name, when it applies (in words and in code), and what it says."""
+    """A row of the decision table: its name, its condition (in words and in code), and its action."""
 
     row: str
     key: str

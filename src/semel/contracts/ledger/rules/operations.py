@@ -44,7 +44,7 @@ State = dict[bytes, Held | None]
 
 
 class ConditionFailedError(Exception):
-    """Carries the answer out of the operations."""
+    """Carries the answer of a failed condition."""
 
     def __init__(self, declined: Declined) -> None:
         super().__init__(declined.message)

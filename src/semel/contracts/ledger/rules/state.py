@@ -161,7 +161,7 @@ def _store_tree(
 
 
 class Stale(NamedTuple):
-    """What a block replaced: a page of the tree by its path or a large value by its key, and the height of both."""
+    """What a block replaced: a tree page by its path or a large value by its key, and both heights."""
 
     is_page: bool
     name: bytes

@@ -105,7 +105,7 @@ Load = Callable[[bytes, int], Page]
 
 
 class Change(NamedTuple):
-    """What becomes of a key: its new leaf, or None when it goes."""
+    """The change of a key: its new leaf, or None when it is removed."""
 
     digest: bytes
     key: bytes
@@ -113,7 +113,7 @@ class Change(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """What a block did to one bucket: its new root, the pages written, and those that they replace."""
+    """The change of one bucket by a block: its new root, the pages written, and the pages that they replace."""
 
     root: bytes
     pages: dict[bytes, Page]

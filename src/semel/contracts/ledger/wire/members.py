@@ -32,7 +32,7 @@ _PIECES = (b'"', b"[", b"{", b",")
 
 
 class Shape:
-    """The names that an object may have."""
+    """The allowed names of an object."""
 
     def __init__(self, *names: str) -> None:
         self.names = frozenset(names)

@@ -17,7 +17,7 @@ _ID_BYTES = 16
 
 
 class Route(NamedTuple):
-    """A path taken apart: the names in it, and the words between them with an empty string in the place of each name.
+    """A parsed path: the names in it, and the words between them with an empty string in place of each name.
 
     `call` is what is asked of the organization or the vault; empty for itself.
     """

@@ -17,7 +17,7 @@ _LIST = ("limit", "pageToken")
 
 
 class Query:
-    """The fields of a query, which must be among those that are known; each once."""
+    """The query fields: only known names, each once."""
 
     def __init__(self, raw: bytes, *known: str) -> None:
         spellings = {snake_of(name): name for name in known}
@@ -87,14 +87,14 @@ class Query:
 
 
 class Page(NamedTuple):
-    """How much of a list is wanted; a limit of 0 is the usual one."""
+    """Pagination of a list; a limit of 0 is the default."""
 
     limit: int
     token: str
 
 
 class ReadQuery(NamedTuple):
-    """How an entity is to be read."""
+    """The query of an entity."""
 
     height: int | None
     wants_proof: bool
@@ -112,7 +112,7 @@ def parse_read(raw: bytes) -> ReadQuery:
 
 
 class EntitiesQuery(NamedTuple):
-    """Which entities are wanted."""
+    """The query of a list of entities."""
 
     prefix: bytes
     height: int | None
@@ -128,7 +128,7 @@ def parse_entities(raw: bytes) -> EntitiesQuery:
 
 
 class RelationshipsQuery(NamedTuple):
-    """Which relationships are wanted, None is any; or with a proof, which one."""
+    """The query of a list of relationships, None is any; or with a proof, of one."""
 
     resource: bytes | None
     relation: bytes | None
@@ -159,7 +159,7 @@ def parse_relationships(raw: bytes) -> RelationshipsQuery:
 
 
 class ResourcesQuery(NamedTuple):
-    """Which resources are wanted."""
+    """The query of a list of resources."""
 
     type: bytes
     height: int | None
@@ -179,7 +179,7 @@ def parse_page(raw: bytes) -> Page:
 
 
 class RangeQuery(NamedTuple):
-    """Which blocks are wanted, both ends included."""
+    """The query of a range of blocks, both ends included."""
 
     start: int
     stop: int
@@ -195,7 +195,7 @@ def parse_range(raw: bytes) -> RangeQuery:
 
 
 class ProofQuery(NamedTuple):
-    """What a proof is to be about."""
+    """The query of a proof."""
 
     tx_id: bytes | None
     trusted: int | None

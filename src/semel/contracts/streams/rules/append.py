@@ -47,7 +47,7 @@ from semel.kernel.verdict import Verdict, judge
 
 
 class _Case(NamedTuple):
-    """One append under judgement."""
+    """One append and the state that its decision needs."""
 
     command: Append
     stream: StreamRow

@@ -11,7 +11,7 @@ from semel.kernel.errors import Refused
 
 
 class Mode(Enum):
-    """How to wait for content that is not there yet."""
+    """The way to wait for content that does not exist yet."""
 
     CATCH_UP = "catch-up"
     LONG_POLL = "long-poll"

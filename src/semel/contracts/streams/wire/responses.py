@@ -24,7 +24,7 @@ SETTLED_PRIVATE: Header = (b"cache-control", b"private, max-age=60, stale-while-
 
 
 class Response(NamedTuple):
-    """One whole answer."""
+    """A complete HTTP answer."""
 
     status: int
     headers: list[Header]
