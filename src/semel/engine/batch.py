@@ -282,7 +282,7 @@ class _Batch:
         return self._view.is_changed()
 
     def decide_part(self, submission: Submission) -> Outcome | None:
-        """Judge a part of a write, and hand what it changes to the store; None if it was not decided."""
+        """Decide a part of a write, and flush its changes to the store; None if it was not decided."""
         self.load_stages([submission])
         for one in self.sound([submission]):
             self.decide(one)

@@ -99,10 +99,10 @@ class Contract(Protocol):
         """For metrics and logs."""
 
     def locks(self, command: Any) -> Sequence[Lock]:
-        """The locks that the command's rows stand under."""
+        """The locks that guard the rows of the command."""
 
     def needs(self, command: Any) -> Generator[Stage, View, None]:
-        """The rows the command needs, stage by stage; each stage may look at what earlier ones brought."""
+        """The rows that the command needs, stage by stage; a stage may depend on the rows of earlier ones."""
 
     def order(self, command: Any) -> Order | None:
         """The command's place in a sequence, if it has one."""
@@ -111,7 +111,7 @@ class Contract(Protocol):
         """Judge the command and change the view; pure."""
 
     def chores(self, reading: Reading) -> Sequence[Any]:
-        """Commands that free what is no longer needed; a bounded number, found again while there is more."""
+        """Commands that free expired data; a limited number, repeated while there is more."""
 
 
 class LastWord(NamedTuple):

@@ -120,7 +120,7 @@ class Engine:
         store.follow(self._hear)
 
     async def submit(self, write: Write, caller: Caller | None = None) -> Any:
-        """Carry out a write; the answer comes after its commit is on disk."""
+        """Execute a write; the answer comes after its commit is on disk."""
         return await self.admit(write, caller)
 
     def admit(self, write: Write, caller: Caller | None = None) -> asyncio.Future[Any]:
@@ -172,7 +172,7 @@ class Engine:
             return look(Reading(snapshot, self.soft, self._timekeeper.now(snapshot.now_ms)))
 
     async def leads(self) -> bool:
-        """Whether this node is the one that does the chores."""
+        """Whether this node leads, and so runs the chores."""
         return await self._loop.run_in_executor(self._readers, self._store.leads)
 
     async def era(self) -> bytes:
@@ -180,7 +180,7 @@ class Engine:
         return await self._loop.run_in_executor(self._readers, self._store.era)
 
     def writing(self, locks: Iterable[Lock]) -> Writing:
-        """How it goes with writes under these locks, on this node."""
+        """The health of writes under these locks, on this node."""
         lane = self._lane_of(locks)
         return Writing(lane.lost, lane.running_ms)
 
@@ -195,7 +195,7 @@ class Engine:
         return self._store.is_away
 
     async def stop(self) -> None:
-        """Finish what was admitted, then let go of the store."""
+        """Finish admitted writes, then close the store."""
         self._stopped = True
         for lane in self._lanes:
             await self._loop.run_in_executor(None, lane.stop)

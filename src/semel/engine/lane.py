@@ -107,7 +107,7 @@ class Lane:
         return 0 if began_ms is None else self._around.timekeeper.monotonic_ms() - began_ms
 
     def stop(self) -> None:
-        """Finish what is queued, then end; waits for it."""
+        """Finish queued writes, then end; waits for it."""
         self._queue.put(None)
         self._thread.join()
 
@@ -341,7 +341,7 @@ class Lane:
         return commit is Commit.SOFT
 
     def abandon(self) -> None:
-        """After the thread has ended: tell everyone who still waits that nothing was stored."""
+        """After the thread has ended: answer all waiting callers that nothing was stored."""
         left = [*self._deferred, *([self._held] if self._held else [])]
         while not self._queue.empty():
             taken = self._queue.get_nowait()

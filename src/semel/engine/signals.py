@@ -57,11 +57,11 @@ class Watch:
 
     @property
     def has_fired(self) -> bool:
-        """Whether a signal has come since it was armed."""
+        """Whether a signal was sent since the watch was armed."""
         return self._future is not None and self._future.done()
 
     async def wait(self, seconds: float) -> bool:
-        """Whether a signal came in time."""
+        """Wait for a signal; whether it was sent in time."""
         assert self._future is not None
         await asyncio.wait((self._future,), timeout=max(0.0, seconds))
         return self._future.done()

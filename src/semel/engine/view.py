@@ -77,7 +77,7 @@ class BatchView:
         return softened
 
     def soften(self, touches: Iterable[Touch]) -> None:
-        """Let the decisions that follow see the soft changes of one that was made; they are no changes to write."""
+        """Let later decisions see the soft changes of an earlier one; they are not written as changes."""
         for touch in touches:
             table, key = touch.table, touch.key
             row = self.known(table).get(key)
@@ -147,7 +147,7 @@ class BatchView:
         return lock.name in self._held and (lock.shared or not self._held[lock.name])
 
     def mark(self) -> tuple[int, int]:
-        """A point to come back to."""
+        """A savepoint."""
         return len(self._journal), len(self._rotations)
 
     def undo(self, mark: tuple[int, int]) -> None:
@@ -167,7 +167,7 @@ class BatchView:
         return self._rotations
 
     def changes(self, touches: Iterable[Touch]) -> Changes:
-        """What differs from what was loaded; a soft change of a row that is written anyway goes with it."""
+        """The differences from the loaded rows; a soft change of a row that is written anyway is included."""
         inserts: dict[AnyTable, list[Row]] = {}
         updates: dict[AnyTable, list[Row]] = {}
         steady: dict[AnyTable, list[Row]] = {}

@@ -33,7 +33,7 @@ class Gate(Protocol):
 
     @property
     def world(self) -> World:
-        """What time it is."""
+        """The clocks."""
 
     @property
     def meter(self) -> Meter:
@@ -63,7 +63,7 @@ def admit(gate: Gate, scope: Scope, fields: Fields, more: tuple[bytes, ...] = ()
 
 
 def admit_token(gate: Gate, token: bytes | None, where: Callable[[], Mapping[str, str]]) -> Principal:
-    """The same for a token that came in another way; `where` is for the audit log."""
+    """The same for a token that came outside of the headers; `where` is for the audit log."""
     now_ms = gate.world.wall_ms()
     try:
         principal, outcome = gate.principals.judge(token, now_ms)
@@ -89,18 +89,18 @@ def _failed(gate: Gate, outcome: Outcome, where: Mapping[str, str]) -> None:
 
 
 def denied(gate: Gate, where: Mapping[str, str]) -> None:
-    """Put on record that a known caller asked for what it may not do."""
+    """Write to the audit log that an authenticated caller was refused for lack of rights."""
     if gate.principals.are_known:
         gate.audit.note("AUTH_FAILURE", {"reason": "missing_role", **where})
 
 
 def whence(scope: Scope) -> dict[str, str]:
-    """What was asked for, without its query, and from where; for audit lines."""
+    """The path of a request, without its query, and its remote address; for audit lines."""
     return {"path": scope["raw_path"].partition(b"?")[0].decode("latin-1"), "remote_addr": remote_address(scope)}
 
 
 def remote_address(scope: Scope) -> str:
-    """The address of the other end; empty when the transport does not tell."""
+    """The remote address; empty when the transport does not know it."""
     client = scope.get("client")
     return str(client[0]) if client else ""
 

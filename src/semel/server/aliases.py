@@ -55,6 +55,6 @@ class Named(NamedTuple):
 
 
 def set_for(name: str, own: str, environment: Mapping[str, str]) -> list[Named]:
-    """The variables of one setting that are set, the one that counts first; `own` is ours."""
+    """The variables of one setting that are set, the one that wins first; `own` is the Semel name."""
     variables = (own, *ALIASES.get(name, ()))
     return [Named(variable, environment[variable]) for variable in variables if variable in environment]

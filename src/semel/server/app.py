@@ -165,7 +165,7 @@ class App:
         return DeltaSocket if is_of_deltas(raw_path) and is_door(raw_path) else None
 
     def is_control(self, address: tuple[str, int] | None) -> bool:
-        """Whether an address of ours is that of the control listener."""
+        """Whether a local address is that of the control listener."""
         return self.control_port != 0 and address is not None and address[1] == self.control_port
 
     async def _refuse(self, problem: Problem, method: str, send: Send) -> None:
@@ -180,5 +180,5 @@ class App:
         self.jobs.stop()
 
     def refused(self, problem: Problem) -> None:
-        """The protocol has refused something that never became a request."""
+        """The protocol has refused input that never became a request."""
         self._context.metrics.requests["none", "-", problem.kind.status] += 1

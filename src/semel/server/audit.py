@@ -84,7 +84,7 @@ class AuditLog:
         self._note(event, details, kind, source)
 
     def note_rarely(self, event: str, details: Mapping[str, Any]) -> None:
-        """The first at once, then one line in ten seconds, which says how many it stands for besides itself."""
+        """Note the first at once, then one line in ten seconds, which says how many others it stands for."""
         self._note(event, details, LineClass.RARE, LineSource(event))
 
     async def written(self) -> None:
@@ -98,7 +98,7 @@ class AuditLog:
             self._fail("it does not answer")
 
     async def run(self) -> None:
-        """Write what is noted, until cancelled."""
+        """Write noted lines, until cancelled."""
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             self._tell_held(is_end=False)
@@ -106,7 +106,7 @@ class AuditLog:
                 await self.written()
 
     def close(self) -> None:
-        """Write the rest; what is noted from here on is not."""
+        """Write the remaining lines; later notes are dropped."""
         if self._is_closed:
             return
         self._is_closed = True

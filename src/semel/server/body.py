@@ -66,7 +66,7 @@ class Bodies:
 
 
 async def skip_rest(receive: Receive) -> None:
-    """Read what is left of a body and throw it away, within bounds.
+    """Read and discard the rest of a body, within limits.
 
     A client that sends all before it listens would otherwise be cut off without its answer.
     """

@@ -44,7 +44,7 @@ HIDDEN = b"[hidden]"
 
 
 def file_name(now_ms: int) -> str:
-    """What the file of a bundle is called."""
+    """The file name of a bundle."""
     return f"diag_bundle_{datetime.fromtimestamp(now_ms / 1_000, UTC):%Y%m%d_%H%M%S}.zip"
 
 
@@ -54,7 +54,7 @@ def as_json(facts: Any) -> bytes:
 
 
 def about(now_ms: int, source: str) -> bytes:
-    """What made the bundle, when, and of what."""
+    """The origin of the bundle: version, time and source."""
     return as_json(
         {
             "version": __version__,
@@ -70,7 +70,7 @@ def about(now_ms: int, source: str) -> bytes:
 
 
 def configuration(settings: Settings) -> bytes:
-    """What the server runs with; secrets as `set` or `unset`."""
+    """The settings in effect; secrets as `set` or `unset`."""
     facts = {one.name: getattr(settings, one.name) for one in fields(Settings) if not is_secret(one)}
     facts["store"] = shown(settings.store_url)
     for one in fields(Settings):

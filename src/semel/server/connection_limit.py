@@ -51,7 +51,7 @@ class HttpLimits(NamedTuple):
 
     @property
     def check_seconds(self) -> float:
-        """How often connections are looked at."""
+        """The interval of connection checks, in seconds."""
         shortest = min(self.silence_seconds, self.head_seconds, self.idle_seconds, self.stall_seconds)
         return min(shortest / 6, 5.0)
 
@@ -106,7 +106,7 @@ class ConnectionLimit:
                 del self._by_address[key]
 
     def check(self, now: float) -> None:
-        """To be called now and then: logs what is still to be told, and tries whether there is a descriptor at all."""
+        """To be called regularly: logs pending refusals, and tries whether a file descriptor is free."""
         try:
             os.close(os.open(os.devnull, os.O_RDONLY))
         except OSError as error:

@@ -57,7 +57,7 @@ class Context:
 
 
 def caller_of(scope: Scope) -> Caller:
-    """The one who waits for the answer, by whose share it waits; marked as gone when the connection is lost."""
+    """The caller that waits for the answer, with the share of its principal; marked as gone on disconnect."""
     caller = Caller(scope.get(PRINCIPAL, NOBODY))
     connection: Connection | None = scope.get(CONNECTION)
     if connection is not None:

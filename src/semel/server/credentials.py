@@ -40,7 +40,7 @@ def _read_tokens(settings: Settings, rotation: Rotation | None) -> dict[bytes, P
 
 
 async def reload_credentials(settings: Settings, principals: Principals) -> None:
-    """Read the files again and say in the log what came of it; one that cannot be used changes nothing."""
+    """Read the files again and log the result; an invalid file changes nothing."""
     if settings.tokens:
         try:
             tokens = await asyncio.to_thread(_read_tokens, settings, principals.rotation)

@@ -18,7 +18,7 @@ _LOOPBACK = re.compile(rb"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]{
 
 
 def head_flaw(version: str, headers: Sequence[Header]) -> str | None:
-    """What is wrong with version and Host, as a sentence; None when both are in order."""
+    """The fault of version and Host, as a sentence; None when both are valid."""
     if version not in VERSIONS:
         return "This server speaks HTTP/1.1 and HTTP/1.0."
     hosts = [value for name, value in headers if name == b"host"]
@@ -30,7 +30,7 @@ def head_flaw(version: str, headers: Sequence[Header]) -> str | None:
 
 
 def is_own(host: bytes, address: str) -> bool:
-    """Whether a Host names this machine: a loopback name, or the address that the connection came in at."""
+    """Whether a Host names this machine: a loopback name, or the local address of the connection."""
     name = host.lower()
     if _LOOPBACK.fullmatch(name):
         return True

@@ -119,7 +119,7 @@ _ABOUT = {
 
 
 def named(last_minute: Callable[[str], int], gauges: Mapping[str, float] | None) -> dict[str, float | None]:
-    """The names and values for JSON; a gauge is null when the store could not be asked."""
+    """The names and values for JSON; a gauge is null when the store could not be read."""
     counts = {one.name: last_minute(one.name) for one in COUNTS}
     found: dict[str, float | None] = {HITS: sum(counts[part] for part in HIT_PARTS)}
     for count in COUNTS:
@@ -131,7 +131,7 @@ def named(last_minute: Callable[[str], int], gauges: Mapping[str, float] | None)
 
 
 def families(totals: Mapping[str, int], gauges: Mapping[str, float] | None) -> Iterator[Metric]:
-    """The series for Prometheus; gauges are left out when the store could not be asked."""
+    """The series for Prometheus; gauges are left out when the store could not be read."""
     counters: dict[str, CounterMetricFamily] = {}
     for count in COUNTS:
         labels = (count.label[0],) if count.label else None

@@ -66,7 +66,7 @@ def read_claims(claims: Mapping[str, Json]) -> Claimed:
 
 
 def told_claims(claims: Mapping[str, Json]) -> Mapping[str, tuple[str, ...]]:
-    """What the claims tell of their holder: each that is text, or a list of texts."""
+    """The claims about the holder: each that is text, or a list of texts."""
     found: dict[str, tuple[str, ...]] = {}
     for name, value in claims.items():
         values = value if isinstance(value, list) else [value]
@@ -76,7 +76,7 @@ def told_claims(claims: Mapping[str, Json]) -> Mapping[str, tuple[str, ...]]:
 
 
 def is_for(claims: Mapping[str, Json], issuer: str, audience: str) -> bool:
-    """Whether it comes from the right issuer and is meant for us. An audience that we have not is not us."""
+    """Whether issuer and audience match. A token with an audience is refused if none is configured."""
     if issuer and claims.get("iss") != issuer:
         return False
     if not audience:

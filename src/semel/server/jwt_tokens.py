@@ -115,14 +115,14 @@ class RecentTokens:
         return len(self._kept)
 
     def get(self, digest: bytes) -> Claimed | None:
-        """What is known of a token."""
+        """The cached result of a token."""
         found = self._kept.get(digest)
         if found is not None:
             self._kept.move_to_end(digest)
         return found
 
     def put(self, digest: bytes, claimed: Claimed) -> None:
-        """Keep what is known of a token that is not kept yet."""
+        """Cache the result of a token."""
         self._kept[digest] = claimed
         self._names += _size(claimed)
         while len(self._kept) > self._most or self._names > self._most_names:

@@ -37,7 +37,7 @@ class LineFile:
         return bool(self._rest)
 
     def append(self, lines: bytes) -> None:
-        """Write whole lines. After an OSError what is left of them waits: append nothing to try again."""
+        """Append whole lines. After an OSError the rest of them is kept: append nothing to retry."""
         self._rest += lines
         handle = self._opened()
         if not self._is_torn and self._is_full(handle):

@@ -84,7 +84,7 @@ class LinePace:
         self._looked_at: int | None = None
 
     def take(self, source: LineSource, rate: LineRate, now: int, ts_ms: int, details: Mapping[str, Any]) -> int | None:
-        """How many were left out before a line that is to be written now; None for one that is held back."""
+        """The number of suppressed lines before a line to write now; None if this line is suppressed."""
         account = self._accounts.get(source) or self._opened(source, rate, now)
         account.refill(now)
         if account.left == 0:
@@ -128,7 +128,7 @@ class LinePace:
 
 
 def source_of(event: str, address: object, reason: object) -> LineSource:
-    """What a line is paced by; the addresses of an IPv6 network are one, as one caller has all of them."""
+    """The key that a line is paced by; an IPv6 network is one key, because one caller has all of its addresses."""
     return LineSource(event, _network(str(address or "")), str(reason or "")[:MAX_REASON])
 
 

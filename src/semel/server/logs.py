@@ -61,7 +61,7 @@ class Calm(logging.Filter):
         """When the present while began, and how many have come in it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is told."""
+        """Whether the record is logged."""
         if record.levelno < logging.WARNING or hasattr(record, "error_id"):
             return True
         complaint = (record.name, record.msg)
@@ -91,7 +91,7 @@ class RecentLines(logging.Handler):
         self._lines.append(self.format(record)[:MAX_LINE_BYTES])
 
     def text(self) -> bytes:
-        """What is kept, oldest first."""
+        """The kept lines, oldest first."""
         return "".join(line + "\n" for line in tuple(self._lines)).encode()
 
 

@@ -82,7 +82,7 @@ class Metrics:
         self.registry.register(_Live(self))
 
     async def look(self) -> None:
-        """Ask for what is not counted but asked for; to be done right before the metrics are told."""
+        """Read the gauges from the store; to be called right before metrics are rendered."""
         try:
             self.gauges = await self.jobs_gauges()
         except EngineError:

@@ -66,7 +66,7 @@ class Provenance(NamedTuple):
 
     @property
     def origin(self) -> bytes | None:
-        """The origin of the page; None when no page asks."""
+        """The origin of the page; None when the request does not come from a page."""
         return self.origins[0] if self.origins else None
 
     @property
@@ -88,7 +88,7 @@ class OriginPolicy(NamedTuple):
     origins: frozenset[bytes]
 
     def refusal(self, provenance: Provenance) -> Problem | None:
-        """Why a request is refused; None for one that is taken."""
+        """The reason to refuse a request; None for one that is allowed."""
         if not all(map(self._takes_host, provenance.hosts)):
             return Problem("FORBIDDEN_ORIGIN", _FOREIGN_HOST if self.is_open else _UNLISTED_HOST)
         if not all(self._takes_origin(origin, provenance.hosts) for origin in provenance.origins):
@@ -128,7 +128,7 @@ def make_policy(hosts: str, origins: str, *, is_open: bool, is_loopback: bool) -
 
 
 def check_hosts(text: str) -> frozenset[bytes]:
-    """The names in a list; `ValueError` for one that no Host header could match."""
+    """The host names in a list; `ValueError` for one that no Host header could match."""
     names = _listed(text)
     for name in names - {ANY}:
         found = _HOST.fullmatch(name.removeprefix(b"*."))
@@ -146,7 +146,7 @@ def check_origins(text: str) -> frozenset[bytes]:
 
 
 def provenance_in(headers: Iterable[Header]) -> Provenance:
-    """What the headers say; their names are in small letters."""
+    """The Host and Origin headers; header names are in lower case."""
     hosts, origins, is_preflight, wanted = [], [], False, None
     for name, value in headers:
         if name == b"host":
@@ -161,12 +161,12 @@ def provenance_in(headers: Iterable[Header]) -> Provenance:
 
 
 def shared_with(origin: bytes) -> Header:
-    """What lets a page of an origin that is taken read an answer. It varies with the origin, as every answer says."""
+    """The CORS headers that let a page of an allowed origin read an answer. They vary with the origin."""
     return (b"access-control-allow-origin", origin)
 
 
 def preflight_headers(provenance: Provenance) -> list[Header]:
-    """The answer to a browser that asks before it sends; the headers that it asks for are fine."""
+    """The answer to a CORS preflight; any requested headers are allowed."""
     wanted = provenance.wanted_headers
     is_fine = wanted is not None and _FIELD_NAMES.fullmatch(wanted) is not None
     return [*_PREFLIGHT, (b"access-control-allow-headers", wanted if wanted and is_fine else _USUAL_HEADERS)]

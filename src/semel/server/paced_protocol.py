@@ -67,7 +67,7 @@ class PacedProtocol(HttpToolsProtocol):
 
     @property
     def is_dense(self) -> bool:
-        """Whether the parser may call back often for what comes next."""
+        """Whether the parser may call back often for the next input."""
         raise NotImplementedError
 
     def parse(self, data: bytes) -> None:

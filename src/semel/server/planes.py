@@ -52,7 +52,7 @@ class Place(Enum):
 
 
 def plane_of(raw_path: bytes) -> Plane | None:
-    """The plane that a path belongs to; None for one that the table does not know."""
+    """The plane of a path; None for a path that is not in the table."""
     plane = _PATHS.get(raw_path)
     if plane is not None:
         return plane

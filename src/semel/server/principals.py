@@ -77,7 +77,7 @@ class Principal:
 
     @property
     def actor(self) -> str:
-        """How the caller is named in what it leaves behind."""
+        """The name of the caller in stored data."""
         return f"{self.kind}:{self.name}"
 
     def has_ended(self, now_ms: int) -> bool:
@@ -95,7 +95,7 @@ class Principal:
         return name in names or name.startswith(prefixes)
 
     def has(self, role: Role) -> bool:
-        """Whether it has a role, or the one that has them all."""
+        """Whether it has a role, or the admin role."""
         return role in self.roles or Role.ADMIN in self.roles
 
     def reach(self, surface: str) -> list[tuple[bytes, bool]]:
@@ -187,7 +187,7 @@ class Verifier(Protocol):
         """Whether a token has the shape of one; nothing is said of its truth."""
 
     def verify(self, token: bytes, now_ms: int) -> Principal:
-        """The caller that a token names; `Refused` for one that is not accepted at this time."""
+        """The principal of a token; `Refused` for one that is not valid at this time."""
 
 
 class _Several:
@@ -209,7 +209,7 @@ class TokenTable(dict[bytes, Principal]):
     names: frozenset[str] = frozenset()
 
     def replace(self, tokens: Mapping[bytes, Principal]) -> TokenChange:
-        """Hold these from now on. A principal that is the same stays; one that is gone or another is revoked."""
+        """Replace all tokens. An unchanged principal stays; one that is removed or changed is revoked."""
         change = judge_change(self, tokens)
         ended = [known for digest, known in self.items() if tokens.get(digest) != known]
         new = {digest: replace(known, revocation=Revocation()) for digest, known in tokens.items()}
@@ -250,7 +250,7 @@ class Principals:
         return bool(self.tokens) or self._verifier is not None or self.rotation is not None
 
     def owner_of(self, name: str) -> str | None:
-        """The token that a name belongs to: the one that is called so or, with what follows a slash left out, is.
+        """The token that a name belongs to: by its full name, or by the part before a slash.
 
         Of several the longest: `a/b` and all below it belong to the token `a/b`, and only the rest to the token `a`.
         """
@@ -261,14 +261,14 @@ class Principals:
         return name
 
     def besides(self, verifier: Verifier) -> Principals:
-        """The same for a surface that takes JWTs of its own as well: there everyone needs a credential."""
+        """The same for a surface that also accepts JWTs of its own: there every caller needs a credential."""
         verifiers = [verifier] if self._verifier is None else [verifier, self._verifier]
         both = Principals(None, _Several(verifiers), self.rotation)
         both.tokens = self.tokens
         return both
 
     def replace_tokens(self, tokens: Mapping[bytes, Principal]) -> TokenChange:
-        """Know these tokens from now on; one that is gone or means something else is revoked."""
+        """Replace all tokens; one that is removed or changed is revoked."""
         return self.tokens.replace(tokens)
 
     def reload_keys(self) -> bool:

@@ -72,7 +72,7 @@ GRPC_PORT = 50_051
 
 
 def run_server(settings: Settings, announce: Callable[[int], None], warnings: Iterable[str] = ()) -> int:
-    """Run until told to stop; the exit code. The warnings about how it was configured go into the log first."""
+    """Run until stopped; returns the exit code. Warnings about the configuration are logged first."""
     return_large_blocks()
     if sys.platform != "win32":
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to read again
@@ -108,7 +108,7 @@ def listen(host: str, port: int, flag: str) -> socket.socket:
 
 
 def cannot_listen(host: str, port: int, reason: str | None, flag: str) -> ListenError:
-    """What is said of an address that cannot be had."""
+    """The message for an address that cannot be listened on."""
     return ListenError(f"Cannot listen on {host} port {port}: {reason}. Choose another with {flag}.")
 
 
@@ -163,7 +163,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """A signal asks for an orderly stop, and that is all: uvicorn would raise it again at the end.
+        """A signal starts an orderly shutdown, and nothing else: uvicorn would raise it again at the end.
 
         SIGHUP asks for the credentials to be read again.
         """

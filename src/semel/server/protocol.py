@@ -113,7 +113,7 @@ class SemelProtocol(PacedProtocol):
         return self._is_head_open or self._is_chunked
 
     def parse(self, data: bytes) -> None:
-        """Feed the parser; a line that never ends is known to it alone, so what it holds back is counted here."""
+        """Feed the parser, and count the bytes that it holds back: only the parser knows of an endless line."""
         self._data_at = self.loop.time()
         self._has_met_boundary = False
         self._content = 0
@@ -130,7 +130,7 @@ class SemelProtocol(PacedProtocol):
                 self.refuse(_TOO_MUCH_EXCESS)
 
     def on_message_begin(self) -> None:
-        """A request begins; its scope has what is asked for here, and nothing else."""
+        """A request begins; its scope has only the members that are used here."""
         self.url = b""
         self.expect_100_continue = False
         self.headers = []
@@ -156,7 +156,7 @@ class SemelProtocol(PacedProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Collect a header; a trailer is none, and is not looked at."""
+        """Collect a header; trailers are ignored."""
         if self._is_head_open:
             self._count(len(name) + len(value))
             super().on_header(name, value)
@@ -176,7 +176,7 @@ class SemelProtocol(PacedProtocol):
         return is_there and self._unanswered == 0 and not self._is_control() and super()._should_upgrade()
 
     def handle_websocket_upgrade(self) -> None:
-        """Hand the connection to the surface whose path it is."""
+        """Hand the connection to the surface of its path."""
         self.ws_protocol_class = self._socket_kind()
         super().handle_websocket_upgrade()
         upgraded = self.transport.get_protocol()
@@ -287,7 +287,7 @@ class SemelProtocol(PacedProtocol):
         return now - self._data_at >= self.limits.silence_seconds or now - self._began_at >= longest
 
     def is_stalled(self, now: float) -> bool:
-        """Whether the client has read next to nothing of its answer for too long; to be asked now and then."""
+        """Whether the client has read almost nothing of its answer for too long; to be called regularly."""
         if self._stalled_at is None:
             return False
         unsent = self.transport.get_write_buffer_size()
@@ -308,7 +308,7 @@ class SemelProtocol(PacedProtocol):
         super().resume_writing()
 
     def refuse(self, problem: Problem) -> None:
-        """End the connection with a refusal, but behind the answers to requests that came before.
+        """Close the connection with a refusal, behind the answers to earlier requests.
 
         Else a client would take the refusal for the answer to an append that is being committed.
         """

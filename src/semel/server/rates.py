@@ -19,7 +19,7 @@ class Bucket:
         self._at = 0.0
 
     def take(self, now: float) -> float:
-        """Seconds to wait before the next one may come; 0 when it may now, and then it is counted."""
+        """Take a token: seconds to wait until one is free; 0 when one was taken."""
         if not self._rate:
             return 0.0
         self._left = min(float(self._rate), self._left + (now - self._at) * self._rate)

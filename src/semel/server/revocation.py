@@ -51,7 +51,7 @@ class TokenChange(NamedTuple):
 
 
 def judge_change(old: Mapping[bytes, Principal], new: Mapping[bytes, Principal]) -> TokenChange:
-    """What becomes of the tokens when one state takes the place of another."""
+    """Compare two states of a token file: added, removed and changed tokens."""
     both = old.keys() & new.keys()
     changed = sum(old[digest] != new[digest] for digest in both)
     return TokenChange(len(new), len(new) - len(both), changed, len(old) - len(both))

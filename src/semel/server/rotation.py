@@ -37,7 +37,7 @@ class Rotation:
         return self.until_ms is not None and now_ms >= self.until_ms
 
     def standing(self, digest: bytes, now_ms: int) -> Standing:
-        """What a token with this hash is at this time."""
+        """The status of a token with this hash at this time."""
         if self.following is not None and compare_digest(digest, self.following):
             # A successor that is the token itself rotates nothing: it is the active one until the end.
             return Standing.NEXT if self.is_over(now_ms) or self.following != self.active else Standing.ACTIVE

@@ -237,7 +237,7 @@ class Settings:
 
     @property
     def has_credentials(self) -> bool:
-        """Whether callers must say who they are."""
+        """Whether any credential is configured."""
         return bool(self.tokens or self.jwt_keys or self.token_active)
 
     @property
@@ -319,7 +319,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Given]:
 
 
 def disagreements(environment: Mapping[str, str]) -> list[str]:
-    """A sentence for each setting whose variables say different things, with their names and no value.
+    """A warning for each setting whose variables have different values, with their names and no value.
 
     A variable whose value is invalid raises, even if another one wins: its value was certainly a mistake.
     """

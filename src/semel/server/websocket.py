@@ -41,10 +41,10 @@ class Talk(Protocol):
 
     @property
     def is_stranger(self) -> bool:
-        """Whether the client has not said who it is, so that little is listened to."""
+        """Whether the client is not authenticated, so that little is read from it."""
 
     def heard(self) -> None:
-        """Bytes have arrived: the client is there."""
+        """Bytes have arrived: the client is alive."""
 
     def received(self, raw: bytes, is_text: bool) -> None:
         """A whole message has arrived."""
@@ -105,7 +105,7 @@ class WebSocket(asyncio.Protocol):
     # What a surface brings.
 
     def reject(self, request: Request, problem: Problem, provenance: Provenance) -> Response:
-        """The refusal of a handshake that comes from a page, or to a host name, that is not allowed."""
+        """The refusal of a handshake from an origin, or to a host name, that is not allowed."""
         raise NotImplementedError
 
     def judge(self, request: Request) -> Response | None:
@@ -117,7 +117,7 @@ class WebSocket(asyncio.Protocol):
         return response
 
     def begin(self) -> Talk:
-        """The handshake is done: who goes on."""
+        """The handshake is done: returns the handler of the connection."""
         raise NotImplementedError
 
     def ponged(self, payload: bytes) -> None:
@@ -180,7 +180,7 @@ class WebSocket(asyncio.Protocol):
 
     @property
     def remote(self) -> str:
-        """The address of the other end; empty when the transport does not tell."""
+        """The remote address; empty when the transport does not know it."""
         peer = self._transport.get_extra_info("peername")
         return str(peer[0]) if isinstance(peer, tuple) else ""
 
@@ -208,7 +208,7 @@ class WebSocket(asyncio.Protocol):
             self._flush()
 
     def ping_frame(self, payload: bytes) -> bytes:
-        """A question for a pong with the same few bytes, to be written behind what it asks about."""
+        """A ping, answered by a pong with the same few bytes, to be written behind the data that it acknowledges."""
         return Frame(Opcode.PING, payload).serialize(mask=False)
 
     def close(self, code: int, reason: str) -> None:

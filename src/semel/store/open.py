@@ -41,7 +41,7 @@ def open_store(
 
 
 def look_at(url: str, tables: Sequence[AnyTable]) -> Glimpse:
-    """What stands there, without opening or changing it; these tables are looked into for rows."""
+    """Inspect a store without opening or changing it; these tables are checked for rows."""
     scheme, _, rest = url.partition(":")
     if scheme == "memory":
         return Glimpse(0, None)
@@ -85,7 +85,7 @@ def _beside(url: str, tables: Sequence[AnyTable], wall_ms: Callable[[], int]) ->
 
 
 def place_of(url: str) -> tuple[str, ...]:
-    """Where the rows are: the same for two spellings of one place, as far as the URLs can tell."""
+    """The location of the rows: equal for two spellings of one place, as far as the URLs show it."""
     scheme, _, rest = url.partition(":")
     if scheme == "sqlite" and rest:
         return scheme, str(_folder(rest)[0].resolve())
@@ -97,7 +97,7 @@ def place_of(url: str) -> tuple[str, ...]:
 
 
 def shown(url: str) -> str:
-    """A store URL without the secrets that may stand in it, for people and logs."""
+    """A store URL without secrets, for people and logs."""
     scheme = url.partition(":")[0]
     if scheme in ("sqlite", "memory"):
         return url

@@ -79,7 +79,7 @@ class Range(NamedTuple):
     reverse: bool = False
 
     def holds(self, place: Key) -> bool:
-        """Whether a place of the index lies inside."""
+        """Whether a position of the index lies inside."""
         after = len(self.prefix)
         if place[:after] != self.prefix:
             return False
@@ -89,7 +89,7 @@ class Range(NamedTuple):
 
     @property
     def part(self) -> Below | None:
-        """What a partial index has to be asked for, if the bounds say that all rows of the range are in it."""
+        """The condition of a partial index, if the bounds imply that all rows of the range are in it."""
         below = self.table.partial.get(self.by)
         if below is None:
             return None
@@ -302,10 +302,10 @@ class Store(Protocol):
         """A snapshot; use it in a `with` block and keep it short."""
 
     def follow(self, hear: Hear) -> None:
-        """From now on, tell of commits that other nodes have made; called from a thread of the store's own."""
+        """From now on, report commits of other nodes; called from a thread of the store."""
 
     def leads(self) -> bool:
-        """Whether this node is the one that does the chores; the first that asks becomes it, until it is gone."""
+        """Whether this node leads and so runs the chores; the first node that asks leads, until it is gone."""
 
     def era(self) -> bytes:
         """Which history the rows are of: another one after a failover or a restore; empty when every start is one."""

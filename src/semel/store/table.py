@@ -138,7 +138,7 @@ class Table(Generic[R]):
         return all(before[place] == after[place] for place in self._indexed)
 
     def position(self, column: str) -> int:
-        """Where a column stands in the row."""
+        """The index of a column in the row."""
         return self._positions[column]
 
     def _getter(self, columns: tuple[str, ...]) -> Any:
@@ -149,7 +149,7 @@ class Table(Generic[R]):
 
 
 def bytes_of(row: tuple[Any, ...]) -> int:
-    """About how large a row is: the length of what it holds in bytes."""
+    """The approximate size of a row in bytes."""
     return sum(len(value) for value in row if isinstance(value, bytes))
 
 

@@ -48,7 +48,7 @@ class Asked(NamedTuple):
 
     @property
     def claims(self) -> Mapping[str, tuple[str, ...]]:
-        """What is known of the caller, for rules about who sees what."""
+        """The claims of the caller, for sync rules."""
         if self.principal.claims or not self.is_named:
             return self.principal.claims
         return {"sub": (self.principal.name,)}
@@ -62,7 +62,7 @@ class Asked(NamedTuple):
         return tuple(dict.fromkeys((json_text(principal.name), json_text(principal.client_id))))
 
     def speaks_for(self, client: str) -> bool:
-        """Whether it may push with a client id, by its text: only then is kept how far that client was told."""
+        """Whether it may push with a client id: only then the progress of that client is stored."""
         return self.authors is None or client in self.authors
 
 
@@ -77,7 +77,7 @@ def gate_of(context: Context) -> SurfaceGate:
 
 
 def needs(principal: Principal, role: Role, gateway: str | None) -> None:
-    """Refuse a caller without the role, or one that does not reach the gateway; None is none in particular."""
+    """Refuse a caller without the role, or whose scopes do not reach the gateway; None is no gateway in particular."""
     if not principal.has(role):
         raise RefusedDeltas("AUTH_ERROR", f"This needs the role {role.value}.", FORBIDDEN)
     if gateway is not None and not principal.may(role, SURFACE, gateway.encode()):

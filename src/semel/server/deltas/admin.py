@@ -38,7 +38,7 @@ class Admin:
         return answer_json({"saved": True})
 
     async def save_rules(self, request: Request) -> Answer:
-        """POST of who sees what."""
+        """POST of sync rules."""
         rules = await apart(len(request.body), _checked, request.body)
         await self._desk.save_rules(request.asked, request.gateway, rules)
         return answer_json({"saved": True})
@@ -80,7 +80,7 @@ class Admin:
         return answer_json({"gateways": names[: wanted.limit], "hasMore": len(names) > wanted.limit})
 
     async def clients(self, request: Request) -> Answer:
-        """GET of the clients whose progress is remembered; `after` is the `next` of the page before."""
+        """GET of the remembered clients; `after` is the `next` of the previous page (pagination)."""
         wanted = parse_listing(request.query)
         after = _key_of(wanted.after)
         found = await self._desk.look(lambda reading: clients(reading, request.gateway, after, wanted.limit + 1))

@@ -51,7 +51,7 @@ class Checkpoints:
         self._writers = asyncio.Semaphore(MAX_WRITTEN)
 
     async def checkpoint(self, request: Request) -> Answer | Flow:
-        """GET of everything that the caller may see. Where it ends, the client shows when it goes on from there.
+        """GET of all rows that the caller may see. The client continues from the checkpoint's cursor.
 
         For a HEAD it is written as well: only then it is known that it could be.
         """

@@ -115,7 +115,7 @@ class Conversation:
     # From the socket and from commits.
 
     def heard(self) -> None:
-        """The client is there."""
+        """Bytes have arrived: the client is alive."""
         self._heard_at = self._loop.time()
 
     def received(self, raw: bytes, is_text: bool) -> None:
@@ -132,7 +132,7 @@ class Conversation:
         self._mind_room()
 
     def too_large(self, most: int) -> None:
-        """A message is larger than allowed; that is told in its turn, behind the answers to what came before."""
+        """A message is larger than allowed; the error is sent in its turn, behind the answers to earlier messages."""
         self._inbox.append(Word.TOO_LARGE)
         self._woken.set()
 
@@ -148,7 +148,7 @@ class Conversation:
                 self._remember_last()
 
     def filled(self) -> None:
-        """The client does not keep up: what it is owed does not grow by what it asks."""
+        """Back pressure: the client does not keep up, so its further requests wait."""
         self._mind_room()
         self._mind_stall()
 
@@ -172,7 +172,7 @@ class Conversation:
         self._task.cancel()
 
     def shut_down(self) -> None:
-        """The server stops: what is under way is answered first."""
+        """The server stops: running work is answered first."""
         self._is_last = True
         self._inbox = deque(one for one in self._inbox if one is Word.ARRIVED)
         self._woken.set()

@@ -114,7 +114,7 @@ class Desk:
         return answer
 
     async def settle(self, asked: Asked, gateway: str, body: PushBody) -> Settlement:
-        """What a client of the plain dialect is told of a push that is on disk."""
+        """The answer of the plain dialect to a push that is on disk."""
         asker = PlainAsker(gateway, body.client, asked.claims)
         look = partial(settle, asker=asker, deltas=body.deltas, cursor=body.cursor or 0, budget=PAGE_BYTES)
         return await self.look(look)
@@ -131,7 +131,7 @@ class Desk:
         return page
 
     async def plain_news(self, asked: Asked, replica: Replica, after: int, limit: int, budget: int) -> News:
-        """What others have done behind a position, for a client of the plain dialect that is told without asking."""
+        """Others' changes behind a position, for live delivery to a client of the plain dialect."""
         asker = PlainAsker(replica.gateway, replica.client, asked.claims)
         wanted = PullQuery(replica.client, after, limit, is_plain=True, own_after=0)
         return News(await self._plain_page(asked, asker, wanted, budget))
@@ -212,13 +212,13 @@ class Desk:
         raise ClientGoneError
 
     async def news(self, asked: Asked, replica: Replica, after: int, limit: int, budget: int) -> News:
-        """What others have done behind a position."""
+        """Others' changes behind a position, for live delivery."""
         claims, is_guest = asked.claims, not asked.speaks_for(replica.client)
         look = partial(news, replica=replica, claims=claims, after=after, limit=limit, budget=budget, is_guest=is_guest)
         return await self.look(look)
 
     def tell(self, replica: Replica, turn: int, told: News, entries: int) -> None:
-        """Remember softly that a client has what it had not asked for; `turn` is that of its last pull."""
+        """Record, as a soft change, that a client has received live entries; `turn` is that of its last pull."""
         if told.is_known:
             self.context.engine.touch(told.touches)
         else:
@@ -230,11 +230,11 @@ class Desk:
         await self._carry_out(asked, SaveSchema(gateway, schema.table, schema.columns))
 
     async def save_rules(self, asked: Asked, gateway: str, rules: bytes) -> None:
-        """Keep who sees what: canonical JSON, and checked."""
+        """Save sync rules: canonical JSON, validated."""
         await self._carry_out(asked, SaveRules(gateway, rules), len(rules))
 
     async def forget(self, asked: Asked, gateway: str, clients: Sequence[tuple[bytes, bytes]]) -> int:
-        """Forget how far clients were told; how many there were."""
+        """Forget the progress of clients; returns their number."""
         answer = await self._carry_out(asked, Forget(gateway, tuple(clients)), cost=len(clients) + 1)
         assert isinstance(answer, Forgotten)
         return answer.clients
@@ -248,7 +248,7 @@ class Desk:
         return await self.context.engine.read(function)
 
     def replica(self, asked: Asked, gateway: str, client: str) -> Replica:
-        """A client of a gateway, as this caller speaks for it."""
+        """A client of a gateway, under this caller."""
         return Replica(gateway, client, asked.principal.name)
 
     async def _carry_out(self, asked: Asked, command: Command, size: int = 0, cost: int = _ROWS_OF_A_DELTA) -> Any:
@@ -275,7 +275,7 @@ def weight_of(body: PushBody, size: int) -> int:
 
 
 def note_of(replica: Replica, page: Page) -> Give:
-    """What is to be on disk before a page leaves."""
+    """The command that must be on disk before a page is sent."""
     return Give(replica, page.cursor, page.shown, page.rest, page.gone_back_at, page.is_taken, page.mark)
 
 

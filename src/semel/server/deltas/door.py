@@ -60,13 +60,13 @@ class Door:
         self._rooms.leave(gateway, conversation)
 
     def fault(self) -> str:
-        """Inside an exception handler: put it into the log, and say what a client may be told."""
+        """Inside an exception handler: log the exception, and return the message for the client."""
         error_id = self.desk.context.world.random_bytes(8).hex()
         _log.exception("fault in a connection", extra={"error_id": error_id})
         return f"Something went wrong here; connect again. Error id {error_id}."
 
     def judge(self, request: Request, remote: str) -> Visitor | Response:
-        """Who comes in, or the answer to one who does not."""
+        """The authenticated client of a handshake, or the HTTP answer that refuses it."""
         path, _, query = request.path.partition("?")
         fields = _fields(request, query)
         try:

@@ -80,7 +80,7 @@ async def send_pieces(body: bytes, send: Send) -> None:
 
 
 def request_id_of(fields: Fields, context: Context) -> bytes:
-    """The caller's own name for the exchange, if it gave one that can be told back; else one of ours."""
+    """The request id of the caller, if it sent one that can be echoed; else a new one."""
     given = fields.get(b"x-request-id")
     return given if given is not None and _REQUEST_ID.fullmatch(given) else context.request_id()
 
@@ -91,7 +91,7 @@ def answer_json(facts: Any) -> Answer:
 
 
 def refuse(refusal: Refusal, request_id: bytes, *more: Header) -> Answer:
-    """A refusal as an answer, with the time to come back where that helps."""
+    """A refusal as an answer, with Retry-After where that helps."""
     status = refusal.status or REGISTRY[f"{SURFACE}:{refusal.code}"].status
     headers = [JSON, *more]
     if status in (429, 503):

@@ -46,7 +46,7 @@ class UntellableError(ValueError):
 
 
 def read_frame(raw: bytes) -> SyncPush | SyncPull:
-    """What a client sends."""
+    """Decode a frame of a client."""
     message: SyncPush | SyncPull
     if raw.startswith(PUSH):
         message = SyncPush()
@@ -62,7 +62,7 @@ def read_frame(raw: bytes) -> SyncPush | SyncPull:
 
 
 def push_of(message: SyncPush, policy: Policy, author: str | None) -> PushBody:
-    """The deltas of a push, judged. `author` is the text of the only id that the caller may speak for."""
+    """The parsed deltas of a push. `author` is the text of the only id that the caller may push as."""
     deltas = message.deltas
     return judge_push(
         client_of(message.client_id), len(deltas), (partial(_item, one) for one in deltas), policy, author
@@ -70,7 +70,7 @@ def push_of(message: SyncPush, policy: Policy, author: str | None) -> PushBody:
 
 
 def pull_of(message: SyncPull) -> PullQuery:
-    """What a pull asks for."""
+    """The query of a pull."""
     return PullQuery(client_of(message.client_id), message.since_hlc, min(message.max_deltas, MAX_PAGE) or DEFAULT_PAGE)
 
 
@@ -80,7 +80,7 @@ def response(entries: Iterable[Entry], cursor: int, *, has_more: bool) -> bytes:
 
 
 def response_parts(entries: Iterable[Entry], cursor: int, *, has_more: bool) -> list[bytes]:
-    """The same in parts, for those who put something before or behind it: each copy of a page is as large as it is."""
+    """The same in parts, for callers that add a prefix or suffix: joining would copy the whole page."""
     parts: list[bytes] = []
     for entry in entries:
         delta = _delta(entry)

@@ -50,7 +50,7 @@ class Holdings:
         self.waiting -= size
 
     def has_room(self) -> bool:
-        """Whether all that has come in may be held."""
+        """Whether the budget has room for all that has arrived."""
         return self._input.resize(self.waiting + self._arriving)
 
     def is_late(self) -> bool:
@@ -60,7 +60,7 @@ class Holdings:
     # What goes out.
 
     def settle(self) -> None:
-        """What was to leave is with the transport: from now on, what waits there is held, and no more."""
+        """The answer is with the transport: from now on only the bytes that wait there are held."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None

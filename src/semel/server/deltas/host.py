@@ -99,7 +99,7 @@ class DeltasHost:
                 answer.close()
 
     async def not_here(self, scope: Scope, send: Send) -> None:
-        """The listener that was asked does not answer for these paths."""
+        """The answer of a listener that does not serve these paths."""
         request_id = request_id_of(Fields(scope["headers"]), self._context)
         message = "This path is answered on the server's other port."
         answer = self._refuse(Refusal("NOT_FOUND", message), request_id)

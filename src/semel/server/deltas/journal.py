@@ -34,5 +34,5 @@ class Journal:
         self._metrics.deltas_refused[refusal.code] += 1
 
     def no_access(self, where: Mapping[str, str]) -> None:
-        """A known caller asked for what is not its own."""
+        """An authenticated caller was refused for lack of rights."""
         self._audit.note("AUTH_FAILURE", {"reason": "missing_role", **where})

@@ -50,7 +50,7 @@ class Live:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to look for entries."""
+        """Whether it is time to read new entries."""
         return self._has_news and self._replica is not None and self._sent is None
 
     @property
@@ -71,7 +71,7 @@ class Live:
         return self.is_waiting and since == self._held and not self.is_plain
 
     def pulled(self, replica: Replica, since: int, page: Page, *, is_plain: bool = False) -> None:
-        """The client has asked, and this was the answer: behind its end it is told, unless it has more to ask for.
+        """The client has pulled, and got this page: live delivery starts behind it, unless there are more pages.
 
         What is on its way counts for nothing then: the client has said where it stands.
         """
@@ -118,7 +118,7 @@ class Live:
         return True
 
     def arrived(self) -> None:
-        """The client has it: go on behind it. That counts unless the client has asked elsewhere meanwhile."""
+        """The client has acknowledged the broadcast: continue behind it, unless it has pulled elsewhere since."""
         if self._sent is None:
             return
         assert self._replica is not None

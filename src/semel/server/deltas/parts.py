@@ -23,7 +23,7 @@ SHARES = 2
 
 
 def policy_of(settings: Settings) -> Policy:
-    """What the rules need of the settings."""
+    """The settings that the rules need."""
     return Policy(
         checks_ids=settings.deltas_check_ids,
         max_deltas=settings.deltas_max_deltas,

@@ -17,7 +17,7 @@ class PlainFrame(bytes):
     __slots__ = ()
 
     def read(self) -> PullQuery:
-        """What it asks for: `clientId` and `since`, and if wanted `limit` and `ownAfter`."""
+        """Parse the pull: `clientId` and `since`, and optionally `limit` and `ownAfter`."""
         try:
             facts = parse(bytes(self))
         except JsonError as error:

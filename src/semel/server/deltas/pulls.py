@@ -18,7 +18,7 @@ class Pulls:
         self._desk = desk
 
     async def pull(self, request: Request) -> Answer | Flow:
-        """GET of what is new."""
+        """GET of new entries."""
         wanted, asked = parse_pull(request.query), request.asked
         if request.is_head:
             return Answer(200, [JSON], b"")

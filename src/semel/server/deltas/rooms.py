@@ -32,7 +32,7 @@ class Rooms:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def join(self, gateway: str, listener: Listener) -> None:
-        """Wake it from now on; what was committed before, it looks for itself."""
+        """Subscribe: wake the listener from now on; earlier commits it reads itself."""
         self._members.setdefault(gateway, set()).add(listener)
         if gateway not in self._tasks:
             self._tasks[gateway] = asyncio.get_running_loop().create_task(self._listen(gateway))

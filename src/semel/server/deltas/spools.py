@@ -32,7 +32,7 @@ FREE_BYTES = 512 * 1024 * 1024
 
 
 def folder_for(store_url: str) -> Path | None:
-    """Where files are written: beside an embedded database, whose disk is there for as much data; else None.
+    """The folder of spool files: beside an embedded database, whose disk has room for that data; else None.
 
     None is the system's folder for temporary files: a node over another store need have no folder of its own.
     """

@@ -35,17 +35,17 @@ class Clocks:
         """Since when a submission waits for room in the engine."""
 
     def heard(self) -> None:
-        """The client is there."""
+        """Bytes have arrived: the client is alive."""
         self._heard_at = self._loop.time()
 
     def admitted(self) -> None:
-        """It has said who it is."""
+        """The client has authenticated."""
         if self._connect is not None:
             self._connect.cancel()
             self._connect = None
 
     def filled(self, unsent: Callable[[], int]) -> None:
-        """The client does not keep up with what it is sent."""
+        """The client does not keep up with what is sent to it."""
         if self._stall is None:
             self._stall = self._loop.call_later(self._slow, self._check_stall, unsent, unsent())
 

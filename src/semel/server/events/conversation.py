@@ -85,12 +85,12 @@ class Conversation:
 
     @property
     def is_occupied(self) -> bool:
-        """Whether it is we who keep the client waiting, or do not listen to it."""
+        """Whether the server itself keeps the client waiting, or does not read from it."""
         return bool(self._pending) or self._is_busy or not self._socket.is_reading
 
     @property
     def is_stranger(self) -> bool:
-        """Whether it has not said who it is, and is not about to be believed."""
+        """Whether the client is not authenticated, and no authentication is in progress."""
         return self._session.state is State.AWAITING and not self._is_busy
 
     @property
@@ -110,7 +110,7 @@ class Conversation:
         self._socket.write(frame)
 
     def pruned(self, pruned_to: int) -> bool:
-        """Pages have a word for what is gone, and live events have none: the client is to sync again."""
+        """Retention removed unsent events: pages can say so, live events cannot, so the client must sync."""
         self.fail(PRUNED)
         return False
 
@@ -121,7 +121,7 @@ class Conversation:
     # From the socket.
 
     def heard(self) -> None:
-        """The client is there."""
+        """Bytes have arrived: the client is alive."""
         self._clocks.heard()
 
     def received(self, raw: bytes, is_text: bool) -> None:
@@ -131,7 +131,7 @@ class Conversation:
             self._pump()
 
     def too_large(self, most: int) -> None:
-        """A message is larger than allowed; that is told in its turn, behind the answers to what came before."""
+        """A message is larger than allowed; the error is sent in its turn, behind the answers to earlier messages."""
         if not self.is_closed and not self._is_last:
             self._inbox.add(Message(b"", True, most))
             self._pump()
@@ -143,7 +143,7 @@ class Conversation:
         self._pump()
 
     def filled(self) -> None:
-        """The client does not keep up: what it is owed does not grow by what it asks."""
+        """Back pressure: the client does not keep up, so its further requests wait."""
         self._clocks.filled(self._socket.unsent)
         self._socket.read_on(False)
 
@@ -164,7 +164,7 @@ class Conversation:
             self.fail("The server is stopping; connect again.", GOING_AWAY)
 
     def replaced(self) -> None:
-        """A newer connection of the same instance has come; an error would only start a fight."""
+        """A newer connection of the same client instance replaces this one; an error would start a reconnect loop."""
         self.close(REPLACED, "replaced by a newer connection")
 
     def expired(self) -> None:
@@ -172,14 +172,14 @@ class Conversation:
         self.refuse(WireError("auth_failed", "The credential has expired; connect again with a new one.", closes=True))
 
     def silent(self) -> None:
-        """Nothing was heard for too long."""
+        """Idle timeout: the client sent nothing for too long."""
         if self.is_watched:
             self.close(GOING_AWAY, "idle for too long")
         else:
             self.fail("No sign of life for too long; connect again.", GOING_AWAY)
 
     def never_connected(self) -> None:
-        """Whatever it has sent, it has not said who it is."""
+        """The client did not authenticate in time."""
         self.close(GOING_AWAY, "no connect for too long")
 
     def stalled(self) -> None:
@@ -197,7 +197,7 @@ class Conversation:
         self.close(close_code, message)
 
     def close(self, code: int, reason: str) -> None:
-        """End the connection; no live event goes out behind this."""
+        """Close the connection; no live event is sent after this."""
         if not self.is_closed:
             self._end()
             self._socket.close(code, reason)

@@ -22,7 +22,7 @@ class CursorWatch:
         self._logged_at: dict[str, int] = {}
 
     def note(self, standing: Standing, since: int) -> None:
-        """Take in how a client's cursor stands."""
+        """Count and log the standing of a client's cursor."""
         if standing.reset is not None:
             self._counts["resets"] += 1
             self._say("a cursor is of events that a restore has lost; its client was told to reset", since)

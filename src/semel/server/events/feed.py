@@ -62,7 +62,7 @@ class Feed:
         return not self._live or cursor >= self.position
 
     def join(self, subscriber: Subscriber) -> None:
-        """From now on hand it what it has not had."""
+        """Subscribe: from now on hand it the events that it has not had."""
         if not self._live:
             self._life += 1
             self.position = subscriber.cursor
@@ -140,7 +140,7 @@ class Feed:
         return page.has_more
 
     async def wait_for_answer(self, row: EventRow) -> None:
-        """The answer to a submitter goes out before its event reaches others; it is on its way by now."""
+        """The answer to a submitter is sent before its event reaches others; it is on its way by now."""
         waiting = self._answered(row)
         if waiting is not None:
             await asyncio.wait((waiting,), timeout=1.0)

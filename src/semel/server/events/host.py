@@ -198,7 +198,7 @@ def refusal(code: str, message: str, details: Mapping[str, Any], status: int) ->
 
 
 def rejection(problem: Problem) -> Answer:
-    """What the server refuses before this surface is asked, as this surface says it."""
+    """A problem that the server raises before this surface is called, in the form of this surface."""
     return refusal(problem.code, problem.detail, {}, problem.kind.status)
 
 

@@ -39,7 +39,7 @@ class Inbox:
 
     @property
     def first(self) -> Message:
-        """The one whose turn it is."""
+        """The next message."""
         return self._messages[0]
 
     def add(self, message: Message) -> None:

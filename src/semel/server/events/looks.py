@@ -39,7 +39,7 @@ class Looks:
         self._admit = admit
 
     async def connect(self, asked: Connect, reply_to: str | None) -> None:
-        """Who is it, and where does the log stand."""
+        """Authenticate the client, and answer with the position of the log."""
         principal = self._hub.principal(asked.token.encode(), self._remote)
         try:
             who = self._hub.identity(principal, asked.client_id)
@@ -59,7 +59,7 @@ class Looks:
             self._tell("connected", dialect.connected(welcome, self._hub.terms), reply_to)
 
     async def sync(self, asked: Sync, reply_to: str | None) -> None:
-        """One page, and what is sent live from its watermark on."""
+        """Answer with one page, and deliver live events from its watermark on."""
         dialect = self._session.dialect
         assert dialect is not None
         bound = self._session.bound_of(asked)

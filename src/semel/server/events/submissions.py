@@ -120,12 +120,12 @@ def count_results(counts: dict[str, int], answer: Submitted) -> None:
 
 
 def has_denial(answer: Submitted) -> bool:
-    """Whether an item was refused because its submitter may not write there, or not as whom it said."""
+    """Whether an item was refused because its submitter may not write there, or not under that client id."""
     return any(isinstance(result, Rejection) and result.reason == FORBIDDEN for result in answer.results)
 
 
 def unanswerable(error: BaseException) -> str:
-    """What a client is told when its items have no outcome: repeat the same ids."""
+    """The error for items of unknown outcome: the client repeats the same ids."""
     if isinstance(error, FaultError):
         return f"Something went wrong here; repeat the same ids. Error id {error.error_id}."
     return f"{str(error) or 'The server is stopping.'} Connect again and repeat the same ids."

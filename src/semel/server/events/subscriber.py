@@ -48,10 +48,10 @@ class Sink(Protocol):
         """Send one."""
 
     def pruned(self, pruned_to: int) -> bool:
-        """Events up to here are gone that were still to be sent: say so, and whether it goes on behind them."""
+        """Retention removed unsent events: report it, and return whether to continue behind them."""
 
     def fail(self, message: str) -> None:
-        """Something went wrong here: end, so that the client comes again and misses nothing."""
+        """An internal fault: close, so that the client reconnects and misses nothing."""
 
 
 class Mode(Enum):
@@ -119,7 +119,7 @@ class Subscriber:
         self.mode = Mode.HELD
 
     def skip(self, committed_id: int) -> None:
-        """The client has heard of this event as the answer to its own submission."""
+        """The client has got this event as the answer to its own submission."""
         passed = max(self.cursor, self._feed.position) if self.mode is Mode.LIVE else 0
         if self.mode is not Mode.OFF and committed_id > passed and len(self._answered) < MAX_ANSWERED:
             self._answered.add(committed_id)

@@ -57,12 +57,12 @@ class TailSink:
         self.filled.set()
 
     def pruned(self, pruned_to: int) -> bool:
-        """Say it where the missing events would stand."""
+        """Report the removed events at their place in the stream."""
         self.push(pruned_frame(pruned_to))
         return True
 
     def fail(self, message: str) -> None:
-        """End the stream: the client comes back for more."""
+        """End the stream: the client reconnects and continues."""
         self.has_failed = True
         self.filled.set()
 

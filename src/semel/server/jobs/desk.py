@@ -61,12 +61,12 @@ class Request(NamedTuple):
 
     @property
     def owner(self) -> bytes:
-        """The principal as it stands in rows: the name of a token, or who a JWT is for, which must not meet."""
+        """The principal as stored in rows: the name of a token, or the subject of a JWT; the two never collide."""
         principal = self.principal
         return (principal.name if principal.kind == DEVELOPER.kind else principal.actor).encode()
 
     def where(self) -> Mapping[str, str]:
-        """What was asked for and from where, for audit lines: few of them tell it, so it is made when one does."""
+        """Path and remote address for audit lines; made on demand, because few lines need it."""
         return whence(self.scope)
 
 
@@ -89,7 +89,7 @@ class Desk:
         return await self.apart(request.body, parse_members, request.body)
 
     async def apart(self, body: bytes, work: Callable[..., T], *arguments: Any) -> T:
-        """Work on a large body goes into a thread."""
+        """Run work on a large body in a thread."""
         return await apart(len(body), work, *arguments)
 
     async def carry_out(self, request: Request, command: Command, cost: int = 1) -> Any:
@@ -104,7 +104,7 @@ class Desk:
         return answer
 
     async def job_id(self, name: str) -> bytes | None:
-        """The bytes behind a job id; None for a name that no job can have. Only ids from elsewhere are looked up."""
+        """The bytes of a job id; None for an impossible name. Only ids from other stores need a look-up."""
         own = parse_own(name)
         return own if own is not None else await self.context.engine.read(lambda reading: job_of_name(reading, name))
 
@@ -145,7 +145,7 @@ def answer_json(facts: Mapping[str, Any], status: int = 200, *more: Header) -> A
 
 
 def refuse(refusal: Refusal, status: int | None = None) -> Answer:
-    """A refusal as an answer, with the time to come back if it says one."""
+    """A refusal as an answer, with Retry-After if it has one."""
     headers = [JSON, NO_STORE]
     kind = REGISTRY[refusal.code]
     told = kind.status if status is None else status
@@ -156,13 +156,13 @@ def refuse(refusal: Refusal, status: int | None = None) -> Answer:
 
 
 def needs_no_query(request: Request) -> None:
-    """Refuse what stands behind a question mark and would not be read: a key there would be lost in silence."""
+    """Refuse a query string that would be ignored: a key in it would be lost in silence."""
     if request.query:
         raise invalid("query", "This call takes no query: what it is to know stands in its path and its body.")
 
 
 def needs_role(principal: Principal, role: Role, queue: bytes | None = None) -> None:
-    """Refuse a caller without the role, or one that may not reach the queue."""
+    """Refuse a caller without the role, or whose scopes do not reach the queue."""
     if not principal.has(role):
         raise RefusedJob("forbidden", f"This needs the role {role.value}.", {"role": role.value})
     if queue is not None and not principal.may(role, SURFACE, queue):

@@ -80,7 +80,7 @@ class Orders:
         return await apart_from_loop(lambda: answer_json(answers.listed(page)))
 
     async def lookup(self, request: Request) -> Answer:
-        """A job by its key or by its request id; an administrator may name whose key it is."""
+        """A job by its key or by its request id; an administrator may name the caller of the key."""
         needs_role(request.principal, Role.READ)
         asked = parse_lookup(await self._desk.members(request))
         if asked.principal is not None:
@@ -134,7 +134,7 @@ class Orders:
         )
 
     async def queue(self, method: str, name: str, request: Request) -> Answer:
-        """One queue: look at it, bound it, or lift its bound."""
+        """One queue: show it, limit it, or remove its limit."""
         _needs_admin(request.principal)
         needs_no_query(request)
         queue = checked_queue(name)
@@ -156,7 +156,7 @@ class Orders:
         )
 
     async def schedule(self, method: str, name: str, request: Request) -> Answer:
-        """One schedule: look at it, set it, or end it."""
+        """One schedule: show it, set it, or delete it."""
         _needs_admin(request.principal)
         needs_no_query(request)
         if KIND_RULE.fullmatch(name) is None:

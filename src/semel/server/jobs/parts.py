@@ -15,7 +15,7 @@ REAP_GRACE_MS = 2_000
 
 
 def policy_of(settings: Settings, *, is_shared: bool = False) -> Policy:
-    """What the rules need of the settings, and of the store."""
+    """The settings that the rules need, and the properties of the store."""
     return Policy(
         is_idempotent=settings.jobs_idempotency_enabled,
         key_ttl_ms=settings.jobs_idempotency_ttl_sec * 1_000,
@@ -51,7 +51,7 @@ def policy_of(settings: Settings, *, is_shared: bool = False) -> Policy:
 
 
 def signing_of(settings: Settings) -> Signing:
-    """What a report must be signed with."""
+    """The key that reports must be signed with."""
     is_hmac = settings.jobs_result_integrity_mode == "hmac"
     key = settings.jobs_result_hmac_key.encode() if is_hmac else b""
     return Signing(settings.jobs_result_integrity_required or is_hmac, key)

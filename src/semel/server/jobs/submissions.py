@@ -55,7 +55,7 @@ class Submissions:
         return answer_json(facts, 200, *replayed)
 
     async def submit_many(self, request: Request) -> Answer:
-        """Many jobs, each judged alone; the answers stand in the order of the requests."""
+        """Many jobs, each decided by itself; the answers are in the order of the requests."""
         needs_role(request.principal, Role.WRITE)
         needs_no_query(request)
         items: list[Draft | Refusal] = await self._desk.apart(request.body, self._read_many, request)

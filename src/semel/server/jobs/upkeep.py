@@ -75,7 +75,7 @@ class Upkeep:
             await asyncio.sleep(REAP_SECONDS)
 
     async def turn(self) -> None:
-        """Look once, and do what is due."""
+        """One round: do what is due."""
         writing = self._engine.writing((JOBS,))
         now_ms = await self._engine.read(_steady_ms)
         if writing.running_ms > RUNNING_MS:

@@ -105,7 +105,7 @@ class Waiters:
             silence.close()
 
     def stop(self) -> None:
-        """The server stops: everyone is told that there is nothing."""
+        """The server stops: every long poll is answered with no job."""
         self._is_stopped = True
         self._wake()
 

@@ -39,7 +39,7 @@ class Working:
         """What tokens are made with, should the store have no secret yet."""
 
     async def claim(self, request: Request) -> Answer:
-        """Lease jobs, waiting for them if that is asked for."""
+        """Lease jobs, as a long poll on request."""
         needs_role(request.principal, Role.WORK)
         asker = Asker(request.owner, _reach(request), self._desk.context.world.wall_ms(), self._secret)
         asked = parse_claim(await self._desk.members(request), asker)

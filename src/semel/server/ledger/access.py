@@ -29,7 +29,7 @@ def reaches(principal: Principal, role: Role, place: Place) -> bool:
 
 
 def needs(principal: Principal, role: Role, place: Place | None) -> None:
-    """Refuse a caller without the role, or one that does not reach the place; None is no place in particular."""
+    """Refuse a caller without the role, or whose scopes do not reach the place; None is no place in particular."""
     if not principal.has(role):
         raise RefusedLedger("permission_denied", f"This needs the role {role.value}.", {"role": role.value})
     if place is not None and not reaches(principal, role, place):

@@ -109,7 +109,7 @@ class Desk:
         return answer
 
     def is_hot(self, committed: Committed) -> bool:
-        """Whether this process has told this answer before; from here on it has."""
+        """Whether the replay cache has this answer; it is added."""
         return self.hot.tell(committed.transaction.id)
 
     async def make_org(self, asked: Asked, name: str, key: bytes, quota: Quota = NO_QUOTA) -> Made:
@@ -132,7 +132,7 @@ class Desk:
         return answer
 
     async def change_org(self, asked: Asked, org: int, settings: OrgSettings) -> Org:
-        """Change what is not None."""
+        """Change the settings that are not None."""
         self._enter(asked, Role.ADMIN, Place(org))
         check_settings(settings)
         answer = await self._carry_out(asked, ChangeOrg(org, settings))

@@ -77,7 +77,7 @@ def answer_json(facts: Mapping[str, Any], status: int = 200, *more: Header) -> A
 
 
 def refuse(refusal: Refusal, *more: Header) -> Answer:
-    """A refusal as an answer, with the time to come back if it says one."""
+    """A refusal as an answer, with Retry-After if it has one."""
     headers = [PROBLEM, NO_STORE, *more]
     if refusal.retry_after_ms is not None:
         headers.append((b"retry-after", b"%d" % max(1, -(-refusal.retry_after_ms // 1_000))))

@@ -18,12 +18,12 @@ def engine_refusal(error: EngineError) -> Refusal:
 
 
 def internal_refusal(error_id: str) -> Refusal:
-    """A fault of ours; the log has the rest under the id."""
+    """The refusal for an internal fault; the log has the details under the id."""
     return Refusal("internal", f"Something went wrong here. {_AGAIN} Error id {error_id}.", {"error_id": error_id})
 
 
 def server_refusal(problem: Problem) -> Refusal:
-    """What the server itself refuses, whatever the surface: a credential, or too many uploads."""
+    """The refusal for a problem of the server itself, whatever the surface: a credential, or too many uploads."""
     if problem.kind.status == 401:
         return Refusal("unauthenticated", problem.detail)
     return Refusal("unavailable", problem.detail, retry_after_ms=RETRY_MS)

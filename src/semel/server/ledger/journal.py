@@ -53,7 +53,7 @@ class Journal:
         self._metrics.ledger_refused[refusal.code] += 1
 
     def no_access(self, where: Mapping[str, str]) -> None:
-        """A known caller asked for what is not its own."""
+        """An authenticated caller was refused for lack of rights."""
         self._audit.note("AUTH_FAILURE", {"reason": "missing_role", **where})
 
     def cut_off(self) -> None:

@@ -11,7 +11,7 @@ from semel.server.settings import Settings
 
 
 def policy_of(settings: Settings) -> Policy:
-    """What the rules need of the settings."""
+    """The settings that the rules need."""
     return Policy(
         eviction_interval=settings.ledger_eviction_interval,
         ttl_seconds=settings.ledger_ttl_sec,

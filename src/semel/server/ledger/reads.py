@@ -54,7 +54,7 @@ class Reads:
         self._desk = desk
 
     async def client_state(self, request: Request) -> Answer:
-        """Where a client stands."""
+        """The last sequence of a client, and the next."""
         parse_nothing(request.query)
         client = request.name.encode()
         check_client(client)
@@ -116,7 +116,7 @@ class Reads:
         return await self._look(request, look)
 
     async def relationships(self, request: Request) -> Answer:
-        """A list of relationships, or one of them with the proof that it is there or is not."""
+        """A list of relationships, or one of them with a proof of presence or absence."""
         wanted = parse_relationships(request.query)
         _needs_vault(request.place)
         if wanted.proved is not None:

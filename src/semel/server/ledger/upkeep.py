@@ -36,7 +36,7 @@ class Upkeep:
         await self._open(await self._engine.era())
 
     async def run(self) -> None:
-        """Until cancelled: a store that several nodes share is asked whether it is still the same."""
+        """Until cancelled: check whether a shared store is still on the same timeline."""
         while self._era:
             await asyncio.sleep(LOOK_SECONDS)
             try:

@@ -14,7 +14,7 @@ _NAME = API_VERSION.decode()
 
 
 def api_version(value: bytes | None) -> int:
-    """The version that a header asks for, ours if it is absent; what is no number and what is another is refused."""
+    """The API version of a header, ours if it is absent; no number, or another version, is refused."""
     if value is None:
         return VERSION
     if _NUMBER.fullmatch(value) is None:

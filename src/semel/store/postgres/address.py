@@ -51,7 +51,7 @@ class Address(NamedTuple):
 
 
 def parse(url: str) -> Address:
-    """The address behind a URL; one that cannot be used is refused without repeating it."""
+    """Parse a URL; an invalid one is refused without repeating it."""
     try:
         parts = urlsplit(url)
         if parts.netloc.count("@") > 1:

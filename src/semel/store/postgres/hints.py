@@ -39,7 +39,7 @@ class Hint(NamedTuple):
 
 
 def encode(hint: Hint) -> str:
-    """As it travels; topics that do not fit become everybody's."""
+    """Encode the payload; topics that do not fit become a wake-up of all readers."""
     marks = ",".join(f"{mark:x}.{number:x}" for mark, number in hint.marks.items())
     if hint.topics is not None:
         payload = f"{marks};" + ",".join(b64encode(topic).decode() for topic in hint.topics)
@@ -49,7 +49,7 @@ def encode(hint: Hint) -> str:
 
 
 def decode(payload: str) -> Hint | None:
-    """What was sent; None when it is none of ours."""
+    """Decode a payload; None when it is not one of ours."""
     marks, found, topics = payload.partition(";")
     try:
         pairs = [one.partition(".") for one in marks.split(",")]
@@ -68,16 +68,16 @@ class Missed:
         self._unheard: dict[int, int] = {}
 
     def hear(self, marks: dict[int, int]) -> None:
-        """A hint has come."""
+        """A notification has arrived."""
         for mark, number in marks.items():
             self._heard[mark] = max(number, self._heard.get(mark, 0))
 
     def start(self, marks: dict[int, int]) -> None:
-        """Everything up to here has been looked at."""
+        """Everything up to here has been read."""
         self._heard, self._unheard = dict(marks), {}
 
     def look(self, marks: dict[int, int]) -> bool:
-        """Compare with what is stored: true when something unheard was there at the last look already."""
+        """Compare with the stored marks: true when the last check already saw a commit without a notification."""
         late = any(self._heard.get(mark, 0) < number for mark, number in self._unheard.items())
         if late:
             self.start(marks)
@@ -100,7 +100,7 @@ class Speaker(threading.Thread):
         """The marks of this node's lines, as they are now."""
 
     def say(self, mark: int, number: int, topics: Iterable[bytes]) -> None:
-        """After a commit; never waits. When too many wait, this one is lost, and the next one is for everybody."""
+        """Notify after a commit; never waits. When full, this one is dropped, and the next wakes all readers."""
         try:
             self._waiting.put_nowait(Hint({mark: number}, list(topics)))
         except queue.Full:

@@ -29,7 +29,7 @@ class Leader:
         self._holds = False
 
     def leads(self) -> bool:
-        """Whether this node holds the lock, or gets it now; asks the server each time, and tidies up with it."""
+        """Whether this node holds the lock, or gets it now; asks the database each time."""
         with self._guard:
             self._holds = self._holds and self._line.is_open
             try:

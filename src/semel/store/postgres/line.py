@@ -35,7 +35,7 @@ Greeting = Callable[["Line"], None]
 
 
 def settings_of(address: Address) -> dict[str, str]:
-    """What every session of ours is set to, whatever the server's defaults are.
+    """The session settings of every connection, whatever the server's defaults are.
 
     One statement may take many locks, so it has a time limit as well as each lock; a commit has none, because one that
     is cancelled while it waits for a standby is reported as a success (`marks` lifts it). Every query goes through an
@@ -101,7 +101,7 @@ class Trust:
         return time.monotonic() - self._tried_at >= _PROBE_SECONDS
 
     def give_up_at(self, deadline: float) -> float:
-        """When to stop trying: a call that comes late to an outage waits for what is left of our patience."""
+        """The deadline of retries: a call that starts late in an outage waits only for the rest of the time limit."""
         away_since = self._away_since
         return deadline if away_since is None else min(deadline, away_since + self._patience)
 
@@ -204,7 +204,7 @@ class Line:
             self._trust.era += 1
 
     def notifications(self, seconds: float) -> list[str]:
-        """What others have sent on the channels that this line listens to."""
+        """Notifications on the channels that this connection listens to."""
         if self._wire is None:
             raise LostError("the connection is closed")
         return self._wire.notifications(seconds)

@@ -56,7 +56,7 @@ def slots_of(locks: Iterable[Lock]) -> list[Slot]:
 
 
 def slot_of_table(table: AnyTable, *, shared: bool) -> Slot:
-    """The slot that a generational table's turns stand under."""
+    """The lock slot of a generational table's rotation."""
     return Slot(Kind.GENERATION, crc32(table.name.encode()) & 0x7FFFFFFF, shared)
 
 

@@ -91,11 +91,11 @@ class Statements:
         return self._find, self._keys_out(keys)
 
     def latest(self, prefixes: Sequence[Key], below: Any) -> Filled:
-        """For each beginning of a key the last row whose last key column is below a bound."""
+        """For each key prefix, the last row whose last key column is below a limit."""
         return self._nearest(prefixes, "<", below, " DESC")
 
     def earliest(self, prefixes: Sequence[Key], least: Any) -> Filled:
-        """For each beginning of a key the first row whose last key column is at least a bound."""
+        """For each key prefix, the first row whose last key column is at least a limit."""
         return self._nearest(prefixes, ">=", least, "")
 
     def _nearest(self, prefixes: Sequence[Key], sign: str, bound: Any, way: str) -> Filled:

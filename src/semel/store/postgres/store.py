@@ -155,7 +155,7 @@ class PostgresStore:
             return snapshot.era()
 
     def committed(self, mark: Mark, topics: Sequence[bytes]) -> None:
-        """After a durable commit: tell the others."""
+        """After a durable commit: notify the other nodes."""
         self._speaker.say(mark.id, mark.number, topics)
 
     def know_generations(self, numbers: Mapping[str, int]) -> None:
@@ -171,7 +171,7 @@ class PostgresStore:
         return self.statements[table][0]
 
     def tidy(self) -> None:
-        """Empty the generations that have been retired; one that a snapshot has looked into waits for its end."""
+        """Empty retired generations; one that a snapshot reads waits for its end."""
         now = time.monotonic()
         if not self._retired or now - self._tidied_at < _TIDY_SECONDS:
             return

@@ -82,7 +82,7 @@ class Wire:
         return [self._rows(result) for result in results]
 
     def notifications(self, seconds: float) -> list[str]:
-        """What others have sent, once it comes or the time is up."""
+        """Notifications, once one arrives or the time is up."""
         try:
             found = self._heard()  # what came along with the last answers
             if not found:

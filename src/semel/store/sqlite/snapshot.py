@@ -171,7 +171,7 @@ def _refuse_generational(table: AnyTable) -> None:
 
 
 def fetch(connection: apsw.Connection, sql: str, values: Sequence[Any]) -> list[Any]:
-    """What a statement gives; a failure, or a number that no column can hold, is the store's own error."""
+    """Run a statement; a failure, or a number that no column can hold, is raised as a store error."""
     try:
         return connection.execute(sql, values).fetchall()
     except (apsw.Error, OverflowError, TypeError) as error:
@@ -179,5 +179,5 @@ def fetch(connection: apsw.Connection, sql: str, values: Sequence[Any]) -> list[
 
 
 def sentence(error: Exception) -> str:
-    """What SQLite says, in one line."""
+    """The message of SQLite in one line."""
     return f"SQLite: {type(error).__name__}: {error}"

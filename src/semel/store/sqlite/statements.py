@@ -66,13 +66,13 @@ class Statements:
         return self._in_bulk("find", self._find_text, [self.unsigned.key_out(key) for key in keys])
 
     def latest(self, prefixes: Sequence[Key], below: Any) -> Iterator[Filled]:
-        """For each beginning of a key the last row whose last key column is below a bound."""
+        """For each key prefix, the last row whose last key column is below a limit."""
         bound = self.unsigned.value_out(self.table.key_columns[-1], below)
         tuples = [self.unsigned.prefix_out(prefix) for prefix in prefixes]
         return ((sql, (*values, bound)) for sql, values in self._in_bulk("latest", self._latest_text, tuples))
 
     def earliest(self, prefixes: Sequence[Key], least: Any) -> Iterator[Filled]:
-        """For each beginning of a key the first row whose last key column is at least a bound."""
+        """For each key prefix, the first row whose last key column is at least a limit."""
         bound = self.unsigned.value_out(self.table.key_columns[-1], least)
         tuples = [self.unsigned.prefix_out(prefix) for prefix in prefixes]
         return ((sql, (*values, bound)) for sql, values in self._in_bulk("earliest", self._earliest_text, tuples))

@@ -94,7 +94,7 @@ class Call:
         self._room = asyncio.Event()
 
     def use(self, method: Method) -> None:
-        """What will be done, and how large the message for it may be."""
+        """Set the method, and with it the largest message."""
         self.method = method
         if method.max_bytes is not None:
             self.max_bytes = min(self.max_bytes, method.max_bytes)
@@ -191,7 +191,7 @@ class Call:
 
     @property
     def asked(self) -> Asked:
-        """Who asks."""
+        """The authenticated caller."""
         assert self.asker is not None, "the caller was not judged"
         return self.asker
 
@@ -246,7 +246,7 @@ class Call:
         self.connection.reception.count(self, status.number)
 
     def reject(self, status: bytes) -> None:
-        """End what is not gRPC at all with a status of HTTP."""
+        """Refuse a request that is not gRPC with an HTTP status."""
         self.close()
         self.connection.end(self.stream_id, [(b":status", status)], is_arriving=self.is_arriving)
         self.connection.reception.count(self, UNKNOWN)

@@ -62,7 +62,7 @@ class Reception(Protocol):
         """The largest message."""
 
     def arrive(self, connection: Connection) -> bool:
-        """A connection is there; False when there is no room for it."""
+        """Register a connection; False when the limit is reached."""
 
     def depart(self, connection: Connection) -> None:
         """And gone."""
@@ -198,7 +198,7 @@ class Connection(asyncio.Protocol):
         """A client that sends nothing more gets nothing more."""
 
     def pause_writing(self) -> None:
-        """The client does not keep up: what it sends waits too, or our answers to it would pile up."""
+        """Back pressure: the client does not read, so its input is not read either, or our answers would pile up."""
         self._stalled_at = self.loop.time()
         self._listen()
 
@@ -270,7 +270,7 @@ class Connection(asyncio.Protocol):
         return min(window, self._h2.max_outbound_frame_size, LARGEST_FRAME)
 
     def head(self, stream_id: int, headers: Sequence[Header]) -> None:
-        """What comes before the messages."""
+        """Send the headers before the messages."""
         self._send(lambda: self._h2.send_headers(stream_id, headers))
 
     def put(self, stream_id: int, data: bytes) -> None:
@@ -281,7 +281,7 @@ class Connection(asyncio.Protocol):
             self._flush()  # at once, so that the transport can say when it has enough
 
     def end(self, stream_id: int, trailers: Sequence[Header], *, is_arriving: bool) -> None:
-        """What comes behind them; a client that is still sending is told to stop."""
+        """Send the trailers; a client that is still sending is told to stop."""
         self._resets.earn(1)
         self._send(lambda: self._h2.send_headers(stream_id, trailers, end_stream=True))
         if is_arriving:
@@ -304,7 +304,7 @@ class Connection(asyncio.Protocol):
     # ---- From the server ----
 
     def check(self, now: float) -> None:
-        """Close what does not get on; to be asked every few seconds."""
+        """Close stalled calls and connections; to be called every few seconds."""
         self.now = now
         if self._is_lost(now):
             self.abort()
@@ -337,7 +337,7 @@ class Connection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """End it, behind what is already on its way."""
+        """Close the connection, behind what is already queued to be sent."""
         if self._transport is not None and not self._is_closed:
             self._flush()
             self._transport.close()

@@ -112,5 +112,5 @@ def frame(content: bytes, is_packed: bool = False) -> bytes:
 
 
 def prefix_of(content: bytes, *, is_packed: bool = False) -> bytes:
-    """What stands before the content of a message."""
+    """The prefix of a message's content."""
     return bytes((is_packed,)) + len(content).to_bytes(4, "big")

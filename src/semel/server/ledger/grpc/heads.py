@@ -32,7 +32,7 @@ class Caller(NamedTuple):
 
 
 def http_refusal(fields: Fields) -> bytes | None:
-    """The status of HTTP for what is not gRPC at all; None for what is."""
+    """The HTTP status for a request that is not gRPC; None for one that is."""
     if fields.get(b":method") != b"POST":
         return b"405"
     kind = (fields.get(b"content-type") or b"").partition(b";")[0].strip().lower()
@@ -47,7 +47,7 @@ def check_encoding(fields: Fields) -> None:
 
 
 def seconds_left(fields: Fields) -> float | None:
-    """How long the caller will wait; None for one that set no end. Too little is refused at once."""
+    """The deadline of the call in seconds; None without one. Too short a deadline is refused at once."""
     value = fields.get(b"grpc-timeout")
     if value is None:
         return None

@@ -111,7 +111,7 @@ class GrpcHost:
         return address[1]
 
     async def stop(self, grace: float) -> None:
-        """Take nothing new, let what is under way end within the time, then cut off the rest."""
+        """Accept nothing new, let running calls end within the time, then cancel the rest."""
         if self._server is None or self._chore is None:
             return
         self._server.close()
@@ -145,7 +145,7 @@ class GrpcHost:
     # ---- What connections ask for ----
 
     def arrive(self, connection: Connection) -> bool:
-        """A connection is there; False when there is no room for it."""
+        """Register a connection; False when the limit is reached."""
         if len(self._connections) >= MAX_CONNECTIONS:
             return False
         now, limit = asyncio.get_running_loop().time(), self._context.connection_limit
@@ -203,7 +203,7 @@ class GrpcHost:
             call.refuse(self._fault())
 
     def start_call(self, call: Call, message: Framed | None) -> None:
-        """Run the method of a call, whose message is whole if it has only one."""
+        """Run the method of a call, whose message is complete if it has only one."""
         call.task = call.connection.loop.create_task(self._run(call, message))
 
     # ---- What becomes of a call ----

@@ -56,7 +56,7 @@ class WriteOrder(NamedTuple):
 def parser(
     kind: type[M], convert: Callable[[M], T], check: Callable[[Content], None] | None = None
 ) -> Callable[[Content], T]:
-    """The bytes of a message to what it means; `check` may refuse them before anything is made of them."""
+    """Decodes the bytes of a message; `check` may refuse them before any object is made."""
     looks = check_fields if check is None else check
 
     def parse(content: Content) -> T:
@@ -71,7 +71,7 @@ def parser(
 
 
 def check_fields(content: Content, repeated: int = 0) -> None:
-    """Refuse a message with many more fields than it may have: each becomes an object, some bytes many of them."""
+    """Refuse a message with many more fields than it may have: each field becomes at least one object."""
     most = repeated + SPARE_FIELDS
     if may_exceed(content, most) and count_pieces(content, most) > most:
         raise invalid("The message has too many fields.", "message")
@@ -106,7 +106,7 @@ def write_order(request: pb.WriteRequest, most: int) -> WriteOrder:
 
 
 def batch_order(request: pb.BatchWriteRequest, most: int) -> WriteOrder:
-    """One transaction whose operations come in groups; no more groups than there may be operations."""
+    """One transaction whose operations come in groups; at most as many groups as operations are allowed."""
     check_most(len(request.operations), most)
     check_most(sum(len(group.operations) for group in request.operations), most)
     flat = tuple(operation for group in request.operations for operation in operations(group.operations))

@@ -78,7 +78,7 @@ class Frames(FrameBuffer):
         self._turn = 0
 
     def begin_turn(self, now: float, *, is_new: bool = True) -> None:
-        """Hand out some more; of a turn that is not new, what is left of it."""
+        """Return more frames; within the same turn, the rest of its frames."""
         self._now = now
         if is_new:
             self._turn = FRAMES_A_TURN

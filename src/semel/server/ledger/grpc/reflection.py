@@ -55,7 +55,7 @@ class Reflection:
             await call.send(self.answer(request).SerializeToString())
 
     def answer(self, request: Any) -> Any:
-        """What is said to one question, which comes back with it: it is small."""
+        """The answer to one request, which is echoed in it."""
         told = self._response(original_request=request)
         told.valid_host = told.original_request.host
         asked = told.original_request

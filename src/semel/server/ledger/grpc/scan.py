@@ -35,7 +35,7 @@ def unreadable(name: str) -> RefusedLedger:
 
 
 def may_exceed(content: Content, most: int) -> bool:
-    """Whether a message is long enough for more fields than that: short ones need no second look."""
+    """Whether a message is long enough to have more fields than that: short ones need no scan."""
     return len(content) > _SHORTEST * most
 
 
@@ -45,7 +45,7 @@ def count_pieces(content: Content, most: int, start: int = 0, end: int | None = 
 
 
 def pieces(content: Content, start: int = 0, end: int | None = None) -> Iterator[Piece]:
-    """The fields of a message, one by one; those inside of others are not looked at."""
+    """The fields of a message, one by one; nested fields are skipped."""
     place, end = start, len(content) if end is None else end
     while place < end:
         tag, start = _varint(content, place)

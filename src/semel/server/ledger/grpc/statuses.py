@@ -57,13 +57,13 @@ def refused(refusal: Refusal) -> Status:
 
 
 def precondition(message: str, number: int, context: Mapping[str, str]) -> Status:
-    """A domain error that a client could take for a success if it came in the usual form."""
+    """A domain error as a status, because a client could take its usual form for a success."""
     details = pb.ErrorDetails(error_code=str(number), is_retryable=False, context=context)
     return _status(Grpc.FAILED_PRECONDITION, message, details)
 
 
 def unindexed(name: bytes, value: bytes) -> Header:
-    """A header whose value does not come again, so that it pushes none that does out of the peer's table."""
+    """A header that is not indexed (HPACK), so that it evicts no header that repeats."""
     return NeverIndexedHeaderTuple(name, value)
 
 

@@ -52,7 +52,7 @@ class WriteService:
         self._desk = desk
 
     def methods(self) -> Iterator[Method]:
-        """Both keep the order in which they came on a connection: a client may send on without waiting."""
+        """Both calls keep their order on a connection: a client may send on without waiting."""
         path = b"/ledger.v1.WriteService/%s"
         most = self._desk.limits.max_operations
         one = parser(pb.WriteRequest, partial(write_order, most=most), partial(check_operations, most))
