@@ -47,7 +47,7 @@ class EpochRefused(NamedTuple):
 
 
 def plan_raise(rows: Rows, now_ms: int) -> EpochPlan | EpochRefused:
-    """What a raise would do at that time."""
+    """The changes that a raise would make at that time."""
     row = rows.get(EPOCH, EPOCH_KEY) or FIRST_EPOCH
     if now_ms < row.number:
         return EpochRefused("The clock is behind the time of the last raise: set the clock right first.")

@@ -41,7 +41,7 @@ class Gate(Protocol):
 
     @property
     def audit(self) -> AuditLog:
-        """Where it is put on record."""
+        """The audit log."""
 
 
 def admit(gate: Gate, scope: Scope, fields: Fields, more: tuple[bytes, ...] = ()) -> Principal:

@@ -134,7 +134,7 @@ class App:
         return self.deltas if is_of_deltas(raw_path) else None
 
     async def _is_here(self, scope: Scope, send: Send) -> bool:
-        """Whether the listener that was asked answers for the path; what it does not is refused and on record."""
+        """Whether this listener serves the path; if not, the request is refused and written to the audit log."""
         listener = Plane.CONTROL if self.is_control(scope["server"]) else Plane.DATA
         place = place_of(scope["raw_path"], listener)
         if place is Place.NOWHERE:

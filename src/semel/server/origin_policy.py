@@ -31,7 +31,7 @@ REFUSED = "ORIGIN_REFUSED"
 MAX_HOST_BYTES = 256
 """A longer one is the name of nothing."""
 MAX_SHOWN = 128
-"""Characters of a refused host or origin that are put on record."""
+"""Limit of characters of a refused host or origin in the audit log."""
 
 _PREFLIGHT: tuple[Header, ...] = (
     (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),

@@ -32,7 +32,7 @@ class Checkpoint(NamedTuple):
 
 
 def checkpoint(reading: Reading, gateway: str, claims: Claims, replica: Replica | None) -> Checkpoint | None:
-    """What a caller with these claims may see. None where there are no rows.
+    """The rows that a caller with these claims may see. None where there are no rows.
 
     Its rows are INSERTs. A client that has pushed has some of them, and one that is not named may be such a client: for
     those every row is told behind a DELETE, and rows that are gone by one. Under rules it is not told of rows that are

@@ -46,7 +46,7 @@ class Deltas:
         return (lock_of(gateway),)
 
     def needs(self, command: Command) -> Generator[Stage, View, None]:
-        """What each command looks at."""
+        """The rows that each command reads."""
         if isinstance(command, Push):
             return push_needs(command, self.policy)
         if isinstance(command, Inspect):

@@ -113,7 +113,7 @@ def plain_checkpoint(reading: Reading, asker: PlainAsker) -> tuple[Checkpoint, i
 
 
 def settle(reading: Reading, asker: PlainAsker, deltas: Sequence[Delta], cursor: int, budget: int) -> Settlement:
-    """What a client is told of deltas that it has pushed and that are on disk."""
+    """The answer to a client about deltas that it has pushed and that are on disk."""
     gateway, epoch = present_gateway(reading, asker.gateway), epoch_of(reading)
     end = _end(gateway, epoch)
     if gateway is None:

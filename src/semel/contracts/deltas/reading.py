@@ -230,7 +230,7 @@ def news(
     *,
     is_guest: bool = False,
 ) -> News:
-    """The next page behind a position for a replica that is told without asking: never of its own entries.
+    """The next page behind a position for live delivery to a replica, without its own entries.
 
     A guest is told what everyone is.
     """
@@ -369,7 +369,7 @@ def merged_rows(reading: Reading, gateway: str, after: Key | None, limit: int) -
 
 
 def delta_log(reading: Reading, gateway: str, after: int, limit: int) -> list[LoggedDelta]:
-    """What was pushed, in the order of its commits."""
+    """The deltas as pushed, in commit order."""
     found: list[LoggedDelta] = []
     for row in log_rows(reading, gateway_key(gateway), after):
         if not row.pushed:

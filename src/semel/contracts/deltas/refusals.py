@@ -56,6 +56,6 @@ class RefusedDeltas(Exception):  # noqa: N818 - a refusal is an answer, not an e
 
 
 def refusal_of(flaws: Sequence[Flaw]) -> Refusal:
-    """What a push is refused with: the first of its flaws, with all of them beside it."""
+    """The refusal of a push: by the first of its flaws, with all of them listed."""
     first = flaws[0]
     return Refusal(first.code, f"deltas[{first.place}]: {first.message}", first.status, tuple(flaws[:MAX_FLAWS]))

@@ -49,6 +49,6 @@ class ShownCursors:
         return 0 if visit is None else visit.turn
 
     def of(self, replica: Replica) -> int:
-        """What a client has shown; 0 when that is not known."""
+        """The acknowledged position of a client; 0 when that is not known."""
         visit = self._visits.get(replica)
         return 0 if visit is None else visit.shown

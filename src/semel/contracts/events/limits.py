@@ -27,7 +27,7 @@ class Limits:
 
     @property
     def head_bytes(self) -> int:
-        """What is kept free of every message for all in a page but its events: the envelope, and names."""
+        """Bytes of every page that are reserved for the envelope and names, besides its events."""
         return min(HEAD_BYTES, self.message_bytes // 4)
 
     @property

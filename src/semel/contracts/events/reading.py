@@ -103,7 +103,7 @@ def judged_history(
 
 
 def tail(reading: Reading, after: int, budget: int) -> Page:
-    """What was committed behind a position, in all partitions; an empty page's cursor is the watermark."""
+    """Events behind a position, in all partitions; the cursor of an empty page is the watermark."""
     head = head_of(reading)
     pruned_to = head.pruned_to if after < head.pruned_to else 0
     if after >= head.last_id:

@@ -36,7 +36,7 @@ def job_name(job_id: bytes) -> str:
 
 
 def foreign_name(job_id: bytes) -> bytes:
-    """What stands behind `job_` in the id of a job that came from another store; empty for one of ours."""
+    """The part after `job_` in the id of a job from another store; empty for one of ours."""
     return job_id[REQUEST_BYTES:]
 
 

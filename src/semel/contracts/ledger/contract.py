@@ -74,7 +74,7 @@ class Ledger:
         return (log_lock(_org_of(command)), Lock(REGISTRY, shared=True))
 
     def needs(self, command: Command) -> Needs:
-        """What each command looks at."""
+        """The rows that each command reads."""
         return _NEEDS[type(command)](command)
 
     def order(self, command: Command) -> Order | None:

@@ -69,7 +69,7 @@ def check_write(
     key: bytes,
     operations: tuple[Operation, ...],
 ) -> None:
-    """Refuse what no rule has to be asked about."""
+    """Refuse requests that are invalid whatever the state is."""
     check_client(client)
     if sequence is not None and not 0 < sequence <= MAX_SEQUENCE:
         raise invalid("A sequence is a number from 1 to 2^64-1.", "sequence")
@@ -140,7 +140,7 @@ def _check_value(limits: Limits, operation: SetEntity) -> int:
 
 
 def check_relationship(limits: Limits, resource: bytes, relation: bytes, subject: bytes) -> int:
-    """Refuse what can be no relationship; the size of one that can."""
+    """Refuse an invalid relationship; returns the size of a valid one."""
     _check_name(resource, "resource", limits.max_resource_characters)
     _check_name(relation, "relation", limits.max_relation_characters)
     _check_name(subject, "subject", limits.max_resource_characters)

@@ -33,7 +33,7 @@ FIRST_VAULTS = 256
 def list_entities(
     reading: Reading, place: Place, prefix: bytes, at_height: int | None, include_expired: bool, limit: int, token: str
 ) -> Page[Entity]:
-    """The entities whose keys begin so."""
+    """The entities whose keys begin with a prefix."""
     asked = [b"entities", b"%d/%d" % place, prefix, b"%d" % include_expired, b"%d" % (at_height or 0)]
     walk, size = _begin(reading, place, prefix, at_height, limit, asked, token)
     walk = walk._replace(start=max(walk.start, RELATIONSHIPS_END))
@@ -94,7 +94,7 @@ def list_resources(
         return resource
 
     def rest(key: bytes) -> bytes:
-        """What was told is not told again: the next page begins behind all relationships of the resource."""
+        """The start of the next page: behind all relationships of the resource, so that none is repeated."""
         is_told = split_relationship(key)[0] == last
         return after_prefix(relationship_prefix(last)) if is_told and last is not None else next_key(key)
 

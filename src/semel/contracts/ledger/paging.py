@@ -50,7 +50,7 @@ def page_size(limit: int) -> int:
 
 
 def write_token(reading: Reading, asked: Sequence[bytes], mark: Mark) -> str:
-    """The token for the rest of what was asked for."""
+    """The page token for the rest of a list."""
     body = _HEIGHT.pack(mark.height) + mark.start
     return urlsafe_b64encode(_mac(reading, asked, body) + body).decode().rstrip("=")
 

@@ -54,7 +54,7 @@ _NOTHING = _Roots((EMPTY_BUCKET,) * BUCKETS, 0)
 
 
 def prove_entity(reading: Reading, place: Place, key: bytes, at_height: int | None) -> Proved:
-    """What stands under a key, or that nothing does, with its proof."""
+    """The value of a key, or its absence, with a proof."""
     row = tip_row(reading, place)
     height = height_to_read(row, at_height)
     header = tip_of(reading, place, row).header if height is None else header_of(block_row(reading, place, height))
@@ -83,7 +83,7 @@ def prove_entity(reading: Reading, place: Place, key: bytes, at_height: int | No
 def prove_relationship(
     reading: Reading, place: Place, resource: bytes, relation: bytes, subject: bytes, at_height: int | None
 ) -> Proved:
-    """That a relationship is there, or that it is not, with its proof; it is an entity of a key of its own."""
+    """A relationship, or its absence, with a proof; it is an entity with a key of its own."""
     if place.vault == 0:
         raise invalid("Relationships stand in a vault: name one.", "vault")
     return prove_entity(reading, place, relationship_key(resource, relation, subject), at_height)

@@ -55,7 +55,7 @@ class Stretch(NamedTuple):
 
 
 def stretches(reading: Reading, walk: Walk, size: int) -> Iterator[Stretch]:
-    """The walk, as far as one page goes: first about as many keys as the page takes, then many."""
+    """The keys in stretches: the first about as long as a page, later ones longer."""
     return _now(reading, walk, size) if walk.height == walk.tip else _then(reading, walk, size)
 
 

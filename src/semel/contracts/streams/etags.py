@@ -11,7 +11,7 @@ from semel.contracts.streams.tables import StreamRow
 
 
 def format_etag(stream: StreamRow, start: int, end: int, *, is_final: bool) -> bytes:
-    """The tag of what stands between two positions."""
+    """The entity tag of the content between two positions."""
     return b'"%s-%d-%s"' % (stream.id.hex().encode(), start, _end(stream, end, is_final))
 
 

@@ -91,7 +91,7 @@ class Clocks:
         self._silence = self._connect = self._stall = self._end = None
 
     def _listen(self) -> None:
-        """Clients that send heartbeats may be silent for so long; the others are asked, and may miss one answer."""
+        """The idle timeout: the limit for clients that send heartbeats; others are pinged, and may miss one pong."""
         is_watched = self._conversation.is_watched
         if self._conversation.is_occupied:
             self.heard()

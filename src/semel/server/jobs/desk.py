@@ -128,12 +128,12 @@ class Desk:
             watch.close()
 
     async def check(self, ending: Ending | None, job_id: bytes, request: Request) -> None:
-        """A stored result that fails its hash is on record."""
+        """Write to the audit log that a stored result fails its hash."""
         if ending is not None and not ending.is_sound:
             await self.unsound(job_id, request)
 
     async def unsound(self, job_id: bytes, request: Request) -> None:
-        """Put a damaged result on record; it is not served and not computed again."""
+        """Write a damaged result to the audit log; it is not served and not computed again."""
         self.journal.count("integrity_fail")
         details = {"job_id": job_name(job_id), "mode": "sha256", "reason": "stored_mismatch"}
         await self.journal.keep((Note("RESULT_INTEGRITY_FAIL", details),), request.where)

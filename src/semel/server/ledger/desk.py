@@ -172,7 +172,7 @@ class Desk:
             raise RefusedLedger("vault_not_found", "There is no such vault in this organization.")
 
     def _permit(self, asked: Asked, rule: Callable[..., None], *arguments: Any) -> None:
-        """Ask a rule of access; a refusal of it is on record."""
+        """Check an access rule; its refusal is written to the audit log."""
         try:
             rule(asked.principal, *arguments)
         except RefusedLedger:
@@ -200,7 +200,7 @@ class Desk:
             return
 
     def _with_error_id(self, refused: RefusedLedger) -> RefusedLedger:
-        """A loss of data is on record, under an id that the caller is told too; any other refusal stays as it is."""
+        """Write a loss of data to the audit log, under an id that the caller gets too; other refusals are unchanged."""
         code, message, context, _ = refused.refusal
         if code != "data_loss":
             return refused

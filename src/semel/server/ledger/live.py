@@ -24,7 +24,7 @@ from semel.server.ledger.watching import BlockWatch
 _log = logging.getLogger("semel.ledger")
 
 PULSE_SECONDS = 15.0
-"""A sign of life after so long without a block."""
+"""Seconds without a block after which a keep-alive comment is sent."""
 LAST_WORDS_SECONDS = 2.0
 """For a client that does not read, to be told why it is cut off."""
 UNSENT_BYTES = 16 * 1024

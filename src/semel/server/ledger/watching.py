@@ -27,7 +27,7 @@ from semel.server.principals import Principal
 PAGE_HEADERS = 256
 LOOK_AGAIN_SECONDS = 1.0
 SLOW_SECONDS = 1.0
-"""A client that holds a page for so long is not keeping up."""
+"""Seconds after which a client that has not taken its page counts as too slow."""
 
 
 class _Page(NamedTuple):

@@ -82,7 +82,7 @@ def rules_of(raw: bytes) -> Rules:
 
 
 def columns_for(rules: Rules, table: str) -> tuple[str, ...]:
-    """The columns that decide who sees a row of this table, in order; none when nothing depends on columns."""
+    """The columns that decide the visibility of a row of this table, in order; none when no column matters."""
     buckets = _of_table(rules, table)
     if not all(bucket.filters for bucket in buckets):
         return ()  # a bucket without filters shows every row of the table to everybody
@@ -100,7 +100,7 @@ def sees(rules: Rules, claims: Claims, table: str, values: Values | None) -> boo
 
 
 def text_of(value: str) -> str:
-    """What JavaScript's `String()` makes of a value that is given as canonical JSON."""
+    """The result of JavaScript's `String()` for a value that is given as canonical JSON."""
     if value[0] not in '"[{':
         return value  # null, true, false, and numbers, which are printed alike
     # Numbers are kept as they are printed: from here on only their text matters.
@@ -108,7 +108,7 @@ def text_of(value: str) -> str:
 
 
 def number_of(text: str) -> float | None:
-    """What JavaScript's `parseFloat` makes of a text: the number it begins with, if it begins with one."""
+    """The result of JavaScript's `parseFloat` for a text: the number it begins with, if it begins with one."""
     found = _NUMBER.match(text)
     return None if found is None else float(found[1])
 

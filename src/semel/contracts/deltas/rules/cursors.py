@@ -52,7 +52,7 @@ class Alias(NamedTuple):
 
     @property
     def base(self) -> int:
-        """What had been shown when it was made."""
+        """The acknowledged position when it was made."""
         return self.start if self.back == NOWHERE else self.back
 
     def has(self, number: int) -> bool:
@@ -80,15 +80,15 @@ class Progress(NamedTuple):
         return self.seen, self.aliases[-1].high if self.aliases else 0, self.life
 
     def is_alias(self, number: int) -> bool:
-        """Whether a number may stand for something else."""
+        """Whether a number may be an alias."""
         return any(alias.has(number) for alias in self.aliases)
 
     def is_end(self, number: int) -> bool:
-        """Whether a number is the end of a page and stands for something else."""
+        """Whether a number is the end of a page and an alias."""
         return any(alias.has(number) for alias in self.aliases if alias.skip is not None)
 
     def meaning(self, since: int, *, is_entry: bool) -> Cursor:
-        """What a cursor stands for; `is_entry` when it is the position of one."""
+        """The meaning of a cursor; `is_entry` when it is the position of an entry."""
         for alias in reversed(self.aliases):
             if alias.has(since) and not (alias.skip is None and is_entry):
                 skip = since if alias.skip is None else alias.skip
@@ -110,7 +110,7 @@ class Progress(NamedTuple):
         return self._replace(aliases=(*aliases, fresh)[-MAX_ALIASES:])
 
     def again(self, *, is_behind: bool, high_water: int) -> int | None:
-        """What a push of nothing new answers, if it can without anything being remembered."""
+        """The answer to a push of nothing new, if it needs nothing to be stored."""
         if not is_behind:
             return None if self.is_alias(high_water) else high_water
         last = self.aliases[-1] if self.aliases else None
@@ -126,19 +126,19 @@ class Progress(NamedTuple):
         return last.skip is None and not last.is_old and (last.base, last.mute) == (self.seen, self.muted)
 
     def noted(self, shown: int, cursor: int, rest: Cursor | None) -> Progress:
-        """After a page that ends at a cursor which stands for something else; `shown` is what was asked behind."""
+        """The progress after a page that ends at an alias; `shown` is the position that the request acknowledged."""
         aliases = [alias for alias in self._kept(shown) if not alias.low == alias.high == cursor]
         if rest is not None:
             aliases.append(Alias(cursor, cursor, *rest))
         return self._replace(seen=max(self.seen, shown), aliases=tuple(aliases[-MAX_ALIASES:]))
 
     def gone_back(self, shown: int, high_water: int) -> Progress:
-        """After the client has asked behind an older cursor: it lives anew since the end of the log was there."""
+        """The progress after a pull from an older cursor: the client counts as new from the end of the log on."""
         life = (int.from_bytes(self.life) + 1).to_bytes(8)
         return self._replace(seen=shown, muted=high_water, life=life)
 
     def rested(self, since: int, cursor: int) -> Progress:
-        """After an empty page that was long to make: the client keeps its cursor, which stands for a later one now."""
+        """The progress after an empty page that was long to make: the cursor becomes an alias of a later one."""
         kept = [alias for alias in self.aliases if alias.high >= since and not alias.low == alias.high == since]
         return self._replace(seen=cursor, muted=0, aliases=(*kept, Alias(since, since, cursor, 0))[-MAX_ALIASES:])
 

@@ -29,7 +29,7 @@ class Effect(NamedTuple):
 
 
 def effect_of(delta: Delta, change: Change) -> Effect | None:
-    """What is told of a delta; None when there is nothing to tell."""
+    """The visible effect of a delta; None when there is none."""
     if change.was_live and change.is_live:
         return _altered(delta, change)
     if change.is_live:

@@ -17,7 +17,7 @@ COUNT_KEY = (b"",)
 
 
 def lock_of(gateway: str) -> Lock:
-    """Everything of a gateway stands under this."""
+    """The lock that guards everything of a gateway."""
     return Lock(b"deltas:" + gateway_key(gateway))
 
 

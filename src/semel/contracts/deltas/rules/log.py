@@ -47,7 +47,7 @@ class Log:
         self.eye = Eye(gateway.rules_version, rules_of(gateway.rules)) if gateway.rules else None
 
     def add(self, delta: Delta, state: RowState) -> None:
-        """Record a delta, and what it does to its row."""
+        """Add a delta to the log, with its effect on the row."""
         position = self._position(delta.hlc)
         before = None
         if self.eye is not None:
@@ -138,7 +138,7 @@ class Log:
         return self.high_water
 
     def tick(self, now_ms: int, *, is_behind: bool) -> int:
-        """The number that the push answers with: odd if it stands for more than itself.
+        """The cursor that the push answers with: odd if it is an alias.
 
         The number behind an odd one is taken as well. So the log never ends at one, and the end of a page that reaches
         it stands for itself without anything being remembered.

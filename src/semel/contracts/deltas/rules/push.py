@@ -69,7 +69,7 @@ def topic_of(gateway: str) -> bytes:
 
 
 def push_needs(command: Push, policy: Policy) -> Generator[Stage, View, None]:
-    """The gateway, the memory of each id, the rows and schemas that are touched, and how far the authors were told.
+    """The gateway, the ids, the rows and schemas that are touched, and the progress of the authors.
 
     Rows may be large: those of a short push are loaded at once, and of others no more than a push may touch. A long one
     may be of deltas that are known, whose rows are not read.
@@ -211,7 +211,7 @@ def _flaws(
 
 
 def refusal_at(flaws: tuple[Sequence[Flaw], ...], server_hlc: int) -> Refusal | None:
-    """The refusal by the first step that has found something; a clock is told the server's."""
+    """The refusal by the first step that has found a flaw; one for a wrong clock includes the server's time."""
     schema, untellable, drift = flaws
     if schema or untellable:
         return refusal_of(schema or untellable)
@@ -232,7 +232,7 @@ def inspect_needs(command: Inspect, policy: Policy) -> Generator[Stage, View, No
 
 
 def inspect(view: View, command: Inspect, policy: Policy, now: Now) -> Outcome:
-    """Judge deltas by what is known before they are applied."""
+    """Check deltas by what is known before they are applied."""
     push = command.push
     key = gateway_key(push.replica.gateway)
     fresh = _unknown(view, push, policy)
@@ -308,7 +308,7 @@ class _Rows:
         return found.state
 
     def flaws(self, fresh: Sequence[_Numbered]) -> list[Flaw]:
-        """The deltas whose rows have grown beyond what one row may be."""
+        """The deltas whose rows have grown beyond the limit of a row."""
         self._stored = {place: dump_state(row.state) for place, row in self._rows.items()}
         flaws = []
         for index, delta in fresh:

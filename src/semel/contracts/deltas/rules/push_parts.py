@@ -27,7 +27,7 @@ def is_large(push: Push) -> bool:
 
 
 def in_parts(push: Push) -> _Parts:
-    """The parts of a push, and what they come to."""
+    """The parts of a push, and their common outcome."""
     refusal = yield from _inspected(push)
     if refusal is not None:
         return LastWord(Outcome(refusal), is_refused=True)

@@ -50,12 +50,12 @@ _HALF = re.compile(r"(?<!\\)(?:\\\\)*\\ud[89a-f]")
 
 
 def is_tellable(text: str) -> bool:
-    """Whether an id can stand in a checkpoint, from its text: half of a surrogate pair cannot."""
+    """Whether an id can be part of a checkpoint, from its text: half of a surrogate pair cannot."""
     return "\\ud" not in text or _HALF.search(text) is None
 
 
 def untellable_flaws(fresh: Sequence[tuple[int, Delta]]) -> list[Flaw]:
-    """Where logs are cut, what cannot stand in a checkpoint is refused: it could not be told to a newcomer."""
+    """Flaws of ids that no checkpoint can carry; refused where logs are cut, since new clients could not get them."""
     message = "An id holds half of a surrogate pair, which a checkpoint cannot tell; this server keeps no whole log."
     return [
         Flaw(index, delta.id.hex(), "VALIDATION_ERROR", message, 422)
@@ -76,7 +76,7 @@ class Coverage:
         self._without: set[bytes] = set()
 
     def covers(self, reading: Reading, gateway: DeltaGatewayRow) -> bool:
-        """Whether a checkpoint tells everything; False also when it is not known yet."""
+        """Whether a checkpoint covers everything; False also when that is not known yet."""
         key = gateway.gateway
         if gateway.cut or key in self._without:
             return bool(gateway.cut)
@@ -95,7 +95,7 @@ class Coverage:
 
 
 def chores(reading: Reading, policy: Policy, coverage: Coverage) -> list[Forget | Trim]:
-    """What is to be let go now: a bounded number of small writes."""
+    """The retention writes that are due: a limited number of small ones."""
     found: list[Forget | Trim] = []
     if policy.client_ttl_ms:
         found += _unheard(reading, reading.now.expiry_ms - policy.client_ttl_ms)
@@ -151,7 +151,7 @@ def forget_needs(command: Forget) -> Generator[Stage, View, None]:
 
 
 def forget(view: View, command: Forget, now: Now) -> Outcome:
-    """Forget clients; those that were heard of since stay. Of one of which it was never noted when, it is noted now."""
+    """Forget clients that were not active since. A client without a recorded time gets the present one instead."""
     gateway = gateway_of(view, command.gateway)
     count = 0
     for client in command.clients:

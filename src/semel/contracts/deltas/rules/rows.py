@@ -68,7 +68,7 @@ class Aid(NamedTuple):
     """The columns that the last repair tells; None for all of them."""
 
     def above(self, position: int) -> Aid:
-        """As much of it as lies above a position; what lies below has been told."""
+        """The part that lies above a position; what lies below has been delivered."""
         if not (self.position or self.turn or self.inserted_at):
             return self
         turn, op = (self.turn, self.op) if self.turn > position else (0, 0)
@@ -118,11 +118,11 @@ class RowState:
         return self.written
 
     def aid_of(self, client: str) -> Aid:
-        """What is known of an author."""
+        """The record of an author."""
         return next((aid for aid in self.aids if aid.client == client), Aid(client))
 
     def values(self) -> Values | None:
-        """The columns of a live row; None for one that is not."""
+        """The columns of a live row; None for a deleted one."""
         return {name: cell.value for name, cell in self.cells.items()} if self.is_live else None
 
     def bury(self, names: Iterable[str]) -> None:
@@ -206,7 +206,7 @@ def _write(state: RowState, stamp: Stamp, columns: tuple[Column, ...]) -> Change
 
 
 def marked(marks: Marks, mark: Mark) -> Marks:
-    """The marks with one more: the newest first, one an author, and no more than tell what others did last."""
+    """The marks with one more: the newest first, one for each author, limited to those that `last_of_others` needs."""
     return (mark, *(one for one in marks if one.client != mark.client))[:_REMEMBERED]
 
 

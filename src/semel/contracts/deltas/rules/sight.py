@@ -29,14 +29,14 @@ class Eye(NamedTuple):
     rules: Rules
 
     def look(self, table: str, state: RowState) -> Values | None:
-        """What the rules look at in a row."""
+        """The columns of a row that the rules read."""
         if not state.is_live:
             return None
         cells = state.cells
         return {name: cells[name].value for name in columns_for(self.rules, table) if name in cells}
 
     def settle(self, table: str, state: RowState) -> None:
-        """Before a row changes: keep how it stood, if that is its first change under these rules."""
+        """Before a row changes: keep its state, if that is its first change under these rules."""
         if state.basis is None or state.basis.version != self.version:
             state.basis = Basis(self.version, self.look(table, state))
 

@@ -48,7 +48,7 @@ class Watcher:
         self._rules = rules_of(gateway.rules) if gateway.rules else None
 
     def entry(self, row: DeltaLogRow, mute: int) -> Entry | None:
-        """The entry of a row of the log as this caller is told it; up to `mute` it cannot hold anything yet."""
+        """The entry of a log row as this caller sees it; up to `mute` the caller cannot hold any row yet."""
         if row.addressee and row.addressee != self.own:
             return None
         if self._rules is None:
@@ -73,7 +73,7 @@ class Watcher:
         return () if values is not None and self._sees(row, values) else (gone(row),)
 
     def anew(self, row: DeltaLogRow) -> tuple[Entry, ...]:
-        """The row of a repair as it is now, whatever the caller has of it; away with it, if that is all it tells."""
+        """The current state of a repaired row, whatever copy the caller has; a DELETE, if the row is not visible."""
         if row.op == Op.DELETE:
             return (gone(row),)
         values = self._state(row).values()
@@ -81,7 +81,7 @@ class Watcher:
         return (gone(row), _whole(row, values)) if is_seen and values is not None else (gone(row),)
 
     def may_hold(self, row: DeltaLogRow, entry: Entry, mute: int) -> bool:
-        """Whether the caller may have a copy of a row that is about to come: that must go before this can come.
+        """Whether the caller may hold a copy of a row that must be removed before this entry is applied.
 
         It has made the row itself, not knowing of this entry. Under rules it may have any row that it ever wrote to.
         """
@@ -125,7 +125,7 @@ class Watcher:
 
 
 def entry_of(row: DeltaLogRow) -> Entry:
-    """The entry of a row of the log, to everyone it is for."""
+    """The entry of a log row, without visibility rules."""
     columns = row.body if row.columns is None else row.columns
     return Entry(
         row.position,

@@ -54,7 +54,7 @@ class Flawed(Exception):  # noqa: N818 - it is an answer, not a fault
 
 
 def parse_push(raw: bytes, policy: Policy, author: str | None = None) -> PushBody:
-    """The deltas of a body. `author` is the text of the only id that the caller may speak for; None for any."""
+    """The deltas of a body. `author` is the text of the only id that the caller may push as; None for any."""
     if not is_light(raw):
         return _parse_large(raw, policy, author)
     value = parse_body(raw)
@@ -108,7 +108,7 @@ def _unmarked(item: Any) -> Item:
 
 
 def judge_push(client: str, count: int, items: Iterable[Item], policy: Policy, author: str | None) -> PushBody:
-    """The same for a push that came in another form: each delta is made into a JSON value when it is looked at.
+    """The same for a push in another format: each delta is converted to a JSON value when it is checked.
 
     That is once, and not before their number is known to be allowed. One that cannot be made is `Flawed`.
     """
@@ -158,7 +158,7 @@ def client_of(value: Json) -> str:
 
 
 def check_last_seen(value: Json) -> None:
-    """What a client says of its own clock: told, and used for nothing."""
+    """Validate the clock value of a client, which is used for nothing."""
     if value is not None and (not isinstance(value, str) or read_hlc(value) is None):
         raise RefusedDeltas(INVALID[0], "lastSeenHlc must be a string of decimal digits.")
 

@@ -61,7 +61,7 @@ def parse_pull(query: bytes) -> PullQuery:
 
 
 def parse_checkpoint(query: bytes) -> CheckpointQuery:
-    """A checkpoint, and the client that it is for, if that is told."""
+    """The query of a checkpoint, with the client that it is for, if given."""
     given = _parameters(query)
     client = given.get("clientId")
     if client is not None and not 1 <= len(client) <= MAX_CLIENT_CHARACTERS:

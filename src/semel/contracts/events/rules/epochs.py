@@ -53,7 +53,7 @@ class Standing(NamedTuple):
 
 
 def jump_of(rows: Rows, epoch: int) -> Jumped:
-    """What a raise to that epoch does to the ids."""
+    """The effect of a raise to that epoch on the ids."""
     head = rows.get(EVENT_HEAD, HEAD_KEY) or EMPTY_LOG
     return Jumped(head.last_id, max(head.last_id + JUMP_LEAST, epoch * IDS_A_MS))
 
@@ -77,7 +77,7 @@ def jump(view: View, epoch: int, now: Now) -> None:
 
 
 def standing(reading: Reading, since: int, epoch: int | None) -> Standing:
-    """How a cursor stands, which may name its epoch."""
+    """The standing of a cursor, which may name its epoch."""
     row = reading.get(EPOCH, EPOCH_KEY) or FIRST_EPOCH
     if since == 0:
         return Standing(row.number)

@@ -35,7 +35,7 @@ NO_PARTITIONS = PartitionSet((), b"[]", ())
 
 
 def normalized(names: Iterable[str]) -> tuple[str, ...]:
-    """The set that is stored and compared. What cannot be within bounds is refused first: its cost would have none."""
+    """The set that is stored and compared. Names that exceed the limits are refused before they are normalized."""
     found: set[str] = set()
     for name in set(names):
         if len(name) > SHRINKS_AT_MOST * MAX_NAME_BYTES:

@@ -74,7 +74,7 @@ def shown_bytes(item: Item, client_id: str) -> int:
 
 
 def refuse_long_answer(command: Submit, limits: Limits) -> None:
-    """Refuse a submission whose results might not fit into one message, whatever they are."""
+    """Refuse a submission whose results may not fit into one message."""
     each = RESULT_BYTES + REASON_BYTES + FLAW_BYTES
     if sum(each + 2 * ESCAPED_BYTES * len(item.id) for item in command.items) <= _answer_room(limits):
         return
@@ -113,7 +113,7 @@ def _cut(result: Result) -> Result:
 
 
 def page_room(head: int, limits: Limits) -> int:
-    """The bytes that are left for the events of a page, whose other members take `head`."""
+    """The bytes for the events of a page, whose other members take `head`."""
     if head > limits.head_bytes:
         raise bad_request(
             f"the names in this request take {head} bytes of a page, and {limits.head_bytes} is the most",

@@ -56,7 +56,7 @@ class Query:
         return [value for key, value in self._pairs if key == name]
 
     def tail(self, last_event_id: str | None = None) -> Tail:
-        """What a GET asks for; where a broken tail stopped wins over `since`."""
+        """The query of a GET; `Last-Event-ID` of a broken stream wins over `since`."""
         try:
             names = checked(tuple(self.all("partition"))).names
         except PartitionError as error:
@@ -109,7 +109,7 @@ def submission(payload: Payload, who: Identity, terms: Terms, origin: bytes) -> 
 
 
 def pruned_frame(pruned_to: int) -> bytes:
-    """Events up to this position are gone. It has no id: a client that comes again says what it has had."""
+    """The event that says that events up to this position were removed. It has no id: a client resumes from its own."""
     return b'event: pruned\ndata: {"pruned_to_committed_id":%d}\n\n' % pruned_to
 
 

@@ -21,7 +21,7 @@ _WITH_POLICY = ("compatibility",)
 
 
 def negotiate(payload: JsonObject) -> str:
-    """The profile of a connection: the first of ours that the client supports."""
+    """The profile of a connection: the first of the server's that the client supports."""
     supported = payload.get("supported_profiles", ["compatibility"])
     required = payload.get("required_profile")
     policy = payload.get("required_tree_policy")
@@ -43,7 +43,7 @@ def negotiate(payload: JsonObject) -> str:
 
 
 def capabilities(profile: str) -> dict[str, Any]:
-    """What `connected` tells of a profile."""
+    """The capabilities of a profile, for `connected`."""
     found: dict[str, Any] = {"profile": profile, "accepted_event_types": list(ACCEPTED[profile])}
     if profile == "compatibility":
         found["tree_policy"] = TREE_POLICY

@@ -82,7 +82,7 @@ _FIELDS = (
 
 
 def parse(text: str, zone: str = "") -> Cron:
-    """Read a line of five fields, or a name that stands for one; without a zone it counts in UTC."""
+    """Parse a cron expression of five fields, or a name such as @daily; without a zone it is in UTC."""
     if len(text) > MAX_CHARACTERS:
         raise CronError(f"A cron line has at most {MAX_CHARACTERS} characters.")
     text = text.strip(" \t")

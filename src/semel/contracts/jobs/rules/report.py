@@ -73,7 +73,7 @@ def lease_needs(job_id: bytes) -> Generator[Stage, View, None]:
 
 
 def secret_of(view: View) -> bytes:
-    """What tokens are made with; empty before the first claim, when there are none."""
+    """The secret of lease tokens; empty before the first claim."""
     row = view.get(JOB_SEAL, ALONE)
     return b"" if row is None else row.secret
 
@@ -160,7 +160,7 @@ def _is_deferred(job: JobRow, command: Defer) -> bool:
 
 
 def fenced(secret: bytes, job: JobRow, given: bytes | None) -> Refusal:
-    """One who came too late, or was never the holder."""
+    """The refusal of a worker that is late, or never held the lease."""
     facts: dict[str, Any] = {"job_id": job_name(job.id), "status": status_of(job)}
     note = {
         "job_id": job_name(job.id),

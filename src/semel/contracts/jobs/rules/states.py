@@ -145,7 +145,7 @@ def state_of(job: JobRow, now_ms: int) -> State:
 
 
 def transition(job: JobRow, event: Event, now_ms: int, *, is_permanent: bool = False) -> Transition | None:
-    """The row of the table for this job; None when this cannot happen to it. A cancel that was asked for goes first."""
+    """The transition of this job; None when there is none. A requested cancel goes first."""
     source = state_of(job, now_ms)
     budget = Guard.BUDGET_LEFT if job.attempt < job.max_attempts else Guard.BUDGET_SPENT
     guards = [Guard.CANCEL_ASKED] if job.cancel else []
@@ -156,7 +156,7 @@ def transition(job: JobRow, event: Event, now_ms: int, *, is_permanent: bool = F
 
 
 def status_of(job: JobRow) -> str:
-    """What a key says of its job."""
+    """The status of a job as its key reports it."""
     if job.phase == DONE:
         return "failed" if job.reason else "completed"
     return "in_progress" if job.epoch or job.revision else "accepted"

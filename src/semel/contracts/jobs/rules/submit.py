@@ -59,7 +59,7 @@ Answer = Admitted | Collision | Refusal
 
 
 def submit_needs(command: Submit, policy: Policy) -> Generator[Stage, View, None]:
-    """Counts and keys; then the jobs that the keys stand for."""
+    """Counts and keys; then the jobs of the keys."""
     keys: list[tuple[AnyTable, Key]] = [(JOB_TOTALS, ALONE)]
     for draft in command.drafts:
         keys.append((JOB_LINE, (draft.priority, draft.queue)))

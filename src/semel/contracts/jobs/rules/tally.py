@@ -137,7 +137,7 @@ class Tally:
         self.totals.dead += 1
 
     def unbury(self, key: Key) -> None:
-        """Take a dead letter off the listing, if it is there."""
+        """Remove a job from the dead letter queue, if it is listed."""
         if self.view.get(JOB_DEAD, key) is not None:
             self.view.delete(JOB_DEAD, key)
             self.totals.dead -= 1

@@ -23,7 +23,7 @@ def is_current(secret: bytes, job: JobRow, given: bytes | None) -> bool:
 
 
 def epoch_of(secret: bytes, job: JobRow, given: bytes | None) -> int | None:
-    """The lease that a token belonged to, None for one that is foreign or long forgotten."""
+    """The lease that a token belonged to, None for an unknown or too old one."""
     if given is None:
         return None
     for epoch in range(job.epoch, max(0, job.epoch - REMEMBERED_EPOCHS), -1):

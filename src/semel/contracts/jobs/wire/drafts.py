@@ -45,7 +45,7 @@ class Submission(NamedTuple):
 
 
 def parse_draft(members: Members, header_key: str | None, principal: bytes, policy: Policy, chance: bytes) -> Draft:
-    """The draft in a body; the key may stand in the header as well."""
+    """The draft of a body; the key may be in the header as well."""
     key = _key(members, header_key)
     kind = members.kind()
     params = parse_params(members)

@@ -116,7 +116,7 @@ class Members:
         return invalid(self.path(name), f"{self.path(name)} {rule}.")
 
     def raw(self, name: str) -> Any:
-        """A value as it was parsed, None when it is absent; one that JSON cannot carry is refused."""
+        """A parsed value, None when it is absent; one that JSON cannot carry is refused."""
         value = self._members.get(name)
         if isinstance(value, LargeJson):
             value = self._members[name] = self._settled(name, value)

@@ -53,7 +53,7 @@ class Query:
             self._fields[name] = value
 
     def text(self, name: str) -> str | None:
-        """A field as it stands."""
+        """A field as sent."""
         return self._fields.get(name)
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
@@ -93,7 +93,7 @@ def parse_list(raw: bytes, principal: bytes | None) -> ListRequest:
 
 
 def list_cursor(job_id: bytes) -> str:
-    """Where a list goes on."""
+    """The cursor of a list (pagination)."""
     return "l" + job_id.hex()
 
 
@@ -128,7 +128,7 @@ def parse_dead(raw: bytes) -> DeadRequest:
 
 
 def dead_cursor(died_at: int, job_id: bytes) -> str:
-    """Where the listing of dead letters goes on."""
+    """The cursor of the dead letter queue (pagination)."""
     return f"d{died_at}-{job_id.hex()}"
 
 
@@ -164,7 +164,7 @@ def parse_lookup(members: Members) -> Lookup:
 
 
 def parse_release(members: Members) -> Release:
-    """The key that is to be forgotten, and whose it is."""
+    """The key to release, and its principal."""
     principal = members.text("principal", MAX_PRINCIPAL_CHARACTERS)
     key = checked_key(members)
     if principal is None:

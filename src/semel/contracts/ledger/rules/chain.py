@@ -48,5 +48,5 @@ def merkle_root(leaves: Sequence[bytes]) -> bytes:
 
 
 def genesis_header(place: Place, at: Instant, term: int, index: int, leader: bytes = b"") -> Header:
-    """What is told of a place without blocks."""
+    """The genesis header: that of a place without blocks."""
     return Header(0, place, ZERO, EMPTY, EMPTY_STATE_ROOT, at, term, index, leader)

@@ -41,7 +41,7 @@ def encode_operations(operations: tuple[Operation, ...]) -> bytes:
 
 
 def request_hash(encoded: bytes) -> bytes:
-    """What two requests are told apart by."""
+    """The hash that tells two requests apart."""
     return sha256(encoded).digest()
 
 

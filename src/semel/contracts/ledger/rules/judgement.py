@@ -60,7 +60,7 @@ class Case(NamedTuple):
 
     @property
     def is_old(self) -> bool:
-        """Whether it has one that was taken."""
+        """Whether its sequence was used before."""
         return self.sequence is not None and self.sequence <= self.last
 
 

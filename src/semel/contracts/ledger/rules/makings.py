@@ -65,7 +65,7 @@ def make_vault_needs(command: MakeVault) -> Needs:
 
 
 def change_needs(command: ChangeOrg | ChangeVault) -> Needs:
-    """What is to be changed."""
+    """The rows to be changed."""
     place = Place(command.org) if isinstance(command, ChangeOrg) else command.place
     yield Stage(keys=[(LEDGER_ORG, (place.org,)), (LEDGER_PLACE, place)])
 

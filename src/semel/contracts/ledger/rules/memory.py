@@ -36,7 +36,7 @@ def moved_cuts(org: OrgRow) -> OrgRow:
 
 
 def stream_key(place: Place, client: bytes) -> Key:
-    """Where a client's sequence stands."""
+    """The key of a client's sequence."""
     return (*place, client)
 
 

@@ -67,7 +67,7 @@ def carry_out(operations: Iterable[Operation], state: State, height: int, now_se
 
 
 def is_expired(expires_at: int, now_seconds: int) -> bool:
-    """Whether something has come to its end; 0 is no end."""
+    """Whether an entity has expired; 0 is never."""
     return 0 < expires_at <= now_seconds
 
 

@@ -67,7 +67,7 @@ def bucket_height(tops: TopsRow, bucket: int) -> int:
 
 
 def page_key(place: Place, path: bytes, height: int) -> Key:
-    """Where a page stands."""
+    """The key of a page."""
     return (*place, height, path)
 
 
@@ -95,7 +95,7 @@ def page_needs(
 
 
 def demand_pages(view: View, place: Place, keys: list[bytes]) -> None:
-    """Ask for all missing pages of a level at once: for a decision that turned out other than it had looked."""
+    """Load all missing pages of a level at once, for a decision that needs other pages than expected."""
     for stage in page_needs(view, place, keys):
         demand(view, stage.keys)
 
@@ -169,7 +169,7 @@ class Stale(NamedTuple):
 
 
 def stale_rows(stored: bytes) -> list[Stale]:
-    """What a block replaced."""
+    """The rows that a block replaced."""
     found = []
     place = 0
     while place < len(stored):
@@ -181,7 +181,7 @@ def stale_rows(stored: bytes) -> list[Stale]:
 
 
 def value_key(place: Place, key: bytes, version: int) -> Key:
-    """Where a large value stands."""
+    """The key of a large value."""
     return (*place, version, key)
 
 

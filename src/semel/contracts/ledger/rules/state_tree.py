@@ -127,7 +127,7 @@ def bucket_of(key: bytes) -> int:
 
 
 def leaf_hash(entity: Entity) -> bytes:
-    """What the tree holds of an entity."""
+    """The leaf of an entity."""
     key, value, expires_at, version = entity
     return sha256(
         b"".join(
@@ -144,7 +144,7 @@ def leaf_hash(entity: Entity) -> bytes:
 
 
 def change(key: bytes, entity: Entity | None) -> Change:
-    """What becomes of a key."""
+    """The change of a key."""
     return Change(sha256(key).digest(), key, None if entity is None else leaf_hash(entity))
 
 
@@ -182,7 +182,7 @@ def fold(slots: Sequence[Slot]) -> Leaf | Node:
 
 
 def way_up(page: Page, branch: int) -> tuple[Slot, list[Sibling]]:
-    """What stands where a path ends in a page, and the siblings from there to the page's root, bottom up.
+    """The end of a path in a page, and the siblings from there to the page's root, bottom up.
 
     A leaf that is alone stands as high as it can. So a path that ends in an empty branch may end at the leaf beside it.
     """

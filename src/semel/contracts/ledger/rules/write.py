@@ -44,7 +44,7 @@ from semel.store.table import Key
 
 
 def topic_of(place: Place) -> bytes:
-    """What those who follow a place's blocks listen to."""
+    """The topic of subscribers to the blocks of a place."""
     return b"ledger:%d/%d" % place
 
 

@@ -80,7 +80,7 @@ def parse_body(body: bytes, shape: Shape, most_pieces: int = MOST_PIECES) -> Map
 
 
 def read_large(body: bytes) -> Any:
-    """A body whose large lists are read in parts; nested no deeper than any other."""
+    """A body whose large lists are parsed in parts; limited to the same depth as any other."""
     value = read_json(body)
     if isinstance(value, LargeJson) and value.levels > MAX_DEPTH:
         raise too_deep()
@@ -96,7 +96,7 @@ def not_json(error: JsonError) -> RefusedLedger:
 
 
 def small(value: object) -> object:
-    """A part of a large body, as a value; one that cannot be taken is refused."""
+    """A part of a large body, as a value; an invalid one is refused."""
     found = value.value() if isinstance(value, LargeJson) else value
     mark = first_mark(found)
     if mark is not None:
@@ -187,7 +187,7 @@ def data(members: Mapping[str, Any], name: str, path: str) -> bytes:
 
 
 def items(members: Mapping[str, Any], name: str, path: str, check: Callable[[int], None]) -> Iterable[Any]:
-    """A list; empty when it is absent. `check` is told how many there are before the last of them is given."""
+    """A list; empty when it is absent. `check` gets the number of items before the last of them is returned."""
     value = members.get(name)
     if value is None:
         return []

@@ -29,7 +29,7 @@ class Route(NamedTuple):
 
 
 def split_path(raw_path: bytes) -> Route | None:
-    """A path below `PREFIX`; None when nothing is there."""
+    """Parse a path below `PREFIX`; None for an unknown one."""
     things, *pieces = [_decoded(piece) for piece in raw_path[len(PREFIX) :].split(b"/")]
     if things != "orgs":
         return None

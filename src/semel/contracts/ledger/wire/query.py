@@ -37,7 +37,7 @@ class Query:
             self._fields[name] = value
 
     def text(self, name: str) -> str | None:
-        """A field as it stands."""
+        """A field as sent."""
         return self._fields.get(name)
 
     def utf8(self, name: str) -> bytes | None:
@@ -46,7 +46,7 @@ class Query:
         return value.encode() if value else None
 
     def named(self, name: str) -> bytes | None:
-        """One thing, or None for any. An empty name is refused: it would show everything to who wants to see one."""
+        """One name, or None for any. An empty name is refused: it would show everything to a caller that wants one."""
         if self._fields.get(name) == "":
             raise invalid(f"{name} must not be empty; leave it out to see all of them.", name)
         return self.utf8(name)
@@ -62,7 +62,7 @@ class Query:
         return found
 
     def flag(self, name: str) -> bool:
-        """true or false; absent is false, a bare name is neither: who writes `?proof` wants one."""
+        """true or false; absent is false, a bare name is refused: a client that sends `?proof` wants a proof."""
         found = _FLAGS.get(self._fields.get(name, "false"))
         if found is None:
             raise invalid(f"{name} must be true or false, as in {name}=true.", name)
@@ -73,7 +73,7 @@ class Query:
         return self.number("atHeight") or None
 
     def consistency(self) -> None:
-        """Every read sees every acknowledged write: what is asked for only has to exist."""
+        """Validate the consistency level: every read sees every acknowledged write, so any known level is satisfied."""
         value = self._fields.get("consistency", "0")
         if value not in CONSISTENCIES and value not in map(str, CONSISTENCIES.values()):
             raise not_one_of("consistency", CONSISTENCIES)

@@ -63,7 +63,7 @@ class Draft(NamedTuple):
 
 
 def parse_write(body: bytes, fields: Fields, max_operations: int) -> Draft:
-    """A write; its key may stand in the header instead. Operations are counted before they are looked at."""
+    """A write; its key may be in the header instead. Operations are counted before they are parsed."""
     members = parse_body(body, _WRITE, PIECES_EACH * (1 + max_operations))
     values = items(members, "operations", "body", partial(check_count, most=max_operations))
     try:
@@ -181,7 +181,7 @@ class OrgDraft(NamedTuple):
 
 
 def parse_org(body: bytes) -> OrgDraft:
-    """The name of a new organization, and what it may use."""
+    """The name of a new organization, and its limits."""
     members = parse_body(body, _ORG)
     quota = members.get("quota")
     limits = {} if quota is None else _QUOTA.members(quota, "quota")
@@ -193,7 +193,7 @@ def parse_org(body: bytes) -> OrgDraft:
 
 
 def parse_org_change(body: bytes) -> OrgSettings:
-    """What is to be changed of an organization."""
+    """The settings of an organization to be changed."""
     members = parse_body(body, _ORG_CHANGE)
     settings = OrgSettings(
         number(members, "evictionInterval", "body"),

@@ -75,7 +75,7 @@ def append(view: View, command: Append, now: Now, keep: Window) -> Outcome:
 
 
 def is_decided_without_content(view: View | Reading, command: Append, now: Now) -> bool:
-    """Whether, as things stand, a step before the last has something to say, so that the content need not be read."""
+    """Whether a step before the last decides already, so that the content need not be parsed."""
     stream = living(view.get(STREAM, (command.scope,)), now)
     if stream is None:
         return True

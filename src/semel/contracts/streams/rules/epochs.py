@@ -47,7 +47,7 @@ def entered(stream: StreamRow, epoch: int) -> StreamRow:
 
 
 def position_of(rows: Rows, stream: StreamRow, offset: Offset, now_ms: int) -> int:
-    """The position that an offset stands for; `Refused` when it is of content that a restore has lost.
+    """The position of an offset; `Refused` when its content was lost by a restore.
 
     The epoch of the store is looked up only for an offset that is none of this stream.
     """

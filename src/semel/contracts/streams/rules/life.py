@@ -42,5 +42,5 @@ def use(stream: StreamRow, now: Now) -> tuple[Touch, ...]:
 
 
 def bury(view: View, stream: StreamRow, now: Now) -> None:
-    """End this life; what it leaves behind is freed later."""
+    """End this life and leave a tombstone; its rows are freed later."""
     view.insert(GRAVE, GraveRow(stream.id, now.ms))

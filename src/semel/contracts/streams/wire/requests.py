@@ -66,7 +66,7 @@ def parse_append(name: bytes, fields: Fields, body: bytes | None, most: int | No
 
 
 def fingerprint(body: bytes, closes: bool, producer: ProducerClaim | None) -> bytes:
-    """What makes two keyed appends the same request: the bytes, the close flag and the producer tuple."""
+    """The fingerprint of a keyed append: the bytes, the close flag and the producer tuple."""
     head = b"close:" if closes else b"open:"
     if producer is None:
         digest = sha256(head + b"-:")

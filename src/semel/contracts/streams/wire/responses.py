@@ -32,7 +32,7 @@ class Response(NamedTuple):
 
 
 def created(answer: Created, location: bytes) -> Response:
-    """201 for a new stream, 200 for one that was there."""
+    """201 for a new stream, 200 for an existing one."""
     headers = [(b"content-type", answer.content_type), _next(answer.tail, answer.tail_epoch)]
     if answer.is_new:
         headers.append((b"location", location))
@@ -55,7 +55,7 @@ def appended(answer: Appended) -> Response:
 
 
 def described(stream: StreamRow) -> Response:
-    """HEAD: what the stream is, and where it stands."""
+    """HEAD: the properties of the stream, and its tail."""
     headers = [(b"content-type", stream.content_type), _next(stream.tail, epoch_at(stream, stream.tail)), NO_STORE]
     if stream.ttl_seconds is not None:
         headers.append((b"stream-ttl", b"%d" % stream.ttl_seconds))
@@ -67,7 +67,7 @@ def described(stream: StreamRow) -> Response:
 
 
 def caught_up(page: Page, *, at_now: bool, if_none_match: bytes, private: bool) -> Response:
-    """A catch-up read. Only what can never change may be kept by caches; the tail must be asked for again."""
+    """A catch-up read. Caches may keep only what can never change; the tail must be revalidated."""
     headers = _page_headers(page)
     if at_now:
         return Response(200, [*headers, NO_STORE], content_of(page))
@@ -97,7 +97,7 @@ def _page_headers(page: Page) -> list[Header]:
 
 
 def content_of(page: Page) -> bytes:
-    """The content of a page: one array of messages, or the bytes as they came."""
+    """The content of a page: one array of messages, or the bytes as appended."""
     if is_json(page.stream.content_type):
         return b"[" + b",".join(page.pieces) + b"]"
     return b"".join(page.pieces)

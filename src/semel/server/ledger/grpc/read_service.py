@@ -47,7 +47,7 @@ _PATH = b"/ledger.v1.ReadService/%s"
 _AROUND_BYTES = 1_024
 """In a message, besides what can be long in it."""
 WATCH_SECONDS = 60.0
-"""A watch looks up at least so often to see whether anybody is there."""
+"""Longest time between two checks of a watch whether the client is still connected, in seconds."""
 
 
 class ReadService:
