@@ -1,4 +1,4 @@
-"""The options that say which server to talk to, and as whom. A token is never an argument: those are seen by others."""
+"""Connection options: server URL and token file. A token is never an argument, because other users can see those."""
 
 from __future__ import annotations
 

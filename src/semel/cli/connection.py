@@ -1,4 +1,4 @@
-"""The client commands' way to a server: requests out, answers or one-sentence errors back.
+"""The HTTP client of commands: requests out, answers or one-sentence errors back.
 
 The connection is kept between requests. The token travels in the Authorization header alone and stands in no message.
 """

@@ -1,4 +1,4 @@
-"""A store for a command that works on it alone: opened as a server would open it, and held until the command is done.
+"""Exclusive access to a store: opened as a server would open it, and held until the command is done.
 
 Every refusal is a `StoreError` with one sentence, and comes before anything is made or migrated.
 """

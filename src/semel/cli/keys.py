@@ -1,4 +1,4 @@
-"""Fresh Idempotency-Keys: UUIDs of version 7, so that a server's index of keys grows at its end."""
+"""New Idempotency-Keys: UUIDs of version 7, so that a server's index of keys grows at its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`semel migrate`: bring the schema of a store up to date, and say what was done.
+"""`semel migrate`: migrate the schema of a store, and print what was done.
 
 A server does the same at its start; this is for those who want it done, or looked at, before. A crash leaves the schema
 at the version it had: the missing migrations are one transaction.

@@ -1,4 +1,4 @@
-"""What commands print: one JSON object a line for programs, plain text for people, content byte for byte.
+"""Output of commands: one JSON object a line for programs, plain text for people, content byte for byte.
 
 Names and sentences that came over the network cannot steer a terminal: what does not print is shown as its code.
 """

@@ -1,4 +1,4 @@
-"""How far something long has come: a bar on a terminal; elsewhere silence, or one line."""
+"""Progress of long commands: a bar on a terminal; elsewhere nothing, or one line."""
 
 from __future__ import annotations
 

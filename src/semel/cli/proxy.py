@@ -1,4 +1,4 @@
-"""`semel proxy`: one effect a key in front of any service."""
+"""`semel proxy`: an idempotency proxy in front of any HTTP service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sending a request again until it is answered: for requests that carry an identity, so that none is done twice.
+"""Retries of requests that carry an identity, so that none takes effect twice.
 
 One without an identity is sent again only after an answer which says that nothing came of it.
 """

@@ -1,4 +1,4 @@
-"""`semel worker`: runs the jobs that a worker in the user's own code has functions for, until it is told to stop."""
+"""`semel worker`: runs jobs with the functions of a worker in the user's own code, until stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the server is and as whom to call: from arguments, else from SEMEL_URL, SEMEL_TOKEN and their like.
+"""Server URL and token of a client: from arguments, else from SEMEL_URL, SEMEL_TOKEN and their aliases.
 
 Secrets are kept out of representations, so that no log of an object shows them.
 """

@@ -1,4 +1,4 @@
-"""Requests as JSON: small fields, and around them values that are canonical already, so that what is hashed is sent."""
+"""Request bodies as JSON: small fields, around values that are canonical already, so that hashed bytes are sent."""
 
 from __future__ import annotations
 

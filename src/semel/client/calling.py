@@ -1,4 +1,4 @@
-"""A call that is repeated until it has an answer, within its patience; a verdict is never asked for twice."""
+"""Retries: a call is repeated until it has an answer or its time limit ends; a decision is never asked for twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that a call to a server can end with besides its answer. No message carries a token, a key or a payload.
+"""Errors of calls to a server. No message carries a token, a key or a payload.
 
 A `RefusedError` is a verdict: the same call would get it again, and nothing was changed. The exception is `BusyError`,
 raised when the server still had no room after all tries. `NoAnswerError` is doubt: what was asked may have happened,

@@ -1,4 +1,4 @@
-"""Results that cannot be changed on the way: each is hashed over its canonical bytes, and signed where there is a key.
+"""Integrity of results: each is hashed over its canonical bytes, and signed where there is a key.
 
 A value that is not JSON is refused before it is sent.
 """

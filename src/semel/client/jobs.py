@@ -1,4 +1,4 @@
-"""`JobsClient`: jobs submitted once and read, from asyncio code; and the calls that a worker is made of.
+"""`JobsClient`: submits and reads jobs from asyncio code, and has the calls that a worker is made of.
 
 Promise: a call that was answered happened once, however often the network made it try. A submission without a key gets
 a fresh one, and every try carries it. Lost answers, 429 and 503 are tried again with the same name and growing pauses;

@@ -1,4 +1,4 @@
-"""What a job's function raises to say how its run ends, other than well.
+"""Exceptions that a job's function raises to retry, defer or fail its run.
 
 Any other exception fails the run, and the job runs again while it has attempts left.
 """

@@ -1,4 +1,4 @@
-"""How long a call is repeated: lost answers, and a server that has no room, until tries or time run out.
+"""The retry policy of a call: limits of attempts and time for lost answers and a server without room.
 
 Every call that changes something carries a name of its own (a key, a claim id, a lease token), so repeating it does
 nothing twice.

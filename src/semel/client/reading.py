@@ -1,4 +1,4 @@
-"""Answers as values: the server's JSON, checked for what the caller relies on, in the shapes of `values`.
+"""Answers as values: the server's JSON, validated, in the types of `values`.
 
 An answer that lacks something is a `BadAnswerError`; what is there besides is kept and not minded.
 """

@@ -1,4 +1,4 @@
-"""How a run ended, as it will be reported; an exception becomes one of these, within the bounds of the wire."""
+"""Reports of runs: an exception becomes a report within the limits of the wire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job's function returned, as JSON: what can be printed is taken, and what cannot never undoes the work.
+"""Results of job functions as JSON: a value that cannot be printed never undoes the work.
 
 The function has had its effects when it returns, so a result that cannot be stored must not fail the job: the job would
 run again, or end as failed although all was done. It is stored as done, with a note in the place of the result.

@@ -1,4 +1,4 @@
-"""A worker while it runs: claims as many jobs as it has room for, runs them, and winds down without losing one.
+"""The running worker: claims as many jobs as it has room for, runs them, and shuts down without losing one.
 
 A claim has a name, so an answer that was lost is asked for again and costs nothing. When the worker stops it claims no
 more, hands back what a claim under way may have got, lets jobs end for a while, and gives the rest back uncharged.

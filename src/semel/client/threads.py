@@ -1,4 +1,4 @@
-"""Threads for functions that block: as many as there are jobs at once, kept for the next job.
+"""The thread pool of blocking job functions: one thread for each concurrent job.
 
 They are daemons. A function that does not return when the worker stops must not keep the process alive: its job has
 been given back by then, and what it still reports is refused.

@@ -1,4 +1,4 @@
-"""One server over HTTP: a request out, a whole answer back, or a `NoAnswerError` in place of the library's own errors.
+"""HTTP transport to one server: a request out, a whole answer back, or a `NoAnswerError`.
 
 What is limited is silence, and not the whole time: a large body may take long on a slow line, as long as it comes.
 Answers are read up to a limit. Redirects are not followed, since they would carry the token elsewhere; proxies and

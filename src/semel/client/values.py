@@ -1,4 +1,4 @@
-"""What goes into calls and what comes out of them: values that do not change.
+"""Immutable argument and result types of calls.
 
 Instants are aware datetimes in UTC. Lease tokens are kept out of representations, because they are as good as the job.
 """

@@ -1,4 +1,4 @@
-"""Sends a request to the upstream and its answer back: an ASGI application, which a middleware may stand in front of.
+"""Forwards a request to the upstream and its answer back: an ASGI application behind the middleware.
 
 A request with a key was read as a whole by the middleware; one without is streamed both ways. What may go wrong:
 

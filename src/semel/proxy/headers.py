@@ -1,4 +1,4 @@
-"""The header fields of a request and of an answer on their way through a proxy, as values.
+"""Header fields of requests and answers through the proxy, as values.
 
 | field | request | answer |
 |---|---|---|

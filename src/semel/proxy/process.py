@@ -1,4 +1,4 @@
-"""The process of a proxy: uvicorn with the limits it does not have, and an orderly stop.
+"""The proxy process: uvicorn with limits that it lacks, and an orderly shutdown.
 
 On SIGTERM or Control-C it takes no new connection, running requests end within `stop_timeout`, and what is left is cut
 off: a request with a key is then unknown. A second Control-C does not wait.

@@ -1,4 +1,4 @@
-"""The routes of a proxy: which requests take effect once, and what becomes of them after a crash.
+"""Routes of the proxy: which requests take effect once, and the policy for them after a crash.
 
     POST /charges              the route's policy is that of --on-crash
     POST /charges/* retry      every path below /charges/, run again after a crash

@@ -1,4 +1,4 @@
-"""When audit lines are an alert: too many of one kind within a minute.
+"""The alert rule for audit lines: too many of one kind within a minute.
 
 The rule is a function of the lines alone, their own times included, so reading the same lines again finds the
 same alerts. A kind alerts once a minute at most, for as long as its burst lasts. An alert that is known from an earlier

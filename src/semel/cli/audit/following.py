@@ -1,4 +1,4 @@
-"""The lines of a file that grows and is moved aside now and then, each of them once and in their order.
+"""Follows a log file across rotation: each line once and in order.
 
 Nothing is kept open or locked between two looks, so the writer is not disturbed. A file is known by its place on the
 disk and its first bytes, whatever its name has become. The names are gone through from the newest to the oldest, as

@@ -1,4 +1,4 @@
-"""`semel audit watch`: reads both files of the audit log as they grow, and raises an alert for what happens too often.
+"""`semel audit watch`: follows both files of the audit log, and raises an alert for what happens too often.
 
 It reads files and speaks to no server: stopping it changes nothing there, and a server needs no watcher. A start reads
 all that is kept of the log, so what happened while no watcher ran is found as well, and only what is not in

@@ -1,4 +1,4 @@
-"""`semel deltas`: gateways looked at, followed, set up and exported from a terminal or a script."""
+"""`semel deltas`: show, follow, set up and export gateways from a terminal or a script."""
 
 from __future__ import annotations
 

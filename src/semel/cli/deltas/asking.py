@@ -1,4 +1,4 @@
-"""The deltas surface as commands use it: requests that are sent until they are answered, answers as JSON objects."""
+"""HTTP calls of the deltas commands, with retries; answers as JSON objects."""
 
 from __future__ import annotations
 

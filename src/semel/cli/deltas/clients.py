@@ -1,4 +1,4 @@
-"""`semel deltas clients`: which clients a gateway remembers, and how they are forgotten."""
+"""`semel deltas clients`: list and forget the clients of a gateway."""
 
 from __future__ import annotations
 

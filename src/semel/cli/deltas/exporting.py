@@ -1,4 +1,4 @@
-"""The export itself: one snapshot of a gateway, read beside the server, into files that are whole or not there.
+"""The export: one snapshot of a gateway, read beside the server, into files that are complete or absent.
 
 A flat file needs to know its columns before its first row, so rows are read twice then: once to look, once to write. It
 is one snapshot all along, so both times they are the same.

@@ -1,4 +1,4 @@
-"""`semel deltas flush`: answered when everything before it is on disk."""
+"""`semel deltas flush`: returns when all earlier writes are on disk."""
 
 from __future__ import annotations
 

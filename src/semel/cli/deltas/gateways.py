@@ -1,4 +1,4 @@
-"""`semel deltas gateways`: which gateways there are."""
+"""`semel deltas gateways`: list the gateways."""
 
 from __future__ import annotations
 

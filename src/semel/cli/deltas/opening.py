@@ -1,4 +1,4 @@
-"""The store of a server, read beside it by its settings."""
+"""Opens the store of a server read-only beside it, by its settings."""
 
 from __future__ import annotations
 

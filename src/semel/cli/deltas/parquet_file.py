@@ -1,4 +1,4 @@
-"""Apache Parquet: one typed column for each field, compressed, in row groups of bounded size.
+"""Apache Parquet files: one typed column for each field, compressed, in row groups of limited size.
 
 pyarrow is an extra, and large: it is loaded when such a file is asked for.
 """

@@ -1,4 +1,4 @@
-"""`semel deltas rules`: who sees which rows."""
+"""`semel deltas rules`: set the sync rules of a gateway."""
 
 from __future__ import annotations
 

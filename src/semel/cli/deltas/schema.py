@@ -1,4 +1,4 @@
-"""`semel deltas schema`: the columns that a table may have."""
+"""`semel deltas schema`: set the columns of a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`semel deltas stats`: how much a gateway holds."""
+"""`semel deltas stats`: counts of a gateway."""
 
 from __future__ import annotations
 

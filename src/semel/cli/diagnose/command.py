@@ -1,4 +1,4 @@
-"""Where a bundle comes from, and where it is put.
+"""`semel diagnose`: the source of a bundle, and the file that it is written to.
 
 A running server makes its own, and the doctor's view of it is put in. Without one the bundle is made from the data
 folder or the store. No file is replaced; one that could not be written to its end is removed.

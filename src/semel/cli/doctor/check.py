@@ -1,4 +1,4 @@
-"""One finding of the doctor."""
+"""The result of one check of `semel doctor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The doctor's rounds, and how the findings are shown."""
+"""`semel doctor`: runs the checks and prints their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server at the URL: does it answer, would it take a write, and does it know this caller."""
+"""Checks of the server at the URL: reachable, ready for writes, and the caller's credential."""
 
 from __future__ import annotations
 

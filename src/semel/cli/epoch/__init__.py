@@ -1,4 +1,4 @@
-"""`semel epoch`: which history the logs of a store belong to, and a new one after an older backup was restored."""
+"""`semel epoch`: show the epoch of a store, and raise it after an older backup was restored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines in the groups in which they arrive: what came together can be sent together, and nothing waits for more."""
+"""Groups input lines as they arrive: lines that came together are sent together, without waiting for more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Following partitions over any number of connections, each event once.
+"""Follows partitions with reconnects, each event once.
 
 An event is known by its position, and the next connection goes on behind the last one. Only a definite refusal, such as
 that of a token which has ended, is the end of it.

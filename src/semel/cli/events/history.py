@@ -1,4 +1,4 @@
-"""History page by page: all pages of one run end at the position that was the last when it began."""
+"""History with pagination: all pages of one run end at the position that was last at the start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch of events: sent again with the same ids until the server has answered, so that none is committed twice."""
+"""Submission of a batch of events, with retries under the same ids, so that none is committed twice."""
 
 from __future__ import annotations
 

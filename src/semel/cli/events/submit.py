@@ -1,4 +1,4 @@
-"""`semel events submit`: committed once, however often the network makes it try."""
+"""`semel events submit`: commit events exactly once, with retries."""
 
 from __future__ import annotations
 

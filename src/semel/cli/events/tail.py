@@ -1,4 +1,4 @@
-"""`semel events tail`: events as they are committed, until the reader has had enough."""
+"""`semel events tail`: follow events as they are committed, until interrupted."""
 
 from __future__ import annotations
 

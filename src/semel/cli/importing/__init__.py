@@ -1,4 +1,4 @@
-"""`semel import`: take over what another program kept."""
+"""`semel import`: import the data of another program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records of a key store in a JSON file, whichever way they are laid out, each with its line.
+"""The records of a key store in a JSON file, in any of its layouts, each with its line number.
 
 A file is a list of records, an object of records by their keys (by itself, or as the member `records`), one record a
 line, or a single record. What breaks a line of a file of lines is that line's fault; elsewhere it breaks the file.

@@ -1,4 +1,4 @@
-"""What is to be done with the records of a file in a store: new ones, those that are there, and those in the way.
+"""The import plan: which records are new, which exist already, and which conflict.
 
 A key that is there is left alone. So is a record whose job id is that of another job here, or of the same one with
 another end: an id stands for one job for good. A job that was run here since it was imported is the same one still.

@@ -1,4 +1,4 @@
-"""One record of a Sheratan key store, judged: a key to take over, one that has expired, or a fault that is named.
+"""One record of a Sheratan key store: parsed to a key, an expired key, or a named fault.
 
 Pure: the time is an argument. A fault names the field and never its content, because keys are not shown.
 """

@@ -1,4 +1,4 @@
-"""`semel import sheratan`: the keys of a Sheratan idempotency store go on being honoured here.
+"""`semel import sheratan`: import the keys of a Sheratan idempotency store.
 
 The store is opened as a server would open it, and held, so that no server can come between.
 """

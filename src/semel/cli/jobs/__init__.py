@@ -1,4 +1,4 @@
-"""`semel jobs`: submit jobs, look at them, wait for them and mend what failed, from a terminal or a script."""
+"""`semel jobs`: submit, list, show, wait for and requeue jobs, from a terminal or a script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is submitted: a kind, params and options, whose text stays as it was written.
+"""A submission: a kind, params and options, whose text stays as it was written.
 
 What would make a server refuse a whole batch is found here, so that one bad line is named and spoils no others. What
 concerns one job alone (a kind with a blank in it, a number that no double holds) is for the server to judge.

@@ -1,4 +1,4 @@
-"""Waiting for a job's end, and the exit codes that tell a script how it ended."""
+"""Waits for the end of a job, and maps it to an exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which job is meant: one named by its id, by the id of the request that made it, or by its key.
+"""Job lookup: by id, by the id of the request that made it, or by its key.
 
 A key is never part of a URL, because those are logged.
 """

@@ -1,4 +1,4 @@
-"""An import: each line is a job, or the params of one, and goes in batches as the lines come.
+"""Import of lines: each is a job, or the params of one, sent in batches.
 
 A line without a key gets one made from a base and the line's number, so that running it again with the same base queues
 what is missing and doubles nothing, wherever the first run stopped, for as long as the server honours keys (a day after

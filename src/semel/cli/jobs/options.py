@@ -1,4 +1,4 @@
-"""The options that say how a job is run, for one that is submitted and for those of a schedule."""
+"""Options of a job's run, for submissions and schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many jobs at once: sent again under the same keys until each has been answered, so that none is queued twice.
+"""Submission of many jobs, with retries under the same keys, so that none is queued twice.
 
 A server judges each job of a batch alone. Those that it had no room for are asked again after the time that it names,
 for as long as that brings any of them in.

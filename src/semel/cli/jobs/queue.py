@@ -1,4 +1,4 @@
-"""`semel jobs queue`: how many jobs of a queue may be worked on at once, and for how long."""
+"""`semel jobs queue`: limits of a queue: running jobs, and the time of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`semel jobs release`: forget a key before its time, so that it can be used anew."""
+"""`semel jobs release`: release a key early, so that it can be used again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`semel jobs result`: what a job brought, after its hash has been checked."""
+"""`semel jobs result`: print the result of a job, after its hash has been checked."""
 
 from __future__ import annotations
 

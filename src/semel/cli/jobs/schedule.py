@@ -1,4 +1,4 @@
-"""`semel jobs schedule`: jobs that come again by the clock."""
+"""`semel jobs schedule`: cron schedules that make jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`semel jobs show`: one job, with a picture of its life."""
+"""`semel jobs show`: one job, with a timeline."""
 
 from __future__ import annotations
 

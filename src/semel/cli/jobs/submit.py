@@ -1,4 +1,4 @@
-"""`semel jobs submit`: queued once, however often the network makes it try."""
+"""`semel jobs submit`: queue jobs exactly once, with retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs in words: what a submission brought, how a job stands, a line of a table."""
+"""Text output of jobs: the result of a submission, the state of a job, a table row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job's life as a picture: what happened when, and how long it was between.
+"""The timeline of a job: its events, and the time between them.
 
 Values in, lines out. What a server does not tell is left out.
 """

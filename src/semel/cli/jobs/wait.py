@@ -1,4 +1,4 @@
-"""`semel jobs wait`: until a job has ended, and say by the exit code how."""
+"""`semel jobs wait`: wait for the end of a job; the exit code says how it ended."""
 
 from __future__ import annotations
 

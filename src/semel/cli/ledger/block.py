@@ -1,4 +1,4 @@
-"""`semel ledger block`: blocks of a chain, one, many, or as they come; each with the hash that can be trusted later."""
+"""`semel ledger block`: print blocks of a chain with their hashes: one, many, or each new one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operations of a transaction, from options in the order in which they stand, or from lines of a file."""
+"""The operations of a transaction, from options in their order, or from lines of a file."""
 
 from __future__ import annotations
 

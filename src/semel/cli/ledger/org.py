@@ -1,4 +1,4 @@
-"""`semel ledger org`: organizations, to which everything in a ledger belongs."""
+"""`semel ledger org`: commands for organizations."""
 
 from __future__ import annotations
 

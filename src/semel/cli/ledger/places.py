@@ -1,4 +1,4 @@
-"""Where in a ledger something is: ORG for an organization's own chain, ORG/VAULT for that of a vault."""
+"""Places as arguments: ORG for an organization's own chain, ORG/VAULT for that of a vault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`semel ledger proof`: all that proves a transaction or a relationship, in one file that needs no server any more."""
+"""`semel ledger proof`: write the proof of a transaction or a relationship to a file for offline checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`semel ledger read`: a value byte for byte, as it is or as it was, with a proof if one is wanted; or many of them."""
+"""`semel ledger read`: print a value byte for byte, at any height, with a proof on request; or list values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that proofs are put into."""
+"""Writes proof files."""
 
 from __future__ import annotations
 

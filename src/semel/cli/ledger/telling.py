@@ -1,4 +1,4 @@
-"""What a ledger says, in words: numbers, hashes and ids as people read them, without trust in what they came from."""
+"""Text output of the ledger: numbers, hashes and ids, without trust in their source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One transaction on its way: its identity, its request, and what became of it."""
+"""Submission of one transaction: its identity, its request, and its outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`semel ledger vault`: vaults, each with a chain of its own."""
+"""`semel ledger vault`: commands for vaults, each with a chain of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`semel ledger verify`: whether a proof holds, from a block hash that is trusted; no server is asked."""
+"""`semel ledger verify`: check a proof offline, from a trusted block hash."""
 
 from __future__ import annotations
 

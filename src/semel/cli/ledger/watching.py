@@ -1,4 +1,4 @@
-"""Following a chain over any number of connections, each block once and in order.
+"""Follows a chain with reconnects, each block once and in order.
 
 When a connection ends, by a restart of the server for example, the next one goes on behind the last height heard.
 """

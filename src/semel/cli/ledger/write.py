@@ -1,4 +1,4 @@
-"""`semel ledger write`: carried out once, however often the network makes it try."""
+"""`semel ledger write`: execute a transaction exactly once, with retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`semel once init` and `semel once sweep`: make the table of receipts, and remove those that have expired."""
+"""`semel once init` and `semel once sweep`: create the table of receipts, and remove expired ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`semel outbox`: deliver the letters of an outbox, look at them, and mend what was refused."""
+"""`semel outbox`: deliver, list, retry and drop the letters of an outbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`semel outbox retry` and `semel outbox drop`: many letters are changed with a yes only, of a person or a script."""
+"""`semel outbox retry` and `semel outbox drop`: both ask for confirmation before many letters are changed."""
 
 from __future__ import annotations
 

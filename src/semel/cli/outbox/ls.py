@@ -1,4 +1,4 @@
-"""`semel outbox ls`: the letters of an outbox. Headers, bodies and queries of URLs are not shown."""
+"""`semel outbox ls`: list the letters of an outbox. Headers, bodies and queries of URLs are not shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening the outbox that a command names; what is wrong with it is told in one sentence."""
+"""Opens the outbox that a command names; an error is one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`semel outbox run` and `semel outbox init`: deliver the letters of an outbox, and make one."""
+"""`semel outbox run` and `semel outbox init`: deliver the letters of an outbox, and create one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`semel streams append`: stored once, however often the network makes it try."""
+"""`semel streams append`: append content exactly once, with retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`semel streams create`: asking twice for the same stream is no error, and the answer says which it was."""
+"""`semel streams create`: create a stream, or confirm that it exists; the answer says which."""
 
 from __future__ import annotations
 

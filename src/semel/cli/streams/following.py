@@ -1,4 +1,4 @@
-"""Following a stream over any number of connections, each piece of content once.
+"""Follows a stream with reconnects, each piece of content once.
 
 The server ends an event stream after a minute, and may be restarted; then the next connection goes on from the last
 offset heard. Content is handed on only together with the offset behind it, so a connection cut between the two repeats

@@ -1,4 +1,4 @@
-"""An import: each line is an append with a key of its own, made from a base key and the line's number.
+"""Import of lines: each is an append with a key of its own, made from a base key and the line's number.
 
 Running it again with the same base key appends what is missing and doubles nothing, wherever the first run stopped, for
 as long as the server honours keys (a day, unless it was set up otherwise). A line that has changed since is refused.

@@ -1,4 +1,4 @@
-"""`semel streams read`: all that a stream holds, from an offset to its tail, page by page."""
+"""`semel streams read`: print a stream from an offset to its tail, page by page (pagination)."""
 
 from __future__ import annotations
 

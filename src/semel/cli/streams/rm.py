@@ -1,4 +1,4 @@
-"""`semel streams rm`: nothing goes without a yes, from a person or from the script's author."""
+"""`semel streams rm`: delete a stream, with confirmation."""
 
 from __future__ import annotations
 

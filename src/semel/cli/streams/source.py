@@ -1,4 +1,4 @@
-"""Where content comes from: an argument, a file or standard input, as exact bytes.
+"""Input content: from an argument, a file or standard input, as exact bytes.
 
 An input without an end, or without line ends, is refused at a limit instead of filling the memory.
 """

@@ -1,4 +1,4 @@
-"""`semel streams tail`: content as it comes, until the stream is closed or the reader has had enough."""
+"""`semel streams tail`: follow a stream until it is closed or interrupted."""
 
 from __future__ import annotations
 

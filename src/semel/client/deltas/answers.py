@@ -1,4 +1,4 @@
-"""Answers of the server as values, checked for what the client relies on."""
+"""Answers of the server as values, validated."""
 
 from __future__ import annotations
 

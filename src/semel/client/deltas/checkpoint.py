@@ -1,4 +1,4 @@
-"""Takes checkpoints: all rows as of one position, in place of the log from its beginning.
+"""Loads checkpoints: a snapshot of all rows at one position, instead of the log from its beginning.
 
 It is read line by line, and each line is on disk before the next is looked at. One that breaks off is begun again; only
 when it has come to its end are rows forgotten that it has not told, and the cursor set. Until then the replica has rows

@@ -1,4 +1,4 @@
-"""`DeltasClient`: rows in a file of one's own, changed offline and kept equal with everybody else's.
+"""`DeltasClient`: rows in a local file, changed offline and synced with other replicas.
 
 Promise: a write that has returned is on disk, with the delta that tells others of it, and is sent until the server has
 acknowledged it or has refused it for good, over lost answers, crashes of this process and of the server; it takes

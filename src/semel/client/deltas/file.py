@@ -1,4 +1,4 @@
-"""One replica's SQLite file: its transactions, and what it knows of itself.
+"""The SQLite file of a replica: its transactions, identity and settings.
 
 Format: tables `semel_meta`, `semel_outbox`, `semel_dead` and `semel_rows`; other tables of the file are left alone.
 Write-ahead log, `synchronous=FULL`: a transaction that has returned survives a crash and a power cut, and one that has

@@ -1,4 +1,4 @@
-"""The WebSocket over which the server tells a replica of what others do, as it happens.
+"""The WebSocket of a replica for live changes by other clients.
 
 It begins with a pull from the replica's cursor. From then on the server sends pages of others' entries, each of which
 begins where the one before has ended; they are taken in as pages of a pull are. What is lost with the connection is

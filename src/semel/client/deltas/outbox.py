@@ -1,4 +1,4 @@
-"""The queue of changes that the server has yet to acknowledge, and the ones that it will not take.
+"""The outbox: changes that the server has not acknowledged yet, and those that it refused.
 
 A delta leaves the queue for two reasons: the server has acknowledged it, or it was refused for good and stands among
 the dead letters. A crash, at whatever moment, leaves it in one of both places; one that was on its way is sent again,

@@ -1,4 +1,4 @@
-"""How far a replica has been told: its cursor, the epoch of the server's store, and which own entries it knows.
+"""The progress of a replica: its cursor, the epoch of the server's store, and its known own entries.
 
 The cursor and the epoch are in the file. The rest is for the time that the file is open: an older copy may have taken
 its place, and then the server has entries of this replica that it does not know. So the first pull since the file was

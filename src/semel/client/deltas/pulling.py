@@ -1,4 +1,4 @@
-"""Fetches pages: as much at once as gets through.
+"""Pulls pages, with a page size that adapts to the connection.
 
 A page that is larger than this client reads, or whose answer was lost on its way, is asked for again with fewer
 entries. So neither rows that others have made large nor a line that never carries a whole page stop a replica for good.

@@ -1,4 +1,4 @@
-"""Sends the queue: oldest first, byte for byte as it was written down, until it is empty or something is in the way.
+"""Pushes the outbox: oldest first, byte for byte as stored, until it is empty or blocked.
 
 What the server refuses for good is set aside, and only that: the deltas that it names, or the one that is left after a
 batch was halved again and again. What a wrong clock, a wrong token or a server that is away stands in the way of, stays

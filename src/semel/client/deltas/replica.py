@@ -1,4 +1,4 @@
-"""A replica without its network: rows that can be read and written, and what a push and a pull do to them.
+"""A replica without its network: reads and writes of rows, and the effects of a push and a pull on them.
 
 Every method is one transaction of the file, on disk when it returns.
 """

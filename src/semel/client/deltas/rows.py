@@ -1,4 +1,4 @@
-"""A row as this replica sees it: what the server has told of it, with own changes on top that it has not acknowledged.
+"""A row as this replica sees it: the server's state, with unacknowledged own changes on top.
 
 Two pictures are kept apart. The base is the server's: each entry says that some columns of a row are so as of a
 position in the server's log, and for each column the highest position counts. The server has resolved conflicts

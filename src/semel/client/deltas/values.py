@@ -1,4 +1,4 @@
-"""What comes out of the calls of a `DeltasClient`: values that do not change."""
+"""Immutable result types of `DeltasClient`."""
 
 from __future__ import annotations
 

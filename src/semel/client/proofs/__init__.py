@@ -1,4 +1,4 @@
-"""Checking, without a server, what a ledger said: proofs lead from a transaction or a value to a block hash.
+"""Offline verification of a ledger: proofs lead from a transaction or a value to a block hash.
 
 Start from a block hash that you trust: one that you wrote down yourself when you watched the chain, or got from
 a person who did. What is checked are the JSON documents that the HTTP interface answers with. Every function raises a

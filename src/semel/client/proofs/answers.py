@@ -1,4 +1,4 @@
-"""Whole answers of a server, checked down to a block hash that is trusted."""
+"""Whole answers of a server, verified down to a trusted block hash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of blocks: their hashes, the transactions in them, and the chain that they make.
+"""Verification of blocks: their hashes, the transactions in them, and their chain.
 
 A chain is followed from a block hash that one trusts. Upwards it shows that a block was built on the trusted one;
 downwards, from a trusted block to an older one, that the older block is part of what the trusted hash stands for.

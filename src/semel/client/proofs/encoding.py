@@ -1,4 +1,4 @@
-"""The bytes that are hashed. Lengths and counts are little-endian, all other numbers big-endian."""
+"""Canonical encoding for hashes. Lengths and counts are little-endian, all other numbers big-endian."""
 
 from __future__ import annotations
 

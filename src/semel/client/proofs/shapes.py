@@ -1,4 +1,4 @@
-"""What is in the documents, as values: headers, transactions, proofs. Text is kept as the UTF-8 that is hashed."""
+"""Value types of proof documents: headers, transactions, proofs. Text is kept as the UTF-8 that is hashed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of the state: that a key has a value in a block, or that it has none."""
+"""Verification of the state: that a key has a value in a block, or that it has none."""
 
 from __future__ import annotations
 

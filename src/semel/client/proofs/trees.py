@@ -1,4 +1,4 @@
-"""Two trees: that of a block's transactions, and that of one bucket of the state.
+"""Merkle trees: that of a block's transactions, and that of one bucket of the state.
 
 The first has no marks on leaves and nodes. The second has: a leaf is hashed behind a zero byte and a node behind a one,
 so that neither passes for the other; and the way to a leaf is the SHA-256 of its key, bit by bit from the first.
