@@ -37,7 +37,7 @@ class EpochPlan(NamedTuple):
     number: int
     events: Jumped
     term: int
-    """Of the ledger; 0 when it has none yet."""
+    """The term of the ledger; 0 when it has none yet."""
 
 
 class EpochRefused(NamedTuple):

@@ -39,7 +39,7 @@ MAX_RERUNS = 16
 MAX_DEFERRALS = 64
 MAX_TOUCHES = 1_024
 LOADED_BYTES = 32 * 1024 * 1024
-"""What the payloads that one batch loads may come to; deciding over them takes several times that."""
+"""Limit of payload bytes that one batch loads; deciding over them takes several times that memory."""
 PART_BYTES = 2 * 1024 * 1024
 """The same for a part of a write that is decided in parts, and for such a write alone."""
 
@@ -220,7 +220,7 @@ class _Batch:
         self._waiting = _Waiting(around.is_admitted)
         self._view = BatchView(self._waiting.has, around.soft.over, held)
         self._asked: Counter[tuple[Any, ...]] = Counter()
-        """How many rows of each range all writes together have asked for."""
+        """The number of rows of each range that all writes together have requested."""
         self.result = BatchResult(Commit.NOTHING)
 
     def load_stages(self, submissions: Sequence[Submission]) -> None:

@@ -141,7 +141,7 @@ class Write(NamedTuple):
     cost: int = 1
     """Roughly how many rows it will touch."""
     parts: Parts | None = None
-    """How it is decided in parts, if its command has to look at too much at once."""
+    """The parts in which it is decided, if its command would load too much at once."""
     is_large: bool = False
     """Whether it is decided in parts from the beginning."""
 

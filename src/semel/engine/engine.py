@@ -69,9 +69,9 @@ class Writing(NamedTuple):
     """The health of the write path."""
 
     lost: int
-    """How many the store has not taken, or may not have taken, since the start."""
+    """The number of writes since the start that the store has refused, or whose outcome is unknown."""
     running_ms: int
-    """How long the ones that are being carried out have taken so far."""
+    """The time that the running writes have taken so far."""
 
 
 class Engine:

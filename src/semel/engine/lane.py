@@ -39,10 +39,10 @@ from semel.store.protocol import (
 )
 
 IDLE_SECONDS = 0.5
-"""How often an idle lane looks for soft changes to store: at most a second after they were made."""
+"""Seconds between two checks of an idle lane for soft changes, which are stored within a second."""
 
 MAX_TRIES = 5
-"""How often a batch is begun that the store breaks off through no fault of its writes."""
+"""Limit of tries of a batch that the store aborts through no fault of its writes."""
 
 MAX_HELD = 3
 """Limit of busy locks of one batch that are waited for, one after the other, before its other writes must retry."""
@@ -83,11 +83,11 @@ class Lane:
         self._held: Submission | None = None
         self._deferred: list[Submission] = []
         self._current: Sequence[Submission] = ()
-        """Gathered, and not told of yet."""
+        """Gathered writes that are not answered yet."""
         self.lost = 0
         """Writes that the store did not take, or may not have taken."""
         self._began_ms: int | None = None
-        """When the batch that is being run was begun."""
+        """When the running batch began."""
         self._stopping = False
         self._soft_at = time.monotonic()
         self._thread = threading.Thread(target=self._work, name="semel-lane", daemon=True)

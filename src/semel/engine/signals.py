@@ -16,7 +16,7 @@ class Signals:
     def __init__(self) -> None:
         self._waiting: dict[bytes, set[asyncio.Future[None]]] = {}
         self.turn = 0
-        """Rises with every signal: two looks in one turn see the same commits."""
+        """Rises with every signal: two reads in one turn see the same commits."""
 
     def watch(self, topic: bytes) -> Watch:
         """Begin to listen: signals sent from now on are not missed."""

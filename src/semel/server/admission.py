@@ -19,7 +19,7 @@ from semel.server.meter import Meter
 from semel.server.principals import DEVELOPER, Outcome, Principal, Principals, UnauthorizedError, presented
 
 PRINCIPAL = "semel.principal"
-"""Where the scope of a request names its caller, once that is known; not in development mode."""
+"""The key of the authenticated caller in the scope of a request; absent in development mode."""
 MAX_SLEEP_SECONDS = 60.0
 """Longest time between two checks for the end of a rotation, in case the system clock is set."""
 

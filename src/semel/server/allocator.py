@@ -13,7 +13,7 @@ import sys
 MAPPED_BYTES = 256 * 1024
 """A block of this size is mapped by itself: at least as long as a page of a table or a piece of a text."""
 TRIMMED_BYTES = 1024 * 1024
-"""Free memory at the end of a heap that is kept for what comes next."""
+"""Free memory at the end of a heap that is kept for later allocations, in bytes."""
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 

@@ -57,7 +57,7 @@ class App:
         self._context = context
         self._policy = context.settings.origin_policy
         self.control_port = 0
-        """Where the control listener is; 0 without one."""
+        """The port of the control listener; 0 without one."""
         self.hub = Hub(context)
         self._streams = StreamsHost(context)
         self._events = EventsHost(context, self.hub)

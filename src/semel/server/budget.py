@@ -17,7 +17,7 @@ class Budget:
     def __init__(self, most: int, each: int) -> None:
         self.most = most
         self.each = min(each, most)
-        """What one holder may have of it."""
+        """The limit of one holder."""
         self._lock = Lock()
         self._held = 0
         self._by_holder: Counter[Hashable] = Counter()

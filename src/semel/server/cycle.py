@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HEADER_RE, HEADER_VALUE_RE, ST
 from semel.server.asgi import Header
 
 JOINED_BYTES = 64 * 1024
-"""A larger piece is not copied to stand behind its head: it is written apart."""
+"""A larger piece is written apart from its head, to avoid a copy."""
 
 
 class Cycle(RequestResponseCycle):

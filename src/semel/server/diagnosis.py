@@ -21,7 +21,7 @@ from semel.server.logs import RECENT
 from semel.server.metrics import render
 
 LEAST_FREE_BYTES = 1024**3
-"""Less room on the disk is told as a problem."""
+"""Fewer free bytes on the disk are reported as a problem."""
 
 
 class Bundle(NamedTuple):

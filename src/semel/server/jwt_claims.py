@@ -21,7 +21,7 @@ MAX_NAMES = 1_000
 MAX_IDENTITY_BYTES = 512
 """Length of `sub` and `client_id`."""
 LEEWAY_MS = 10_000
-"""How far the issuer's clock may be ahead of ours, for `nbf` and `iat`."""
+"""Allowed clock difference to the issuer, for `nbf` and `iat`."""
 
 _LAST_SECOND = 253_402_300_799  # of the year 9999: more is a mistake, for the most part milliseconds
 
@@ -30,7 +30,7 @@ _ROLES: Mapping[str, frozenset[Role]] = {
     "client": frozenset({Role.READ, Role.WRITE}),  # as the issuers of clients of deltas call it
 }
 _NOT_TOLD = frozenset({"gw", "role"})
-"""Claims that say what a token is good for; the others that are text say who its holder is."""
+"""Claims about the rights of a token; the other text claims describe its holder."""
 
 
 class KeyFileError(ValueError):

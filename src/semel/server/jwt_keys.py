@@ -26,7 +26,7 @@ MAX_KEYS = 64
 MAX_TRIED = 8
 """Keys that a token is tried with when it does not name one."""
 LOOK_MS = 5_000
-"""The file is looked at no more often than this."""
+"""Shortest time between two checks of the file."""
 
 _log = logging.getLogger("semel.server")
 

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 MAX_SOURCES = 1_024
 TELL_MS = 10_000
-"""What was held back is told after this time, if no line of the source was written meanwhile."""
+"""Suppressed lines are reported after this time, if no line of the source was written meanwhile."""
 FORGET_MS = 1_000
-"""At the bound, sources that have been quiet are looked for at most once in this time."""
+"""At the limit, idle sources are searched at most once in this time."""
 MAX_REASON = 64
 MAX_HELD_TEXT = 1_024
 """Characters of a text that are kept of a line that is held back."""
@@ -47,7 +47,7 @@ class HeldLine(NamedTuple):
     ts_ms: int
     details: Mapping[str, Any]
     left_out: int
-    """How many it stands for besides itself."""
+    """The number of suppressed lines that it stands for besides itself."""
 
 
 @dataclass(slots=True)

@@ -19,14 +19,14 @@ import orjson
 
 LOG_LINES = 200
 MAX_LINE_BYTES = 8 * 1024
-"""What a diagnosis takes of a log."""
+"""Limits of the part of a log in a diagnosis."""
 TOLD_AT_ONCE = 20
 TOLD_SECONDS = 10.0
 """Of the same complaint, TOLD_AT_ONCE are logged within TOLD_SECONDS."""
 MAX_COMPLAINTS = 256
 """Different ones that are kept apart."""
 OWN_LOGGERS = "semel"
-"""The logger above all of ours."""
+"""The parent logger of all our loggers."""
 
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 
@@ -58,7 +58,7 @@ class Calm(logging.Filter):
         super().__init__()
         self._guard = threading.Lock()
         self._complaints: dict[tuple[str, object], tuple[float, int]] = {}
-        """When the present while began, and how many have come in it."""
+        """The start of the current window, and the number of lines in it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the record is logged."""
@@ -96,7 +96,7 @@ class RecentLines(logging.Handler):
 
 
 RECENT = RecentLines()
-"""Of this process, as logs are."""
+"""The last lines of this process."""
 
 
 class TextFormatter(logging.Formatter):

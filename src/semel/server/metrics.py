@@ -29,7 +29,7 @@ from semel.store.protocol import StoreAwayError, StoreHeldError, TryAgainError
 _log = logging.getLogger("semel.engine")
 
 _PASSING = (TryAgainError, StoreAwayError, StoreHeldError)
-"""What a database does now and then that is not a fault of ours."""
+"""Errors that a database causes now and then without a fault of the server."""
 
 _ITEM_OUTCOMES = ("committed", "replayed", "rejected", "not_processed")
 _WRITE_OUTCOMES = ("committed", "replayed", "declined")
@@ -58,7 +58,7 @@ class Metrics:
         self.deltas_refused: Counter[str] = Counter()
         self.deltas_sockets: Callable[[], int] = int
         self.deltas_held: Mapping[str, Budget] = {}
-        """What clients of deltas hold together, by the name of the gauge."""
+        """Memory budgets of deltas clients, by the name of the gauge."""
         self.event_connections: Callable[[], int] = int
         self.event_live: Callable[[], int] = int
         self._batch_writes = Histogram(

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 SLICE_BYTES = 16 * 1024
 BODY_SLICE_BYTES = 64 * 1024
-"""Of a body of known length: what follows it may be dense."""
+"""Slice of a body of known length: many small requests may follow it."""
 
 
 class ReadingFlow(FlowControl):

@@ -62,9 +62,9 @@ class Principal:
     expires_at_ms: int | None = None
     """From this time on its credential is void; None for one without an end."""
     claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
-    """What else its credential says of it, for rules that ask; a claim has one value or several."""
+    """Further claims of its credential, for sync rules; a claim has one value or several."""
     revocation: Revocation | None = field(default=None, repr=False, compare=False)
-    """Of its token, if that can end before its time."""
+    """The revocation of its token, if it can be revoked."""
     _by_surface: Mapping[str, _Reach] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

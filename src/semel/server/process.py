@@ -68,7 +68,7 @@ if sys.platform != "win32":
 _log = logging.getLogger("semel.server")
 
 GRPC_PORT = 50_051
-"""Where gRPC listens unless told otherwise; another server of this machine that has it is not in the way."""
+"""The default port of gRPC; if another server of this machine has it, gRPC stays off."""
 
 
 def run_server(settings: Settings, announce: Callable[[int], None], warnings: Iterable[str] = ()) -> int:

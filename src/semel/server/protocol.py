@@ -31,7 +31,7 @@ STALL_BYTES = 64 * 1024
 MAX_EXCESS_BYTES = 16 * 1024
 """Extensions of chunks and trailers of one request; those within one slice that is parsed may be more."""
 CHUNK_BYTES = 20
-"""What a chunk may take besides its content and is no excess: its size and two ends of lines."""
+"""Overhead of a chunk that is not counted as excess: its size and two line ends."""
 
 _TOO_MUCH_EXCESS = Problem(
     "INVALID_REQUEST", f"Chunk extensions and trailers may have {MAX_EXCESS_BYTES} bytes in a request."

@@ -23,7 +23,7 @@ class Given(NamedTuple):
 
     value: Any
     place: str
-    """What it was written behind: a variable, a name in the file, a flag."""
+    """The source of the value: a variable, a name in the file, a flag."""
 
 
 def setting(default: Any, about: str, least: float | None = None, most: float | None = None) -> Any:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 APART_BYTES = 16 * 1024
-"""What is made of up to this many bytes is made on the loop: 12 ms at worst, and handing it over takes 0.1 ms."""
+"""Work on up to this many bytes runs on the loop: 12 ms at worst, while a handover takes 0.1 ms."""
 COPIED_BYTES = 64 * 1024
 """The same where bytes are only copied, hashed or cut, which takes up to 250 ns a byte."""
 POOL_THREADS = 2

@@ -17,10 +17,10 @@ class Dialect(NamedTuple):
 
     types: Mapping[Kind, str]
     generations: int
-    """How many SQL tables stand behind a generational one."""
+    """The number of SQL tables behind a generational one."""
     bytes_literal: Callable[[bytes], str]
     options: Callable[[Shape], str]
-    """What stands behind the columns of a new table."""
+    """The options after the columns of a new table."""
     indexes_name_the_key: bool
     """Whether the key must be written behind an index's columns; elsewhere it is in every index by itself."""
 

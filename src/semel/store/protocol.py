@@ -141,7 +141,7 @@ class Changes(NamedTuple):
     deletes: Mapping[AnyTable, Sequence[Key]]
     touches: Sequence[Touch] = ()
     steady: Mapping[AnyTable, Sequence[Row]] = MappingProxyType({})
-    """Updates that leave every indexed column as it is, so that a store need not look at its indexes."""
+    """Updates that change no indexed column, so that a store need not touch its indexes."""
     topics: Sequence[bytes] = ()
     """Whose live readers on other nodes are to be woken, once this is on disk."""
 
@@ -150,7 +150,7 @@ class Glimpse(NamedTuple):
     """The facts of a store, read without opening or changing it."""
 
     version: int
-    """Of the schema; 0 when there is nothing yet."""
+    """The version of the schema; 0 when there is nothing yet."""
     occupied: str | None
     """A table with rows, if there is one."""
 
@@ -247,7 +247,7 @@ class Snapshot(Protocol):
 
 
 Hear = Callable[[Sequence[bytes] | None], None]
-"""Told the topics of others' commits; None when it is not known which, so that every reader should look."""
+"""Called with the topics of others' commits; None when they are unknown, so that every reader must read."""
 
 
 def turn_lock(table: AnyTable) -> Lock:

@@ -17,15 +17,15 @@ class Push(NamedTuple):
     is_named: bool = True
     """Whether callers are known by name: then the replica of another author is known by the author's own."""
     shown: int = 0
-    """What the replica has shown to this server, if nothing is remembered of it; a push of its own makes it known."""
+    """The position that an unknown replica has acknowledged; a push of its own makes it known."""
     is_plain: bool = False
-    """Whether the client speaks the plain dialect: nothing is remembered of it, and it needs no repair."""
+    """Whether the client uses the plain dialect: its progress is not stored, and it needs no repair."""
     start: int = 0
     """The place of the first of them, in a push that is decided in parts."""
     has_begun: bool = False
     """Whether a part before it has stored something."""
     goes_on: bool = False
-    """Whether more parts follow: then it gives out no number, and what the replica was told does not change yet."""
+    """Whether more parts follow: then it assigns no cursor, and the progress of the replica does not change yet."""
 
 
 class Inspect(NamedTuple):
@@ -58,13 +58,13 @@ class Give(NamedTuple):
     replica: Replica
     cursor: int
     shown: int = 0
-    """What the replica has shown by asking."""
+    """The position that the replica has acknowledged by its request."""
     rest: Cursor | None = None
-    """What the cursor stands for, when it is not itself."""
+    """The meaning of the cursor, when it is an alias."""
     gone_back_at: int | None = None
     """The end of the log when the replica went back to an older cursor; None when it did not."""
     is_taken: bool = False
-    """Whether the cursor, the end of the log, already stands for something else, so that a fresh number is needed."""
+    """Whether the cursor, the end of the log, is an alias already, so that a new number is needed."""
     mark: tuple[int, int, bytes] = (0, 0, b"")
     """The replica's progress as the page was read with it: if that has changed, the page must be read again."""
 
@@ -116,7 +116,7 @@ class Forget(NamedTuple):
     gateway: str
     clients: tuple[tuple[bytes, bytes], ...]
     before_ms: int | None = None
-    """Only those that were not heard of since; None for all of them."""
+    """Only clients that were not active since; None for all of them."""
 
 
 class Forgotten(NamedTuple):

@@ -68,7 +68,7 @@ class Replica(NamedTuple):
     client: str
     """Text of the client's id."""
     subject: str
-    """Whose credential it came with."""
+    """The subject of its credential."""
 
 
 NOWHERE = -1
@@ -82,11 +82,11 @@ class Cursor(NamedTuple):
     skip: int = 0
     """Its own entries up to here: it made them."""
     mute: int = 0
-    """Repairs for it up to here: it began again, and is told the rows themselves."""
+    """Repairs up to here are skipped: the client began again, and gets the rows themselves."""
     back: int = NOWHERE
-    """Where to begin again when the end of the log is reached."""
+    """The position to begin again from when the end of the log is reached."""
     doubt: int = 0
-    """Up to here it may have been told already: an INSERT comes behind a DELETE of its row."""
+    """Entries up to here may have been delivered already: an INSERT is preceded by a DELETE of its row."""
 
     @property
     def shown(self) -> int:

@@ -51,9 +51,9 @@ class PlainStart(NamedTuple):
 
     since: int
     after: int | None = None
-    """Where the last look has ended; None for the first one."""
+    """The end of the last read; None for the first one."""
     entries: tuple[Entry, ...] = ()
-    """What was found before."""
+    """The entries of earlier reads."""
 
 
 class Settlement(NamedTuple):

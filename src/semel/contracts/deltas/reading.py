@@ -35,7 +35,7 @@ from semel.store.protocol import Range, Touch
 from semel.store.table import Key
 
 AT_ONCE = 64
-"""How many rows of the log are fetched before their size is looked at."""
+"""Number of log rows that are fetched before their size is checked."""
 ENTRY_BYTES = 256
 """About what an entry has besides its columns."""
 
@@ -51,15 +51,15 @@ class Page(NamedTuple):
     cursor: int
     has_more: bool
     rest: Cursor | None = None
-    """What the cursor stands for, when it is not itself."""
+    """The meaning of the cursor, when it is an alias."""
     shown: int = 0
-    """What the replica has shown by asking."""
+    """The position that the replica has acknowledged by its request."""
     gone_back_at: int | None = None
     """The end of the log, if the replica has gone back to an older cursor."""
     must_note: bool = False
     """Whether something of it has to be on disk before the page leaves."""
     is_taken: bool = False
-    """Whether the cursor already stands for something else and a fresh number is needed."""
+    """Whether the cursor is an alias already and a new number is needed."""
     is_known: bool = True
     """Whether anything is remembered of the replica."""
     mark: tuple[int, int, bytes] = (0, 0, b"")
@@ -86,10 +86,10 @@ class Begun(NamedTuple):
     entries: tuple[Entry, ...]
     budget: int
     shown: int = 0
-    """What the replica has shown by asking."""
+    """The position that the replica has acknowledged by its request."""
     high_water: int = 0
     mark: tuple[int, int, bytes] = (0, 0, b"")
-    """The end of the log and the replica's progress as the first look saw them."""
+    """The end of the log and the replica's progress at the first read."""
 
 
 class _Asker(NamedTuple):
@@ -117,7 +117,7 @@ class KnownClient(NamedTuple):
     key: tuple[bytes, bytes]
     seen: int
     used_at: int
-    """When it was last heard of, in milliseconds and by the hour; 0 when that was not noted."""
+    """The time of its last call, in milliseconds, rounded to the hour; 0 when unknown."""
 
 
 class MergedRow(NamedTuple):

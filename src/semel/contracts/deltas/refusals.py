@@ -13,7 +13,7 @@ class Flaw(NamedTuple):
     """One delta that cannot be accepted."""
 
     place: int
-    """Which of the push's deltas."""
+    """The index of the delta in the push."""
     delta_id: str
     """As it was sent, if it was sent at all."""
     code: str

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from semel.contracts.deltas.model import Replica
 
 MAX_SHOWN = 65_536
-"""Clients that are remembered, those that asked last."""
+"""Limit of remembered clients, the most recent ones."""
 
 
 class _Visit(NamedTuple):

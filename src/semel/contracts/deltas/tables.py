@@ -18,7 +18,7 @@ from semel.kernel.keys import pack
 from semel.store.table import U64, Below, Table
 
 _KEPT_KEYS = 4_096
-"""A push asks for the keys of its gateway and of each of its rows several times, and several are decided together."""
+"""Size of the cache of keys: a push uses the keys of its gateway and rows several times."""
 
 
 class DeltaGatewayRow(NamedTuple):
@@ -34,9 +34,9 @@ class DeltaGatewayRow(NamedTuple):
     size: int
     """Bytes of what was pushed."""
     authors: bytes
-    """The last entries of the two authors who wrote last: JSON, newest first."""
+    """The last entries of the two latest authors: JSON, newest first."""
     rules: bytes
-    """Who sees what; empty when everyone sees everything."""
+    """The sync rules; empty when every caller sees everything."""
     rules_version: int
     """Rises when the rules change."""
     schemas: int
@@ -91,9 +91,9 @@ class DeltaLogRow(NamedTuple):
     columns: bytes | None
     """Text of the columns as they are delivered; None when they are those of the body."""
     sight: bytes | None
-    """What the rules look at, before and after; None without rules."""
+    """The columns that the rules read, before and after; None without rules."""
     addressee: bytes
-    """Text of the id of the only client that is told; empty for everyone."""
+    """Text of the id of the only client that gets it; empty for all clients."""
 
 
 class DeltaRowRow(NamedTuple):
@@ -118,7 +118,7 @@ class DeltaReplicaRow(NamedTuple):
     life: bytes
     """Changes when the client goes back to an older cursor: soft changes of before do not count then."""
     used_at: int
-    """When it was last heard of, in milliseconds and by the hour; 0 when that was not noted."""
+    """The time of its last call, in milliseconds, rounded to the hour; 0 when unknown."""
 
 
 class DeltaAuthorRow(NamedTuple):

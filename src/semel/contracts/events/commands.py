@@ -43,7 +43,7 @@ class Submit(NamedTuple):
     client_id: str
     origin: bytes
     stops: bool = False
-    """Whether nothing behind the first rejection is looked at."""
+    """Whether items behind the first rejection are not processed."""
 
 
 class Prune(NamedTuple):

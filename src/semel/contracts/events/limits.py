@@ -10,7 +10,7 @@ MAX_NAMES = 64
 MAX_COMMITTED_ID = 2**53 - 1
 EVENT_LEVELS = 64
 FRAME_LEVELS = EVENT_LEVELS + 4
-"""An event stands inside a message, its payload, the list of items and its item."""
+"""An event is nested in a message, its payload, the list of items and its item."""
 PAGE_LEAST, PAGE_MOST, PAGE_DEFAULT = 1, 1_000, 500
 HEAD_BYTES = 32 * 1024
 REPLY_BYTES = 1_024

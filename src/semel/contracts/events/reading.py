@@ -23,7 +23,7 @@ from semel.engine.reading import Reading
 from semel.store.protocol import Range
 
 AT_ONCE = 64
-"""How many rows are fetched before their size is looked at."""
+"""Number of rows that are fetched before their size is checked."""
 ROW_BYTES = 256
 """About what an event takes in memory beside its own texts."""
 TAIL_EVENTS = 1_000
@@ -44,7 +44,7 @@ class Page(NamedTuple):
     log_epoch: int = 0
     """The epoch of the log, where the cursor is a client's."""
     texts: Sequence[bytes] = ()
-    """The events in print, if they were asked for so."""
+    """The events as JSON text, on request."""
 
 
 def head_of(reading: Reading) -> EventHeadRow:

@@ -92,13 +92,13 @@ class Report(NamedTuple):
     digest: bytes
     error_code: str = ""
     error_message: str = ""
-    """Of a failure, cut to what its history keeps."""
+    """The message of a failure, cut to the limit of the history."""
     retryable: bool = True
     retry_after_ms: int | None = None
     flaw: str = ""
     """Why its checksum is not believed; empty when it is."""
     mode: str = "sha256"
-    """What its checksum was asked for as."""
+    """The kind of checksum that was requested."""
     is_foreign: bool = False
     """Whether it may conclude a job that was never claimed."""
     reach: Reach | None = None
@@ -191,7 +191,7 @@ class Promote(NamedTuple):
 
     most: int
     until: int
-    """About now: jobs that get ready later are not looked at."""
+    """About now: jobs that become ready later are ignored."""
 
 
 class Reap(NamedTuple):

@@ -19,7 +19,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _HEX = re.compile(r"(?:[0-9a-f]{2}){16,76}")
 CHANCE_BYTES = 8
 REQUEST_BYTES = 16
-"""The part of an id that the request id is made of; the foreign name, if there is one, stands behind it."""
+"""The bytes of an id that are the request id; a foreign name, if any, follows them."""
 
 
 def new_id(now_ms: int, number: int, chance: bytes) -> bytes:

@@ -62,13 +62,13 @@ class Policy(NamedTuple):
     queued: Bounds = Bounds(1_000)
     scheduled: Bounds = Bounds(100_000)
     principal_share: float = 1.0
-    """What one principal may take of a bound over all, while others have jobs."""
+    """The share of a global limit that one principal may use, while others have jobs."""
     max_inflight: int = 100
     lease_ms: int = 300_000
     offer_ms: int = 5_000
-    """How long a lease that was given to a waiting claim is only offered; 0 makes it a lease at once."""
+    """Time for the first call of a worker whose claim waited; 0 makes the offer a lease at once."""
     reap_grace_ms: int = 0
-    """How much later than its end a lease is taken back: another node may have an extension that is not stored yet."""
+    """Delay of the reaper after the end of a lease: another node may have an extension that is not stored yet."""
     waiting_ttl_ms: int = 0
     max_attempts: int = 5
     backoff_base_ms: int = 500

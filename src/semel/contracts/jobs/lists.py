@@ -47,7 +47,7 @@ _LISTED = {
     State.COMPLETED.value: (LISTED_COMPLETED,),
     State.FAILED.value: (LISTED_FAILED,),
 }
-"""Where the jobs of a state stand, besides those that are found otherwise; None is any state."""
+"""The index values of the jobs in a state, besides those that are found otherwise; None is any state."""
 
 
 class Filter(NamedTuple):
@@ -85,9 +85,9 @@ class _Lines(NamedTuple):
 
     by: str
     prefixes: list[Key]
-    """Of lines, each in the order of creation."""
+    """Key prefixes of lines, each in the order of creation."""
     ids: list[bytes]
-    """Of jobs besides, in no order."""
+    """Ids of further jobs, in no order."""
 
 
 def list_jobs(reading: Reading, wanted: Filter, before: bytes | None, limit: int) -> Page:

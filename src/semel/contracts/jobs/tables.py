@@ -30,10 +30,10 @@ IMPORTED = b"imported job"
 """The kind of jobs that are only known by how they ended elsewhere; no submission can give it."""
 
 NOT_COUNTED, AS_SCHEDULED, AS_QUEUED = 0, 1, 2
-"""What a waiting job is counted as; not at all yet if it is from before these counts. Others have the last one."""
+"""How a waiting job is counted; rows from before these counts are not counted yet. Other jobs have the last value."""
 
 LISTED_SCHEDULED, LISTED_ACTIVE, LISTED_COMPLETED, LISTED_FAILED = 0, 1, 2, 3
-"""Where lists find a job. Queued and leased ones stand together, so that a claim moves none."""
+"""Index values for lists. Queued and leased jobs share one, so that a claim changes none."""
 
 NO_TIMEOUT_GIVEN = -1
 """A job that leaves its time limit to its queue."""
@@ -46,7 +46,7 @@ class JobRow(NamedTuple):
     """One job."""
 
     id: bytes
-    """See `ids`: sixteen bytes, and behind them the name of a job that came from another store."""
+    """See `ids`: sixteen bytes, followed by the name of a job from another store."""
     principal: bytes
     key: bytes
     """The packed idempotency key; empty without one."""
@@ -82,7 +82,7 @@ class JobRow(NamedTuple):
     params: bytes
     result_bytes: int
     result: bytes
-    """The canonical result or error, when it is small; `result_bytes` counts it wherever it stands."""
+    """The canonical result or error, when it is small; `result_bytes` is its size wherever it is stored."""
     client: bytes
     start: bytes
     """The delay or instant of the first submission, as it was given."""
@@ -91,19 +91,19 @@ class JobRow(NamedTuple):
     """The last few errors as JSON."""
     steps: int
     offered: int
-    """1 while the lease is only offered: given to a claim that waited, and its worker has not been heard of since."""
+    """1 while the lease is only offered: its claim waited, and its worker has not confirmed it."""
     timeout_ms: int
-    """How long a run may take, 0 for ever; below 0 that is left to the queue."""
+    """Time limit of a run in milliseconds; 0 is none; below 0 that of the queue."""
     timeout_at: int
     """No heartbeat extends the current lease beyond this, in steady time; 0 without a limit."""
     lease: bytes
-    """Names the current lease, empty without one: soft changes of a lease must not reach what comes after it."""
+    """The id of the current lease, empty without one: soft changes of a lease must not apply to a later one."""
     beat_at: int
     """When `progress` was set, in steady time, and later than the time before."""
     counted: int
-    """What a waiting job is counted as, by caller and queue: scheduled, queued, or not yet."""
+    """How a waiting job is counted, by caller and queue: scheduled, queued, or not yet."""
     listed: int
-    """Where lists find it."""
+    """Its index value for lists."""
 
 
 class JobNameRow(NamedTuple):
@@ -144,7 +144,7 @@ class JobTotalsRow(NamedTuple):
     records: int
     dead: int
     scheduled: int
-    """How many of those that wait are counted as scheduled."""
+    """The number of waiting jobs that are counted as scheduled."""
 
 
 class JobLineRow(NamedTuple):

@@ -39,7 +39,7 @@ class WriteCommand(NamedTuple):
     encoded: bytes
     """The operations in the encoding that is hashed."""
     request: bytes
-    """Its hash: what two requests are told apart by."""
+    """The hash of the request: tells two requests apart."""
     actor: bytes
     leader: bytes
     chance: bytes
@@ -107,7 +107,7 @@ class Quota(NamedTuple):
     """Limits of an organization, set at its creation; 0 is no limit of its own."""
 
     max_storage_bytes: int = 0
-    """Of the keys and values that stand in all its places."""
+    """Limit of bytes of keys and values in all its places."""
     max_vaults: int = 0
     max_write_ops_per_sec: int = 0
     """Transactions."""
@@ -123,7 +123,7 @@ class MakeOrg(NamedTuple):
     slugs: tuple[int, ...]
     owner: bytes
     key: bytes
-    """The caller and its idempotency key, empty without one: a repeat gets what it made."""
+    """The caller and its idempotency key, empty without one: a repeat gets the first result."""
     quota: Quota = NO_QUOTA
 
 
@@ -155,7 +155,7 @@ class Open(NamedTuple):
     """Raise the term if needed, at a start or after a change of the database timeline; the first makes the secret."""
 
     era: bytes
-    """What the term stands for: empty raises it always; else it is raised when another one was seen before."""
+    """The timeline of the term: empty always raises it; else it is raised if another timeline was seen before."""
     secret: bytes
 
 

@@ -8,7 +8,7 @@ MAX_CLIENT_CHARACTERS = 256
 MAX_NAME_CHARACTERS = 256
 MAX_BATCH_KEYS = 1_000
 MAX_ANSWER_BYTES = 3 * 1024 * 1024
-"""The values of one batch of reads: gRPC clients take answers of 4 MiB unless they are told otherwise."""
+"""Limit of bytes of values in one batch of reads: gRPC clients accept answers of 4 MiB by default."""
 MAX_RANGE_BLOCKS = 1_000
 MAX_RANGE_BYTES = 2 * 1024 * 1024
 """A range of blocks ends early at about this number of bytes of operations."""
@@ -22,7 +22,7 @@ MAX_RECENT_BLOCKS = 1_000
 MAX_RECENT_BYTES = 256 * 1024
 """A list at a height at most this many bytes of blocks below the tip learns from those blocks what changed."""
 MAX_TOLD_VALUE_BYTES = 4_096
-"""A failed condition tells the current value up to this size."""
+"""A failed condition returns the current value up to this size."""
 WATCH_BEHIND = 1_024
 PIPELINE = 64
 """So far ahead of the last sequence a request may wait for those before it."""

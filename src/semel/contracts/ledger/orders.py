@@ -13,7 +13,7 @@ MAX_RETAINED = 2**62
 
 MAX_QUOTA_BYTES = 2**62
 MAX_QUOTA = 2**32 - 1
-"""Of vaults, and of transactions a second."""
+"""Limit of vaults, and of transactions a second."""
 
 
 def check_name(name: bytes) -> None:

@@ -50,7 +50,7 @@ class _Roots(NamedTuple):
 
 
 _NOTHING = _Roots((EMPTY_BUCKET,) * BUCKETS, 0)
-"""Of a place in which nothing was ever set."""
+"""The roots of a place in which nothing was ever set."""
 
 
 def prove_entity(reading: Reading, place: Place, key: bytes, at_height: int | None) -> Proved:

@@ -9,7 +9,7 @@ from semel.contracts.ledger.commands import Refusal
 NUMBERS = {"organization_not_found": 3100, "vault_not_found": 3101, "invalid_argument": 3203, "internal": 3204}
 """The numbers by which clients know some refusals."""
 CONDITION_FAILED, ALREADY_COMMITTED, SEQUENCE_VIOLATION = 3103, 3104, 3105
-"""And the domain errors of a write, where they are told as a status."""
+"""The domain errors of a write, where they are sent as a status."""
 
 
 class RefusedLedger(Exception):  # noqa: N818 - a refusal is an answer, not an error of ours

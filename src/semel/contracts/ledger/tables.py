@@ -20,7 +20,7 @@ from typing import NamedTuple
 from semel.store.table import U64, Below, Table
 
 INLINE_BYTES = 4_096
-"""Values up to this size stand in the row of their entity."""
+"""Values up to this size are stored in the row of their entity."""
 
 ROOTS_EVERY = 64
 """At each height that is a multiple of this the roots of all buckets are written down."""
@@ -51,7 +51,7 @@ class OrgRow(NamedTuple):
     entries: int
     """The index of the last entry."""
     at_seconds: int
-    """When that was proposed; time never falls along a log."""
+    """The time of that entry; time never falls along a log."""
     at_nanos: int
     interval: int
     ttl_seconds: int
@@ -67,7 +67,7 @@ class OrgRow(NamedTuple):
     """The second of the last transaction by the clock, and how many there were in it; only where a limit is set."""
     in_second: int
     quota_bytes: int
-    """What it may use, 0 without a limit of its own; and the bytes of keys and values that it has, if they have one."""
+    """Its limit in bytes, 0 without one; and the bytes of keys and values that it has, if there is a limit."""
     quota_vaults: int
     quota_writes: int
     used_bytes: int
@@ -95,7 +95,7 @@ class PlaceRow(NamedTuple):
     tip_hash: bytes
     state_root: bytes
     retain: int
-    """How many bodies are kept; 0 for all."""
+    """The number of bodies that are kept; 0 for all."""
     freed: int
     """Up to this height everything that may go has gone."""
     created_seconds: int
@@ -111,7 +111,7 @@ class StreamRow(NamedTuple):
     vault: int
     client: bytes
     life: int
-    """The height of its first commit: a client that comes back after eviction begins another life."""
+    """The height of its first commit: a client that returns after eviction begins another life."""
     last: U64
     last_seen: int
     last_height: int
@@ -158,9 +158,9 @@ class BlockRow(NamedTuple):
     committed_index: int
     leader: bytes
     size: int
-    """Of its body."""
+    """The size of its body."""
     stale: bytes
-    """Where bodies are not kept for ever: the pages of the tree and the large values that this block replaced."""
+    """Where bodies are not kept for ever: the tree pages and the large values that this block replaced."""
 
 
 class BodyRow(NamedTuple):
@@ -187,12 +187,12 @@ class EntityRow(NamedTuple):
     vault: int
     key: bytes
     value: bytes
-    """The value when it is small; else its SHA-256, and the value stands in a row of its own."""
+    """The value when it is small; else its SHA-256, and the value is in a row of its own."""
     size: int
     expires_at: U64
     version: int
     subject: bytes
-    """Of a relationship; empty for an entity."""
+    """The subject of a relationship; empty for an entity."""
 
 
 class PastRow(NamedTuple):

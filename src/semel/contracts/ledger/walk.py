@@ -18,9 +18,9 @@ from semel.engine.reading import Reading
 from semel.store.protocol import AnyTable, Range
 
 CHUNK = 2_048
-"""Rows of one statement, after a first one that asks for a page."""
+"""Rows of one statement, after a first one for a page."""
 ROUNDS_NOW, ROUNDS_THEN = 8, 3
-"""How often a page asks for more: once a statement now, three times as many at an older height."""
+"""Limit of further reads for a page: one statement each now, three at an older height."""
 
 StateRow = EntityRow | PastRow
 

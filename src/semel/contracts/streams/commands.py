@@ -107,7 +107,7 @@ class Appended(NamedTuple):
     seq: int | None = None
     replayed: bool = False
     is_new: bool = False
-    """Whether this very request took effect; no header tells it, the metrics do."""
+    """Whether this very request took effect; only metrics use it."""
     tail_epoch: int = 0
     """The epoch in the offset of the tail: the same in every replay."""
 

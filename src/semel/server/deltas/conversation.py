@@ -53,7 +53,7 @@ MAX_MESSAGES = 64
 """Limit of frames of one connection that wait for their turn; above it the connection is not read."""
 PING_SECONDS = 30.0
 ROOM_SECONDS = 5.0
-"""How long a frame waits for room in the engine."""
+"""Longest wait of a frame for room in the engine's queue, in seconds."""
 RETRY_SECONDS = 0.05
 LONGEST_SECONDS = 86_400.0
 """A timer that would run longer is set again."""
@@ -66,7 +66,7 @@ class Word(Enum):
     TOO_LARGE = 1
     """Behind it nothing was listened to."""
     ARRIVED = 2
-    """What the client was told last has reached it."""
+    """The last broadcast has reached the client."""
 
 
 class Visitor(NamedTuple):
@@ -87,7 +87,7 @@ class Conversation:
         settings = door.desk.context.settings
         self._most_bytes = settings.deltas_max_body_bytes
         self.patience_seconds = settings.http_stall_ms / 1_000
-        """How long a client may take nothing of what it is sent."""
+        """Longest time in seconds that a client may read nothing."""
         self._live = Live(door.desk, self._asked, settings.deltas_live_bytes)
         self._holdings = Holdings(door.desk, self._asked, socket.unsent)
         self._inbox: deque[bytes | Word] = deque()

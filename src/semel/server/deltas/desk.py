@@ -50,13 +50,13 @@ from semel.server.rates import Rates
 T = TypeVar("T")
 
 PULL_TRIES = 8
-"""A page whose cursor turns out to be in use is read again; so often, before the client is asked to."""
+"""Limit of tries for a page whose cursor turns out to be in use, before the client must retry."""
 _ROWS_OF_A_DELTA = 5
 """Rows that a delta touches: its id, its place in the log, its row, and something of its author or its table."""
 
 
 _DELTA_BYTES, _COLUMN_BYTES = 400, 270
-"""What a delta and each of its columns hold in memory besides their texts."""
+"""Bytes in memory of a delta and of each of its columns, besides their texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,12 @@ class Desk:
     rates: Rates
     journal: Journal
     answers: Budget
-    """Bytes of answers that are on their way to those who read them."""
+    """The memory budget of unsent answers."""
     uploads: Budget
     """Bytes of frames that are not whole, or wait for their turn."""
     spools: Spools
     shown: ShownCursors = field(default_factory=ShownCursors)
-    """What those have shown who have never pushed."""
+    """Acknowledged cursors of clients that have never pushed."""
 
     def asked(self, principal: Principal, caller: Caller, where: Mapping[str, str]) -> Asked:
         """The call of an authenticated caller."""

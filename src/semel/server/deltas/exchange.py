@@ -26,11 +26,11 @@ STATIC: tuple[Header, ...] = (
 )
 NO_PATH = Refusal("NOT_FOUND", "There is nothing at this path, or not for this method.")
 RETRY_SECONDS = 1
-"""When to come back, if a refusal does not say."""
+"""Retry-After in seconds, if a refusal has none."""
 BUFFER_BYTES = 64 * 1024
 """Bytes that the transport buffers for a client that does not read, before it applies back pressure."""
 PIECE_BYTES = 256 * 1024
-"""What is handed to the transport at once."""
+"""Bytes that are passed to the transport at once."""
 
 
 _REQUEST_ID = re.compile(rb"[ -~]{1,128}")
@@ -45,7 +45,7 @@ class Request(NamedTuple):
     query: bytes
     body: bytes
     is_head: bool = False
-    """Whether nothing but the head of the answer is sent: then nothing may be remembered as told."""
+    """Whether only the head of the answer is sent: then nothing counts as delivered."""
 
 
 class Answer(NamedTuple):

@@ -28,7 +28,7 @@ from semel.server.deltas.proto.sync_pb2 import ColumnDelta, RowDelta, SyncPull, 
 PUSH, PULL, BROADCAST = b"\x01", b"\x02", b"\x03"
 MEDIA_TYPE = b"application/x-lakesync-checkpoint-stream"
 MAX_VALUE_DEPTH = MAX_DEPTH - 5
-"""A value in the JSON of a push stands inside five brackets; what is too deep there is too deep here."""
+"""A value in the JSON of a push is nested in five brackets; the depth limit here is the same."""
 
 _OPS = {int(op): op.name for op in Op}
 _DELTAS_TAG = SyncResponse.DESCRIPTOR.fields_by_name["deltas"].number << 3 | 2

@@ -9,7 +9,7 @@ from semel.server.deltas.access import Asked
 from semel.server.deltas.desk import Desk
 
 SETTLE_SECONDS = 1.0
-"""How often it is looked at how much of an answer the client has taken."""
+"""Seconds between two checks of how much of an answer the client has read."""
 
 
 class Holdings:
@@ -26,7 +26,7 @@ class Holdings:
         self._begun_at: float | None = None
         self._unsent = unsent
         self.longest_seconds = desk.context.settings.http_body_ms / 1_000
-        """How long a frame may take to arrive, however slow its client is."""
+        """Time limit in seconds for a frame to arrive."""
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 

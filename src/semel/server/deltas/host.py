@@ -53,7 +53,7 @@ class _Action(NamedTuple):
 
     method: str
     role: Role | None
-    """None is everyone, without a credential."""
+    """None allows every caller, without a credential."""
     call: Call
     is_paced: bool = False
 
@@ -66,7 +66,7 @@ class DeltasHost:
         self.desk: Desk = make_desk(context)
         """Shared with the other wire."""
         self.door = Door(self.desk)
-        """Where WebSockets come in."""
+        """The handshake of WebSockets."""
         self._bodies = Bodies(context.settings.deltas_max_body_bytes, self.desk.uploads, skips=True)
         self._actions = _actions_of(self.desk)
 

@@ -46,7 +46,7 @@ class Live:
         self._has_news = False
         self._sent: Sent | None = None
         self.is_plain = False
-        """Whether the client speaks the plain dialect: nothing is remembered of what it has."""
+        """Whether the client uses the plain dialect: its progress is not stored."""
 
     @property
     def is_due(self) -> bool:

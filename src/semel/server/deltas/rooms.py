@@ -13,7 +13,7 @@ from semel.contracts.deltas.rules.push import topic_of
 from semel.engine.signals import Signals
 
 POLL_SECONDS = 30.0
-"""A signal is a hint: without one, the log is looked at this often."""
+"""Seconds between two reads of the log without a signal, since a signal may be lost."""
 
 
 class Listener(Protocol):

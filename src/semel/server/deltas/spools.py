@@ -28,7 +28,7 @@ MAX_EACH = 4
 SHARE_OF_ONE = MAX_AT_ONCE // MAX_EACH
 """One caller has this part of the bytes as well."""
 FREE_BYTES = 512 * 1024 * 1024
-"""What is left free on the disk."""
+"""Bytes that are left free on the disk."""
 
 
 def folder_for(store_url: str) -> Path | None:

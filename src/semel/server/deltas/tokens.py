@@ -23,7 +23,7 @@ _HEADER = {"alg": "HS256", "typ": "JWT"}
 _ROLES = {CLIENT: frozenset({Role.READ, Role.WRITE}), ADMIN: frozenset(Role)}
 _UNFIT = "This token does not do: sub and gw must be texts and not empty, exp a number, and role, if any, a text."
 _FOREVER_S = 253_402_300_799
-"""The end of the year 9999: what ends later has no end that anyone will see."""
+"""The end of the year 9999: a later expiry counts as none."""
 
 
 class ClientTokens:

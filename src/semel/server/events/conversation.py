@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 NORMAL, GOING_AWAY, TOO_BIG, FAILED, TRY_LATER, REPLACED = 1000, 1001, 1009, 1011, 1013, 4001
 PRUNED = "Events that were still to be sent have been pruned; connect again and sync."
 ROOM_SECONDS = 5.0
-"""How long a submission waits for room in the engine before its client is told."""
+"""Longest wait of a submission for room in the engine's queue, in seconds, before it is refused."""
 RETRY_SECONDS = 0.05
 
 
@@ -61,7 +61,7 @@ class Conversation:
         self._task: asyncio.Task[None] | None = None
         self._is_busy = False
         self._read_bytes = 0
-        """Of messages that were read on the loop, since others had a turn."""
+        """Bytes of messages parsed on the event loop since other tasks had a turn."""
         self._is_resting = False
         self._is_last = False
         """Whether this connection ends once its submissions are answered."""

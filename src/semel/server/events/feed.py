@@ -33,7 +33,7 @@ AT_ONCE = 500
 
 T = TypeVar("T")
 Fault = Callable[[str], str]
-"""Logs the exception at hand, and gives the words for those it concerns."""
+"""Logs the current exception, and returns the message for the clients."""
 Answered = Callable[[EventRow], "asyncio.Future[object] | None"]
 
 

@@ -27,7 +27,7 @@ class Inbox:
         self._messages: deque[Message] = deque()
         self._bytes = 0
         self.read: Request | WireError | None = None
-        """What the first message asks, once it was read."""
+        """The parsed request of the first message, once it was parsed."""
 
     def __len__(self) -> int:
         return len(self._messages)

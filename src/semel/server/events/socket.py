@@ -16,7 +16,7 @@ from semel.server.origin_policy import REFUSED, Provenance
 from semel.server.websocket import Talk, WebSocket, refused_handshake
 
 STRANGER_BYTES = 64 * 1024
-"""The largest message of a client that has not said who it is."""
+"""The largest message of an unauthenticated client, in bytes."""
 
 
 class EventSocket(WebSocket):

@@ -53,7 +53,7 @@ class Submissions:
         self.principal = NOBODY
         """Whose share of the engine's queue they take."""
         self.items = 0
-        """How many items wait for a commit."""
+        """The number of items that wait for a commit."""
 
     def __len__(self) -> int:
         return len(self._pending)

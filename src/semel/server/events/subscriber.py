@@ -86,9 +86,9 @@ class Subscriber:
         self._backlog: list[_Span] = []
         self._task: asyncio.Task[None] | None = None
         self._turn = 0
-        """Rises whenever what is to be sent next may have changed: a look that began before is void."""
+        """Rises whenever what is to be sent next may have changed: a read that began before is void."""
         self._answered: set[int] = set()
-        """Events still to come of which the client was told in an answer: it has submitted them too."""
+        """Later events that the client got in an answer already, because it has submitted them too."""
         self.sink = sink
         self.names: frozenset[str] = frozenset()
         self.cursor = 0

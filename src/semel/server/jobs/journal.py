@@ -28,7 +28,7 @@ class Entry(NamedTuple):
     has_address: bool = False
     has_path: bool = False
     is_paced: bool = False
-    """Whether lines are paced by the address they came from, though they do not tell it."""
+    """Whether lines are paced by their remote address, though they do not contain it."""
 
 
 ENTRIES: Mapping[str, Entry] = {

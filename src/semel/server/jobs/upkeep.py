@@ -33,7 +33,7 @@ _log = logging.getLogger("semel.jobs")
 
 REAP_SECONDS = 0.25
 LEAD_SECONDS = 1.0
-"""How often it is asked who leads, and what schedules have to do."""
+"""Seconds between two checks for leadership and due schedules."""
 TRUST_MS = 1_000
 """A store that was not seen for longer than this was away."""
 RUNNING_MS = 500
@@ -54,7 +54,7 @@ class Upkeep:
         self._journal = journal
         self._waiters = waiters
         self._seen_at: int | None = None
-        """When the store was last seen to be well, in steady time."""
+        """When the store last worked, in steady time."""
         self._lost = 0
         """Writes that it had not taken by then."""
         self._was_away = False

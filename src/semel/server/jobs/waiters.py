@@ -51,7 +51,7 @@ class Waiter:
         self.silence = silence
         """Hears when its worker has let something run out."""
         self.is_new = bool(claim.claim)
-        """Whether it may be the repetition of a claim that was answered, which no look at what waits can tell."""
+        """Whether it may be the repetition of an answered claim, which the index of waiting jobs cannot show."""
 
     @property
     def filters(self) -> Filters:

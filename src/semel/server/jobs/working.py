@@ -36,7 +36,7 @@ class Working:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._secret = desk.context.world.random_bytes(SECRET_BYTES)
-        """What tokens are made with, should the store have no secret yet."""
+        """The secret of lease tokens, if the store has none yet."""
 
     async def claim(self, request: Request) -> Answer:
         """Lease jobs, as a long poll on request."""

@@ -11,7 +11,7 @@ API_KEY = b"x-api-key"
 """A header that carries a token here, besides those of every surface."""
 ANONYMOUS = "client:anonymous"
 USER = "user"
-"""The kind of those who come with a JWT; no token has a name that begins so."""
+"""The kind of callers with a JWT; no token has a name with this prefix."""
 
 
 def actor_of(principals: Principals, principal: Principal, *, has_token: bool) -> str:

@@ -55,7 +55,7 @@ _log = logging.getLogger("semel.ledger")
 FIRST_SLUG, SLUGS_END = 10**15, 2**53
 """Slugs are random, too many to be guessed, and whole numbers in every language."""
 _SLUGS_LIMIT = 2**63
-"""What a slug on the wire may say and a row cannot."""
+"""The first slug that the wire can carry and a row cannot."""
 _SLUG_TRIES = 4
 _ROWS_AROUND = 8
 """Rows that a transaction touches besides those of its operations, and each operation besides its own."""

@@ -43,14 +43,14 @@ class Request(NamedTuple):
     place: Place
     """Without a meaning where the path names none."""
     name: str
-    """What the path names in the place: a key, a client, a height, a transaction."""
+    """The last name in the path: a key, a client, a height, a transaction."""
     fields: Fields
     query: bytes
     body: Body
     is_old: bool
-    """Whether it came over HTTP/1.0, which cannot be answered piece by piece."""
+    """Whether it came over HTTP/1.0, which has no chunked answers."""
     connection: Connection
-    """What it came over."""
+    """The connection of the request."""
 
 
 class Answer(NamedTuple):

@@ -26,7 +26,7 @@ _log = logging.getLogger("semel.ledger")
 PULSE_SECONDS = 15.0
 """Seconds without a block after which a keep-alive comment is sent."""
 LAST_WORDS_SECONDS = 2.0
-"""For a client that does not read, to be told why it is cut off."""
+"""Seconds for a slow client to receive the reason before it is disconnected."""
 UNSENT_BYTES = 16 * 1024
 _PULSE = b":\n\n"
 _END = {"type": "http.response.body", "body": b""}

@@ -18,7 +18,7 @@ from semel.server.threads import COPIED_BYTES, apart, is_small
 CACHE_BYTES = 8 * 1024 * 1024
 
 _Place = tuple[bytes, int, int]
-"""A life and two positions: what stands between them never changes."""
+"""A life and two positions: the content between them never changes."""
 
 
 class PageFrame:

@@ -36,7 +36,7 @@ class Address(NamedTuple):
     """Transactions at once, each on a connection of its own. More make smaller batches: see docs/operating."""
     readers: int = 4
     patience_ms: int = 20_000
-    """How long a database that is away is waited for, before callers are told."""
+    """Longest wait for an unreachable database, in milliseconds, before callers get an error."""
 
     @property
     def patience(self) -> float:

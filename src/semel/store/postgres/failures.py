@@ -8,10 +8,10 @@ from semel.store.postgres.wire import LostError, RefusedError
 from semel.store.protocol import StoreError, StoreHeldError, TryAgainError
 
 UNFIT = (struct.error, OverflowError, TypeError, AttributeError)
-"""What the encoding of a value that does not fit its column raises."""
+"""Errors of the encoding for a value that does not fit its column."""
 
 BROKEN = (LostError, RefusedError)
-"""How an exchange fails."""
+"""Errors of a failed exchange."""
 
 _AGAIN = frozenset(
     {

@@ -28,7 +28,7 @@ MAX_PAYLOAD = 7_900
 _NOTIFY = "SELECT pg_notify($1::text, $2::text)"
 _AWAY_SECONDS = 3 * POLL_SECONDS
 _GATHER_SECONDS = 0.005
-"""How long a hint waits for company: NOTIFY takes a lock that all of the database's nodes share."""
+"""Seconds that a notification waits to be merged with others: NOTIFY takes a lock that all nodes share."""
 
 
 class Hint(NamedTuple):

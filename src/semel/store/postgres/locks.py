@@ -25,7 +25,7 @@ class Kind(Enum):
     MARK = 0
     """The transaction of one line: a process that gets this lock knows that the transaction has ended."""
     GENERATION = 1
-    """Shared by all who write into a generational table, so that its generations turn between their transactions."""
+    """Shared by all writers of a generational table, so that its generations rotate between their transactions."""
     NAME = 2
     MIGRATION = 3
     LEADER = 4

@@ -30,7 +30,7 @@ class Facts(NamedTuple):
     synchronous_commit: str
     encoding: str
     started: str = ""
-    """When it was started, to the microsecond: tells one server from another behind the same address."""
+    """Its start time, to the microsecond: tells one server from another behind the same address."""
     standbys: str = ""
     """Those that a commit may wait for; empty when there is none."""
 

@@ -68,7 +68,7 @@ class PostgresStore:
         self.statements = {table: [Statements(table, name) for name in DIALECT.names_of(table)] for table in tables}
         self.generational = [table for table in tables if table.generational]
         self.generations: Mapping[str, int] = {}
-        """Which generation of each table takes new rows, as last heard of."""
+        """The generation of each table that takes new rows, as last read."""
         self._retired = set(self.generational)
         """Tables whose generation before last may have to be emptied: at first all, because a node may have died."""
         self._tidied_at = time.monotonic()

@@ -69,7 +69,7 @@ class PostgresTx:
         self._is_over = False
         self._now_ms = 0
         self._numbers: Mapping[str, int] = store.generations
-        """Which generation of each table takes new rows; what is believed until it has been read under the locks."""
+        """The generation of each table that takes new rows; provisional until it has been read under the locks."""
         self._waiting: list[Filled] = []
         self._waiting_bytes = 0
         self._touches: list[tuple[int, Statements, Sequence[Touch]]] = []

@@ -63,7 +63,7 @@ class Wire:
         self._selector.register(self._pg.socket, selectors.EVENT_READ)
         self.is_lost = False
         self.server = ""
-        """Which server this is, as long as it runs; set by the caller that has asked."""
+        """The identity of the server process; set by the caller that has read it."""
 
     def exchange(self, statements: Sequence[Filled], deadline: float) -> list[Rows]:
         """Send all of these, then read all answers; raises for the first that is refused."""

@@ -21,7 +21,7 @@ from semel.store.sqlite.statements import DIALECT, Statements
 from semel.store.sqlite.store import FILE_NAME
 
 BUSY_MS = 5_000
-"""How long a server that starts or stops at this moment is waited for."""
+"""Longest wait for a server that starts or stops at this moment, in milliseconds."""
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from semel.store.unsigned import Unsigned
 GENERATIONS = 2
 _SIZES = (128, 64, 32, 16, 8, 4, 2, 1)
 _STATEMENT_BYTES = 256 * 1024
-"""What the rows of one statement may hold together: SQLite copies all of it. A larger row goes alone."""
+"""Limit of bytes of the rows of one statement: SQLite copies all of them. A larger row goes alone."""
 
 Filled = tuple[str, tuple[Any, ...]]
 """A statement and its values."""

@@ -183,7 +183,7 @@ class _SqliteTx:
         self._durable = durable
         self._open = True
         self._numbers: Mapping[str, int] = store._current
-        """Which generation of each table takes new rows: the store's, until this transaction turns one."""
+        """The generation of each table that takes new rows: the store's, until this transaction rotates one."""
         self._rotated: set[AnyTable] = set()
         self.now_ms = now_ms
 

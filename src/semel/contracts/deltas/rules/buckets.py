@@ -19,13 +19,13 @@ from semel.contracts.deltas.refusals import RefusedDeltas
 from semel.kernel.canonical import Json, JsonError, parse
 
 CLAIM = "jwt:"
-"""What follows it in the value of a filter is the name of a claim of the caller."""
+"""The prefix of a filter's value that is followed by the name of a claim of the caller."""
 KEPT_RULES = 64
 """Limit of versions of rules that are kept compiled."""
 MAX_VERSION = 2**53 - 1
 
 Claims = Mapping[str, tuple[str, ...]]
-"""What a caller's credential says of it, each claim a list."""
+"""The claims of a caller's credential, each a list."""
 Values = Mapping[str, str]
 """The columns of a row that are present, each as canonical JSON."""
 Test = Callable[[str, tuple[str, ...]], bool]

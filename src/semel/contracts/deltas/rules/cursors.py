@@ -44,7 +44,7 @@ class Alias(NamedTuple):
     """None for the numbers of pushes: each passes over the client's own entries up to itself."""
     mute: int = 0
     back: int = NOWHERE
-    """Where to begin again when the end of the log is reached."""
+    """The position to begin again from when the end of the log is reached."""
     doubt: int = 0
     """As in `Cursor`; the numbers of pushes and what follows from them are in doubt up to `skip` at least."""
     is_old: bool = False
@@ -66,7 +66,7 @@ class Progress(NamedTuple):
     """The progress of a replica."""
 
     seen: int = 0
-    """What it has shown, or the number of a push with nothing outstanding."""
+    """The acknowledged position, or the number of a push with nothing outstanding."""
     muted: int = 0
     """Repairs up to here were made for an earlier life of it."""
     aliases: tuple[Alias, ...] = ()

@@ -35,15 +35,15 @@ class Log:
         self.authors = load_marks(orjson.loads(gateway.authors))
         self.rows: list[DeltaLogRow] = []
         self.entries: list[Entry] = []
-        """What the deltas became, repairs left out."""
+        """The entries of the deltas, without repairs."""
         self.lost: set[tuple[str, str, str]] = set()
         """Author, table and row of the deltas of which a part had no effect."""
         self.repaired: dict[str, int] = {}
-        """Where the last repair for each author stands."""
+        """The position of the last repair for each author."""
         self.dropped: list[int] = []
-        """Where repairs stand in the place of which there is another one now."""
+        """Positions of repairs that were replaced by later ones."""
         self.inserted: dict[str, int] = {}
-        """Where the log ended when an author made a row itself that it did not know to be there."""
+        """The end of the log when an author inserted a row that, unknown to it, existed already."""
         self.eye = Eye(gateway.rules_version, rules_of(gateway.rules)) if gateway.rules else None
 
     def add(self, delta: Delta, state: RowState) -> None:

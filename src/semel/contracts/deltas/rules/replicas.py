@@ -26,7 +26,7 @@ from semel.store.table import Key
 
 HOUR_MS = 3_600_000
 _KEPT_KEYS = 1_024
-"""A push asks for the key of its replica again and again."""
+"""Size of the cache of keys: a push uses the key of its replica many times."""
 
 
 @lru_cache(_KEPT_KEYS)

@@ -43,7 +43,7 @@ TRIMS_A_ROUND = 16
 """Such writes of one gateway before the others have their turn."""
 GATEWAYS_AT_ONCE = 100
 COVERED_AT_ONCE = 2_000
-"""Rows of a gateway that one round looks at."""
+"""Limit of rows of a gateway that one round reads."""
 
 _HALF = re.compile(r"(?<!\\)(?:\\\\)*\\ud[89a-f]")
 """In a text only half of a surrogate pair is escaped like this."""
@@ -72,7 +72,7 @@ class Coverage:
 
     def __init__(self) -> None:
         self._after: dict[bytes, Key | None] = {}
-        """Where the look at a gateway goes on; None where all can be told."""
+        """The key at which the check of a gateway continues; None where all rows are covered."""
         self._without: set[bytes] = set()
 
     def covers(self, reading: Reading, gateway: DeltaGatewayRow) -> bool:

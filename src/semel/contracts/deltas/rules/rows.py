@@ -55,17 +55,17 @@ class Aid(NamedTuple):
 
     client: str
     position: int = 0
-    """Where the last repair for it stands."""
+    """The position of the last repair for it."""
     turn: int = 0
-    """Where the last one stands that made the row or took it away; 0 without one."""
+    """The position of the last repair that inserted or deleted the row; 0 without one."""
     op: int = 0
-    """Which of the two it did."""
+    """The operation of that repair."""
     inserted_at: int = 0
-    """Where the log ended when it made the row itself, not knowing of another's; 0 when its copy was not made so."""
+    """The end of the log when it inserted the row itself, not knowing of another's; 0 when its copy was not made so."""
     first: int = 0
-    """Where the last repair begins: it may be two entries, of which the first takes the row away."""
+    """The position at which the last repair begins: it may be two entries, of which the first is a DELETE."""
     columns: tuple[str, ...] | None = None
-    """The columns that the last repair tells; None for all of them."""
+    """The columns of the last repair; None for all of them."""
 
     def above(self, position: int) -> Aid:
         """The part that lies above a position; what lies below has been delivered."""
@@ -95,9 +95,9 @@ class RowState:
     gone: dict[str, None] = field(default_factory=dict)
     """Names of columns that the row once had."""
     entries: Marks = ()
-    """The last entries of the two authors that came last."""
+    """The last entries of the two latest authors."""
     turns: Marks = ()
-    """The same of entries that make the row or take it away."""
+    """The same for entries that insert or delete the row."""
     aids: tuple[Aid, ...] = ()
     """One an author, the newest first."""
     basis: Basis | None = None

@@ -41,7 +41,7 @@ class Watcher:
         author = reading.get(DELTA_AUTHOR, (gateway.gateway, text_key(client)))
         self._inserted_at = 0 if author is None else author.inserted_at
         self.repaired_at = 0 if author is None else author.repaired_at
-        """Where the last repair for the caller stands."""
+        """The position of the last repair for the caller."""
         self._reading = reading
         self._claims = claims
         self._version = gateway.rules_version

@@ -42,7 +42,7 @@ class PushBody(NamedTuple):
     """Text of the client's id."""
     deltas: tuple[Delta, ...]
     cursor: int | None = None
-    """How far the client has been told, if it speaks the plain dialect."""
+    """The cursor of a client of the plain dialect."""
 
 
 class Flawed(Exception):  # noqa: N818 - it is an answer, not a fault

@@ -35,7 +35,7 @@ class CheckpointQuery(NamedTuple):
     """The query of a checkpoint."""
 
     client: str | None
-    """Text of its id, if it is told."""
+    """Text of its id, if given."""
     is_plain: bool
 
 

@@ -103,7 +103,7 @@ _OUTLINE = OutlinePlan(
     has_canonical=False,
     left_out={"meta": frozenset({"clientTs", "clientId"})},
 )
-"""What is shown of an event; of one whose values would take much memory, as text."""
+"""The members of an event that are shown; as text, if its values would take much memory."""
 
 
 def stored_event(row: EventRow) -> JsonObject:

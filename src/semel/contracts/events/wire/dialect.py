@@ -54,7 +54,7 @@ class Dialect(ABC):
 
     version_key: ClassVar[str]
     name_key: ClassVar[str]
-    """Where a message has its own name."""
+    """The member that names a message."""
     types: ClassVar[frozenset[str]]
     """The requests that exist in it."""
     holds_while_paging: ClassVar[bool]

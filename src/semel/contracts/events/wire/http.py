@@ -83,7 +83,7 @@ class Query:
 
 
 EVENT_LEVEL = 3
-"""An event stands inside a body, the list of items and its item."""
+"""An event is nested in a body, the list of items and its item."""
 
 
 def parse_body(body: bytes) -> Payload:

@@ -57,7 +57,7 @@ class Connect(NamedTuple):
     client_id: str
     project: str | None = None
     instance: str = ""
-    """Which of several connections of one client it is; the newest of the same name stays."""
+    """The instance of a client that has several connections; the newest of the same name stays."""
 
 
 class Sync(NamedTuple):

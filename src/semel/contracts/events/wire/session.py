@@ -34,7 +34,7 @@ from semel.kernel.json_fragment import JsonObject
 from semel.kernel.json_print import dump
 
 EVENT_LEVEL = 4
-"""An event stands inside a message, its payload, the list of items and its item."""
+"""An event is nested in a message, its payload, the list of items and its item."""
 
 
 class State(Enum):

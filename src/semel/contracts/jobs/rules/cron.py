@@ -35,7 +35,7 @@ MAX_CHARACTERS = 1_000
 MINUTE_MS = 60_000
 DAY_MINUTES = 1_440
 HORIZON_DAYS = 8 * 366
-"""Two days that are the 29th of February are at most eight years apart; nothing is looked for beyond that."""
+"""Two 29ths of February are at most eight years apart; the search ends there."""
 
 _EPOCH = date(1970, 1, 1).toordinal()
 _FIRST_DAY, _LAST_DAY = date.min.toordinal() - _EPOCH, date.max.toordinal() - _EPOCH

@@ -26,7 +26,7 @@ class Signing(NamedTuple):
 
     needs_proof: bool = False
     hmac_key: bytes = b""
-    """Empty when signatures are not asked for."""
+    """Empty when signatures are not required."""
 
 
 def envelope(ok: bool, value: bytes) -> bytes:

@@ -59,7 +59,7 @@ _OWN = {
     (WAITING, True): set(),
     (WAITING, False): {End.FAILED.value},
 }
-"""How a job must have come to where it is, for a report of this kind to be the one that brought it there."""
+"""The ends of a job that a repeated report of this kind can have caused."""
 
 _REPORTED = {End.COMPLETED.value, End.FAILED.value, End.CONCLUDED.value, End.CONCLUDED_FAILED.value}
 

@@ -79,7 +79,7 @@ class End(Enum):
     """By a report from outside, before any claim."""
     CONCLUDED_FAILED = 8
     LAPSED = 9
-    """The lease was offered, and the worker was not heard of."""
+    """The lease was offered, and the worker did not confirm it."""
 
 
 class Transition(NamedTuple):

@@ -53,7 +53,7 @@ COMING = 1_000
 """How many more records may come in the same batch, when it is asked whether there is room."""
 
 SEEN_MS = 1_000
-"""When a key was last used is known to the second: a storm of retries is not a storm of changes."""
+"""Resolution of a key's last use: retries within a second cause no further changes."""
 
 Answer = Admitted | Collision | Refusal
 

@@ -20,7 +20,7 @@ from semel.kernel.json_text import depth_of
 from semel.kernel.large_json import SMALL_BYTES, LargeJson, Printer, is_light, read_json
 
 _LEVELS_AROUND = 4
-"""A job's params may have the full depth; so deep inside a body they may stand."""
+"""Levels of a body around a job's params, which may have the full depth."""
 KIND_RULE = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")

@@ -28,7 +28,7 @@ _U64 = Struct(">Q")
 _TIME = Struct(">qI")
 _CREATE, _DELETE_RELATION, _SET, _DELETE, _EXPIRE = 1, 2, 3, 4, 5
 _RELATIONSHIP = b"\0"
-"""What the key of a relationship begins with; no entity's key may have it."""
+"""The first byte of the key of a relationship; no key of an entity may begin with it."""
 
 
 def encode_operations(operations: tuple[Operation, ...]) -> bytes:

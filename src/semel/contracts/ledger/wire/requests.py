@@ -47,7 +47,7 @@ _ORG = Shape("name", "shardId", "quota")
 _QUOTA = Shape("maxStorageBytes", "maxVaults", "maxWriteOpsPerSec", "maxReadOpsPerSec")
 _ORG_CHANGE = Shape("evictionInterval", "ttlSeconds", "fence", "status")
 _VAULT = Shape("retentionPolicy", "replicationFactor", "initialNodes")
-"""Where data lies is for the store to say: shards and nodes that a client of another server would choose are not."""
+"""The store decides where data is stored: members that choose shards and nodes are accepted and ignored."""
 _RETENTION = Shape("mode", "retentionBlocks")
 _VAULT_CHANGE = Shape("status")
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 __all__ = ["is_installed"]
 
 _PARTS = ("h2", "google", "google.protobuf", "semel.server.ledger.proto.ledger_pb2")
-"""A package is asked for before its parts: looking for a part imports what it is part of."""
+"""A package comes before its submodules: finding a submodule imports the package."""
 
 
 def is_installed() -> bool:

@@ -47,9 +47,9 @@ class Method:
     is_open: bool = False
     """Whether no credential is needed."""
     is_ordered: bool = False
-    """Whether calls of one connection reach `run` in the order in which they came."""
+    """Whether calls of one connection reach `run` in the order of their arrival."""
     takes_many: bool = False
-    """Whether the client sends messages one by one while it is answered; `run` gets None and asks for them."""
+    """Whether the client streams messages while it is answered; `run` gets None and reads them."""
     max_bytes: int | None = None
     """The largest message, packed or not; None is the server's limit."""
 
@@ -72,14 +72,14 @@ class Call:
         self.max_bytes = connection.reception.max_message_bytes
         """The largest message."""
         self.asker: Asked | None = None
-        """Who asks, once that is known."""
+        """The authenticated caller, once it is known."""
         self.caller = Caller()
         self.inbox = Inbox(self.max_bytes)
         self.encoding = fields.get(b"grpc-encoding") or b""
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.head: list[Header] = []
-        """What is told before the first message, besides what is always told."""
+        """Headers before the first message, besides the fixed ones."""
         self.held = 0
         """Bytes of the request that were counted."""
         self.unread = 0

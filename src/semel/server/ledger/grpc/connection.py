@@ -33,7 +33,7 @@ from semel.server.ledger.grpc.statuses import Header
 from semel.server.ledger.grpc.turns import Turns
 
 LARGEST_FRAME = 64 * 1024
-"""Of those we send: a large answer must not keep small ones of its connection waiting."""
+"""Limit of bytes of a frame that we send: a large answer must not delay small ones of its connection."""
 SPARE_RESETS = 300
 """Calls may be taken back, all of a connection's at once; who does little else is after our time. Each answer and each
 second allows for one more."""
@@ -48,7 +48,7 @@ UPLOAD_SILENCE_SECONDS = 30.0
 QUESTION_SECONDS = 60.0
 """Between two messages of a call that brings many."""
 QUESTIONS_SECONDS = 600.0
-"""Of such a call as a whole."""
+"""Time limit of such a call as a whole, in seconds."""
 
 _OVERFULL = Refusal("unavailable", "Too many uploads are under way; try again in a moment.", {}, 1_000)
 _SLOW = Refusal("deadline_exceeded", "The request took too long to arrive.")

@@ -75,7 +75,7 @@ class GrpcHost:
         self._unsent = 0
         self._calls = 0
         self._open_calls: dict[Call, None] = {}
-        """In the order in which they came."""
+        """Open calls in the order of their arrival."""
         self._change = asyncio.Event()
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None

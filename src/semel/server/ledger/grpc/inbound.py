@@ -33,16 +33,16 @@ T = TypeVar("T")
 _VARINT = 0
 OPERATIONS_FIELD = 5
 _ORG, _VAULT, _SEQUENCE = 1, 2, 4
-"""Where the older dialect has plain numbers: the ids of the place, and in writes the sequence."""
+"""Field numbers that are plain numbers in the older dialect: the ids of the place, and in writes the sequence."""
 
 
 OPEN_BYTES = 4 * 1024
 """Messages of calls that need no credential."""
 READ_BYTES = 64 * 1024
-"""Messages that ask for something or order something small, where keys are no larger than usual."""
+"""Limit of bytes of messages for reads and small admin calls, with keys of usual size."""
 BATCH_READ_BYTES = 2 * 1024 * 1024
 SPARE_FIELDS = 64
-"""Fields of a message besides those that may come many times: all that we know, and some that we do not."""
+"""Limit of fields of a message besides its repeated ones: all known fields, and some unknown ones."""
 
 
 class WriteOrder(NamedTuple):

@@ -26,7 +26,7 @@ _ADVICE = {
     Retry.LATER: "Wait for retry_after_ms, then send the same request again.",
 }
 _PLAIN = "".join(map(chr, (*range(0x20, 0x25), *range(0x26, 0x7F))))
-"""What stands as it is in a grpc-message: printable ASCII but the percent sign."""
+"""Characters that a grpc-message carries unescaped: printable ASCII but the percent sign."""
 _LARGEST_MS = 2**31 - 1
 
 

@@ -19,7 +19,7 @@ from semel.server.ledger.grpc.outbound import header_pb, operation_pb, success_f
 from semel.server.ledger.proto import ledger_pb2 as pb
 
 Parts = list[bytes]
-"""What is one message when it is joined."""
+"""The parts of one message, to be joined."""
 
 _LARGE_BYTES = 4_096
 _PIECE = 2
