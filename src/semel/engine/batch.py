@@ -126,7 +126,7 @@ def _decide_parts(
     parts: Generator[Any, Outcome | None, LastWord],
     tx: Tx,
 ) -> tuple[BatchResult, LastWord | None, bool]:
-    """What became of a large write, its last word if it has one, and whether anything was changed."""
+    """The outcome of a large write, its last word if it has one, and whether anything was changed."""
     command, before, is_changed = next(parts), None, False
     while True:
         batch = _Batch(around, tx, locks, None if command is before else PART_BYTES)
@@ -326,7 +326,7 @@ class _Batch:
         raise RuntimeError("a decision asked for rows without end")
 
     def _load(self, stages: Iterable[Stage]) -> None:
-        """Load what is not known yet; equal ranges become one, their limits summed."""
+        """Load rows that are not loaded yet; equal ranges become one, their limits summed."""
         view = self._view
         keys: dict[AnyTable, dict[Key, None]] = {}
         limits: dict[tuple[Any, ...], Range] = {}

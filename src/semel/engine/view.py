@@ -221,7 +221,7 @@ class BatchView:
                 loaded.change(key, after, before)
 
     def _unsee(self, table: AnyTable, key: Key, after: Row | None) -> Row | None:
-        """Take back what was done to a row that had not been looked at; what has been loaded since is kept."""
+        """Undo the change of a row that was not read before; what has been loaded since is kept."""
         base = self._base[table][key]
         if after is None and base is not _UNSEEN:
             self._rows[table][key] = base

@@ -96,7 +96,7 @@ class App:
             await self._refuse(_NOTHING_HERE, scope["method"], send)
 
     async def _answer_page(self, provenance: Provenance, scope: Scope, receive: Receive, send: Send) -> None:
-        """The same for a web page that may call: its browser is told so, and when it asks before it sends."""
+        """The same for a web page that may call: adds CORS headers, and answers preflights."""
         assert provenance.origin is not None
         shared = shared_with(provenance.origin)
 

@@ -133,7 +133,7 @@ class AuditLog:
         self._queue_of(event).add(_line(ts_ms, event, details))
 
     def _tell_held(self, *, is_end: bool) -> None:
-        """What was held back and waits for too long, or for the end."""
+        """Write suppressed lines that have waited for too long, or all at the end."""
         with self._guard:
             lines = self._pace.due(self._world.monotonic_ms(), is_end=is_end)
         for one in lines:
@@ -152,7 +152,7 @@ class AuditLog:
                 await asyncio.get_running_loop().run_in_executor(self._writer, self._write)
 
     def _write(self) -> None:
-        """In the writer's thread. Each file is tried, whatever becomes of the other."""
+        """Runs in the writer's thread. Each file is tried, whatever happens to the other."""
         reason = ""
         for queue in self._queues:
             try:

@@ -127,7 +127,7 @@ class ConnectionLimit:
             self._logged_at[reason] = now
 
     def _key(self, address: str) -> str:
-        """What an address is counted under; empty when it is not counted."""
+        """The key that an address is counted under; empty when it is not counted."""
         return counted_as(address, self._uncounted) if self._per_address else ""
 
 

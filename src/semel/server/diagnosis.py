@@ -72,7 +72,7 @@ class Diagnosis:
         return Bundle(bundle.file_name(now_ms), content)
 
     def _pack(self, parts: dict[str, bytes], jobs: Jobs | None, now_ms: int) -> bytes:
-        """What reads files or takes its time; in a thread."""
+        """The parts that read files or take time; runs in a thread."""
         settings = self._context.settings
         parts["configuration.json"] = bundle.configuration(settings)
         parts["environment.json"] = bundle.environment(os.environ)
@@ -81,7 +81,7 @@ class Diagnosis:
         return bundle.packed(parts, now_ms, bundle.secrets_of(settings, os.environ))
 
     def _checks(self, jobs: Jobs | None, found: str) -> list[dict[str, Any]]:
-        """What the engine thinks of itself."""
+        """The self-checks of the engine."""
         engine, audit = self._context.engine, self._context.audit
         checks = [
             {"name": "engine", "ok": engine.failure is None, "found": "failed" if engine.failure else "running"},

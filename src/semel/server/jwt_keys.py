@@ -116,7 +116,7 @@ class KeyFile:
 
 
 def _mark(path: Path) -> tuple[int, int, int] | None:
-    """What differs between two states of a file; None when there is no file."""
+    """The state of a file, to detect a change; None when there is no file."""
     try:
         status = path.stat()
     except OSError:

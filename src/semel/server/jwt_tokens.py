@@ -85,7 +85,7 @@ class JwtVerifier:
         raise _not_accepted()
 
     def _claims(self, token: bytes) -> Json:
-        """What was signed, once a key has been found that signed it."""
+        """The signed claims, once a key has been found that verifies the signature."""
         header = _JWS.get_unverified_header(token)
         algorithm, kid = header.get("alg"), header.get("kid")
         if "crit" in header or "b64" in header or not isinstance(algorithm, str):

@@ -59,7 +59,7 @@ class LineFile:
         return size > 0 and size + len(self._rest) > self._max_bytes
 
     def _opened(self) -> int:
-        """The file of this name, opened again if it has become another one."""
+        """The file of this name, reopened if it was replaced."""
         if self._handle is not None and not self._is_ours(self._handle):
             self.close()
         if self._handle is None:

@@ -183,7 +183,7 @@ def is_loopback_name(name: bytes) -> bool:
 
 @lru_cache(maxsize=256)
 def _name_in(host: bytes) -> bytes | None:
-    """The name in a Host header, without its port; None for what is none."""
+    """The name in a Host header, without its port; None for an invalid one."""
     found = _HOST.fullmatch(host.lower())
     return None if found is None else found[1]
 

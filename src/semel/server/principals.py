@@ -298,7 +298,7 @@ class Principals:
         raise unauthorized("This token is not known here.")
 
     def _rotating(self, standing: Standing) -> Known | None:
-        """What the configured token and its successor have to say of it."""
+        """Check a token against the configured token and its successor."""
         if standing is Standing.RETIRED:
             raise unauthorized("This token is not known here.", outcome=Outcome.RETIRED)
         if standing is Standing.ACTIVE:

@@ -227,7 +227,7 @@ class _Server(uvicorn.Server):
         self._announce(listeners[0].getsockname()[1])
 
     async def _start_grpc(self, app: App) -> None:
-        """The ledger's other wire, if it is wanted and what it needs is installed."""
+        """Start gRPC, if it is wanted and its dependencies are installed."""
         wanted = self._settings.ledger_grpc_port
         if wanted and not is_grpc_installed():
             if wanted > 0:
@@ -328,7 +328,7 @@ def collect_rarely() -> None:
 
 
 def _test_hook(settings: Settings, is_started: Callable[[], bool]) -> Callable[[str], None]:
-    """What happens at the named points of the commit path: nothing, unless a test asks for it."""
+    """The hook at the named points of the commit path: does nothing, except in tests."""
     if settings.crash_point:
         crash = crash_at(settings.crash_point, settings.crash_one_in)
         return lambda point: crash(point) if is_started() else None  # what the start itself commits is not its prey

@@ -344,7 +344,7 @@ class SemelProtocol(PacedProtocol):
         return max((int(value) for name, value in self.headers if name == b"content-length"), default=0)
 
     def _give_up_body(self) -> None:
-        """The body of the latest request is broken: its handler is told that the client has gone."""
+        """The body of the latest request is broken: tell its handler that the client has disconnected."""
         broken = self.cycle
         waiting = [pair for pair in self.pipeline if pair[0] is not broken]
         if len(waiting) < len(self.pipeline):

@@ -246,7 +246,7 @@ class WebSocket(asyncio.Protocol):
         self._take_some()
 
     def _take(self, data: bytes) -> int:
-        """How many frames there were; behind a broken one nothing is looked at."""
+        """The number of frames; frames behind a broken one are ignored."""
         is_broken = self._protocol.parser_exc is not None
         self._protocol.receive_data(data)
         if is_broken:
@@ -289,7 +289,7 @@ class WebSocket(asyncio.Protocol):
             self._talk = self.begin()
 
     def _take_frame(self, frame: Any) -> None:
-        """A message may come in several."""
+        """Take a frame; a message may consist of several."""
         if frame.opcode in (Opcode.TEXT, Opcode.BINARY):
             self._is_text = frame.opcode is Opcode.TEXT
             self._message = bytearray()

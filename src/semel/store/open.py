@@ -106,7 +106,7 @@ def shown(url: str) -> str:
 
 
 def _folder(rest: str) -> tuple[Path, str | None]:
-    """The folder in a URL of SQLite, and the file system that it asks for."""
+    """The folder of an SQLite URL, and the file system (VFS) that it names."""
     folder, _, query = rest.partition("?")
     return Path(folder.removeprefix("//")), parse_qs(query).get("vfs", [None])[0]
 

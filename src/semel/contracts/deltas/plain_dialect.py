@@ -156,7 +156,7 @@ def _moved(reading: Reading, gateway: DeltaGatewayRow, client: str, cursor: int)
 def _correction(
     state: RowState, own: Sequence[Delta], rules: Rules | None, claims: Claims, position: int
 ) -> Entry | None:
-    """What is not as the deltas of one client on a row make it look to that client; None when all of it is.
+    """The columns of a row that differ from the client's own deltas on it; None when there are none.
 
     Under sync rules a write may bring a row into its author's view, or out of it: then the row is told whole.
     """

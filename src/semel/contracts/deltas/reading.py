@@ -273,7 +273,7 @@ def _page(reading: Reading, asker: _Asker, begun: Begun, limit: int) -> Page | B
 
 
 def _rest(start: Cursor, cursor: int) -> Cursor | None:
-    """What the end of a page stands for that ends early: what is left out behind it is left out there too."""
+    """The meaning of the end of a page that ends early: entries skipped behind it stay skipped."""
     if start.back != NOWHERE:
         return start._replace(start=cursor)
     skip, mute, doubt = (bound if bound > cursor else 0 for bound in (start.skip, start.mute, start.doubt))
@@ -281,7 +281,7 @@ def _rest(start: Cursor, cursor: int) -> Cursor | None:
 
 
 def _told(row: DeltaLogRow, start: Cursor, watcher: Watcher) -> tuple[Entry, ...]:
-    """What a replica is told of one row of the log."""
+    """The entries that a replica gets for one row of the log."""
     if not row.op:
         return ()
     if row.client == watcher.own and _is_known(row, start):
@@ -296,7 +296,7 @@ def _told(row: DeltaLogRow, start: Cursor, watcher: Watcher) -> tuple[Entry, ...
 
 
 def _is_known(row: DeltaLogRow, start: Cursor) -> bool:
-    """Whether an entry of the replica's own is no news to it; what it did in an earlier life is."""
+    """Whether the replica knows an own entry already; not those of an earlier life."""
     if row.addressee:
         return row.position <= start.mute
     return start.mute < row.position <= start.skip

@@ -138,7 +138,7 @@ def _within(reading: Reading, ids: Sequence[int], budget: int) -> list[EventRow]
 
 
 def _printed(reading: Reading, ids: Sequence[int], budget: int, printed: Printed) -> tuple[list[EventRow], list[bytes]]:
-    """The same in print, where a comma stands between two."""
+    """The same as JSON text, with a comma between two events."""
     rows: list[EventRow] = []
     texts: list[bytes] = []
     for row in _rows(reading, ids):

@@ -142,7 +142,7 @@ def _took_few(reading: Reading, lines: _Lines, head: Key) -> bool:
 
 
 def _others(reading: Reading, wanted: Filter) -> list[bytes]:
-    """Jobs of a state that do not stand with it: leased ones, and those that are ready and not promoted yet."""
+    """Jobs of a state with another index value: leased ones, and those that are ready and not promoted yet."""
     ranges: Sequence[Range] = ()
     if wanted.state == State.LEASED.value:
         leased = (reading.get(JOB_TOTALS, ALONE) or NO_TOTALS).leased

@@ -117,7 +117,7 @@ class Ledger:
 
 
 def _making(command: Open | MakeOrg | MakeVault) -> tuple[Lock, ...]:
-    """What a caller's key has made is looked up under a lock of its own: the key is not bound to an organization."""
+    """The lock and row of a creation key: it has a lock of its own, because it is not bound to an organization."""
     return (Lock(MAKING),) if not isinstance(command, Open) and command.key else ()
 
 

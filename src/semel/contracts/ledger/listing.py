@@ -158,7 +158,7 @@ def _begin(
     asked: Sequence[bytes],
     token: str,
 ) -> tuple[Walk, int]:
-    """Where a page begins, and how large it is; a later page is read at the height of the first."""
+    """The start of a page, and its size; a later page is read at the height of the first."""
     row = tip_row(reading, place)
     size, mark = page_size(limit), read_token(reading, asked, token)
     height = height_to_read(row, mark.height if mark else at_height) or row.height
@@ -174,7 +174,7 @@ def _page(
     weigh: Callable[[T], int],
     rest: Callable[[bytes], bytes] = next_key,
 ) -> Page[T]:
-    """The next page; `rest` says where the one after it begins, from the last key that was looked at."""
+    """The next page; `rest` is the start of the one after it, from the last key that was read."""
     found: list[T] = []
     weight, number, before = 0, 0, b""
 

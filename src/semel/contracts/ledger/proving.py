@@ -90,7 +90,7 @@ def prove_relationship(
 
 
 def _way(reading: Reading, place: Place, key: bytes, bucket: int, height: int) -> tuple[Leaf | None, list[Sibling]]:
-    """What stands where the path of a key ends, and the siblings from there to the bucket's root."""
+    """The end of the path of a key, and the siblings from there to the bucket's root."""
     if height == 0:
         return None, []
     digest = sha256(key).digest()
@@ -116,7 +116,7 @@ def _roots_now(reading: Reading, place: Place, bucket: int) -> _Roots:
 
 
 def _roots_at(reading: Reading, place: Place, bucket: int, height: int) -> _Roots:
-    """What did not change until the roots were next written down is as it was then; the rest is looked up, at once."""
+    """The roots at a height: unchanged ones come from the next stored roots; the rest is read at once."""
     written = reading.get(LEDGER_ROOTS, (*place, -(-height // ROOTS_EVERY) * ROOTS_EVERY))
     tops = written or reading.get(LEDGER_TOPS, place)
     if tops is None:

@@ -107,7 +107,7 @@ def _then(reading: Reading, walk: Walk, size: int) -> Iterator[Stretch]:
 def _seen(
     reading: Reading, walk: Walk, standing: dict[bytes, EntityRow], replaced: Sequence[bytes]
 ) -> list[tuple[bytes, StateRow | None]]:
-    """What the height saw of keys that are there now, and of those that a later block changed."""
+    """The rows at the height, of keys that exist now and of those that a later block changed."""
     ended = reading.earliest(LEDGER_PAST, [(*walk.place, key) for key in replaced], walk.height + 1) if replaced else {}
     found: list[tuple[bytes, StateRow | None]] = []
     for key in sorted({*standing, *replaced}):
@@ -125,7 +125,7 @@ def _changed(reading: Reading, walk: Walk) -> Callable[[bytes, int], Sequence[by
 
 
 def _recent(reading: Reading, walk: Walk) -> list[bytes] | None:
-    """The keys of the operations above the height, in order; None when that is too much to look through."""
+    """The keys of the operations above the height, in order; None when there are too many."""
     if walk.tip - walk.height > MAX_RECENT_BLOCKS:
         return None
     above = Range(LEDGER_BLOCK, "", tuple(walk.place), MAX_RECENT_BLOCKS, (walk.height + 1,), (walk.tip + 1,))

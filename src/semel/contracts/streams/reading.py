@@ -64,7 +64,7 @@ def _page(reading: Reading, stream: StreamRow, position: int | None, page_bytes:
 
 
 def _page_end(reading: Reading, stream: StreamRow, position: int, page_bytes: int) -> int:
-    """Where to stop: sizes are known from positions alone, so no more is loaded than is sent."""
+    """The end of a page: sizes are known from positions alone, so no more is loaded than is sent."""
     keys = reading.keys(Range(CHUNK, "", (stream.id,), PAGE_ROWS, start=(position + 1,)))
     end: int = keys[0][1]
     for _, candidate in keys:

@@ -112,7 +112,7 @@ class Checkpoints:
 def _write(
     reading: Reading, *, gateway: str, claims: Claims, replica: Replica | None, spool: Spool, caller: Caller
 ) -> Written | None:
-    """Write the frames of a checkpoint, from the file's beginning: a look at the store may have to be begun again."""
+    """Write the frames of a checkpoint, from the file's beginning: a read of the store may have to be repeated."""
     found = checkpoint(reading, gateway, claims, replica)
     if found is None:
         return None

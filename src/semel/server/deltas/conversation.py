@@ -216,7 +216,7 @@ class Conversation:
             self._mind_room()
 
     def _arrived(self) -> None:
-        """The client has what it was told last."""
+        """The client has acknowledged the last broadcast."""
         self._live.arrived()
         self._mind_stall()
 
@@ -240,7 +240,7 @@ class Conversation:
         self._write(wire_frame((response((), pushed.server_hlc, has_more=False),)))
 
     async def _find_room(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Make a call; an engine that is full is asked again for a moment, since nothing was stored."""
+        """Make a call; a full engine is retried for a moment, since nothing was stored."""
         deadline = self._loop.time() + ROOM_SECONDS
         while True:
             try:
@@ -251,7 +251,7 @@ class Conversation:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _keep_pace(self) -> None:
-        """A client that pushes too often is not listened to until its time has come."""
+        """Rate limit: a client that pushes too often is not read until it may push again."""
         while True:
             try:
                 return self._desk.pace(self._asked, self._gateway)
@@ -303,7 +303,7 @@ class Conversation:
         self._holdings.settle()
 
     def _mind_room(self) -> None:
-        """Listen to the client while there is room, and while it reads what it is owed."""
+        """Flow control: read from the client while there is room, and while it reads its answers."""
         has_room = len(self._inbox) < MAX_MESSAGES and self._holdings.waiting < self._most_bytes
         self._socket.read_on(has_room and not self._socket.is_full)
         if not self._is_over and not self._holdings.has_room():
@@ -316,7 +316,7 @@ class Conversation:
         return self._socket.ping_frame(self._pings.to_bytes(8))
 
     def _mind_stall(self) -> None:
-        """While the client has to take something, look whether it does."""
+        """While answers are unsent, check that the client reads."""
         is_owed = not self._is_over and (self._socket.is_full or self._live.is_waiting)
         if is_owed and self._stall is None:
             self._stall = self._loop.call_later(self.patience_seconds, self._check_stall, self._socket.unsent())
@@ -333,7 +333,7 @@ class Conversation:
             self._mind_stall()
 
     def _pulse(self) -> None:
-        """A client that is silent is asked whether it is there; one that says nothing is not."""
+        """Ping a silent client; close the connection without a pong."""
         if self._holdings.is_late():
             self._close(TRY_LATER, "A frame took too long to arrive.")
             return

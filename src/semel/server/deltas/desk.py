@@ -180,7 +180,7 @@ class Desk:
         raise UnavailableError("The gateway changes too fast to be read.")
 
     def _note_softly(self, replica: Replica, turn: int, page: Page) -> None:
-        """What may be forgotten of a page: then the client is told again."""
+        """Record the soft part of a page's delivery; if it is lost, the client gets the entries again."""
         if page.is_known:
             self.context.engine.touch(page.touches)
         else:
@@ -189,7 +189,7 @@ class Desk:
             self.journal.given(len(page.entries))
 
     async def _page(self, asked: Asked, replica: Replica, since: int, limit: int, *, is_guest: bool) -> Page:
-        """A page, in as many looks as it takes to pass over what is not for this caller."""
+        """A page, in as many reads as it takes to pass over entries that are not for this caller."""
         begun: Begun | None = None
         while not asked.caller.gone:
             look = partial(

@@ -121,7 +121,7 @@ class Door:
 
 
 def _fields(request: Request, query: str) -> Fields:
-    """The headers; a token of the query stands among them as if it had been sent there."""
+    """The headers; a token in the query is added as if it had been sent as a header."""
     pairs = [(_bytes(name).lower(), _bytes(value)) for name, value in request.headers.raw_items()]
     tokens = [value for name, value in parse_qsl(query) if name == "token"]
     pairs += [(b"authorization", b"Bearer " + token.encode("utf-8", "replace")) for token in tokens]
@@ -129,5 +129,5 @@ def _fields(request: Request, query: str) -> Fields:
 
 
 def _bytes(text: str) -> bytes:
-    """What was sent, as it was before `websockets` read it."""
+    """The bytes as sent, before `websockets` decoded them."""
     return text.encode("utf-8", "surrogateescape")

@@ -90,7 +90,7 @@ def response_parts(entries: Iterable[Entry], cursor: int, *, has_more: bool) -> 
 
 
 def _prefix(size: int) -> bytes:
-    """What stands before one of the deltas of a response."""
+    """The prefix of one of the deltas of a response."""
     digits = bytearray((_DELTAS_TAG,))
     while size > 0x7F:
         digits.append(size & 0x7F | 0x80)
@@ -118,7 +118,7 @@ def checkpoint_frame(entries: Iterable[Entry], cursor: int, *, has_more: bool) -
 
 
 def _item(delta: RowDelta) -> Json:
-    """A delta as the JSON value that it stands for; an operation that does not exist is left to those who judge it.
+    """A delta as a JSON value; an unknown operation is left to the validation.
 
     Two bytes of a frame may be a column, and a hundred times that in memory: so they are counted before.
     """

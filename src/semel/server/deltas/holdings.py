@@ -16,7 +16,7 @@ class Holdings:
     """The bytes that one connection holds; used on the event loop only."""
 
     def __init__(self, desk: Desk, asked: Asked, unsent: Callable[[], int]) -> None:
-        """`unsent` tells how many bytes wait for the client to read."""
+        """`unsent` returns the number of unsent bytes."""
         self._input = desk.uploads.share(asked.counted_as)
         self.output = desk.answers.share(asked.counted_as)
         """For what is about to leave."""

@@ -129,7 +129,7 @@ class DeltasHost:
         return await action.call(Request(asked, route.gateway, scope["query_string"], body, is_head))
 
     async def _body(self, receive: Receive, scope: Scope, asked: Asked) -> bytes:
-        """What has arrived counts, whatever was announced."""
+        """Limit by the bytes that arrived, whatever was announced."""
         body = await self._bodies.read(receive, scope, asked.counted_as)
         if body is None:
             raise _TooLargeError(self._bodies.max_bytes)

@@ -56,7 +56,7 @@ class ClientTokens:
 
 
 def _decoded(part: bytes) -> Json:
-    """The JSON in one part of a token; None for what is none."""
+    """The JSON in one part of a token; None if it is invalid."""
     try:
         return parse(urlsafe_b64decode(part + b"=" * (-len(part) % 4)))
     except (ValueError, JsonError):
@@ -64,7 +64,7 @@ def _decoded(part: bytes) -> Json:
 
 
 def _principal(claims: Mapping[str, Json]) -> Principal | None:
-    """The caller that the claims describe; None when one that is needed is missing, or is not what it should be."""
+    """The principal of the claims; None when a required claim is missing or invalid."""
     subject, gateway = _name(claims.get("sub")), _name(claims.get("gw"))
     expires_s, role = claims.get("exp"), claims.get("role", CLIENT)
     if subject is None or gateway is None or not isinstance(role, str):

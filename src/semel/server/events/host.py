@@ -203,7 +203,7 @@ def rejection(problem: Problem) -> Answer:
 
 
 def _refused(problem: Problem) -> Answer:
-    """What the server itself refuses: an unknown credential, or too many uploads."""
+    """A refusal by the server itself: an unknown credential, or too many uploads."""
     if problem.kind.status == 401:
         answer = refusal("auth_failed", problem.detail, {}, 401)
     else:

@@ -197,7 +197,7 @@ class JobsHost:
 
 
 def _check_head(method: str, fields: Fields) -> None:
-    """What can be refused before anything is read."""
+    """Refuse what can be refused before the body is read."""
     # A web page of another origin can send a body without a type, but not one of this type without a CORS preflight.
     unsaid = b"" if fields.get(b"origin") else b"application/json"
     kind = (fields.get(b"content-type") or unsaid).partition(b";")[0].strip().lower()
@@ -218,7 +218,7 @@ def _refusal(code: str, message: str, *headers: Header) -> Answer:
 
 
 def _unauthorized(refused: UnauthorizedError, *, is_mesh: bool) -> Answer:
-    """The mesh answers a wrong token with 403, and a missing one with 401 like everyone."""
+    """The mesh answers a wrong token with 403, and a missing one with 401 like every surface."""
     if is_mesh and refused.outcome is not Outcome.MISSING:
         return _refusal("forbidden", refused.problem.detail)
     body = refusal_body(RefusedJob("unauthorized", refused.problem.detail).refusal)

@@ -135,7 +135,7 @@ class Upkeep:
                 return
 
     async def _promote(self) -> None:
-        """Count what has become ready as queued, a bounded number at a time."""
+        """Count jobs that have become ready as queued, a limited number at a time."""
         for _ in range(TICKS_AT_ONCE):
             until = await self._engine.read(_to_promote)
             if until is None:
@@ -172,6 +172,6 @@ def _steady_ms(reading: Reading) -> int:
 
 
 def _to_promote(reading: Reading) -> int | None:
-    """The time by which something has become ready, or is not counted yet; None when there is nothing."""
+    """The time by which a job has become ready, or is not counted yet; None when there is none."""
     until = reading.now.expiry_ms
     return until if any(reading.keys(wanted) for wanted in to_promote(until, 1)) else None

@@ -171,7 +171,7 @@ class Waiters:
         return POLL_SECONDS if next_at is None else (next_at - waiting.now_ms) / 1_000
 
     async def _look(self, watch: Watch) -> tuple[Waiting, set[Filters]]:
-        """What waits, and the filters that nothing of it could fit; what gets ready after this is signalled."""
+        """Read the waiting jobs, and the filters that none of them matches; later ones are signalled."""
         watch.arm()
         waiting = await self._engine.read(waiting_lines)
         if waiting.lines is None:

@@ -161,7 +161,7 @@ class LedgerHost:
         return routes.place.get(route.call)
 
     def _check_head(self, method: str, fields: Fields) -> None:
-        """What can be refused before anything is read."""
+        """Refuse what can be refused before the body is read."""
         # A foreign web page may send a body without a type, but not one with this type: the browser asks first.
         unsaid = b"" if fields.get(b"origin") else b"application/json"
         kind = (fields.get(b"content-type") or unsaid).partition(b";")[0].strip().lower()

@@ -43,7 +43,7 @@ DIALECT = Dialect(
 
 
 def _arrays(kinds: Iterable[str]) -> str:
-    """A set of rows that comes as one array a column."""
+    """A set of rows, sent as one array a column."""
     return f"unnest({', '.join(f'${place}::{kind}[]' for place, kind in enumerate(kinds, 1))})"
 
 

@@ -198,7 +198,7 @@ class PostgresTx:
         self._store.free(self._desk)
 
     def _settle(self, error: Exception, began: float) -> None:
-        """After a commit without a clear answer: find out what became of it."""
+        """After a commit without a clear answer: find out whether it took effect."""
         self._is_begun = False  # there is nothing left to roll back
         mark, number = self._desk.mark, self._desk.mark.number
         self._desk.line.drop()
@@ -229,7 +229,7 @@ class PostgresTx:
                 return None
 
     def _begin(self, statements: Sequence[Filled]) -> list[Rows]:
-        """Begin if that has not happened yet, and ask these; one trip, or none."""
+        """Begin if that has not happened yet, and send these statements; one round trip, or none."""
         if self._is_begun and not statements:
             return []
         opening = [] if self._is_begun else self._opening()

@@ -190,7 +190,7 @@ class Statements:
         return sql, [*values, *fixed, wanted.limit]
 
     def _bounds(self, wanted: Range) -> tuple[list[str], list[Any]]:
-        """What a row must be to be in a range, and the values for that."""
+        """The conditions and values of the rows in a range."""
         order = self.table.ordering(wanted.by)
         depth = len(wanted.prefix)
         terms = [f'"{column}" = ?' for column in order[:depth]]

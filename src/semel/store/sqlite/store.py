@@ -290,7 +290,7 @@ class _SqliteTx:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make the folder so that it survives power loss too: SQLite syncs what is in it, not the folder's own entry."""
+    """Create the folder so that it survives power loss too: SQLite syncs its content, not the folder's own entry."""
     if folder.is_dir():
         return
     _make_folder(folder.parent)

@@ -122,7 +122,7 @@ class Progress(NamedTuple):
         return self.seen if is_itself else None
 
     def _goes_on(self, last: Alias) -> bool:
-        """Whether a push stands for the same as the last number that was remembered."""
+        """Whether a push has the same meaning as the last remembered number."""
         return last.skip is None and not last.is_old and (last.base, last.mute) == (self.seen, self.muted)
 
     def noted(self, shown: int, cursor: int, rest: Cursor | None) -> Progress:

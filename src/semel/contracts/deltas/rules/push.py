@@ -165,12 +165,12 @@ def push(view: View, command: Push, policy: Policy, now: Now) -> Outcome:
 
 
 def _may_need_repairs(command: Push, delta: Delta) -> bool:
-    """Whether the author of a delta may need a repair; one that speaks the plain dialect is told by the answer."""
+    """Whether the author of a delta may need a repair; one of the plain dialect gets it by the answer."""
     return not command.is_plain or delta.client != command.replica.client
 
 
 def _number(view: View, command: Push, log: Log, now: Now) -> int:
-    """The number that a push is answered with, and what it stands for when the client uses it as its cursor."""
+    """The number that a push is answered with, and its meaning as a cursor of the client."""
     if command.is_plain:
         return log.tick(now.wall_ms, is_behind=False)
     progress = progress_of(view, command, command.replica)
@@ -205,7 +205,7 @@ def _server_hlc(found: DeltaGatewayRow | None, now: Now) -> int:
 def _flaws(
     view: View, gateway: bytes, fresh: Sequence[_Numbered], now: Now, *, keeps_all: bool
 ) -> tuple[Sequence[Flaw], ...]:
-    """What is wrong with deltas, step by step."""
+    """The flaws of deltas, step by step."""
     untellable = [] if keeps_all else untellable_flaws(fresh)
     return _schema_flaws(view, gateway, fresh), untellable, _drift_flaws(fresh, now.wall_ms)
 

@@ -97,7 +97,7 @@ class Watcher:
         return next((aid.inserted_at > above for aid in aids if aid.client == own), len(aids) >= KEPT_AIDS)
 
     def _entered(self, row: DeltaLogRow) -> Entry | None:
-        """A row that comes into view: all of it, as it is now, unless it has left again."""
+        """A row that becomes visible: all of it, in its current state, unless it is hidden again."""
         state = self._state(row)
         values = state.values()
         if values is None or not self._sees(row, values):
@@ -105,7 +105,7 @@ class Watcher:
         return _whole(row, values)
 
     def _judged_later(self, row: DeltaLogRow, mute: int) -> Entry | None:
-        """An entry from before the rules. Of what went before then, a newcomer hears nothing."""
+        """An entry from before the rules were saved. A new client gets nothing of what was deleted before then."""
         if row.op == Op.DELETE:
             return entry_of(row) if row.position > mute else None
         state = self._state(row)

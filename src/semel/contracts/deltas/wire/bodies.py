@@ -164,7 +164,7 @@ def check_last_seen(value: Json) -> None:
 
 
 def _cursor(value: Json) -> int | None:
-    """The cursor of a client that speaks the plain dialect; no other one has it in its push."""
+    """The cursor of a client of the plain dialect; no other dialect has it in a push."""
     cursor = read_hlc(value) if isinstance(value, str) else None
     if value is not None and cursor is None:
         raise RefusedDeltas(INVALID[0], "cursor must be a string of decimal digits.")

@@ -92,7 +92,7 @@ def standing(reading: Reading, since: int, epoch: int | None) -> Standing:
 
 
 def _gap_around(reading: Reading, since: int) -> EventGapRow | None:
-    """The gap that a cursor lies in. Its upper end is the watermark of a new epoch, which is told to clients."""
+    """The gap that a cursor lies in. Its upper end is the watermark of a new epoch, which clients get."""
     found: list[EventGapRow] = list(reading.range(Range(EVENT_GAP, "", (), 1, start=(since + 1,))))
     return found[0] if found and found[0].agreed_id < since else None
 

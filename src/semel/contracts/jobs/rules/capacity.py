@@ -59,7 +59,7 @@ def _met(tally: Tally, principal: bytes, queue: bytes, state: str) -> _Bound | N
 
 
 def _excess(tally: Tally, principal: bytes, state: str, fair: int) -> int:
-    """What the largest of the other callers holds beyond its share."""
+    """The jobs that the largest of the other callers holds beyond its share."""
     if tally.policy.principal_share >= 1:
         return 0
     largest = tally.view.range(Range(JOB_SHARE, state, (), 2, reverse=True))

@@ -274,7 +274,7 @@ def _secret(view: View, command: Claim) -> bytes:
 
 
 def _repeated(tally: Tally, command: Claim, secret: bytes) -> tuple[Lease, ...]:
-    """What this claim was given before, as far as those leases live."""
+    """The leases that this claim got before, as far as they are alive."""
     known = tally.view.get(JOB_CLAIM, _claim_key(command)) if command.claim else None
     if known is None:
         return ()
@@ -298,7 +298,7 @@ def _claim_key(command: Claim) -> tuple[bytes, bytes]:
 
 
 def _line_keys(command: Claim) -> list[tuple[AnyTable, Key]]:
-    """The lines of named queues, which can be told in advance."""
+    """The lines of named queues, which are known in advance."""
     if command.kinds:
         return []
     return [(JOB_LINE, (priority, queue)) for queue in command.queues for priority in range(LEAST_URGENT + 1)]

@@ -172,7 +172,7 @@ def fenced(secret: bytes, job: JobRow, given: bytes | None) -> Refusal:
 
 
 def _verdict(secret: bytes, job: JobRow, command: Report) -> Reported | Refusal | None:
-    """The answer to one who may not move the job; None for one who may."""
+    """The refusal of a worker that may not change the job; None for one that may."""
     if command.token is None:
         return _verdict_without_token(secret, job, command)
     if not is_current(secret, job, command.token):

@@ -97,7 +97,7 @@ def _expiring(most: int) -> Range:
 
 
 def _is_nearly_full(view: View, command: Submit, policy: Policy) -> bool:
-    """Whether room for records may have to be made, with others in the same batch who need some too."""
+    """Whether room for records may be needed, counting other submissions in the same batch."""
     totals = view.get(JOB_TOTALS, ALONE)
     coming = len(command.drafts) + COMING
     return bool(policy.max_records) and (totals.records if totals else 0) + coming > policy.max_records
@@ -168,12 +168,12 @@ def _meet(tally: Tally, draft: Draft, record: JobRecordRow, job: JobRow, verdict
 
 
 def _queue_after(draft: Draft, job: JobRow) -> bytes:
-    """Where a revived job waits; see below."""
+    """The queue of a revived job; see below."""
     return draft.queue if job.kind == IMPORTED else job.queue
 
 
 def _revived(tally: Tally, draft: Draft, job: JobRow) -> JobRow:
-    """The same job again. One from another store is known by its hash alone: what it is comes with this draft."""
+    """The same job again. One from another store is known by its hash alone: its content comes from this draft."""
     if job.kind != IMPORTED:
         return revive(tally, job)
     if len(draft.params) > INLINE_BYTES:
@@ -271,7 +271,7 @@ def _new_job(tally: Tally, draft: Draft, *, has_key: bool) -> JobRow:
 
 
 def _make_room(tally: Tally, principal: bytes, notes: list[Note]) -> Refusal | None:
-    """Room for one more record: expired ones go first, then the policy speaks."""
+    """Make room for one more record: expired ones go first, then the full policy decides."""
     policy = tally.policy
     if _has_room(tally, principal):
         return None

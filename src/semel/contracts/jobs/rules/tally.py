@@ -191,7 +191,7 @@ class Tally:
         self._keep(JOB_SHARE, share, share.queued + share.scheduled)
 
     def _keep(self, table: AnyTable, row: tuple[object, ...], weight: int) -> None:
-        """A count that has come to nothing needs no row."""
+        """Keep a count; one of 0 needs no row."""
         assert weight >= 0, f"{table.name} was counted below nothing"
         if weight:
             self.view.put(table, row)

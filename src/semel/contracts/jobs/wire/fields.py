@@ -126,7 +126,7 @@ class Members:
         return value
 
     def _settled(self, name: str, large: LargeJson) -> Any:
-        """What was large as it was written, read as a value if that is small."""
+        """Large text as a value, if the value is small."""
         try:
             text = large.canonical(Integers.EXACT, Surrogates.REFUSE)
         except JsonError as error:
@@ -305,7 +305,7 @@ def parse_members(body: bytes) -> Members:
 
 
 def _large_members(body: bytes) -> Members:
-    """The same for a body of which no values can be made: those that are large are read when they are asked for."""
+    """The same for a body that is too large for values: large members are parsed on demand."""
     value = read_json(body)
     if isinstance(value, LargeJson) and value.is_object:
         value = value.members(_is_kept)

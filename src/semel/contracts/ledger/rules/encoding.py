@@ -99,7 +99,7 @@ def _field(value: bytes) -> bytes:
 
 
 def _parts(operation: Operation) -> tuple[bytes, ...]:
-    """What stands one after another for an operation."""
+    """The encoded parts of an operation, in order."""
     match operation:
         case SetEntity(key, value, expires_at, condition):
             length = _LENGTH.pack(len(value))

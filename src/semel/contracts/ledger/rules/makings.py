@@ -182,7 +182,7 @@ def _made_key(command: MakeOrg | MakeVault) -> list[tuple[AnyTable, Key]]:
 
 
 def _made_place(command: MakeOrg | MakeVault) -> Needs:
-    """What the key has made, if it has."""
+    """The result of a creation key, if it was used."""
     if not command.key:
         return
     view = yield Stage()

@@ -214,13 +214,13 @@ def _held(row: EntityRow) -> Held:
 
 
 def _kept(held: Held) -> bytes:
-    """What of a value stands in the row of its entity."""
+    """The part of a value that is stored in the row of its entity."""
     if held.value is None:
         return held.digest
     return held.value if held.size <= INLINE_BYTES else sha256(held.value).digest()
 
 
 def _entity(held: Held) -> Entity:
-    """An entity that this transaction has set, and whose value is therefore at hand."""
+    """An entity that this transaction has set, so that its value is known."""
     assert held.value is not None, "what was there before is not hashed again"
     return Entity(held.key, held.value, held.expires_at, held.version)

@@ -203,7 +203,7 @@ def way_up(page: Page, branch: int) -> tuple[Slot, list[Sibling]]:
 
 
 def _folded(slots: Sequence[Slot]) -> Slot:
-    """What branches make together, as few calls as possible: this is most of the work of a block."""
+    """The hash of branches together, with as few calls as possible: this is most of the work of a block."""
     if isinstance(slots, FullPage):
         return Node(_over(slots.hashes()), 0)
     while len(slots) > 1:

@@ -86,7 +86,7 @@ def _idempotency_key(fields: Fields) -> bytes | None:
 
 
 def _refuse_encoded(fields: Fields) -> None:
-    """Content is stored as it comes, and a reader would not be told that it is compressed."""
+    """Refuse compressed content: it is stored as sent, and a reader would not know that it is compressed."""
     if b"content-encoding" not in fields.one:
         return
     named = b",".join(fields.all(b"content-encoding")).split(b",")

@@ -154,7 +154,7 @@ class Call:
         return self._queue.popleft()
 
     def _release(self) -> None:
-        """All that came has been read: it is not held any more, and the client may send as much again."""
+        """Flow control: all input has been read, so it is not held any more, and the client may send as much again."""
         read = min(self.held, self.unread)
         self.held -= read
         self.connection.reception.hold(-read)
@@ -197,7 +197,7 @@ class Call:
 
     @property
     def _packs(self) -> bool:
-        """Whether answers are compressed: for those who compress what they send."""
+        """Whether answers are compressed: for clients that compress their requests."""
         return self.encoding == GZIP and GZIP in (self.fields.get(b"grpc-accept-encoding") or b"")
 
     async def send(self, content: bytes) -> None:

@@ -317,7 +317,7 @@ class Connection(asyncio.Protocol):
                 self._send(lambda: self._h2.ping(b"are you?"))
 
     def _is_lost(self, now: float) -> bool:
-        """Whether the client does not read, never spoke, or does not answer when it is asked whether it is there."""
+        """Whether the client does not read, sent nothing at all, or does not answer a ping."""
         is_stalled = self._stalled_at is not None and now - self._stalled_at >= STALL_SECONDS
         is_mute = not self._heard and now - self._opened_at >= PREFACE_SECONDS
         return is_stalled or is_mute or (self._pinged and now - self._data_at >= SILENCE_SECONDS)
@@ -375,7 +375,7 @@ class Connection(asyncio.Protocol):
                 call.wake()
 
     def _send(self, act: Callable[[], None]) -> None:
-        """Have h2 write something; what it will not say to a stream that has just ended is left unsaid."""
+        """Have h2 write a frame; an error about a stream that has just ended is ignored."""
         if self._is_closed:
             return
         try:

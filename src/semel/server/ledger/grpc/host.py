@@ -231,7 +231,7 @@ class GrpcHost:
             self.start_call(call, None)
 
     def _make_room(self, call: Call) -> None:
-        """Strangers may hold on to few calls, and not for long when others come: health is told even then."""
+        """Unauthenticated callers may keep few calls open, and not for long under load: health stays available."""
         others = sum(one in self._open_calls for one in call.connection.calls.values())
         if others >= MAX_OPEN_CALLS_EACH:
             raise RefusedLedger.of(_MANY_OPEN)
@@ -273,7 +273,7 @@ class GrpcHost:
         call.finish()
 
     async def _parse(self, call: Call, method: Method, message: Framed) -> object:
-        """What a message means."""
+        """Decode a message."""
 
         def parse() -> object:
             return method.parse(unpack(message, call.encoding, call.max_bytes))

@@ -161,7 +161,7 @@ def slug_of(request: pb.GetOrganizationRequest | pb.DeleteOrganizationRequest) -
 
 
 def _numbers(request: Message) -> dict[int, int]:
-    """Plain numbers that stand where our messages have something else."""
+    """Plain numbers in place of nested messages (the older dialect)."""
     unknown = UnknownFieldSet(request)
     fields = [unknown[place] for place in range(len(unknown))]
     return {field.field_number: field.data for field in fields if field.wire_type == _VARINT}

@@ -97,7 +97,7 @@ class Frames(FrameBuffer):
         return super().__next__()
 
     def _update_header_buffer(self, f: Frame | None) -> Frame | None:
-        """Where every frame passes once."""
+        """Called by h2 once for every frame."""
         self._turn -= HEAD_FRAMES if isinstance(f, HeadersFrame) else 1
         if isinstance(f, HeadersFrame) or (isinstance(f, DataFrame) and f.data):
             self.spare.earn(FRAMES_EARNED)

@@ -81,6 +81,6 @@ def _read(kind: type[M], content: Content) -> M:
 
 
 def _let_go(content: Content) -> None:
-    """Free the message, although those who handed it on still hold it."""
+    """Free the message, although callers still hold a reference."""
     if isinstance(content, bytearray):
         content.clear()

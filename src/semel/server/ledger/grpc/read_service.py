@@ -90,7 +90,7 @@ class ReadService:
         return await self._look(call, place, lambda reading: outbound.read_pb(*read_entity(reading, place, key, None)))
 
     def _batch(self, request: pb.BatchReadRequest) -> tuple[Place, list[bytes]]:
-        """What a batch of reads asks for; it may be large, and is then looked at in a thread."""
+        """The query of a batch of reads; a large one is parsed in a thread."""
         check_consistency(request.consistency)
         if len(request.keys) > MAX_BATCH_KEYS:
             raise invalid(f"At most {MAX_BATCH_KEYS} keys are read at once.", "keys")

@@ -76,7 +76,7 @@ class Reflection:
         return told
 
     def _tell_file(self, told: Any, file: FileDescriptor | None) -> None:
-        """A file with all that it imports, each once; what is imported comes behind."""
+        """A file with all its imports, each once; imports come after it."""
         if file is None:
             self._tell_error(told, Grpc.NOT_FOUND, "There is no such file or symbol here.")
             return
