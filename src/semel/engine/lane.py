@@ -1,11 +1,11 @@
 """Group commit: a lane has one queue and one thread, which runs one batch after another as a transaction.
 
-The thread takes whatever is waiting, bounded by count, bytes and cost, and runs it as one batch; while the disk
-syncs, the next batch gathers. Results are handed over only after the commit. A batch that would load too much goes in
-halves. When a batch breaks before its commit, its writes are tried one by one, so that one poisonous write fails alone;
-when the store itself broke it off, the batch is tried again whole, and when the store stays away its callers hear "not
-stored". When a commit fails, the callers of that batch hear "unknown"; if the store is broken for good, the lane stops,
-and those still waiting hear "not stored".
+The thread takes the waiting writes, limited by count, bytes and cost, and runs them as one batch; while the disk
+syncs, the next batch gathers. Callers get results only after the commit. A batch that would load too much is split in
+halves. If a batch fails before its commit, its writes are tried one by one, so that one bad write fails alone. If the
+store itself aborted it, the whole batch is retried, and if the store stays unreachable its callers get "not stored".
+If a commit fails, the callers of that batch get "unknown"; if the store is broken for good, the lane stops, and the
+waiting callers get "not stored".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Wake-up signals: notify live readers and long polls of a topic after a commit.
 
-A signal carries no data: a woken reader looks at the log again from its own cursor. So a signal may come twice or for
-nothing, but never before the commit it speaks of.
+A signal carries no data: a woken reader reads the log again from its own cursor. So a signal may be sent twice or
+without a reason, but never before the commit that it announces.
 """
 
 from __future__ import annotations

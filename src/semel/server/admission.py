@@ -1,8 +1,8 @@
 """Authentication of requests: checks the credential, counts failures, and writes them to the audit log.
 
-One place for every surface, so that a failure is counted once wherever it happens. Nothing of a
-credential is kept. Counts and lines are in memory until the audit log is flushed: a crash loses the last of them, and
-no decision hangs on them.
+One place for every surface, so that a failure is counted once wherever it happens. Credentials are never stored.
+Counts and lines are in memory until the audit log is flushed: a crash loses the last of them, and no decision depends
+on them.
 """
 
 from __future__ import annotations

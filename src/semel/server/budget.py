@@ -1,7 +1,7 @@
 """Memory budget: a limit of bytes or slots for all holders together, and one for each holder.
 
-One that reads slowly, or sends slowly, holds what it was given for long. Without the second bound a few of those could
-hold everything, and everyone else would be refused for as long as they like.
+A client that reads or sends slowly holds its share for long. Without the limit for each holder a few of those could
+hold everything, and all other clients would be refused.
 """
 
 from __future__ import annotations

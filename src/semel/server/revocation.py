@@ -1,7 +1,7 @@
 """Token revocation: a token was removed from the file, or has other rights there now.
 
-A request is judged by the tokens of the moment. What stays open for long, a WebSocket or an event stream, was judged
-when it began: it watches the revocation of its token and ends with it.
+A request is checked against the current tokens. A long-lived connection, a WebSocket or an event stream, was checked
+when it began: it watches the revocation of its token and is closed with it.
 """
 
 from __future__ import annotations

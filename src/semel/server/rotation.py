@@ -1,7 +1,8 @@
 """Token rotation: the configured token and its successor; which are valid depends on clock and settings alone.
 
-Before the instant both hold, from it on only the successor; without an instant both hold. Nothing is stored and nothing
-has to be restarted, so nodes and a server that was down at the instant agree. Tokens are kept and compared as hashes.
+Before the rotation time both tokens are valid, from it on only the successor; without a time both are valid. Nothing is
+stored and no restart is needed, so all nodes agree, also one that was down at that time. Tokens are kept and compared
+as hashes.
 """
 
 from __future__ import annotations

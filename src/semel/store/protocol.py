@@ -5,11 +5,11 @@ committed before; `flush` writes whole sets of rows; `commit` returns only when 
 leaves either all of a transaction or nothing of it. `read` gives the rows of one instant, without waiting for a
 writer.
 
-Two failures are told apart, because callers are told different things. `StoreError` is definite: nothing was stored.
-`CommitUnknownError` is not: the commit may or may not have reached the disk, and only a fresh look can tell.
+Two failures differ, because callers get different answers. `StoreError` is definite: nothing was stored.
+`CommitUnknownError` is not: the commit may or may not have reached the disk, and only a new read can tell.
 
-A store may be shared by several nodes. Then locks and clock are the store's own, a commit may be announced to the other
-nodes as a hint that there is something to read, and one node at a time leads: it does the chores.
+A store may be shared by several nodes. Then locks and clock are the store's own, a commit is announced to the other
+nodes as a hint that there is something to read, and one node at a time is the leader, which runs the chores.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ def _moved(reading: Reading, gateway: DeltaGatewayRow, client: str, cursor: int)
 def _correction(
     state: RowState, own: Sequence[Delta], rules: Rules | None, claims: Claims, position: int
 ) -> Entry | None:
-    """The columns of a row that differ from the client's own deltas on it; None when there are none.
+    """The entry that corrects a row where it differs from the client's own deltas on it; None when nothing differs.
 
     Under sync rules a write may bring a row into its author's view, or out of it: then the row is told whole.
     """

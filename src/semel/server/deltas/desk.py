@@ -1,6 +1,6 @@
 """The service of deltas: every call without a transport, authorized and executed by the engine.
 
-Nothing here knows of HTTP or WebSocket. Refusals are raised as `RefusedDeltas`, failures of the engine as they are.
+Independent of HTTP and WebSocket. Refusals are raised as `RefusedDeltas`, errors of the engine as they are.
 """
 
 from __future__ import annotations

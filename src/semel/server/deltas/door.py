@@ -1,8 +1,8 @@
 """The WebSocket handshake of deltas: authentication, limits and the register of open connections.
 
-A refusal is told over HTTP, before there is a WebSocket: a client of this dialect that was let in and thrown out again
-would come back at once, and one that was not let in waits longer each time. The token may stand in the query, because a
-page cannot set headers here; it is taken out before anything is kept or told of the path.
+A refusal is an HTTP answer, before the WebSocket is open: a client of this dialect that is closed after the handshake
+reconnects at once, and one whose handshake is refused backs off. The token may be in the query, because a web page
+cannot set headers here; it is removed from the path before that is logged.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Live delivery to one WebSocket: broadcasts of new entries, and which of them the client has acknowledged.
 
-Nothing is told before the client's first pull has brought it to the end of the log. From there on, entries of others go
-out as they are committed, read from the log behind the connection's own position. Each broadcast is followed by a ping,
-and only its pong says that the client has it; until then it counts for nothing. So one that is lost with its connection
-is given again by the next pull; and what the client pushed before it had the broadcast is judged as the work of one who
-did not know. There is one broadcast under way at a time: a client that is slow costs no more memory than that.
+Live delivery starts when the client's pulls have reached the end of the log. From there on, entries of others are sent
+as they are committed, read from the log behind the connection's own position. Each broadcast is followed by a ping,
+and only its pong acknowledges it. An unacknowledged broadcast is delivered again by the next pull; and what the client
+pushed before its pong is decided as a write without knowledge of the broadcast. There is one broadcast in flight at a
+time, which limits the memory of a slow client.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Subscribers of each gateway over WebSocket on this node, and the task that wakes them.
 
-A commit, here or on another node, is signalled by the topic of its gateway; one task a gateway hears it and wakes those
-who listen. A signal carries no data: a subscriber that is woken reads the log from its own cursor.
+A commit, here or on another node, is signalled by the topic of its gateway; one task for each gateway waits for it and
+wakes the subscribers. A signal carries no data: a subscriber that is woken reads the log from its own cursor.
 """
 
 from __future__ import annotations

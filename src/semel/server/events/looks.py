@@ -1,7 +1,7 @@
 """Requests of a connection that read the log: `connect` and `sync`.
 
-The subscription of a sync is taken in one step with the watermark of its page: the subscriber is held before the log is
-looked at, and released, with its new partitions, behind the answer.
+The subscription of a sync starts at the watermark of its page: the subscriber is paused before the log is read, and
+resumed, with its new partitions, behind the answer.
 """
 
 from __future__ import annotations

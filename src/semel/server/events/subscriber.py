@@ -1,11 +1,11 @@
 """A subscriber: one connection that gets every event of its partitions after its watermark once, in log order.
 
-A subscriber is fed from the log by its own cursor. While it keeps up it is live: the node's one feed hands it each new
-event as it passes. When it is held (its client pages through history), lags (its client does not read) or has just
-subscribed, it reads the log itself from its cursor, in small pages, until it has caught up with the feed. So nothing is
-queued for a reader that does not read, and nothing is skipped.
+A subscriber reads the log by its own cursor. While it keeps up it is live: the node's one feed hands it each new event.
+When it is held (its client pages through history), lags (its client does not read) or has just subscribed, it reads
+the log itself from its cursor, in small pages, until it has caught up with the feed. So nothing is queued for a slow
+reader, and nothing is skipped.
 
-A new set of partitions counts from the watermark of the sync that named it; up to there the old set counts.
+A new set of partitions applies from the watermark of the sync that named it; up to there the old set applies.
 """
 
 from __future__ import annotations

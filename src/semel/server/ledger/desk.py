@@ -1,6 +1,6 @@
 """The service of the ledger: every call without a transport, authorized and executed by the engine.
 
-Nothing here knows of HTTP or gRPC. Refusals are raised as `RefusedLedger`, failures of the engine as they are.
+Independent of HTTP and gRPC. Refusals are raised as `RefusedLedger`, errors of the engine as they are.
 """
 
 from __future__ import annotations

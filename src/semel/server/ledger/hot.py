@@ -1,7 +1,7 @@
 """The replay cache: answers that this process has given, so that a retry gets the same full answer.
 
-Bounded by number and by age, and only a matter of form: what is forgotten here is read from the store, and whether
-something is carried out was never asked here.
+Limited in number and age. It affects only the form of an answer: what is not cached is read from the store, and
+whether a write takes effect never depends on the cache.
 """
 
 from __future__ import annotations

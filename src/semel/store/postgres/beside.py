@@ -1,7 +1,7 @@
 """Read-only access beside running nodes: one connection, one snapshot, nothing written.
 
-Unlike a node's own readers it asks for no commit first, so after a crash of the database it may see what a standby has
-not got yet: an export is no promise to anyone.
+Unlike a node's own readers it does not commit first, so after a crash of the database it may see commits that a
+standby does not have yet: an export is no promise to a client.
 """
 
 from __future__ import annotations

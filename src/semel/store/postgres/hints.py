@@ -1,10 +1,10 @@
 """LISTEN/NOTIFY between nodes: announces commits, so that live readers of other nodes read at once.
 
-A node that has committed says so with one NOTIFY for everything that has gathered meanwhile, on a connection of its own
-and never inside a transaction. A hint carries the marks of its commits besides the topics. Hints may be lost, so every
-node also looks at all marks once a second: a commit that is there and was not heard of within a second wakes every
-reader of the node. So a lost hint costs a second or two, and the look costs one small query whatever the number of
-readers.
+After a commit a node sends one NOTIFY for everything that has gathered meanwhile, on a connection of its own and
+never inside a transaction. A notification carries the marks of its commits besides the topics. Notifications may be
+lost, so every node also reads all marks once a second: a commit without a notification within a second wakes every
+reader of the node. So a lost notification costs a second or two, and the check is one small query whatever the number
+of readers.
 """
 
 from __future__ import annotations

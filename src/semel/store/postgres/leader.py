@@ -1,7 +1,7 @@
 """Leader election: the node whose session holds an advisory lock leads, until its session ends.
 
-The lock saves work and protects nothing: a node that has not yet noticed that it no longer leads does the same chores
-as the next one, and both are ordinary writes under their own locks.
+The lock saves work and protects nothing: a node that has not yet noticed that it lost the election does the same
+chores as the new leader, and both are ordinary writes under their own locks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A connection to PostgreSQL: opened on demand, with a deadline for every exchange, and dropped when in doubt.
 
-A database that hangs would hang its clients, because TCP waits for ever on a peer that is silent. So every exchange has
-a deadline, after which the connection counts as lost.
+TCP waits for ever on a silent peer, so a database that hangs would hang its clients. Therefore every exchange has a
+deadline, after which the connection counts as lost.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 The first statement takes the locks and the second reads, so that what is read is newer than the locks. Nothing is sent
 before it is needed: a transaction that only stores soft changes is one trip.
 
-What a crash does: before COMMIT the server rolls back by itself when the connection ends. An answer to COMMIT that is
-lost leaves the node in doubt, and the mark tells (`marks`). An answer is doubtful too when the server says with it that
-it stopped waiting for its standby.
+In a crash: before COMMIT the server rolls back by itself when the connection ends. If the answer to COMMIT is lost,
+the outcome is unknown, and the commit mark decides it (`marks`). The outcome is unknown too when the server reports
+that it stopped waiting for its standby.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Pipelining: many statements in one round trip of the PostgreSQL protocol.
 
-The driver's cursors would do, but for three things: they forget prepared statements at every rollback, they have no
-deadline, and they cost more than the statements. Values and answers are binary; a statement is prepared the first time
-it is sent. An exchange that is not answered in time leaves the connection in the middle of a sentence, so it is lost.
+The driver's cursors have three drawbacks: they forget prepared statements at every rollback, they have no deadline,
+and they cost more than the statements. Values and answers are binary; a statement is prepared the first time it is
+sent. An exchange that is not answered in time leaves the protocol in an unknown state, so the connection is dropped.
 """
 
 from __future__ import annotations

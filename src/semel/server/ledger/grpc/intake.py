@@ -1,8 +1,7 @@
 """Flow control of HTTP/2 (`h2`): limits on the work that a client can cause with frames.
 
-Frames are cheap to send and dear to read, and most kinds of them cost their sender nothing else. So a connection reads
-some frames and then lets others have a turn, and frames that carry nothing are counted: a client has some to spare, and
-earns more by what it asks for and takes.
+Frames are cheap to send and expensive to read. So a connection reads a limited number of frames and then lets others
+have a turn, and empty frames are counted: a client has some to spare, and earns more by useful frames and time.
 """
 
 from __future__ import annotations
