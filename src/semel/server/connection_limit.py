@@ -1,12 +1,12 @@
 """Connection limits: for all connections, for each remote address, and by free file descriptors.
 
 Addresses are counted over both listeners, HTTP and gRPC, WebSockets included. An IPv6 client has a /64 at least, so
-that is counted as one address. Reverse proxies speak for many clients and are named by a setting: theirs are not
+that is counted as one address. Reverse proxies connect for many clients and are named by a setting: theirs are not
 counted.
 
 A process that runs out of file descriptors can open no file and no database connection either, and the event loop
-drops what it cannot accept without a word. So the last few are kept back: a connection whose descriptor lies among
-them is refused like one over any other limit. What is refused is counted by reason, and logged once a minute.
+silently drops connections that it cannot accept. So the last few descriptors are reserved: a connection that gets one
+of them is refused like one over any other limit. Refusals are counted by reason, and logged once a minute.
 """
 
 from __future__ import annotations

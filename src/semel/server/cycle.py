@@ -1,8 +1,8 @@
 """One HTTP/1.1 request and its answer on a uvicorn connection, written in as few socket writes as possible.
 
-uvicorn writes the head of an answer and its body apart, which costs a system call and wakes the client up for half an
-answer. Here a head that says how long its body is waits for the first piece of it, and both leave together; a head
-without a length, that of an event stream say, leaves at once, because its body may be long in coming.
+uvicorn writes the head of an answer and its body apart, which costs a system call and wakes the client for half an
+answer. Here a head with a content length waits for the first piece of its body, and both are written together; a head
+without a length, as that of an event stream, is written at once, because its body may take long to begin.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Claims of a verified JWT: principal, roles, scopes, and the time of validity.
 
-One rule for limits: if any of `allowed_partitions`, `allowed_partition_prefixes`, `gw` and `org` is there, the token
+One rule for scopes: if any of `allowed_partitions`, `allowed_partition_prefixes`, `gw` and `org` is present, the token
 reaches what they name and nothing else, on every surface; if none is, its roles alone limit it. A claim of the wrong
-type is never read as a missing one: the token is refused.
+type never counts as absent: the token is refused.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Keys that verify JWTs: a JWK set in a file, reloaded when it changes.
 
-A key says itself which algorithm it is for, and a token can only agree: so no token can have a public key taken for a
-shared secret. A set may hold keys for other uses and of kinds that are not spoken here; they are left alone. A key that
-is meant for this and is weak, broken or private makes the whole file unusable, with one sentence that says what to mend
-and shows nothing of the key.
+A key names its own algorithm, and a token must agree with it: so no token can have a public key taken for a shared
+secret. A set may hold keys for other uses and of unsupported kinds; they are ignored. A key for this use that is weak,
+broken or private makes the whole file unusable, with one sentence that says what to correct and shows nothing of the
+key.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """JWT authentication: signature, issuer, audience and time, then the claims.
 
 The signature is checked by PyJWT with the one algorithm that the key is for; `none`, critical extensions and unencoded
-payloads are refused. Time is compared here with the time that the caller gives. A caller is told three things at most:
-that its token has expired, that it is not valid yet (both only if the signature holds), or that it is not accepted.
+payloads are refused. Time is compared here with the time that the caller passes. A client gets one of three answers:
+its token has expired, it is not valid yet (both only if the signature is valid), or it is not accepted.
 
-A client sends its token with every request, so a verified one is remembered by its hash until it expires; it is
-forgotten earlier when there is no more room, and with all others when the keys change.
+A client sends its token with every request, so a verified one is cached by its hash until it expires; it is evicted
+earlier when the cache is full, and with all others when the keys change.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Structured logs on standard error: one JSON object a line, or plain text on a terminal.
 
-The last lines are kept in memory besides, as JSON, for a diagnosis. A store that is away must not fill the disk with
-complaints: of a warning or an error that comes again and again, some are told and the rest are counted.
+The last lines are kept in memory besides, as JSON, for a diagnosis. An unreachable store must not fill the disk with
+log lines: of a repeated warning or error, some are logged and the rest are counted.
 
 Nothing of a request's content, key or credential is ever logged. The level is that of our own loggers: other libraries
-log headers and frames at debug, with the credentials in them, and are heard from warnings on, whatever was asked for.
+log headers and frames at debug, with the credentials in them, so theirs is always warning.
 """
 
 from __future__ import annotations

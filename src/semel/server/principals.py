@@ -1,10 +1,10 @@
 """Principals: who a caller is, with its roles and scopes; one resolver for every surface.
 
-Without credentials the server is for development: it listens on loopback only and everyone is `default`. Credentials
-are one configured token (which may be rotating), a token file, a key file for JWTs, or several; then a caller is
-refused whose token none of them vouches for. A bearer string is compared with the configured token and its successor,
-then looked up among the hashed tokens; what is not there and looks like a JWT is verified. A token reaches no log, no
-error and no URL; how its judgement ended does, for those who keep count.
+Without credentials the server is for development: it listens on loopback only and every caller is `default`.
+Credentials are one configured token (which may be rotating), a token file, a key file for JWTs, or several; then a
+caller is refused whose token is in none of them. A bearer string is compared with the configured token and its
+successor, then looked up among the hashed tokens; an unknown one in the form of a JWT is verified. A token is in no
+log, no error and no URL; the outcome of its check is, for metrics.
 """
 
 from __future__ import annotations

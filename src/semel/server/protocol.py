@@ -1,7 +1,7 @@
 """HTTP/1.1 on uvicorn's httptools protocol, with limits and timeouts that it lacks.
 
-Head size, number of connections and the time a request may take to arrive are bounded, malformed HTTP is answered with
-a problem document, and the application learns at once when a client has gone: a write whose caller has gone is dropped
+Head size, number of connections and the time for a request to arrive are limited, malformed HTTP is answered with a
+problem document, and the application learns at once of a disconnect: a write whose caller has disconnected is dropped
 before its turn, and a live reader ends.
 """
 

@@ -1,13 +1,11 @@
 """WebSocket transport (RFC 6455) on the server's own port: frames, limits and close.
 
-The protocol itself is the sans-I/O core of `websockets`; here it meets the transport. Frames are written as they are
-made, so that one frame can be sent to many. A message over the limit is answered before the close. After a close that
-the client did not begin, what it still sends is read and thrown away for a moment, or it would never see why; and
-however a connection ends, it is cut off when that takes too long. What arrives is looked at a little at a time, so that
-a flood of tiny frames leaves others their turn.
+The protocol itself is the sans-I/O core of `websockets`; here it is connected to the transport. Frames are written as
+they are made, so that one frame can be sent to many clients. A message over the limit is answered before the close.
+After a close by the server, the client's input is read and discarded for a moment, or it would never see the reason;
+and every close has a time limit. Input is parsed in slices, so that a flood of tiny frames leaves others their turn.
 
-What is said over a connection is the surface's own: a class derived from this one judges the handshake and begins a
-`Talk`.
+The conversation is that of the surface: a class derived from this one checks the handshake and begins a `Talk`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Pagination: a page token says where a list goes on, and is valid for that list alone.
 
-It carries the place to go on from and the height that the list is read at, under a MAC over both and over what was
-asked for: a token that was altered, or is used for another list, is refused. The key is in the store, so every node
-takes the tokens of every other.
+It carries the key to go on from and the height that the list is read at, under a MAC over both and over the query: a
+token that was altered, or is used for another list, is refused. The secret is in the store, so every node accepts the
+tokens of every other.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A WebSocket connection of deltas: frames and answers in order, broadcasts between them.
 
-One thing at a time: a frame is answered before the next one is looked at. There is no frame for an error, so a refusal
-ends the connection, with its reason. A crash here loses the connection and nothing else: what was answered is on disk,
-and what was not can be pushed again.
+One frame at a time: it is answered before the next one is read. There is no error frame, so a refusal closes the
+connection, with its reason. A crash here loses the connection and nothing else: what was answered is on disk, and what
+was not can be pushed again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """HTTP routes of deltas: `/v1/sync/`, `/v1/admin/` and `/v1/connectors/`, and the same without `/v1`.
 
-Order of judgement: path and method, credential, role and gateway, pace; then the size of the body, the body itself, and
-the rules. Every answer here has the shape that clients of this dialect know, those about credentials and faults too,
-and a method that is not used is answered like a path that is not there.
+Order of checks: path and method, credential, role and gateway, rate limit; then the size of the body, the body itself,
+and the rules. Every answer here has the form of this dialect, those about credentials and faults too, and a method that
+is not used is answered like an unknown path.
 """
 
 from __future__ import annotations

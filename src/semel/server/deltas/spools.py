@@ -1,7 +1,7 @@
 """Spool files: checkpoints on disk before they are sent, under limits of number and bytes.
 
-A slow reader holds its file for as long as it reads, so all of them together are bounded, and so are those of one
-caller; and none is written where that would leave the disk without room for others, the store above all. A file has no
+A slow client holds its file for as long as it reads, so all files together are limited, and so are those of one
+caller; and none is written where that would leave the disk without room for others, above all the store. A file has no
 name, and is gone with its answer or with the process.
 """
 

@@ -1,8 +1,9 @@
 """A WebSocket connection of events: requests and answers in order, live events between them.
 
-Submissions are handed to the engine as they come, several at a time, and decided in that order; everything else waits
-until they are answered. When too much is under way, or the client does not read, the socket is not read either. A crash
-here loses the connection and nothing else: what was answered is on disk, and what was not can be sent again.
+Submissions are sent to the engine as they arrive, several at a time, and decided in that order; everything else waits
+until they are answered. Back pressure: when too much is in flight, or the client does not read, the socket is not read
+either. A crash here loses the connection and nothing else: what was answered is on disk, and what was not can be sent
+again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Submissions of one connection in flight: sent to the engine and answered in order, several in one write.
 
-Their items are known by id, so that the feed can let an answer go out before others hear of its events.
+Their items are known by id, so that the feed can send an answer before others get its events.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`GET /v1/events` as server-sent events (SSE): history, then live, in one order without a gap.
 
-A tail is a subscriber like any other: it reads the log from its cursor until it has caught up, and then hangs on the
-node's feed, so a commit in partitions that it does not follow costs it nothing. Where events were pruned before they
-could be sent, at its beginning or because its client was slow, a frame of its own says so, and it goes on behind them.
+A tail is a subscriber: it reads the log from its cursor until it has caught up, and then gets events from the node's
+feed, so a commit in other partitions costs it nothing. Where events were pruned before they could be sent, at its
+beginning or because its client was slow, a frame says so, and it continues behind them.
 """
 
 from __future__ import annotations

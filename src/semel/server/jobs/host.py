@@ -1,7 +1,7 @@
 """HTTP routes of jobs: `/v1/jobs` and below, and the mesh dialect under `/mesh/`.
 
-Order of judgement: method, content type and size; then the credential; then the body; then the rules. Every answer
-under these paths has the shape of jobs, those about credentials and faults too.
+Order of checks: method, content type and size; then the credential; then the body; then the rules. Every answer under
+these paths has the form of jobs, those about credentials and faults too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """HTTP routes of the ledger: everything under `/ledger/v1/`.
 
-Order of judgement: the path, the method, content type and size; then the API version and the credential; then path,
+Order of checks: the path, the method, content type and size; then the API version and the credential; then path,
 query and body; then the rules. Every refusal here is a problem document with the ledger's own codes, those about
 credentials and faults too.
 """

@@ -1,7 +1,7 @@
 """The term of the ledger: raised before the first request, and again when the database has changed.
 
-On a store of one process every start is a new term. On a database of many nodes a term is a cluster, its timeline
-and the tables in it: the first node that sees another one, after a failover or a restore, raises it for all.
+On a store of one process every start is a new term. On a database of many nodes a term is a cluster, its timeline and
+the tables in it: the first node that sees another timeline, after a failover or a restore, raises it for all.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A subscription to the blocks of a place for one client: existing blocks, then each new one, in order.
 
-A watch listens before it looks: it arms its ear, reads headers from its cursor, and waits only when there were none. So
-no commit can fall between the look and the wait, and nothing is queued for a client that does not read. One that has
-been up to date and then takes its time while many blocks come is cut off: it comes back where it stood.
+A watch subscribes before it reads: it arms its signal, reads headers from its cursor, and waits only when there were
+none. So no commit can fall between the read and the wait, and nothing is queued for a slow client. One that was up to
+date and then falls behind by many blocks is disconnected: it resumes where it was.
 """
 
 from __future__ import annotations

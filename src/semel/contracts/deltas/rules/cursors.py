@@ -1,23 +1,23 @@
 """Cursor rules: which entries a cursor covers for the client that holds it.
 
-Clients of this dialect take the answer of every push for their cursor, although they have not been told what others did
-meanwhile. So a push with something outstanding gives out a number of its own and remembers what it stands for: go on
-behind what the client has shown, and pass over the client's own entries up to here. Any other cursor means itself.
+Clients of this dialect use the answer of every push as their cursor, although they have not received what others wrote
+meanwhile. So a push with outstanding entries answers with a new number, an alias, and stores its meaning: continue
+behind the acknowledged position, and skip the client's own entries up to here. Any other cursor is a plain position.
 
-A client has shown what it asks behind: the pull that names a cursor says that everything up to it has arrived. A page
-that was sent and not shown may have been lost, so it is outstanding, and the next push's number stands for it as well.
-The client may hold it all the same: up to the number of the push every INSERT is told behind a DELETE of its row.
+A pull acknowledges its cursor: everything up to it has arrived. A page that was sent and not acknowledged may have been
+lost, so it is outstanding, and the next push's number covers it as well. The client may have it all the same: up to the
+number of the push every INSERT is preceded by a DELETE of its row.
 
 | what | is kept | when a crash forgets it |
 |---|---|---|
 | the meaning of a push's number | in the commit of the push | it cannot |
 | the meaning of the end of a page that ends early | on disk before the page leaves | it cannot |
 | that a client has gone back, as after the loss of its database | on disk before the page leaves | it cannot |
-| that a client has shown a page | softly | the page counts as not shown, and is told again |
+| that a client has acknowledged a page | as a soft change | the page counts as not acknowledged, and is sent again |
 
-So `seen` may be too low after a crash, and never too high: no change is passed over, and what is told twice does no
-harm. A client that pushes between any two of its pulls never shows a page. Where all that it has not shown takes more
-than a page, its pages go on one behind the other to the end of the log, and then begin again where `seen` is.
+So `seen` may be too low after a crash, and never too high: no change is skipped, and a repeated one does no harm. A
+client that pushes between any two of its pulls never acknowledges a page. Where all that it has not acknowledged takes
+more than a page, its pages continue to the end of the log, and then begin again at `seen`.
 """
 
 from __future__ import annotations

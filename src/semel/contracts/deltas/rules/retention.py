@@ -1,11 +1,11 @@
 """Retention: forgets inactive clients, and cuts the log behind the checkpoint if an operator says so.
 
-A checkpoint is made of the merged rows when it is asked for, so it covers all of the log, whatever of it is left. Rows,
+A checkpoint is made from the merged rows on request, so it covers all of the log, whatever of it is left. Rows,
 tombstones and the ids of deltas stay: a delta counts once for ever, and a cursor that would miss something is refused.
-Nothing is removed from a gateway of which no checkpoint can be told (`Coverage`).
+Nothing is removed from a gateway whose rows no checkpoint can carry (`Coverage`).
 
-Of a client that is forgotten its own cursors mean themselves. It may have written before, so that from then on a client
-is not known is told its own entries as those of others.
+The cursors of a forgotten client have no aliases any more. It may have written before, so from then on an unknown
+client gets its own entries as those of others.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Capacity limits: queued and scheduled jobs in all, of one caller, and of one queue (back pressure).
 
-Queued jobs and scheduled ones are counted apart, so that a calendar does not refuse the work of today. A job that was
-scheduled and becomes ready was admitted before and is never refused; it counts as queued from then on.
+Queued jobs and scheduled ones are counted apart, so that scheduled jobs do not block the work of today. A scheduled job
+that becomes ready was admitted before and is never refused; it counts as queued from then on.
 
-No caller can use up what others need. While others have jobs it may take a share of a global bound and no more; and
-what it took beyond its share while it was alone does not count against the others. So the jobs that are there may be
-more than the bound, by what one caller holds beyond its share.
+No caller can use up the room of others. While others have jobs it may use its share of a global limit and no more; and
+what it took beyond its share while it was alone does not count against the others. So the number of jobs may exceed the
+limit, by what one caller holds beyond its share.
 """
 
 from __future__ import annotations

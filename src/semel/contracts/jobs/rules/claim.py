@@ -1,14 +1,14 @@
 """Claims: the most urgent jobs that are ready, leased in the commit that selects them.
 
-Order is strict: priority, then the instant a job got ready, then its place of creation. A line is what waits in one
-queue at one priority, or of one kind there; lines are counted, and know an instant before which nothing in them is
-ready. So a claim looks only into lines that may have something, and takes from the front of each: its cost does not
-grow with what waits behind. A queue at its bound is passed over.
+Order is strict: priority, then the instant a job became ready, then its order of creation. A line is the index of the
+jobs that wait in one queue at one priority, or of one kind there; lines are counted, and have an instant before which
+nothing in them is ready. So a claim reads only lines that may have a ready job, from the front of each: its cost does
+not grow with the number of waiting jobs. A queue at its limit is skipped.
 
-A claim that waits may be that of a worker which died or was cut off meanwhile. What it is given is an offer: it becomes
-a lease with the first word of the worker, and lapses soon without one.
+A claim that waited may be that of a worker that died or disconnected meanwhile. Its jobs are an offer, which becomes
+a lease with the first call of the worker, and lapses soon without one.
 
-A crash after the commit and before the answer leaves leases that run out; a claim with a name is given them again.
+A crash after the commit and before the answer leaves leases that expire; a named claim gets them again.
 """
 
 from __future__ import annotations

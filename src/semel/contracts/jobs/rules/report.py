@@ -12,7 +12,7 @@
 | never claimed | none, where that is allowed | taken as an outside completion |
 | claimed before | none | `lease_required` |
 
-The checksum is looked at last: one who comes too late does not learn whether it was right.
+The checksum is checked last: a worker that comes too late does not learn whether it was right.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Eviction is a function of the log alone. At every entry whose index is a multiple of the organization's interval two
 cuts move up to the entry's own time less the time to live: commits before the one are forgotten, clients last seen
 before the other are, with all of their commits. A cut never moves back, so nothing that was forgotten returns when the
-time to live grows. With the fence on, the cut of clients stays: their last sequence is then never forgotten. Nothing is
-deleted for any of this: rows on the wrong side of a cut do not count, and go when there is time for it.
+time to live grows. With the fence on, the cut of clients stays: their last sequence is then never forgotten. No row is
+deleted for this: rows before a cut do not count, and are freed later.
 """
 
 from __future__ import annotations
