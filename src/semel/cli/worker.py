@@ -34,10 +34,10 @@ def worker(
     queues: tuple[str, ...],
     once: bool,
 ) -> None:
-    """Run jobs with the functions of a worker: MODULE:WORKER is where it stands, from the current folder on.
+    """Run jobs with the functions of a worker: MODULE:WORKER is its import path, from the current folder.
 
-    SIGTERM or Control-C stops it: it takes no more jobs, lets those that run end for a while, and gives the rest back.
-    A second one ends it at once.
+    SIGTERM or Control-C stops it: it claims no more jobs, waits a while for running ones, and gives the rest back.
+    A second signal ends it at once.
     """
     found = _find(place)
     try:

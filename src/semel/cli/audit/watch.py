@@ -53,7 +53,7 @@ def watch(
 
     More than --above refused credentials, requests to the wrong port, or keys with another payload within a minute are
     an alert, once a minute while it lasts. Alerts are printed, and written to alerts.jsonl beside the log. Control-C
-    ends it; the server is never spoken to.
+    ends it; no request is sent to the server.
     """
     # No event has lines in both, so the order within each file is all that the rule needs.
     paths = [data / "logs" / name for name in (IMPORTANT_NAME, FILE_NAME)] if file is None else [file]

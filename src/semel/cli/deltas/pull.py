@@ -67,8 +67,8 @@ def pull(
 ) -> None:
     """Print the entries of a gateway in their order, one JSON object a line.
 
-    At the end the cursor to go on from is told on standard error. Do not pull with the --client of a replica that is
-    in use: the server would take what is printed here for what that one has got.
+    At the end the next cursor is printed on standard error. Do not pull with the --client of a replica that is in use:
+    the server would count what is printed here as delivered to that replica.
     """
     if follow and limit is not None:
         raise click.UsageError("--follow goes on without end: it has no --limit.")

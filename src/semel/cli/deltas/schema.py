@@ -45,7 +45,7 @@ def schema(
     """Set the columns of a table: from now on a delta with another column is refused.
 
     Name all of them. Later, columns may be added, and none removed or given another type. A type is string, number,
-    boolean, json or null; it is told to clients and not enforced. It takes an administrator.
+    boolean, json or null; it is sent to clients and not enforced. Needs the admin role.
     """
     body = json.dumps({"table": table, "columns": list(columns)}).encode()
     Server(connection, retries).post(admin_path("schema", gateway), body, "saved")

@@ -30,7 +30,7 @@ from semel.cli.output import with_json
 def doctor(connection: Connection, data: Path, store: str, as_json: bool) -> None:
     """Check this machine and the server.
 
-    Says what to mend, and exits with 1 if there is a problem. Nothing is changed or left behind.
+    Prints what to correct, and exits with 1 if there is a problem. Nothing is changed or left behind.
     """
     checks = []
     for check in _rounds(connection, data, store):

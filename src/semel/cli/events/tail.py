@@ -35,8 +35,8 @@ def tail(
 ) -> None:
     """Follow partitions live, one JSON object a line.
 
-    Lost connections are made again behind the last event; Control-C ends it. Events that are no longer kept are told
-    on standard error.
+    It reconnects behind the last event; Control-C ends it. Events that were removed by retention are reported on
+    standard error.
     """
     if from_start and since is not None:
         raise click.UsageError("Give --since or --from-start, not both.")

@@ -38,7 +38,7 @@ def sheratan(
 ) -> None:
     """Take over the keys in FILE, an idempotency_store.json or .jsonl; - is standard input.
 
-    Who submits a job again under such a key is answered as before: with the result of a completed job, and that its
+    A repeated submission under such a key is answered as before: with the result of a completed job, and that its
     outcome is unknown for one that had not ended. Its job keeps its id. Keys that have expired are left out, and keys
     that are there already are left alone, so that it can be run again. Stop the server first, and start it afterwards.
     """

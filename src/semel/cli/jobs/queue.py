@@ -87,9 +87,9 @@ def show_queue(connection: Connection, name: str, retries: int, as_json: bool) -
 def set_limit(
     connection: Connection, name: str, max_inflight: int | None, timeout: float | None, retries: int, as_json: bool
 ) -> None:
-    """Let at most LIMIT jobs of a queue be worked on at once; 0 lifts the limit. No lease that is out is ended.
+    """Let at most LIMIT jobs of a queue be worked on at once; 0 removes the limit. Current leases are not ended.
 
-    What is not given stays as it is.
+    Options that are not given stay unchanged.
     """
     if max_inflight is None and timeout is None:
         raise click.UsageError("Give LIMIT, --timeout, or both.")

@@ -54,8 +54,8 @@ def read(
 ) -> None:
     """Print the value of an entity, byte for byte. PLACE is ORG or ORG/VAULT.
 
-    A key that is not there ends it with exit code 1. With --proof that is proved, too. A proof is checked before it is
-    saved: it holds if the block that it hangs on is real.
+    A missing key ends it with exit code 1; with --proof its absence is proved. A proof is checked before it is saved:
+    it is valid if its block hash is trusted.
     """
     if (key is None) == (prefix is None):
         raise click.UsageError("Give a KEY, or --prefix for a list.")

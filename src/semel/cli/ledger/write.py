@@ -65,7 +65,7 @@ def write(
 ) -> None:
     """Carry out a transaction, exactly once. PLACE is ORG or ORG/VAULT.
 
-    Its operations happen in the order in which they stand here, all or none. A lost connection or a busy server is
+    Its operations are applied in the given order, all or none. A lost connection or a busy server is
     tried again under the same key and sequence, which the server carries out at most once.
     """
     _check(operations, file, split, proof)

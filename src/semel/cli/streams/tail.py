@@ -24,7 +24,7 @@ from semel.cli.streams.resource import describe, is_json
 def tail(connection: Connection, name: str, offset: str | None, from_start: bool, as_json: bool) -> None:
     """Follow a stream live: JSON one message a line, any other type as it is.
 
-    Lost connections are made again from the last offset; Control-C ends it. Text travels in lines here, so a carriage
+    It reconnects from the last offset; Control-C ends it. Text travels in lines here, so a carriage
     return arrives as a line feed; `read` gives the exact bytes.
     """
     if from_start and offset is not None:
