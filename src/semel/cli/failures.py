@@ -46,7 +46,7 @@ class RequestError(click.ClickException):
 
 
 class UnreachableError(RequestError):
-    """No answer came. The request may have arrived all the same if it was sent."""
+    """No answer was received. The request may have taken effect all the same if it was sent."""
 
     may_pass = True
 

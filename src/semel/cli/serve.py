@@ -82,7 +82,7 @@ def serve(config: Path | None, **flags: Any) -> None:
 
 
 def _what_next(settings: Settings, port: int) -> str:
-    """Where the server is, and commands that work when they are pasted."""
+    """The URL of the server, and commands to paste."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - only looked up
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     mode = "tokens required" if settings.needs_token else "development mode, no credentials"

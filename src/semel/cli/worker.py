@@ -80,7 +80,7 @@ def _broken(module: str, error: Exception) -> click.ClickException:
 
 
 def _tell_on_stderr() -> None:
-    """What the worker does, a line each; logging that the module has set up itself is left alone."""
+    """Log to standard error, a line each; logging that the module has set up itself is left alone."""
     log = logging.getLogger("semel.worker")
     if not log.hasHandlers():
         handler = logging.StreamHandler()

@@ -15,7 +15,7 @@ from semel.kernel.utc import utc_text
 
 BATCH_JOBS = 100
 BATCH_BYTES = 1_900_000
-"""Below the two mebibytes of a body, with room for what stands around the jobs."""
+"""Limit of bytes of the jobs in one request: below the limit of a body (2 MiB), with room for the envelope."""
 
 
 class Draft(NamedTuple):

@@ -44,7 +44,7 @@ MAX_ANSWER_BYTES = 16 * 1024 * 1024
 MOST_WAIT_SECONDS = 30.0
 """The longest that a server holds an answer back."""
 _LEASE_BYTES = 1024 * 1024 + 16 * 1024
-"""The largest params, and what is told besides of one claimed job."""
+"""Limit of bytes of one claimed job: the largest params, and the other members."""
 _PATH = "/v1/jobs"
 
 
@@ -62,7 +62,7 @@ class JobsClient:
         max_answer_bytes: int = MAX_ANSWER_BYTES,
         on_retry: OnRetry = lambda error: None,
     ) -> None:
-        """What is not given comes from SEMEL_URL, SEMEL_TOKEN and SEMEL_JOBS_RESULT_HMAC_KEY.
+        """Values that are not given come from SEMEL_URL, SEMEL_TOKEN and SEMEL_JOBS_RESULT_HMAC_KEY.
 
         `on_retry` is told each error after which a call is tried again.
         """
@@ -143,7 +143,7 @@ class JobsClient:
         return reading.read(lambda: reading.submitted(facts, sent.key))
 
     async def get(self, job_id: str, *, wait: float = 0.0) -> JobInfo:
-        """A job as it stands; `wait` (at most 30 seconds) holds the answer until it has ended."""
+        """The current state of a job; `wait` (at most 30 seconds) is a long poll for its end."""
         query = f"?wait_ms={milliseconds(wait)}" if wait else ""
         facts = await self._caller.get(_job_path(job_id) + query, wait=wait)
         return reading.read(lambda: reading.job_info(facts))
@@ -177,7 +177,7 @@ class JobsClient:
         return reading.read(lambda: reading.job_info(facts))
 
     async def cancel(self, job_id: str, *, force: bool = False) -> Cancellation:
-        """End a job that waits; tell the worker of one that runs, or with `force` take it away from it."""
+        """Cancel a waiting job; ask the worker of a running one, or with `force` end its lease."""
         facts = await self._caller.post(_job_path(job_id) + "/cancel", spliced({"force": force}))
         return reading.read(lambda: reading.cancelled(facts))
 
@@ -230,7 +230,7 @@ class JobsClient:
         return reading.read(lambda: reading.claimed(facts))
 
     async def heartbeat(self, lease: Lease, *, progress: Any = None) -> Beat:
-        """Hold on to a job; hear whether its owner wants it cancelled."""
+        """Extend the lease of a job; the answer says whether its owner has cancelled it."""
         facts = await self._caller.post(
             _job_path(lease.job_id) + "/heartbeat", spliced({"lease_token": lease.token, "progress": progress})
         )
@@ -254,11 +254,11 @@ class JobsClient:
         return reading.read(lambda: reading.reported(facts))
 
     async def step(self, lease: Lease, step_key: str) -> Step:
-        """What is stored of a step of a job."""
+        """The stored result of a step of a job."""
         return await self._step(lease, spliced({"lease_token": lease.token, "step_key": step_key}))
 
     async def store_step(self, lease: Lease, step_key: str, result: Any) -> Step:
-        """Store the result of a step; the first one stays, and is what comes back."""
+        """Store the result of a step; the first one stays, and is returned."""
         fields = {"lease_token": lease.token, "step_key": step_key}
         return await self._step(lease, spliced(fields, result=integrity.canonical_bytes(result)))
 

@@ -31,7 +31,7 @@ ENDLESS = Patience(None, None)
 
 
 def pause_seconds(tried: int, asked: float, chance: float) -> float:
-    """Twice as long after each try, spread by chance (0 to 1) so that clients do not come back all at once.
+    """Exponential backoff with jitter (0 to 1), so that clients do not retry all at once.
 
     What the server asked for is the least, up to a minute.
     """

@@ -43,7 +43,7 @@ Report = Done | Failed | Deferred
 
 
 def report_of(error: BaseException) -> Failed | Deferred:
-    """What an exception out of a job's function says."""
+    """The report for an exception of a job's function."""
     if isinstance(error, Defer):
         return Deferred(_seconds(error.delay), _line(error.reason, MAX_REASON_CHARACTERS))
     if isinstance(error, Cancelled):

@@ -17,7 +17,7 @@ import orjson
 from semel.client.errors import ConfigurationError
 
 NO_RESULT = "no_result"
-"""The one member of the note that stands for a result that could not be stored."""
+"""The one member of the note that replaces a result that could not be stored."""
 MAX_LEVELS = 64
 _SIMPLE = (str, int, float, bool, type(None))
 _UNPRINTABLE = (bytes, bytearray, memoryview, set, frozenset, complex, Decimal)
@@ -53,7 +53,7 @@ def _name(name: Any) -> str:
 
 
 def note(reason: str) -> dict[str, str]:
-    """What is stored in the place of a result that could not be."""
+    """The note that is stored instead of a result that could not be."""
     return {NO_RESULT: reason}
 
 

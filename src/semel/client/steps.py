@@ -30,11 +30,11 @@ class Steps:
         self._is_closed = False
 
     async def ask(self, step_key: str) -> Step:
-        """What is stored."""
+        """The stored result."""
         return await self._tracked(self._client.step(self._lease, step_key))
 
     async def store(self, step_key: str, result: Any) -> Step:
-        """Store a result, unless there is one; what is stored then."""
+        """Store a result, unless there is one; returns the stored one."""
         return await self._tracked(self._client.store_step(self._lease, step_key, result))
 
     def wait_for(self, call: Coroutine[Any, Any, T]) -> T:
@@ -58,7 +58,7 @@ class Steps:
             self._under_way.discard(step_key)
 
     def close(self) -> None:
-        """End what is still asked: the run is over."""
+        """Cancel open requests: the run is over."""
         self._is_closed = True
         for call in self._calls:
             call.cancel()

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 
 class Ended(NamedTuple):
-    """What a function left behind: a value, or an error."""
+    """The outcome of a function: a value, or an error."""
 
     value: Any
     error: BaseException | None = None

@@ -21,7 +21,7 @@ CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 30.0
 """How long the server may take nothing of a request and send nothing of an answer, beyond what it was asked to wait."""
 KEEP_SECONDS = 60.0
-"""Idle connections are let go before the server does, which waits 75 s."""
+"""Idle connections are closed before the server does so, which waits 75 s."""
 CHUNK_BYTES = 65_536
 PING_SECONDS = 20.0
 """A WebSocket whose server does not answer a ping within half of this has ended."""
@@ -95,7 +95,7 @@ class Transport:
 
     @asynccontextmanager
     async def lines(self, path: str, most_bytes: int) -> AsyncIterator[Answer | AsyncGenerator[bytes, None]]:
-        """A GET that is answered by lines, each of at most `most_bytes`; any answer but 200 comes whole.
+        """A GET that is answered by lines, each of at most `most_bytes`; any answer but 200 is returned whole.
 
         Lines that end too early end with a `NoAnswerError`, as when reading a whole answer.
         """

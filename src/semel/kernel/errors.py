@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Retry(Enum):
-    """What the caller should do with the same request."""
+    """The advice to a caller about the same request."""
 
     SAME_KEY = "same_key"
     """Send it again unchanged, with the same identity: it may or may not have happened."""

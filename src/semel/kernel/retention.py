@@ -25,7 +25,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class PinnedThenWindow:
-    """Pinned while the work it stands for is unfinished, then a fixed age from its end."""
+    """Kept while its work is unfinished, then for a fixed time from its end."""
 
     keep_ms: int
 

@@ -25,7 +25,7 @@ class Verdict(Enum):
 
 
 class Receipt(Protocol):
-    """What every contract's receipt row has, whatever facts it keeps beside."""
+    """The common members of every contract's receipt row."""
 
     @property
     def fingerprint(self) -> bytes:

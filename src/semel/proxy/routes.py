@@ -27,7 +27,7 @@ class Route(NamedTuple):
 
     method: str
     path: str
-    """With a slash at its end when it stands for what is below it."""
+    """With a slash at its end when it includes what is below it."""
     is_below: bool
     on_crash: OnCrash
 

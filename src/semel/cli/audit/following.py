@@ -26,14 +26,14 @@ class _Identity(NamedTuple):
 
 
 class Following:
-    """Reads on where the last look ended."""
+    """Continues where the last read ended."""
 
     def __init__(self, path: Path) -> None:
         self._names = [path, *(kept_name(path, number) for number in range(1, KEPT + 1))]
         self._read: dict[_Identity, int] = {}
 
     def new_lines(self) -> Iterator[bytes]:
-        """Whole lines that came since the last look, without their ends; those of the oldest file first."""
+        """Whole lines since the last read, without their ends; those of the oldest file first."""
         with ExitStack() as opened:
             files: dict[_Identity, BinaryIO] = {}
             for name in self._names:

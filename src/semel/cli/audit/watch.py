@@ -73,7 +73,7 @@ def watch(
 
 
 def _alerts(paths: Sequence[Path], bursts: Bursts, asked: threading.Event) -> Iterator[Alert]:
-    """Those in what is there, and then in what comes, until asked to stop."""
+    """The alerts of existing lines, and then of new ones, until stopped."""
     if not any(path.exists() for path in paths):
         click.echo(f"There is no {paths[-1]} yet; a server makes it with its first line.", err=True)
     files = [Following(path) for path in paths]

@@ -32,7 +32,7 @@ Tell = Callable[[int], None]
 
 
 class Wish(NamedTuple):
-    """What is to be exported, and where to. Without a target everything is read and nothing is written."""
+    """The options of an export. Without a target everything is read and nothing is written."""
 
     gateway: str
     is_log: bool
@@ -45,7 +45,7 @@ class Wish(NamedTuple):
 
     @property
     def is_folder(self) -> bool:
-        """Whether it becomes several files: flat ones of several tables."""
+        """Whether it writes several files: flat ones of several tables."""
         return not self.is_log and self.format != JSONL and self.table is None
 
 
@@ -58,7 +58,7 @@ class Written(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What came of an export."""
+    """The result of an export."""
 
     as_of: int
     """The end of the gateway's log: a pull from here goes on behind what was exported."""
@@ -77,7 +77,7 @@ class Grid(Protocol):
         """One row."""
 
     def finish(self) -> None:
-        """What belongs behind the last one."""
+        """Write the end of the file."""
 
 
 def export(reading: Reading, wish: Wish) -> Report:

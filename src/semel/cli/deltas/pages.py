@@ -41,7 +41,7 @@ def rows_of(reading: Reading, gateway: str, table: str | None) -> Iterator[Merge
 
 
 def log_of(reading: Reading, gateway: str) -> Iterator[LoggedDelta]:
-    """What was pushed, in the order of its commits."""
+    """The deltas as pushed, in commit order."""
     pace = Pace()
     after = 0
     while True:

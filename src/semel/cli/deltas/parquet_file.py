@@ -14,9 +14,9 @@ from semel.cli.deltas.kinds import NULL, Field, Kind, string_of
 
 GROUP_ROWS = 100_000
 GROUP_BYTES = 64 * 1024 * 1024
-"""About what is kept in memory of a file that is being written."""
+"""Approximate limit of bytes in memory of a file that is being written."""
 CELL_BYTES, VALUE_BYTES = 8, 48
-"""What a cell takes, and a value besides its text, as Python keeps them."""
+"""Bytes in memory of a cell, and of a value besides its text."""
 
 MISSING = "Parquet needs pyarrow: install it with pip install 'semel[parquet]'."
 

@@ -21,7 +21,7 @@ from semel.contracts.deltas.limits import MAX_PAGE
 from semel.kernel.hlc import MAX_HLC
 
 CLIENT = "semel-cli"
-"""A replica that never pushes: what is remembered of it changes nothing for anyone."""
+"""The default client id: a replica that never pushes, so that its stored progress affects no other client."""
 
 PAGE = 1_000
 EVERY_SECONDS = 1.0

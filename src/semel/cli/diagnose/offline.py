@@ -59,7 +59,7 @@ def offline(data: str | None, store: str | None, config: Path | None, logs: tupl
 
 
 def _settings(data: str | None, store: str | None, config: Path | None) -> tuple[Settings, str]:
-    """What a server would run with; with settings that it refuses, why, and the defaults."""
+    """The settings of a server here; for invalid ones the error, and the defaults."""
     try:
         # This listens nowhere: what a server must know before it may listen is not asked for.
         return load_settings({"data": data, "store": store, "host": "127.0.0.1"}, os.environ, config), ""
@@ -68,7 +68,7 @@ def _settings(data: str | None, store: str | None, config: Path | None) -> tuple
 
 
 def _rounds(settings: Settings, store: str | None) -> Iterator[Check]:
-    """What the doctor says of this machine and of the data."""
+    """The results of `semel doctor` for this machine and the data."""
     yield check_python()
     yield check_sqlite()
     yield check_speedups()

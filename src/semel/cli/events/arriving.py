@@ -14,7 +14,7 @@ CHUNK_BYTES = 256 * 1024
 
 class _Arriving(Protocol):
     def read1(self, size: int, /) -> bytes:
-        """What is there, waiting only when there is nothing; empty at the end."""
+        """Read the available bytes, waiting only when there are none; empty at the end."""
 
 
 def arriving_lines(source: BinaryIO) -> Iterator[list[bytes]]:

@@ -32,7 +32,7 @@ class _Line(NamedTuple):
 
 
 class Import:
-    """Takes lines, submits them, and hands each verdict to `tell` with the number of its line."""
+    """Submits lines, and passes each verdict to `tell` with the number of its line."""
 
     def __init__(
         self,

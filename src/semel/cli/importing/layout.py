@@ -24,11 +24,11 @@ _scanner = json.JSONDecoder(parse_int=float, parse_float=float)
 
 
 class LayoutError(Exception):
-    """The file holds no records; the message says where it ceases to be readable, and never what stands there."""
+    """The file holds no records; the message says where parsing stopped, and shows no content."""
 
 
 class Entry(NamedTuple):
-    """The text of one record, where it begins, and the name it stands under, if it has one."""
+    """The text of one record, its position, and its name, if it has one."""
 
     line: int
     name: str | None

@@ -51,7 +51,7 @@ class Record(NamedTuple):
     """Whether its job has an id that cannot be kept."""
     created_ms: int
     ended_ms: int
-    """The last time that the store heard of the key: its job ended then or before."""
+    """The last use of the key in the source store: its job ended then or before."""
     is_unfinished: bool
     ok: bool
     value: bytes

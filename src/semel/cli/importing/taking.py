@@ -47,7 +47,7 @@ class Manner(NamedTuple):
 
 
 class _File(NamedTuple):
-    """What a file holds, judged by itself."""
+    """The records of a file, checked without a store."""
 
     read: int
     records: list[Record]
@@ -57,7 +57,7 @@ class _File(NamedTuple):
 
 
 def import_keys(raw: bytes, settings: Settings, manner: Manner) -> None:
-    """Look, and take over what is new; every refusal is one sentence."""
+    """Plan the import, and import new keys; every error is one sentence."""
     url = settings.store_url
     try:
         with held_store(url, in_vain="it cannot keep what is imported") as store:

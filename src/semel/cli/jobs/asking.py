@@ -37,11 +37,11 @@ class Server(NamedTuple):
     retries: int = RETRIES
 
     def get(self, path: str) -> Facts:
-        """What can be asked as often as one likes."""
+        """A GET, which may be repeated."""
         return self._facts(lambda: self.connection.request("GET", path))
 
     def put(self, path: str, body: Facts | bytes) -> Facts:
-        """What has the same effect however often it is asked."""
+        """A PUT, which is idempotent."""
         return self._facts(self._sending("PUT", path, body))
 
     def delete(self, path: str) -> Facts:
@@ -49,7 +49,7 @@ class Server(NamedTuple):
         return self._facts(lambda: self.connection.request("DELETE", path))
 
     def post(self, path: str, body: Facts | bytes, *, has_identity: bool = True) -> Facts:
-        """The answer; without an identity of its own it is asked again only where nothing came of it."""
+        """A POST; without an identity of its own it is repeated only if it had no effect."""
         return self._facts(self._sending("POST", path, body), has_identity=has_identity)
 
     def post_once(self, path: str, body: Facts) -> Facts:

@@ -39,7 +39,7 @@ def is_ended(job: Facts) -> bool:
 
 
 def exit_with(job: Facts, as_json: bool) -> None:
-    """Say how the job stands, and end the command with the code for that."""
+    """Print the state of the job, and exit with the code for it."""
     click.echo(json.dumps(job) if as_json else end_sentence(job))
     code = {"completed": COMPLETED, "failed": FAILED}.get(str(job.get("state")), UNFINISHED)
     click.get_current_context().exit(code)

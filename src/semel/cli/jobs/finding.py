@@ -67,6 +67,6 @@ def with_wanted(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def check_name(job: str) -> None:
-    """Refuse what can be no job, before it becomes the path of something else."""
+    """Refuse an impossible job id, before it becomes the path of something else."""
     if not _JOB_ID.fullmatch(job) and not _REQUEST_ID.fullmatch(job):
         raise click.UsageError("JOB is a job id, which begins with job_, or a request id, which is a UUID.")

@@ -89,7 +89,7 @@ class Import:
         self._waiting.append(_Line(self._read, len(line), draft))
 
     def _tell_base(self) -> None:
-        """At once, because a run that is killed cannot tell it any more."""
+        """Print the base key at once, because a killed run cannot print it any more."""
         if not self.makes_keys and self._plan.is_base_fresh:
             base = self._plan.base
             click.echo(f"Keys: {base}-1, {base}-2, ...; a run that is cut off goes on with --key {base}.", err=True)

@@ -36,7 +36,7 @@ class Ledger(NamedTuple):
     retries: int = RETRIES
 
     def get(self, path: str, query: Mapping[str, object] | None = None) -> Facts:
-        """What can be asked as often as one likes."""
+        """A GET, which may be repeated."""
         asked = {name: value for name, value in (query or {}).items() if value is not None}
         return self.send("GET", f"{path}?{encoded(asked)}" if asked else path).facts
 
@@ -92,5 +92,5 @@ class Ledger(NamedTuple):
 
 
 def encoded(query: Mapping[str, object]) -> str:
-    """A query, as it stands behind the question mark."""
+    """An encoded query string."""
     return urlencode(query, errors="surrogateescape")

@@ -77,7 +77,7 @@ def _one(ledger: Ledger, place: Scope, height: int) -> Facts:
 
 
 def _many(ledger: Ledger, place: Scope, start: int, stop: int) -> Iterator[Facts]:
-    """As many as there are; one answer may hold fewer than were asked for."""
+    """All requested blocks; one answer may hold fewer."""
     while start <= stop:
         upto = min(stop, start + MOST_BLOCKS - 1)
         found = ledger.get(f"{place.path}/blocks", {"from": start, "to": upto}).get("blocks", [])

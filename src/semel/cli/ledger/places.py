@@ -33,7 +33,7 @@ class Scope(NamedTuple):
 
     @property
     def numbers(self) -> tuple[int, int]:
-        """The two slugs, as they stand in headers."""
+        """The two slugs, as in headers."""
         return int(self.org), int(self.vault or 0)
 
     def __str__(self) -> str:

@@ -37,7 +37,7 @@ Triple = tuple[str, str, str]
 
 
 class _Asked(NamedTuple):
-    """The proof, and what it is to be about as far as that was said."""
+    """The proof, and the subject that it must have, as far as given."""
 
     document: Facts
     place: Scope | None

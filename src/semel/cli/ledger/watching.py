@@ -20,7 +20,7 @@ from semel.cli.streams.events import parse_events
 
 
 def follow(connection: Connection, place: Scope, height: int) -> Iterator[Facts]:
-    """What is told of each block from a height on, without end."""
+    """The announcements of blocks from a height on, without end."""
     failures = 0
     while True:
         try:

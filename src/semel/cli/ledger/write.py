@@ -102,7 +102,7 @@ def _write(writer: Writer, identity: Identity, texts: list[bytes], proof: Path |
 
 
 def _save(writer: Writer, outcome: Outcome, body: bytes, proof: Path) -> None:
-    """Save the proof once it has been checked; what is committed stays committed, whatever comes of that."""
+    """Save the proof after a check; the transaction stays committed, whatever the result."""
     if outcome.success is None:
         click.echo("There is no proof in this answer; semel ledger proof gets it.", err=True)
         return
@@ -115,7 +115,7 @@ def _save(writer: Writer, outcome: Outcome, body: bytes, proof: Path) -> None:
 
 
 def _advised(error: RequestError) -> click.ClickException:
-    """A condition that did not hold, with the key that it was about and what is there now."""
+    """A failed condition, with its key and the current value."""
     found = error.facts.get("error") if isinstance(error, RefusedError) else None
     if not isinstance(found, dict) or not found.get("key"):
         return error

@@ -28,7 +28,7 @@ def with_place(command: Any) -> Any:
 
 @contextmanager
 def opened(place: str, table: str) -> Iterator[TableStore]:
-    """The store at a place; what is wrong with it is told in one sentence."""
+    """The store at a place; an error is one sentence."""
     try:
         store = store_at(place, table, time.time)
         if not isinstance(store, TableStore):

@@ -17,7 +17,7 @@ from semel.once import LetterStatus, Outbox
 
 
 class Change(NamedTuple):
-    """What is done to letters, in words."""
+    """A change of letters, in words."""
 
     verb: str
     past: str

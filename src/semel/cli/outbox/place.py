@@ -39,7 +39,7 @@ def opened(place: str, table: str, **options: Any) -> Iterator[Outbox]:
 
 @contextmanager
 def failures_told() -> Iterator[None]:
-    """Errors of the outbox, as a command tells them."""
+    """Errors of the outbox as errors of a command."""
     try:
         yield
     except OnceError as error:

@@ -123,7 +123,7 @@ def _delivered(box: Outbox, seconds: float | None) -> Flushed:
 
 
 def _tell_on_stderr() -> None:
-    """What happens to letters, a line each."""
+    """Log the events of letters to standard error, a line each."""
     log = logging.getLogger("semel.outbox")
     if not log.hasHandlers():
         handler = logging.StreamHandler()

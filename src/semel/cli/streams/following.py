@@ -25,7 +25,7 @@ from semel.cli.streams.resource import stream_path
 
 
 class Piece(NamedTuple):
-    """Content, which may be empty, and where the reader stands behind it."""
+    """Content, which may be empty, and the offset behind it."""
 
     content: bytes
     next_offset: str

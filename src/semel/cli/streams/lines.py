@@ -24,7 +24,7 @@ from semel.cli.streams.source import read_lines, size_of
 
 @dataclass
 class Tally:
-    """What became of the lines so far; `line` is the one at hand."""
+    """The outcome of the lines so far; `line` is the current one."""
 
     line: int = 0
     stored: int = 0
@@ -41,7 +41,7 @@ class Tally:
 
 
 def append_lines(target: Target, base: str, source: BinaryIO, *, closes: bool) -> Tally:
-    """Append every line in order, then close the stream if that is asked."""
+    """Append every line in order, then close the stream if requested."""
     tally = Tally()
     with _resumable(tally, base), progress(size_of(source), "Appending") as advance:
         for line in read_lines(source):

@@ -33,7 +33,7 @@ def read_whole(source: IO[bytes]) -> bytes:
 
 
 def read_lines(source: BinaryIO) -> Iterator[bytes]:
-    """Its lines as they come, each with its end."""
+    """The lines as they arrive, each with its end."""
     while line := _bounded(source.readline(LARGEST_BYTES + 1), "A line"):
         yield line
 

@@ -21,7 +21,7 @@ from semel.client.transport import Answer, Transport
 
 
 class Taken(NamedTuple):
-    """What a checkpoint has brought."""
+    """The result of a checkpoint."""
 
     rows: int = 0
     changed: int = 0
@@ -46,7 +46,7 @@ class CheckpointReader:
         self._most_bytes = most_bytes
 
     async def take(self, *, is_told: bool) -> Taken:
-        """Take one; where there is none, forget what is not to be relied on: the log is read from its beginning.
+        """Load a checkpoint; where there is none, forget unreliable rows and read the log from its beginning.
 
         With `is_told` its changes wait in the replica for followers.
         """

@@ -89,7 +89,7 @@ def draft(op: Op, table: str, row: str, texts: Texts, client: str, hlc: int) -> 
 
 
 def written(body: bytes) -> Written:
-    """What a delta of this replica does, from its bytes."""
+    """The change of a delta of this replica, from its bytes."""
     facts: Any = parse(body)
     columns = {one["column"]: one["value"] for one in facts["columns"]}
     return Written(facts["op"], Stamp(int(facts["hlc"]), facts["clientId"]), columns)

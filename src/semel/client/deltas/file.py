@@ -130,7 +130,7 @@ class LocalFile:
 
     @contextmanager
     def own_transaction(self) -> Iterator[None]:
-        """The same, for what must not become part of the caller's."""
+        """The same, for changes that must not be part of the caller's transaction."""
         with self._lock:
             if self._depth:
                 raise TransactionError("A transaction is open: nothing can be pushed or pulled until it has ended.")

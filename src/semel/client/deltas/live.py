@@ -43,7 +43,7 @@ class LiveLine:
         now: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`client` is canonical JSON; `stirred` is set when there is something to look at."""
+        """`client` is canonical JSON; `stirred` is set when there is something to read."""
         self._replica = replica
         self._transport = transport
         self._path = path
@@ -56,7 +56,7 @@ class LiveLine:
         self._reader: asyncio.Task[None] | None = None
         self._inbox: asyncio.Queue[str] = asyncio.Queue(1)
         self._since = 0
-        """Where the next page begins."""
+        """The cursor of the next page."""
         self._vain = 0
         """How many in a row were refused, or have ended at once."""
         self._began = 0.0
@@ -64,7 +64,7 @@ class LiveLine:
 
     @property
     def is_open(self) -> bool:
-        """Whether the server tells of changes by itself, so that it need not be asked."""
+        """Whether the server sends changes by itself, so that polling is not needed."""
         return self._socket is not None
 
     async def open(self) -> None:
@@ -81,7 +81,7 @@ class LiveLine:
             await self.close()
 
     def next(self) -> answers.Page | None:
-        """The page that has come, if one has."""
+        """The page that has arrived, if any."""
         if self._inbox.empty():
             return None
         text = self._inbox.get_nowait()

@@ -79,7 +79,7 @@ def _shown(text: str) -> str:
 
 
 class Part(NamedTuple):
-    """One object of a document, and where in it it stands."""
+    """One object of a document, with its path."""
 
     where: str
     members: Mapping[str, Any]
@@ -103,7 +103,7 @@ class Part(NamedTuple):
         return self
 
     def path(self, name: str) -> str:
-        """What a member is called in a sentence."""
+        """The name of a member in a message."""
         return f"{self.where}.{name}"
 
     def has(self, name: str) -> bool:
@@ -203,7 +203,7 @@ class Part(NamedTuple):
 
 
 def _hash(value: object, path: Callable[[str], str], name: str) -> bytes:
-    """Proofs of the state have hundreds of them, so each is read in one look at its letters."""
+    """Proofs of the state have hundreds of hashes, so each is parsed in one step."""
     text = value.get("value") if isinstance(value, Mapping) and len(value) == 1 else None
     if not isinstance(text, str) or not _HASH.fullmatch(text):
         raise ProofError(f"{path(name)} is not a hash of {HASH_BYTES} bytes in canonical base64.")
