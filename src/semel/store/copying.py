@@ -112,7 +112,7 @@ def refuse_rows(target: Store, tables: Sequence[AnyTable]) -> None:
 
 def compare(source: Store, target: Store, tables: Sequence[AnyTable], tell: Tell) -> Report:
     """Read every row of both sides again."""
-    # One after the other: a database ends a snapshot that stands idle while the other side is read.
+    # One after the other: a database ends a snapshot that is idle while the other side is read.
     sums = [_sums(store, tables, tell) for store in (source, target)]
     return Report([Line(*line) for line in zip(parts_of(tables), *sums, strict=True)])
 

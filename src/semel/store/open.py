@@ -101,7 +101,7 @@ def shown(url: str) -> str:
     scheme = url.partition(":")[0]
     if scheme in ("sqlite", "memory"):
         return url
-    # Up to the last @, wherever it stands: who forgets to encode a password may have any character in it.
+    # Up to the last @, wherever it is: a password that was not percent-encoded may contain any character.
     return re.sub(r"//.*@", "//", url).partition("?")[0] if "//" in url else f"{scheme}:..."
 
 

@@ -56,7 +56,7 @@ def _apply(
         raise click.UsageError("Name letters by their keys, or give --poison for those that were set aside.")
     is_many = poison or len(keys) > 1
     if is_many and not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Many letters would be changed: say --yes where no one can be asked.")
+        raise click.UsageError("Many letters would be changed: say --yes if standard input is not a terminal.")
     found = list(box.letters("poison")) if poison else [_named(box, key) for key in keys]
     if dry_run:
         _plan(change, found, as_json)

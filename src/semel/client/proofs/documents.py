@@ -1,7 +1,7 @@
 """Strict parsing of proof documents: what is not exactly as a server writes it is refused.
 
-A value has one spelling only. So no one can hide a change in a second member of the same name, in bits of base64 that
-no byte comes from, in zeros before a number or behind a time, or in a member that a check would pass over.
+A value has one spelling only. So a forger cannot hide a change in a second member of the same name, in bits of base64
+that no byte comes from, in zeros before a number or behind a time, or in a member that a check would pass over.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def plain_page(
     if after < gateway.cut:
         raise RefusedDeltas("CURSOR_EXPIRED", EXPIRED)
     watcher = Watcher(reading, gateway, asker.claims, asker.client)
-    # Who begins holds nothing: of rows that went before there were rules it is not told.
+    # A new client holds nothing: it gets no deletes of rows from before the rules were saved.
     mute = 0 if start.since else gateway.high_water
     entries = list(start.entries)
     budget -= sum(map(entry_size, entries))

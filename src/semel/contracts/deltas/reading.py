@@ -239,7 +239,7 @@ def news(
         return News(Page((), 0, False))
     start = Cursor(after, mute=MAX_HLC)
     if not is_guest:
-        # A repair may stand for one that was told here already: then it is unknown what the client's copy is.
+        # A repair may replace one that was delivered already: then it is unknown what the client's copy is.
         start = Cursor(after, skip=MAX_HLC, doubt=MAX_HLC if asker.watcher.repaired_at > after else 0)
     page = _page(reading, asker, Begun(start, (), budget), limit)
     if isinstance(page, Begun):  # as good as a page: who is told without asking is told of the rest as well

@@ -289,7 +289,7 @@ class Conversation:
                 await asyncio.wait_for(self._woken.wait(), ROOM_SECONDS)
             return
         if news is not None:
-            # In one piece, so that who has read the one has most likely read the other.
+            # In one write, so that a client that has read the one has most likely read the other.
             if self._live.is_plain:
                 frame = self._socket.frame(await apart(room.size, plain_page_body, news.page))
                 self._write(frame + self._ping())

@@ -38,7 +38,7 @@ class ClientTokens:
             return False
         signed, _, signature = token.rpartition(b".")
         expected = (urlsafe_b64encode(hmac.digest(secret, signed, "sha256")) for secret in self._secrets)
-        # All of them are compared, in constant time each: nothing is told of the secrets by how long it takes.
+        # All of them are compared, in constant time each: the duration reveals nothing of the secrets.
         held = [hmac.compare_digest(signature, one.rstrip(b"=")) for one in expected]
         return any(held) and _decoded(signed.partition(b".")[0]) == _HEADER
 

@@ -347,7 +347,7 @@ class Conversation:
         else:
             self._pump()
 
-    # What needs a look at the log.
+    # Requests that read the log.
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         self._is_busy = True

@@ -1,11 +1,11 @@
 """Maintenance of jobs: extends leases after an outage, reaps expired leases, fires schedules.
 
-After a start every live lease gets a full period before anything is reaped here; and when the store was away for longer
-than a moment, every lease gets that time back: an outage in which no worker could send a heartbeat ends no healthy
-worker's lease. A shared store that could not be reached may have forgotten the last heartbeats, which are soft: then
-leases begin anew, as after a start. A store that can be read and takes no writes, as when its disk is full, is away
-too. A reap that is held up itself is void when its turn comes. Nothing here decides: it looks, and sends commands that
-decide again.
+After a start every live lease gets a full period before anything is reaped here; and after an outage of the store for
+longer than a moment, every lease is extended by that time: an outage in which no worker could send a heartbeat ends no
+healthy worker's lease. A shared store that could not be reached may have lost the last heartbeats, which are soft
+changes: then leases begin anew, as after a start. A store that can be read and accepts no writes, as when its disk is
+full, counts as an outage too. A reap that was delayed itself is void when its turn comes. Nothing is decided here: this
+module reads, and sends commands that decide again.
 """
 
 from __future__ import annotations

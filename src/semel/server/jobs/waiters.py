@@ -1,13 +1,13 @@
 """Long poll of claims: workers that wait for a job, served first come, first served.
 
-Waiters are looked through when something got ready, when the next delayed job is due, and every second besides (with
-several nodes a signal may be lost). One look at what waits says who could have something; only they are tried, and
-a repeated named claim is tried once. Their claims go through the engine like any other, in order; the number tried
-at once doubles while each of them finds something, so that one job does not wake fifty workers. One whose connection
-is gone is passed over; if it went while its lease was being committed, the job is given back uncharged.
+Waiters are checked when a job became ready, when the next delayed job is due, and every second besides (with several
+nodes a signal may be lost). One read of the waiting jobs tells which waiters could get one; only those are tried, and a
+repeated named claim is tried once. Their claims go through the engine like any other, in order; the number tried at
+once doubles while each of them gets a job, so that one job does not wake fifty workers. A waiter that has disconnected
+is skipped; if it disconnected while its lease was being committed, the job is given back without counting the attempt.
 
-A worker that has let a lease or an offer run out is taken for frozen or cut off: its other claims that wait, on any
-node, end empty. Nodes tell each other by a signal; one that is lost costs an offer, which lapses.
+A worker whose lease or offer expired counts as dead or disconnected: its other waiting claims, on any node, end empty.
+Nodes inform each other by a signal; a lost signal costs an offer, which lapses.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class Statements:
     def touch(self, touches: Sequence[Touch]) -> Filled:
         """Soft changes of one column; gives the keys that were due, and those that were done.
 
-        A row that another transaction is writing is passed over: no one waits for a soft change, and so no two wait in
+        A row that another transaction is writing is skipped: a soft change never waits, and so no two wait in
         a circle.
         """
         column, life, beside = touches[0].column, touches[0].life_column, touches[0].beside_column

@@ -105,7 +105,8 @@ class Progress(NamedTuple):
             return self._replace(aliases=(*aliases[:-1], last._replace(high=number)))
         fresh = Alias(number, number, self.seen, None, self.muted)
         if last is not None and last.skip is not None and last.start > self.seen:
-            # A page has ended there that was not shown: on behind it, so that who never shows one hears of the rest.
+            # An unacknowledged page ended there: continue behind it, so that a client that never acknowledges gets the
+            # rest.
             fresh = fresh._replace(start=last.start, back=self.seen)
         return self._replace(aliases=(*aliases, fresh)[-MAX_ALIASES:])
 

@@ -87,7 +87,7 @@ def claim_needs(command: Claim) -> Generator[Stage, View, None]:
     if command.claim:
         keys.append((JOB_CLAIM, _claim_key(command)))
     view = yield Stage(keys=keys, ranges=[*_line_ranges(command), leases_until(command.reap_until, 1)])
-    # The clock here is the caller's: near enough to say what is worth loading, and the decision looks again.
+    # The clock here is the caller's: exact enough to choose what to load, and the decision checks again.
     lines = _lines(view, command, command.asked_at)
     keys = [(JOB_QUEUE, (line.queue,)) for line in lines]
     known = view.get(JOB_CLAIM, _claim_key(command)) if command.claim else None

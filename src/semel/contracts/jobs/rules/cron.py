@@ -136,7 +136,7 @@ def latest(cron: Cron, after_ms: int, until_ms: int) -> int | None:
     first, last = local_minute(cron.zone, after_ms), last_local_minute(cron.zone, until_ms)
     minute = _minute_before(cron, first, last)
     while minute is not None:
-        # A time in a gap stands for a later instant than its place says.
+        # A local time in a gap maps to a later instant than its order suggests.
         instant = instant_of(cron.zone, minute)
         if instant <= until_ms:
             return instant if instant > after_ms else None
