@@ -338,7 +338,7 @@ GRPC: Mapping[str, tuple[str, bytes, str | None]] = {
 @pytest.mark.parametrize("status", GRPC)
 def test_grpc_refuses_alike(site: Site, status: str) -> None:
     path, message, token = GRPC[status]
-    reason = {"UNAUTHENTICATED": "missing", "PERMISSION_DENIED": "missing_role"}.get(status, "")
+    reason = {"UNAUTHENTICATED": "missing_token", "PERMISSION_DENIED": "missing_role"}.get(status, "")
     assert called(site, path, message, token) == status
     if reason:
         recorded = {"reason": reason, "path": path, "remote_addr": HOST}

@@ -1,4 +1,4 @@
-"""Rows in one PostgreSQL database, shared by any number of nodes.
+"""The PostgreSQL store: one database, shared by any number of nodes, each with its connection pool.
 
 Format: a schema with one table for each declared one (three for a generational one), `semel_schema` with the version,
 `semel_generation` with the generation that takes new rows, and `semel_mark` with the last commit of each line. Locks
@@ -35,7 +35,7 @@ _TIDY_SECONDS = 1.0
 
 
 class Desk:
-    """Where one transaction at a time is carried out: a line, and the mark of its present connection."""
+    """A writer slot for one transaction at a time: a connection, and its commit mark."""
 
     def __init__(self, address: Address, trust: Trust, node: Mark, own: set[int]) -> None:
         self.line = Line(address, trust, self._greet)
@@ -55,12 +55,12 @@ class Desk:
         self.mark = mark
 
     def disown(self, mark: Mark) -> None:
-        """Nobody here will tell of its last commit, so if that is there, or comes yet, our own readers will look."""
+        """No one here will report its last commit, so if that is there, or comes yet, our own readers will look."""
         self._own.discard(mark.id)
 
 
 class PostgresStore:
-    """The store for many nodes."""
+    """The store for many nodes: connections for writers, a pool of reader connections, notifications, leadership."""
 
     def __init__(self, address: Address, tables: Sequence[AnyTable], migrations: Sequence[Migration]) -> None:
         self.address = address
@@ -68,7 +68,7 @@ class PostgresStore:
         self.statements = {table: [Statements(table, name) for name in DIALECT.names_of(table)] for table in tables}
         self.generational = [table for table in tables if table.generational]
         self.generations: Mapping[str, int] = {}
-        """Which generation of each table takes new rows, as last heard of."""
+        """The generation of each table that takes new rows, as last read."""
         self._retired = set(self.generational)
         """Tables whose generation before last may have to be emptied: at first all, because a node may have died."""
         self._tidied_at = time.monotonic()
@@ -155,11 +155,11 @@ class PostgresStore:
             return snapshot.era()
 
     def committed(self, mark: Mark, topics: Sequence[bytes]) -> None:
-        """After a durable commit: tell the others."""
+        """After a durable commit: notify the other nodes."""
         self._speaker.say(mark.id, mark.number, topics)
 
     def know_generations(self, numbers: Mapping[str, int]) -> None:
-        """Which generations take new rows; whoever turned one may be gone before it has emptied the oldest."""
+        """Which generations take new rows; the process that turned one may be gone before it has emptied the oldest."""
         if numbers != self.generations:
             self._retired.update(self.generational)
             self.generations = numbers
@@ -171,7 +171,7 @@ class PostgresStore:
         return self.statements[table][0]
 
     def tidy(self) -> None:
-        """Empty the generations that have been retired; one that a snapshot has looked into waits for its end."""
+        """Empty retired generations; one that a snapshot reads waits for its end."""
         now = time.monotonic()
         if not self._retired or now - self._tidied_at < _TIDY_SECONDS:
             return

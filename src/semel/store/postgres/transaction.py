@@ -1,11 +1,11 @@
-"""One transaction on PostgreSQL, in two round trips: locks, clock and rows; then changes, mark and COMMIT.
+"""A transaction on PostgreSQL, in two round trips: locks, clock and rows; then changes, mark and COMMIT.
 
 The first statement takes the locks and the second reads, so that what is read is newer than the locks. Nothing is sent
 before it is needed: a transaction that only stores soft changes is one trip.
 
-What a crash does: before COMMIT the server rolls back by itself when the connection ends. An answer to COMMIT that is
-lost leaves the node in doubt, and the mark tells (`marks`). An answer is doubtful too when the server says with it that
-it stopped waiting for its standby.
+In a crash: before COMMIT the server rolls back by itself when the connection ends. If the answer to COMMIT is lost,
+the outcome is unknown, and the commit mark decides it (`marks`). The outcome is unknown too when the server reports
+that it stopped waiting for its standby.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _TURN = "INSERT INTO semel_generation VALUES ($1, $2) ON CONFLICT (name) DO UPDA
 
 
 class PostgresTx:
-    """Open from construction to `commit` or `rollback`; holds a desk of the store for that time."""
+    """A transaction, open from construction to `commit` or `rollback`; it holds a writer slot for that time."""
 
     def __init__(self, store: PostgresStore, desk: Desk, locks: Sequence[Lock], durable: bool) -> None:
         self._store = store
@@ -63,13 +63,13 @@ class PostgresTx:
         generations = [slot_of_table(table, shared=not turns) for table, turns in turning.items()]
         names = [lock for lock in locks if lock not in map(turn_lock, turning)]
         self._slots = [*sorted(generations, key=lambda slot: slot.number), *slots_of(names)]
-        """A turn has the slot for itself that all others share; so nobody who shares it ever has to ask for more."""
+        """A turn has the shared slot for itself; so no holder of a shared slot ever has to ask for more."""
         self._turning = {table for table, turns in turning.items() if turns}
         self._is_begun = False
         self._is_over = False
         self._now_ms = 0
         self._numbers: Mapping[str, int] = store.generations
-        """Which generation of each table takes new rows; what is believed until it has been read under the locks."""
+        """The generation of each table that takes new rows; provisional until it has been read under the locks."""
         self._waiting: list[Filled] = []
         self._waiting_bytes = 0
         self._touches: list[tuple[int, Statements, Sequence[Touch]]] = []
@@ -150,7 +150,7 @@ class PostgresTx:
         self._numbers = {**self._numbers, table.name: number}
 
     def oldest(self, table: AnyTable) -> Statements:
-        """The generation that nobody looks into, as long as this transaction is open."""
+        """The generation that no reader looks into, as long as this transaction is open."""
         self._begin(())
         return self._store.statements[table][(self._numbers.get(table.name, 0) + 1) % GENERATIONS]
 
@@ -198,7 +198,7 @@ class PostgresTx:
         self._store.free(self._desk)
 
     def _settle(self, error: Exception, began: float) -> None:
-        """After a commit without a clear answer: find out what became of it."""
+        """After a commit without a clear answer: find out whether it took effect."""
         self._is_begun = False  # there is nothing left to roll back
         mark, number = self._desk.mark, self._desk.mark.number
         self._desk.line.drop()
@@ -206,13 +206,13 @@ class PostgresTx:
             raise TryAgainError(sentence(error)) from error
         is_committed = self._fate(mark, number, began + self._store.address.patience)
         if is_committed is None:
-            self._desk.disown(mark)  # at once: there may be no new connection before somebody writes again
+            self._desk.disown(mark)  # at once: there may be no new connection before the next write
             raise CommitUnknownError(sentence(error)) from error
         if not is_committed:
             raise TryAgainError(f"{sentence(error)} The transaction was not committed.") from error
 
     def _fate(self, mark: Mark, number: int, deadline: float) -> bool | None:
-        """Whether that transaction was committed; None when nobody could be asked in time."""
+        """Whether that transaction was committed; None when the database did not answer in time."""
         line = self._desk.line
         while True:
             try:
@@ -229,7 +229,7 @@ class PostgresTx:
                 return None
 
     def _begin(self, statements: Sequence[Filled]) -> list[Rows]:
-        """Begin if that has not happened yet, and ask these; one trip, or none."""
+        """Begin if that has not happened yet, and send these statements; one round trip, or none."""
         if self._is_begun and not statements:
             return []
         opening = [] if self._is_begun else self._opening()
@@ -251,7 +251,7 @@ class PostgresTx:
         schema, slots = self._store.address.schema, [self._desk.mark.slot, *self._slots]
         if not self._turning:
             return [_BEGIN, take(schema, slots), _CLOCK]
-        # Whoever waits for the slot that all share makes all others wait behind: a turn rather comes another time.
+        # A writer that waits for the shared slot makes all others wait behind it: a turn rather comes another time.
         shared = [slot for slot in slots if slot.kind is not Kind.NAME]
         named = [slot for slot in slots if slot.kind is Kind.NAME]
         return [_BEGIN, _BRIEFLY, take(schema, shared), _USUALLY, take(schema, named), _CLOCK]
