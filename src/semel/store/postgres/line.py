@@ -82,9 +82,10 @@ class Trust:
     """Shared knowledge of a node's connections about the availability of the database.
 
     Once one of them is lost, those that were opened before it are not trusted: a server that has died has done so for
-    all of them, and each would have to find out by itself. One that was only silent is asked first (`Line._connect`).
-    And once the database has been away for as long as we are patient, no caller waits for it again: one try a second is
-    enough to find out that it is back. A database that confirms no commits is away too, for those who need one.
+    all of them, and each would have to find out by itself. One that was only silent is asked first
+    (`Line._connect`). Once the database has been away for as long as the patience of the address, no
+    caller waits for it again: one try a second finds out that it is back. A database that confirms no commits counts as
+    away for callers that need one.
     """
 
     def __init__(self, patience_seconds: float) -> None:

@@ -37,7 +37,8 @@ from semel.store.protocol import (
 from semel.store.table import Key
 
 if TYPE_CHECKING:
-    from semel.store.postgres.store import Desk, PostgresStore
+    from semel.store.postgres.connection_pool import WriterConnection
+    from semel.store.postgres.store import PostgresStore
 
 SEND_BYTES = 8 * 1024 * 1024
 """Changes beyond this size are sent before the commit, so that a copy of any size fits in memory."""
@@ -53,11 +54,11 @@ _TURN = "INSERT INTO semel_generation VALUES ($1, $2) ON CONFLICT (name) DO UPDA
 
 
 class PostgresTx:
-    """A transaction, open from construction to `commit` or `rollback`; it holds a writer slot for that time."""
+    """Open from construction to `commit` or `rollback`; holds a connection of the pool for that time."""
 
-    def __init__(self, store: PostgresStore, desk: Desk, locks: Sequence[Lock], durable: bool) -> None:
+    def __init__(self, store: PostgresStore, writer: WriterConnection, locks: Sequence[Lock], durable: bool) -> None:
         self._store = store
-        self._desk = desk
+        self._writer = writer
         self._durable = durable
         turning = {table: Lock(turn_lock(table).name) in locks for table in store.generational}
         generations = [slot_of_table(table, shared=not turns) for table, turns in turning.items()]
@@ -155,7 +156,7 @@ class PostgresTx:
         return self._store.statements[table][(self._numbers.get(table.name, 0) + 1) % GENERATIONS]
 
     def commit(self) -> Collection[Touch]:
-        mark = self._desk.mark
+        mark = self._writer.mark
         if self._durable:
             self._begin(())
             mark.number += 1
@@ -169,20 +170,20 @@ class PostgresTx:
                 self._store.committed(mark, self._topics)
             return self._undone(answers[len(ahead) :])
         finally:
-            self._store.free(self._desk)
+            self._store.pool.free_writer(self._writer)
 
     def _send_commit(self, statements: Sequence[Filled]) -> Sequence[Rows]:
         """The last exchange; returns only when the transaction is committed. No answers when its own was lost."""
         began = time.monotonic()
-        self._desk.line.stopped_waiting = False
+        self._writer.line.stopped_waiting = False
         try:
-            answers = self._desk.line.exchange(statements)
+            answers = self._writer.line.exchange(statements)
         except RefusedError as error:
             raise meaning(error) from error
         except LostError as error:
             self._settle(error, began)
             return ()
-        if self._desk.line.stopped_waiting:
+        if self._writer.line.stopped_waiting:
             self._settle(LostError("the server stopped waiting for its standby."), began)
         return answers
 
@@ -192,28 +193,28 @@ class PostgresTx:
         self._is_over = True
         if self._is_begun:
             try:
-                self._desk.line.exchange([_ROLLBACK])
+                self._writer.line.exchange([_ROLLBACK])
             except BROKEN:
-                self._desk.line.drop()  # the server rolls back when the connection ends
-        self._store.free(self._desk)
+                self._writer.line.drop()  # the server rolls back when the connection ends
+        self._store.pool.free_writer(self._writer)
 
     def _settle(self, error: Exception, began: float) -> None:
         """After a commit without a clear answer: find out whether it took effect."""
         self._is_begun = False  # there is nothing left to roll back
-        mark, number = self._desk.mark, self._desk.mark.number
-        self._desk.line.drop()
+        mark, number = self._writer.mark, self._writer.mark.number
+        self._writer.line.drop()
         if not self._durable:
             raise TryAgainError(sentence(error)) from error
         is_committed = self._fate(mark, number, began + self._store.address.patience)
         if is_committed is None:
-            self._desk.disown(mark)  # at once: there may be no new connection before the next write
+            self._writer.disown(mark)  # at once: there may be no new connection before somebody writes again
             raise CommitUnknownError(sentence(error)) from error
         if not is_committed:
             raise TryAgainError(f"{sentence(error)} The transaction was not committed.") from error
 
     def _fate(self, mark: Mark, number: int, deadline: float) -> bool | None:
-        """Whether that transaction was committed; None when the database did not answer in time."""
-        line = self._desk.line
+        """Whether that transaction was committed; None when nobody could be asked in time."""
+        line = self._writer.line
         while True:
             try:
                 line.open(deadline)
@@ -235,7 +236,7 @@ class PostgresTx:
         opening = [] if self._is_begun else self._opening()
         self._is_begun = True  # whatever comes of it, there is something to roll back
         try:
-            answers = self._desk.line.exchange([*opening, *statements])
+            answers = self._writer.line.exchange([*opening, *statements])
         except BROKEN as error:
             raise meaning(error) from error
         if opening:
@@ -248,7 +249,7 @@ class PostgresTx:
     def _opening(self) -> list[Filled]:
         if not self._durable:
             return [_BEGIN, _SOFTLY, _CLOCK]
-        schema, slots = self._store.address.schema, [self._desk.mark.slot, *self._slots]
+        schema, slots = self._store.address.schema, [self._writer.mark.slot, *self._slots]
         if not self._turning:
             return [_BEGIN, take(schema, slots), _CLOCK]
         # A writer that waits for the shared slot makes all others wait behind it: a turn rather comes another time.
@@ -273,7 +274,7 @@ class PostgresTx:
     def send(self, statements: Sequence[Filled]) -> list[Rows]:
         """Carry these out now."""
         try:
-            return self._desk.line.exchange(statements)
+            return self._writer.line.exchange(statements)
         except BROKEN as error:
             raise meaning(error) from error
 
