@@ -23,7 +23,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 HOST = "127.0.0.1"
 START_SECONDS = 60.0
@@ -95,7 +95,7 @@ async def send_extensions(caller: Caller) -> None:
 
 async def read_nothing(caller: Caller) -> None:
     """Fifty reads of a quarter of a MiB at once, whose answers are left where they are."""
-    caller.reader._transport.pause_reading()  # type: ignore[attr-defined]  # noqa: SLF001 - no answer is taken
+    cast(asyncio.Transport, caller.writer.transport).pause_reading()
     caller.writer.write(READ * 50)
     await asyncio.sleep(HOLD_SECONDS)
 
