@@ -1,9 +1,9 @@
 """Makes the code of the protobuf messages from their descriptions, whenever the package is built or installed.
 
-In `src/semel/server/ledger/proto` and `src/semel/server/deltas/proto` then stand, and are known to no commit:
-`ledger_pb2.py` and `sync_pb2.py` with their types for checkers, and `standard.binpb`, the descriptions of gRPC's health
-and reflection. Those two are read when the server starts and not made into modules, because other packages bring
-modules of the same names, and a process can have only one of each.
+In the folders named below then stand, and are known to no commit: `ledger_pb2.py` and `sync_pb2.py` with their types
+for checkers, and `standard.binpb`, the descriptions of gRPC's health and reflection. Those two are read when the server
+starts and not made into modules, because other packages bring modules of the same names, and a process can have only
+one of each.
 
 What is made works with the protobuf of the compiler's own version and newer ones, so the compiler is pinned in
 `pyproject.toml`, which also asks for that version of protobuf or a newer one.
@@ -20,10 +20,11 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 LEDGER = "src/semel/server/ledger/proto"
 DELTAS = "src/semel/server/deltas/proto"
+GRPC = "src/semel/server/grpc/proto"
 MADE = (
     f"{LEDGER}/ledger_pb2.py",
     f"{LEDGER}/ledger_pb2.pyi",
-    f"{LEDGER}/standard.binpb",
+    f"{GRPC}/standard.binpb",
     f"{DELTAS}/sync_pb2.py",
     f"{DELTAS}/sync_pb2.pyi",
 )
@@ -40,13 +41,13 @@ class ProtoBuildHook(BuildHookInterface[Any]):
 
 def generate(root: Path) -> None:
     """Run the compiler."""
-    sources, ledger, deltas = root / "src", root / LEDGER, root / DELTAS
+    sources, ledger, deltas, grpc = (root / path for path in ("src", LEDGER, DELTAS, GRPC))
     bundled = Path(protoc.__file__).parent / "_proto"
     paths = [f"-I{sources}", f"-I{bundled}"]
     messages = [str(ledger / "ledger.proto"), str(deltas / "sync.proto")]
     compile_files(*paths, f"--python_out={sources}", f"--pyi_out={sources}", *messages)
-    standard = [str(ledger / name) for name in ("health.proto", "reflection.proto")]
-    compile_files(*paths, f"--descriptor_set_out={ledger / 'standard.binpb'}", *standard)
+    standard = [str(grpc / name) for name in ("health.proto", "reflection.proto")]
+    compile_files(*paths, f"--descriptor_set_out={grpc / 'standard.binpb'}", *standard)
 
 
 def compile_files(*arguments: str) -> None:

@@ -11,8 +11,10 @@ from bench.noop_server import ANSWER, COMMON, REQUEST_ID, Nothing
 from semel.kernel.keys import pack
 from semel.server.http.answer import Answer
 from semel.server.http.request import Request
-from semel.server.process import collect_rarely, listen, make_host, run_on_loop
-from semel.server.settings import Settings
+from semel.server.listen import listen
+from semel.server.process import collect_rarely, make_host, run_on_loop
+from semel.server.settings import ServerSettings
+from semel.server.settings_loader import make_settings
 
 PREFIX = b"/v1/stream/"
 
@@ -38,7 +40,7 @@ class Naive(Nothing):
         return ANSWER
 
 
-async def serve(settings: Settings, url: str, pool: Pool) -> None:
+async def serve(settings: ServerSettings, url: str, pool: Pool) -> None:
     """Connect to the database, then serve until the process is ended."""
     await pool.open(url)
     host = make_host(settings, Naive(pool))
@@ -55,7 +57,7 @@ def main() -> None:
     parser.add_argument("--block", action="store_true", help="BEGIN, INSERT, COMMIT instead of autocommit")
     asked = parser.parse_args()
     collect_rarely()
-    run_on_loop(serve(Settings(port=asked.port), asked.url, Pool(asked.connections, in_block=asked.block)))
+    run_on_loop(serve(make_settings(port=asked.port), asked.url, Pool(asked.connections, in_block=asked.block)))
 
 
 if __name__ == "__main__":

@@ -11,8 +11,10 @@ from semel.kernel.errors import Problem
 from semel.server.http.answer import SECURITY, Answer, header_block
 from semel.server.http.application import UpgradedConnection
 from semel.server.http.request import Request
-from semel.server.process import collect_rarely, listen, make_host, run_on_loop
-from semel.server.settings import Settings
+from semel.server.listen import listen
+from semel.server.process import collect_rarely, make_host, run_on_loop
+from semel.server.settings import ServerSettings
+from semel.server.settings_loader import make_settings
 
 REQUEST_ID = b"000000000000-0"
 COMMON = header_block(SECURITY)
@@ -55,7 +57,7 @@ class Nothing:
         return False
 
 
-async def serve(settings: Settings) -> None:
+async def serve(settings: ServerSettings) -> None:
     """Serve until the process is ended."""
     host = make_host(settings, Nothing())
     await host.start([listen(settings.host, settings.port, "--port")])
@@ -66,7 +68,7 @@ def main() -> None:
     """Serve on a port."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
-    settings = Settings(port=parser.parse_args().port)
+    settings = make_settings(port=parser.parse_args().port)
     collect_rarely()
     run_on_loop(serve(settings))
 

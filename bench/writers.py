@@ -28,9 +28,9 @@ from semel.engine.observer import BatchReport, Commit, SilentObserver
 from semel.kernel.keys import pack, time_ordered_id
 from semel.kernel.retention import Window
 from semel.server.process import collect_rarely
-from semel.server.settings import Settings
 from semel.server.world import SystemWorld
 from semel.store.open import open_store
+from semel.surfaces.streams.settings import StreamsSettings
 
 Store = Callable[[int, bytes], Awaitable[None]]
 """Appends once to the stream of this number, under this key; returns when it is on disk."""
@@ -60,7 +60,7 @@ def _template(name: bytes) -> Append:
 async def through_engine(url: str, names: list[bytes], commits: list[int]) -> AsyncIterator[Store]:
     """The engine over its store, with these streams in it."""
     world = SystemWorld()
-    streams = Streams(Window(Settings().streams_idempotency_ttl_ms))
+    streams = Streams(Window(StreamsSettings().streams_idempotency_ttl_ms))
     engine = Engine(open_store(url, TABLES, MIGRATIONS, world.wall_ms), world, observer=Commits(commits))
     for name in names:
         life = time_ordered_id(world.wall_ms(), world.random_bytes(10))

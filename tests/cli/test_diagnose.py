@@ -12,7 +12,7 @@ import pytest
 
 from semel.server import bundle
 from semel.server.logs import MAX_LINE_BYTES
-from semel.server.settings import Settings
+from semel.server.settings_loader import make_settings
 from tests.cli.command import Semel
 from tests.running import RunningServer
 
@@ -152,7 +152,7 @@ def test_the_end_of_a_log_is_bounded(tmp_path: Path) -> None:
 
 
 def test_a_password_in_the_address_of_a_store_is_not_shown() -> None:
-    settings = Settings(store="postgresql://semel:planted-password@db.example/semel?sslpassword=planted")
+    settings = make_settings(store="postgresql://semel:planted-password@db.example/semel?sslpassword=planted")
     assert b"planted" not in bundle.configuration(settings)
     assert b"planted" not in bundle.store_facts(settings, None)
     assert b"db.example" in bundle.configuration(settings)

@@ -16,10 +16,10 @@ from semel.cli.importing import taking
 from semel.contracts.jobs.tables import JOB, JOB_RECORD
 from semel.contracts.schema import MIGRATIONS, TABLES
 from semel.engine.contract import EngineError, NotStoredError, OutcomeUnknownError
-from semel.server.settings import Settings
 from semel.server.world import SystemWorld
 from semel.store.open import open_store
 from semel.store.protocol import Range, Store
+from semel.surfaces.jobs.settings import JobsSettings
 from tests.cli.command import Semel
 from tests.cli.places import is_nothing_there
 from tests.postgres.shared import fresh_url
@@ -236,7 +236,7 @@ def test_keys_expire_as_the_server_is_set_up(semel: Semel, data: str, tmp_path: 
 def test_failures_are_told_as_they_are(
     semel: Semel, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: EngineError, sentence: str
 ) -> None:
-    async def fail(store: Store, settings: Settings, records: list[Any]) -> None:
+    async def fail(store: Store, settings: JobsSettings, records: list[Any]) -> None:
         raise error
 
     monkeypatch.setattr(taking, "_take_over", fail)

@@ -83,7 +83,7 @@ def _described(channel: grpc.Channel, symbol: str) -> descriptor_pool.Descriptor
 
 
 def _reflected(channel: grpc.Channel, **question: str) -> Any:
-    stored = files("semel.server.ledger.proto").joinpath("standard.binpb").read_bytes()
+    stored = files("semel.server.grpc.proto").joinpath("standard.binpb").read_bytes()
     pool = descriptor_pool.DescriptorPool()
     for one in descriptor_pb2.FileDescriptorSet.FromString(stored).file:
         pool.Add(one)

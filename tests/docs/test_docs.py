@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import Field, fields
+from dataclasses import Field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -61,24 +61,25 @@ from semel.server import (
     threads,
     websocket,
 )
-from semel.server.aliases import ALIASES
 from semel.server.audit_events import CLASSES, IMPORTANT_LINES, PACED_LINES, LineClass
 from semel.server.deltas import conversation as deltas_conversation
 from semel.server.deltas import spools
 from semel.server.events import conversation, feed, inbox, subscriber, tail
 from semel.server.events import socket as events_socket
 from semel.server.events.cursors import LOG_EVERY_MS
+from semel.server.grpc import call as grpc_call
+from semel.server.grpc import connection as grpc_connection
+from semel.server.grpc import flow_control, messages, metadata
+from semel.server.grpc import server as grpc_server
 from semel.server.http import protocol, reader
 from semel.server.jobs import parts as jobs_parts
 from semel.server.jobs import upkeep, waiters
 from semel.server.jobs_metrics import COUNTS, GAUGES, HITS
 from semel.server.ledger import live, watching
-from semel.server.ledger.grpc import call as grpc_call
-from semel.server.ledger.grpc import connection as grpc_connection
-from semel.server.ledger.grpc import heads, inbound, intake, statuses
-from semel.server.ledger.grpc import host as grpc_host
+from semel.server.ledger.grpc import inbound
+from semel.server.metrics import AUTH_COUNTS
 from semel.server.setting_values import is_secret
-from semel.server.settings import PREFIX, Settings
+from semel.server.settings_loader import ALIASES, PREFIX, setting_fields
 from semel.server.streams.listing import MAX_LISTED
 from semel.store.postgres.address import Address
 from semel.store.postgres.hints import MAX_WAITING as MAX_HINTS
@@ -215,23 +216,23 @@ CONSTANTS = {
     "`ttlSeconds` of an organization": ledger_limits.MAX_TTL_SECONDS,
     "`evictionInterval` of an organization": ledger_limits.MAX_INTERVAL,
     "`retentionBlocks` of a vault": orders.MAX_RETAINED,
-    "connections of gRPC": grpc_host.MAX_CONNECTIONS,
-    "calls of gRPC under way": grpc_host.MAX_CALLS,
-    "calls of gRPC under way that need no credential": grpc_host.MAX_OPEN_CALLS,
-    "such calls on one connection": grpc_host.MAX_OPEN_CALLS_EACH,
-    "message of such a call": inbound.OPEN_BYTES,
+    "connections of gRPC": grpc_server.MAX_CONNECTIONS,
+    "calls of gRPC under way": grpc_server.MAX_CALLS,
+    "calls of gRPC under way that need no credential": grpc_server.MAX_OPEN_CALLS,
+    "such calls on one connection": grpc_server.MAX_OPEN_CALLS_EACH,
+    "message of such a call": messages.OPEN_BYTES,
     "messages of a call for reflection that wait for an answer": grpc_call.MAX_WAITING,
     "time between two messages of such a call": grpc_connection.QUESTION_SECONDS,
     "time for such a call": grpc_connection.QUESTIONS_SECONDS,
     "message of a read, or about organizations and vaults": inbound.READ_BYTES,
     "message of a `BatchRead`": inbound.BATCH_READ_BYTES,
-    "fields of a message, besides operations and keys": inbound.SPARE_FIELDS,
-    "frames of a connection read in one turn": intake.FRAMES_A_TURN,
-    "frames that carry nothing, to spare": intake.SPARE_FRAMES,
-    "calls under way on one connection": intake.MAX_STREAMS,
-    "head of a call": intake.MAX_HEAD_BYTES,
+    "fields of a message, besides operations and keys": messages.SPARE_FIELDS,
+    "frames of a connection read in one turn": flow_control.FRAMES_A_TURN,
+    "frames that carry nothing, to spare": flow_control.SPARE_FRAMES,
+    "calls under way on one connection": flow_control.MAX_STREAMS,
+    "head of a call": flow_control.MAX_HEAD_BYTES,
     "calls that a client may take back, beyond those that were answered": grpc_connection.SPARE_RESETS,
-    "shortest deadline of a call": heads.SHORTEST_NANOS,
+    "shortest deadline of a call": metadata.SHORTEST_NANOS,
     "time before the first frame of a connection": grpc_connection.PREFACE_SECONDS,
     "time without a call on a connection": grpc_connection.IDLE_SECONDS,
     "silence after which a connection is asked for a sign of life": grpc_connection.PING_SECONDS,
@@ -239,7 +240,7 @@ CONSTANTS = {
     "silence while a message arrives": grpc_connection.UPLOAD_SILENCE_SECONDS,
     "time for a message to arrive": grpc_connection.UPLOAD_SECONDS,
     "time that a client of gRPC may leave an answer unread": grpc_connection.STALL_SECONDS,
-    "length of a status message": statuses.MAX_MESSAGE_CHARACTERS,
+    "length of a status message": metadata.MAX_MESSAGE_CHARACTERS,
     "length of a gateway's name": deltas_limits.MAX_GATEWAY_CHARACTERS,
     "length of a `clientId`": deltas_limits.MAX_CLIENT_CHARACTERS,
     "length of a `rowId`": deltas_limits.MAX_ROW_CHARACTERS,
@@ -346,7 +347,7 @@ def test_every_error_has_its_row() -> None:
 def test_every_setting_has_its_row() -> None:
     rows = tables(DOCS / "reference/settings.md", 5)
     written = {code(row[0]): (code(row[1]), code(row[2]), code(row[3]) or row[3]) for row in rows}
-    wanted = {f"{PREFIX}{one.name.upper()}": (flag_of(one), one.name, shown(one.default)) for one in fields(Settings)}
+    wanted = {f"{PREFIX}{one.name.upper()}": (flag_of(one), one.name, shown(one.default)) for one in setting_fields()}
     assert written == wanted
     assert len(rows) == len(written), "a setting has two rows"
 
@@ -365,7 +366,8 @@ def test_every_other_name_of_a_setting_has_its_row() -> None:
 def test_every_count_has_its_names_in_json() -> None:
     rows = tables(DOCS / "operating/running.md", 2)
     written = {tuple(re.findall(r"`(\w+)`", row[0])): code(row[1]) for row in rows if "`semel_" in row[1]}
-    wanted = {one.json: f"{one.series}_total" for one in COUNTS if one.json} | {one.json: one.series for one in GAUGES}
+    counts = (*COUNTS, *AUTH_COUNTS)
+    wanted = {one.json: f"{one.series}_total" for one in counts if one.json} | {one.json: one.series for one in GAUGES}
     assert written == {**wanted, (HITS,): "semel_jobs_idempotent_total"}
 
 
@@ -387,7 +389,7 @@ def test_settings_for_tests_stand_apart() -> None:
 def test_every_limit_has_the_value_of_the_code() -> None:
     rows = tables(DOCS / "reference/limits.md", 5)
     assert set(CONSTANTS) <= {row[0] for row in rows}
-    defaults = {PREFIX + one.name.upper(): one.default for one in fields(Settings)}
+    defaults = {PREFIX + one.name.upper(): one.default for one in setting_fields()}
     for name, value, setting, *_ in rows:
         wanted = CONSTANTS[name] if name in CONSTANTS else defaults[code(setting)]
         assert code(value) == str(wanted) or float(code(value)) == wanted, name

@@ -7,7 +7,7 @@ from typing import cast
 
 from semel.server.events.clocks import Clocks
 from semel.server.events.conversation import Conversation
-from semel.server.settings import Settings
+from semel.surfaces.events.settings import EventsSettings
 
 
 class Listener:
@@ -31,7 +31,7 @@ def stalls_of(sizes: list[int]) -> int:
 
     async def scenario() -> int:
         listener = Listener()
-        clocks = Clocks(cast(Conversation, listener), Settings(events_slow_ms=5))
+        clocks = Clocks(cast(Conversation, listener), EventsSettings(events_slow_ms=5))
         left = [*sizes]
         clocks.filled(lambda: left.pop(0))
         for _ in range(1_000):

@@ -21,11 +21,11 @@ from h2.events import (
     TrailersReceived,
 )
 
-from semel.contracts.ledger.commands import Refusal
-from semel.contracts.ledger.refusals import RefusedLedger
-from semel.server.ledger.grpc.call import Call, Method
-from semel.server.ledger.grpc.connection import Connection
-from semel.server.ledger.grpc.frames import Framed, frame
+from semel.kernel.errors import Grpc
+from semel.server.grpc.call import GrpcCall, GrpcMethod
+from semel.server.grpc.connection import GrpcConnection
+from semel.server.grpc.messages import FramedMessage, frame
+from semel.server.grpc.metadata import GrpcError, GrpcStatus, error_status
 
 PATIENCE_SECONDS = 60.0
 MAX_MESSAGE_BYTES = 1_000_000
@@ -76,20 +76,19 @@ class EchoReception:
         self.max_held = 100_000_000
         self.unsent = 0
         self.max_unsent = 100_000_000
-        self.calls: list[Call] = []
+        self.calls: list[GrpcCall] = []
         self.ends: list[int] = []
-        self.refusals: list[Refusal] = []
-        self.answer: Callable[[Call, bytes], Awaitable[bytes | None]] = self.echo
+        self.answer: Callable[[GrpcCall, bytes], Awaitable[bytes | None]] = self.echo
         self.takes_many = False
         self.is_open = False
 
-    async def echo(self, call: Call, content: bytes) -> bytes:
+    async def echo(self, call: GrpcCall, content: bytes) -> bytes:
         return content
 
-    def arrive(self, connection: Connection) -> bool:
+    def arrive(self, connection: GrpcConnection) -> bool:
         return self.has_room
 
-    def depart(self, connection: Connection) -> None:
+    def depart(self, connection: GrpcConnection) -> None:
         self.has_room = True
 
     def hold(self, size: int) -> bool:
@@ -100,28 +99,29 @@ class EchoReception:
         self.unsent += size
         return self.unsent <= self.max_unsent
 
-    def open(self, call: Call) -> None:
+    def open(self, call: GrpcCall) -> None:
         self.calls.append(call)
-        call.use(Method(PATH.encode(), bytes, self.answer, takes_many=self.takes_many, is_open=self.is_open))
+        call.use(GrpcMethod(PATH.encode(), bytes, self.answer, takes_many=self.takes_many, is_open=self.is_open))
         if self.takes_many:
             self.start_call(call, None)
 
-    def start_call(self, call: Call, message: Framed | None) -> None:
+    def start_call(self, call: GrpcCall, message: FramedMessage | None) -> None:
         call.task = asyncio.get_running_loop().create_task(self._run(call, message))
 
-    async def _run(self, call: Call, message: Framed | None) -> None:
+    async def _run(self, call: GrpcCall, message: FramedMessage | None) -> None:
         try:
             content = await self.answer(call, b"" if message is None else bytes(message.content))
             if content is not None:
                 await call.send(content)
-        except RefusedLedger as refused:
-            call.refuse(refused.refusal)
+        except GrpcError as error:
+            call.refuse(error)
         call.finish()
 
-    def note(self, refusal: Refusal) -> None:
-        self.refusals.append(refusal)
+    def status_of(self, error: Exception) -> GrpcStatus:
+        kind = error.kind if isinstance(error, GrpcError) else Grpc.INTERNAL
+        return error_status(kind, str(error), b"")
 
-    def count(self, call: Call, number: int) -> None:
+    def count(self, call: GrpcCall, number: int) -> None:
         self.ends.append(number)
 
 
@@ -132,7 +132,7 @@ class Line:
         self.reception: Any = reception or EchoReception()
         self.pipe = Pipe()
         self.loop = asyncio.get_running_loop()
-        self.server = Connection(self.reception, self.loop)
+        self.server = GrpcConnection(self.reception, self.loop)
         self.client = H2Connection(H2Configuration(client_side=True))
         self.events: list[Event] = []
         self.client.initiate_connection()
@@ -225,7 +225,7 @@ def on_a_loop(scenario: Callable[[], Awaitable[None]]) -> Callable[[], None]:
     return run
 
 
-async def never(call: Call, content: bytes) -> bytes:
+async def never(call: GrpcCall, content: bytes) -> bytes:
     """An answer that does not come."""
     await asyncio.Event().wait()
     return b""

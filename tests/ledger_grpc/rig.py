@@ -12,9 +12,9 @@ import pytest
 from grpc import aio
 
 from semel.contracts.ledger.model import Place
+from semel.server.grpc.reflection import standard_class
 from semel.server.ledger.grpc.host import GrpcHost
 from semel.server.ledger.grpc.outbound import place_pb
-from semel.server.ledger.grpc.standard import standard_class
 from semel.server.ledger.proto import ledger_pb2 as pb
 from tests.ledger_wire.office import Office
 from tests.running import HOST, free_port

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from h2.settings import SettingCodes
 
-from semel.server.ledger.grpc import connection as limits
-from semel.server.ledger.grpc.call import MAX_WAITING, Call
-from semel.server.ledger.grpc.frames import frame
+from semel.server.grpc import connection as limits
+from semel.server.grpc.call import MAX_WAITING, GrpcCall
+from semel.server.grpc.messages import frame
 from tests.ledger_grpc.peers import UNAVAILABLE, Line, never, on_a_loop
 
 RESOURCE_EXHAUSTED = 8
@@ -73,7 +73,7 @@ def test_what_needs_no_credential_uses_up_nothing_of_those_who_have_one(is_open:
 # ---- Calls that bring many messages ----
 
 
-async def answer_each(call: Call, content: bytes) -> None:
+async def answer_each(call: GrpcCall, content: bytes) -> None:
     """Every message with itself."""
     while (message := await call.next_message()) is not None:
         await call.send(bytes(message.content))

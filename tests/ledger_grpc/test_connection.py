@@ -8,11 +8,11 @@ import pytest
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
-from semel.server.ledger.grpc import connection as limits
-from semel.server.ledger.grpc import intake
-from semel.server.ledger.grpc.call import Call
-from semel.server.ledger.grpc.frames import frame
-from semel.server.ledger.grpc.statuses import CANCELLED
+from semel.server.grpc import connection as limits
+from semel.server.grpc import flow_control
+from semel.server.grpc.call import GrpcCall
+from semel.server.grpc.messages import frame
+from semel.server.grpc.metadata import CANCELLED
 from tests.ledger_grpc.peers import (
     DEADLINE_EXCEEDED,
     INVALID_ARGUMENT,
@@ -40,17 +40,17 @@ async def test_it_says_what_it_takes() -> None:
     line = Line()
     await line.deliver()
     told = line.client.remote_settings
-    assert told.max_concurrent_streams == intake.MAX_STREAMS
-    assert told.max_header_list_size == intake.MAX_HEAD_BYTES
-    assert told.initial_window_size == intake.STREAM_WINDOW
-    assert line.client.outbound_flow_control_window == 65_535 + intake.CONNECTION_WINDOW
+    assert told.max_concurrent_streams == flow_control.MAX_STREAMS
+    assert told.max_header_list_size == flow_control.MAX_HEAD_BYTES
+    assert told.initial_window_size == flow_control.STREAM_WINDOW
+    assert line.client.outbound_flow_control_window == 65_535 + flow_control.CONNECTION_WINDOW
 
 
 @on_a_loop
 async def test_many_calls_at_once_on_one_connection() -> None:
     line = Line()
     await line.deliver()
-    streams = {line.call(b"%d" % number): number for number in range(intake.MAX_STREAMS)}
+    streams = {line.call(b"%d" % number): number for number in range(flow_control.MAX_STREAMS)}
     await line.deliver()
     assert {line.answer(stream) for stream in streams} == {frame(b"%d" % number) for number in streams.values()}
 
@@ -62,12 +62,12 @@ async def test_one_stream_too_many_ends_the_connection() -> None:
     await line.deliver()
     line.client.remote_settings[SettingCodes.MAX_CONCURRENT_STREAMS] = 1_000
     line.client.remote_settings.acknowledge()
-    for _ in range(intake.MAX_STREAMS + 1):
+    for _ in range(flow_control.MAX_STREAMS + 1):
         line.call(b"x")
     await line.deliver()
     assert line.goodbye is not None
     assert line.pipe.is_closed
-    assert all(call.caller.gone for call in line.reception.calls)
+    assert all(call.is_over for call in line.reception.calls)
 
 
 @pytest.mark.parametrize("size", [MAX_MESSAGE_BYTES + 1, 2**32 - 1])
@@ -89,7 +89,7 @@ def test_too_large_a_message_is_refused_at_its_first_bytes(size: int) -> None:
 async def test_what_was_sent_to_refused_calls_is_no_loss_to_the_connection() -> None:
     line = Line()
     await line.deliver()
-    for _ in range(2 * intake.CONNECTION_WINDOW // 50_000):
+    for _ in range(2 * flow_control.CONNECTION_WINDOW // 50_000):
         stream = line.open()
         line.send(stream, b"\xff" * 50_000, end=False)
         await line.deliver()
@@ -137,10 +137,10 @@ async def test_a_call_that_is_taken_back() -> None:
     stream = line.call(b"x")
     await line.deliver()
     call = line.reception.calls[0]
-    was_gone = call.caller.gone
+    was_gone = call.is_over
     line.client.reset_stream(stream, ErrorCodes.CANCEL)
     await line.deliver()
-    assert (was_gone, call.caller.gone) == (False, True)
+    assert (was_gone, call.is_over) == (False, True)
     assert call.task is not None
     assert call.task.cancelled()
     assert line.reception.ends == [CANCELLED]
@@ -166,7 +166,7 @@ async def test_a_lost_connection() -> None:
     await line.deliver()
     line.server.connection_lost(None)
     await line.deliver()
-    assert all(call.caller.gone for call in line.reception.calls)
+    assert all(call.is_over for call in line.reception.calls)
     assert line.reception.ends == [CANCELLED] * 3
     assert (line.server.calls, line.reception.held) == ({}, 0)
 
@@ -180,7 +180,7 @@ async def test_a_deadline_that_passes() -> None:
     line.reception.calls[0].expire()
     await line.deliver()
     assert line.status(stream) == DEADLINE_EXCEEDED
-    assert line.reception.calls[0].caller.gone
+    assert line.reception.calls[0].is_over
 
 
 @on_a_loop
@@ -247,7 +247,7 @@ async def test_messages_one_by_one() -> None:
     line = Line()
     line.reception.takes_many = True
 
-    async def answer(call: Call, content: bytes) -> None:
+    async def answer(call: GrpcCall, content: bytes) -> None:
         while (message := await call.next_message()) is not None:
             await call.send(bytes(message.content) + b"!")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from semel.server.ledger.grpc import connection as limits
-from semel.server.ledger.grpc.call import Call
-from semel.server.ledger.grpc.frames import frame
+from semel.server.grpc import connection as limits
+from semel.server.grpc.call import GrpcCall
+from semel.server.grpc.messages import frame
 from tests.ledger_grpc.peers import DEADLINE_EXCEEDED, Line, never, on_a_loop
 
 
@@ -15,7 +15,7 @@ async def test_a_retired_connection_answers_what_is_open_and_closes() -> None:
     line = Line()
     may_end = asyncio.Event()
 
-    async def answer(call: Call, content: bytes) -> bytes:
+    async def answer(call: GrpcCall, content: bytes) -> bytes:
         await may_end.wait()
         return content
 
@@ -114,7 +114,7 @@ async def test_a_call_whose_answer_is_not_taken_ends_alone() -> None:
     await later(line, limits.STALL_SECONDS + 1)
     assert line.is_reset(large)
     assert not line.pipe.is_closed
-    assert line.reception.calls[0].caller.gone
+    assert line.reception.calls[0].is_over
 
 
 @on_a_loop

@@ -16,6 +16,8 @@ from semel.contracts.ledger.model import Entity, Operation, Place, Status
 from semel.contracts.ledger.reading import Block
 from semel.contracts.ledger.refusals import RefusedLedger
 from semel.contracts.ledger.wire import answers
+from semel.server.grpc import messages
+from semel.server.grpc.metadata import GrpcError
 from semel.server.ledger.grpc import inbound, outbound
 from semel.server.ledger.grpc.transaction_parts import block_parts, chain_parts
 from semel.server.ledger.proto import ledger_pb2 as pb
@@ -127,16 +129,16 @@ def test_retention() -> None:
 
 
 def test_bytes_that_are_no_message_are_refused() -> None:
-    parse = inbound.parser(pb.WriteRequest, inbound.same)
+    parse = messages.parser(pb.WriteRequest, messages.same)
     for content in (b"\xff", b"\x0a\x05abc", b"\x0a\x03\x08\x80", b"\x1a\x04\x0a\x02\xff\xfe"):
-        with pytest.raises(RefusedLedger, match=r"ledger\.v1\.WriteRequest"):
+        with pytest.raises(GrpcError, match=r"ledger\.v1\.WriteRequest"):
             parse(content)
 
 
 def test_unknown_fields_are_passed_over() -> None:
     request = pb.WriteRequest(organization=pb.OrganizationSlug(slug=1), idempotency_key=b"k" * 16)
     content = request.SerializeToString() + b"\x3a\x0cclient:admin" + b"\x20\x07"
-    order = inbound.parser(pb.WriteRequest, partial(inbound.write_order, most=MOST))(content)
+    order = messages.parser(pb.WriteRequest, partial(inbound.write_order, most=MOST))(content)
     assert (order.draft.sequence, order.is_legacy) == (None, False)
 
 

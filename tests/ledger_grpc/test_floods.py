@@ -11,11 +11,11 @@ from h2.events import PingAckReceived
 from h2.settings import SettingCodes
 from hyperframe.frame import DataFrame, Frame, PingFrame, PriorityFrame, SettingsFrame, WindowUpdateFrame
 
-from semel.server.ledger.grpc import intake
-from semel.server.ledger.grpc.call import Call
-from semel.server.ledger.grpc.connection import STALL_SECONDS
-from semel.server.ledger.grpc.frames import frame
-from semel.server.ledger.grpc.intake import Allowance
+from semel.server.grpc import flow_control
+from semel.server.grpc.call import GrpcCall
+from semel.server.grpc.connection import STALL_SECONDS
+from semel.server.grpc.flow_control import AbuseLimit
+from semel.server.grpc.messages import frame
 from tests.ledger_grpc.peers import Line, never, on_a_loop
 
 UNKNOWN_FRAME = b"\0\0\0\x63\0\0\0\0\0"
@@ -37,13 +37,13 @@ MANY = 20_000
 def frames_read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How many frames of each kind h2 was given."""
     count: Counter[str] = Counter()
-    taken = intake.Frames._update_header_buffer
+    taken = flow_control.Frames._update_header_buffer
 
-    def update(self: intake.Frames, f: Frame | None) -> Frame | None:
+    def update(self: flow_control.Frames, f: Frame | None) -> Frame | None:
         count[type(f).__name__] += 1
         return taken(self, f)
 
-    monkeypatch.setattr(intake.Frames, "_update_header_buffer", update)
+    monkeypatch.setattr(flow_control.Frames, "_update_header_buffer", update)
     return count
 
 
@@ -63,15 +63,15 @@ def test_frames_that_carry_nothing_come_to_an_end(flood: bytes, frames_read: Cou
         line = await waiting_line()
         frames_read.clear()
         line.server.data_received(flood * MANY)
-        assert frames_read.total() <= intake.FRAMES_A_TURN, "others have a turn before the rest is read"
+        assert frames_read.total() <= flow_control.FRAMES_A_TURN, "others have a turn before the rest is read"
         assert not line.pipe.is_reading
         while not line.pipe.is_closed:
             before = frames_read.total()
             await asyncio.sleep(0)
-            assert frames_read.total() - before <= intake.FRAMES_A_TURN
-        assert frames_read.total() <= 2 * intake.SPARE_FRAMES
+            assert frames_read.total() - before <= flow_control.FRAMES_A_TURN
+        assert frames_read.total() <= 2 * flow_control.SPARE_FRAMES
         assert bytes(line.pipe.written).endswith(ErrorCodes.ENHANCE_YOUR_CALM.to_bytes(4, "big"))
-        assert line.reception.calls[0].caller.gone
+        assert line.reception.calls[0].is_over
 
     on_a_loop(scenario)()
 
@@ -80,10 +80,10 @@ def test_frames_that_carry_nothing_come_to_an_end(flood: bytes, frames_read: Cou
 async def test_calls_that_come_at_once_are_begun_in_turns_and_in_order() -> None:
     line = Line()
     await line.deliver()
-    streams = [line.call(b"%d" % number) for number in range(intake.MAX_STREAMS)]
+    streams = [line.call(b"%d" % number) for number in range(flow_control.MAX_STREAMS)]
     data = line.client.data_to_send()
     line.server.data_received(data[:-700])
-    most = intake.FRAMES_A_TURN // intake.HEAD_FRAMES
+    most = flow_control.FRAMES_A_TURN // flow_control.HEAD_FRAMES
     assert 0 < len(line.reception.calls) <= most
     line.server.data_received(data[-700:])  # a transport may have had it ready
     assert len(line.reception.calls) <= 2 * most
@@ -99,7 +99,7 @@ async def test_calls_that_come_at_once_are_begun_in_turns_and_in_order() -> None
 async def test_what_waits_to_be_read_waits_for_a_client_that_does_not_read() -> None:
     line = Line()
     await line.deliver()
-    for number in range(intake.MAX_STREAMS):
+    for number in range(flow_control.MAX_STREAMS):
         line.call(b"%d" % number)
     line.server.data_received(line.client.data_to_send())
     line.server.pause_writing()
@@ -108,7 +108,7 @@ async def test_what_waits_to_be_read_waits_for_a_client_that_does_not_read() -> 
         await asyncio.sleep(0)
     assert (len(line.reception.calls), line.pipe.is_reading) == (begun, False)
     line.server.resume_writing()
-    while len(line.reception.calls) < intake.MAX_STREAMS:
+    while len(line.reception.calls) < flow_control.MAX_STREAMS:
         await line.deliver()
     assert line.pipe.is_reading
 
@@ -117,7 +117,7 @@ async def test_what_waits_to_be_read_waits_for_a_client_that_does_not_read() -> 
 async def test_what_is_left_of_a_closed_connection_is_not_read() -> None:
     line = Line()
     await line.deliver()
-    for number in range(intake.MAX_STREAMS):
+    for number in range(flow_control.MAX_STREAMS):
         line.call(b"%d" % number)
     line.server.data_received(line.client.data_to_send())
     begun = len(line.reception.calls)
@@ -133,13 +133,13 @@ async def test_what_is_left_of_a_closed_connection_is_not_read() -> None:
 def wakes(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
     """How often each stream was told that there may be room."""
     count: Counter[int] = Counter()
-    wake = Call.wake
+    wake = GrpcCall.wake
 
-    def counted(self: Call) -> None:
+    def counted(self: GrpcCall) -> None:
         count[self.stream_id] += 1
         wake(self)
 
-    monkeypatch.setattr(Call, "wake", counted)
+    monkeypatch.setattr(GrpcCall, "wake", counted)
     return count
 
 
@@ -230,9 +230,9 @@ async def test_room_in_a_stream_is_none_while_the_connection_has_none() -> None:
 @on_a_loop
 async def test_who_takes_a_long_answer_in_small_pieces_is_no_flood() -> None:
     """The pieces are acknowledged one by one, and that is more frames than there are to spare."""
-    pieces = 2 * intake.SPARE_FRAMES
+    pieces = 2 * flow_control.SPARE_FRAMES
 
-    async def answer(call: Call, content: bytes) -> None:
+    async def answer(call: GrpcCall, content: bytes) -> None:
         for _ in range(pieces):
             await call.send(b"block")
 
@@ -251,14 +251,14 @@ async def test_who_takes_a_long_answer_in_small_pieces_is_no_flood() -> None:
 
 
 def test_an_allowance() -> None:
-    spare = Allowance(start=2, most=5, per_second=0, now=100.0)
+    spare = AbuseLimit(start=2, most=5, per_second=0, now=100.0)
     assert [spare.spend(100.0) for _ in range(3)] == [True, True, False]
-    spare = Allowance(start=2, most=5, per_second=0, now=100.0)
+    spare = AbuseLimit(start=2, most=5, per_second=0, now=100.0)
     spare.earn(100)
     assert [spare.spend(100.0) for _ in range(6)] == [True] * 5 + [False]
 
 
 def test_time_brings_more() -> None:
-    spare = Allowance(start=0, most=5, per_second=2, now=100.0)
+    spare = AbuseLimit(start=0, most=5, per_second=2, now=100.0)
     assert [spare.spend(at) for at in (100.5, 101.0, 101.0, 102.0)] == [True, True, False, True]
     assert [spare.spend(1_000.0) for _ in range(6)] == [True] * 5 + [False]

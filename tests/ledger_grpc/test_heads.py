@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from semel.contracts.fields import Fields
-from semel.contracts.ledger.refusals import RefusedLedger
-from semel.server.ledger.grpc.heads import (
+from semel.kernel.errors import Grpc
+from semel.server.grpc.metadata import (
     LONGEST_SECONDS,
+    GrpcError,
     check_encoding,
     http_refusal,
     no_method,
@@ -39,16 +40,16 @@ def test_a_deadline(value: str | None, seconds: float | None) -> None:
 
 @pytest.mark.parametrize("value", ["99m", "0S", "99999u", "99999999n", "0n"])
 def test_too_little_time_is_refused_before_anything_is_done(value: str) -> None:
-    with pytest.raises(RefusedLedger) as caught:
+    with pytest.raises(GrpcError) as caught:
         seconds_left(with_field("grpc-timeout", value))
-    assert caught.value.refusal.code == "deadline_exceeded"
+    assert caught.value.kind is Grpc.DEADLINE_EXCEEDED
 
 
 @pytest.mark.parametrize("value", ["", "1", "S", "1s", "123456789S", "-1S", "1.5S", " 1S", "1SS"])
 def test_what_is_no_deadline_is_refused(value: str) -> None:
-    with pytest.raises(RefusedLedger) as caught:
+    with pytest.raises(GrpcError) as caught:
         seconds_left(with_field("grpc-timeout", value))
-    assert caught.value.refusal.code == "invalid_argument"
+    assert caught.value.kind is Grpc.INVALID_ARGUMENT
 
 
 @pytest.mark.parametrize("value", [None, "identity", "gzip"])
@@ -58,9 +59,9 @@ def test_compressions(value: str | None) -> None:
 
 @pytest.mark.parametrize("value", ["deflate", "snappy", "GZIP"])
 def test_other_compressions_are_not_implemented(value: str) -> None:
-    with pytest.raises(RefusedLedger) as caught:
+    with pytest.raises(GrpcError) as caught:
         check_encoding(with_field("grpc-encoding", value))
-    assert caught.value.refusal.code == "unimplemented"
+    assert caught.value.kind is Grpc.UNIMPLEMENTED
 
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -101,4 +102,4 @@ def test_what_is_not_grpc(method: str, kind: str, status: bytes | None) -> None:
 
 
 def test_a_path_that_is_no_text_can_be_told() -> None:
-    assert no_method(b"/\xff\xfe").code == "unimplemented"
+    assert no_method(b"/\xff\xfe").kind is Grpc.UNIMPLEMENTED

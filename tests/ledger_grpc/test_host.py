@@ -10,12 +10,12 @@ import grpc
 import pytest
 from grpc import aio
 
-from semel.server.ledger.grpc import host as limits
-from semel.server.ledger.grpc.frames import PREFIX_BYTES, frame
+from semel.server.grpc import server as limits
+from semel.server.grpc.flow_control import SPARE_FRAMES
+from semel.server.grpc.messages import PREFIX_BYTES, frame
+from semel.server.grpc.reflection import standard_class
 from semel.server.ledger.grpc.host import GrpcHost
-from semel.server.ledger.grpc.intake import SPARE_FRAMES
 from semel.server.ledger.grpc.outbound import place_pb
-from semel.server.ledger.grpc.standard import standard_class
 from semel.server.ledger.proto import ledger_pb2 as pb
 from tests.ledger_grpc.peers import Line
 from tests.ledger_grpc.rig import (

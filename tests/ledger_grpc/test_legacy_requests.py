@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from semel.contracts.ledger.model import Place
+from semel.server.grpc import messages
 from semel.server.ledger.grpc import inbound
 from semel.server.ledger.proto import ledger_pb2 as pb
 
@@ -14,8 +15,8 @@ CLIENT = b"\x1a\x05\x0a\x03app"
 MOST = 1_000
 SEQUENCE = b"\x20"
 WRITES = {
-    "write": inbound.parser(pb.WriteRequest, partial(inbound.write_order, most=MOST)),
-    "batch": inbound.parser(pb.BatchWriteRequest, partial(inbound.batch_order, most=MOST)),
+    "write": messages.parser(pb.WriteRequest, partial(inbound.write_order, most=MOST)),
+    "batch": messages.parser(pb.BatchWriteRequest, partial(inbound.batch_order, most=MOST)),
 }
 
 
@@ -61,6 +62,6 @@ def test_a_key_or_a_sequence_of_ours_comes_first(kind: str) -> None:
 
 
 def test_reads_take_plain_numbers() -> None:
-    parse = inbound.parser(pb.GetClientStateRequest, inbound.place_of)
+    parse = messages.parser(pb.GetClientStateRequest, inbound.place_of)
     assert parse(b"\x08\x07\x10\x09" + CLIENT) == Place(7, 9)
-    assert inbound.parser(pb.GetOrganizationRequest, inbound.slug_of)(b"\x08\x07") == 7
+    assert messages.parser(pb.GetOrganizationRequest, inbound.slug_of)(b"\x08\x07") == 7

@@ -6,8 +6,8 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 
-from semel.server.ledger.grpc.reflection import Reflection
-from semel.server.ledger.grpc.standard import standard_class
+from semel.server.grpc.reflection import Reflection, standard_class
+from semel.server.ledger.proto import ledger_pb2
 
 SERVICES = [
     "grpc.health.v1.Health",
@@ -24,7 +24,7 @@ INVALID_ARGUMENT, NOT_FOUND = 3, 5
 
 @pytest.fixture(scope="module")
 def reflection() -> Reflection:
-    return Reflection()
+    return Reflection(ledger_pb2.DESCRIPTOR)
 
 
 def files(reflection: Reflection, **question: str) -> list[FileDescriptorProto]:

@@ -9,9 +9,12 @@ import pytest
 from google.protobuf.message import Message
 
 from semel.contracts.ledger.refusals import RefusedLedger
-from semel.server.ledger.grpc import inbound, scan
-from semel.server.ledger.grpc.inbound import SPARE_FIELDS, batch_order, check_groups, check_operations, write_order
-from semel.server.ledger.grpc.scan import Piece, count_pieces, pieces
+from semel.server.grpc import messages
+from semel.server.grpc.messages import SPARE_FIELDS, WireField, count_fields, wire_fields
+from semel.server.grpc.metadata import GrpcError
+from semel.server.ledger.grpc import inbound
+from semel.server.ledger.grpc.inbound import batch_order, check_groups, check_operations, write_order
+from semel.server.ledger.grpc.statuses import refusal_of
 from semel.server.ledger.proto import ledger_pb2 as pb
 
 MOST = 100
@@ -39,14 +42,14 @@ def batch(*counts: int) -> bytes:
 
 def test_pieces() -> None:
     content = b"\x08\x96\x01" + b"\x12\x03abc" + b"\x1d1234" + b"\x2112345678" + b"\xa0\x06\x05"
-    assert list(pieces(content)) == [
-        Piece(1, 3, 3),
-        Piece(2, 5, 8, has_content=True),
-        Piece(3, 13, 13),
-        Piece(4, 22, 22),
-        Piece(100, 25, 25),
+    assert list(wire_fields(content)) == [
+        WireField(1, 3, 3),
+        WireField(2, 5, 8, has_content=True),
+        WireField(3, 13, 13),
+        WireField(4, 22, 22),
+        WireField(100, 25, 25),
     ]
-    assert count_pieces(content, 3) == 4, "no further than one too many"
+    assert count_fields(content, 3) == 4, "no further than one too many"
 
 
 @pytest.mark.parametrize(
@@ -65,14 +68,14 @@ def test_pieces() -> None:
     ids=["group", "group-end", "kind-6", "kind-7", "cut", "no-value", "cut-number", "endless", "huge"],
 )
 def test_what_cannot_be_read(content: bytes) -> None:
-    with pytest.raises(RefusedLedger, match="cannot be read"):
-        list(pieces(content))
+    with pytest.raises(GrpcError, match="cannot be read"):
+        list(wire_fields(content))
 
 
-REFUSED: dict[str, tuple[type[Message], Callable[[scan.Content], None], bytes]] = {
-    "read": (pb.GetTipRequest, inbound.check_fields, ORG + UNKNOWN_NUMBER * 100_000),
-    "read-place": (pb.GetTipRequest, inbound.check_fields, ORG * 100_000),
-    "batch-read": (pb.BatchReadRequest, partial(inbound.check_fields, repeated=MOST), ORG + b"\x1a\0" * 100_000),
+REFUSED: dict[str, tuple[type[Message], Callable[[messages.Content], None], bytes]] = {
+    "read": (pb.GetTipRequest, messages.check_fields, ORG + UNKNOWN_NUMBER * 100_000),
+    "read-place": (pb.GetTipRequest, messages.check_fields, ORG * 100_000),
+    "batch-read": (pb.BatchReadRequest, partial(messages.check_fields, repeated=MOST), ORG + b"\x1a\0" * 100_000),
     "write": (pb.WriteRequest, partial(check_operations, MOST), ORG + b"\x2a\0" * 100_000),
     "write-unknown": (pb.WriteRequest, partial(check_operations, MOST), ORG + UNKNOWN_NUMBER * 100_000),
     "batch-groups": (pb.BatchWriteRequest, partial(check_groups, MOST), ORG + b"\x2a\0" * 100_000),
@@ -86,17 +89,19 @@ REFUSED: dict[str, tuple[type[Message], Callable[[scan.Content], None], bytes]] 
 def test_too_many_are_refused_before_anything_is_made_of_them(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, check, content = REFUSED[name]
     looked = 0
-    varint = scan._varint
+    varint = messages._varint
 
-    def counted(content: scan.Content, place: int) -> tuple[int, int]:
+    def counted(content: messages.Content, place: int) -> tuple[int, int]:
         nonlocal looked
         looked += 1
         return varint(content, place)
 
-    monkeypatch.setattr(scan, "_varint", counted)
-    with pytest.raises(RefusedLedger) as caught:
-        inbound.parser(kind, no_conversion, check)(content)
-    assert caught.value.refusal.code == "invalid_argument"
+    monkeypatch.setattr(messages, "_varint", counted)
+    with pytest.raises((RefusedLedger, GrpcError)) as caught:
+        messages.parser(kind, no_conversion, check)(content)
+    refusal = refusal_of(caught.value)
+    assert refusal is not None
+    assert refusal.code == "invalid_argument"
     assert looked <= 4 * (MOST + SPARE_FIELDS), "and no more of them were looked at than could be"
 
 
@@ -104,7 +109,7 @@ def test_too_many_are_refused_before_anything_is_made_of_them(name: str, monkeyp
     ("count", "is_fine"), [(1, True), (MOST, True), (MOST + 1, False), (MOST + SPARE_FIELDS, False)]
 )
 def test_operations_of_a_write(count: int, is_fine: bool) -> None:
-    parse = inbound.parser(pb.WriteRequest, partial(write_order, most=MOST), partial(check_operations, MOST))
+    parse = messages.parser(pb.WriteRequest, partial(write_order, most=MOST), partial(check_operations, MOST))
     if is_fine:
         assert len(parse(write(count)).draft.operations) == count
     else:
@@ -127,7 +132,7 @@ def test_operations_of_a_write(count: int, is_fine: bool) -> None:
     ids=["one", "two", "each", "empty-ones", "one-more", "too-many", "groups", "together"],
 )
 def test_operations_of_a_batch(counts: tuple[int, ...], is_fine: bool) -> None:
-    parse = inbound.parser(pb.BatchWriteRequest, partial(batch_order, most=MOST), partial(check_groups, MOST))
+    parse = messages.parser(pb.BatchWriteRequest, partial(batch_order, most=MOST), partial(check_groups, MOST))
     if is_fine:
         assert len(parse(batch(*counts)).draft.operations) == sum(counts)
     else:
@@ -139,10 +144,10 @@ def test_a_large_operation_is_one() -> None:
     large = pb.Operation(set_entity=pb.SetEntity(key="k", value=UNKNOWN_NUMBER * 100_000))
     groups = [pb.BatchWriteOperation(operations=[large]), pb.BatchWriteOperation(operations=[DELETE] * (MOST - 1))]
     request = pb.BatchWriteRequest(organization=pb.OrganizationSlug(slug=7), operations=groups)
-    parse = inbound.parser(pb.BatchWriteRequest, partial(batch_order, most=MOST), partial(check_groups, MOST))
+    parse = messages.parser(pb.BatchWriteRequest, partial(batch_order, most=MOST), partial(check_groups, MOST))
     assert len(parse(request.SerializeToString()).draft.operations) == MOST
 
 
 def test_some_fields_that_nobody_knows_are_passed_over() -> None:
     content = ORG + b"\xfa\x07\xe8\x07" + bytes(1_000) + UNKNOWN_NUMBER * 50
-    assert inbound.parser(pb.GetTipRequest, inbound.place_of)(content).org == 7
+    assert messages.parser(pb.GetTipRequest, inbound.place_of)(content).org == 7

@@ -9,13 +9,14 @@ import pytest
 
 from semel.contracts.ledger.commands import Refusal
 from semel.kernel.errors import REGISTRY
-from semel.server.ledger.grpc.statuses import MAX_MESSAGE_CHARACTERS, OK, Status, precondition, refused
+from semel.server.grpc.metadata import MAX_MESSAGE_CHARACTERS, OK, GrpcStatus
+from semel.server.ledger.grpc.statuses import precondition, refused
 from semel.server.ledger.proto import ledger_pb2 as pb
 
 CODES = sorted(code.removeprefix("ledger:") for code in REGISTRY if code.startswith("ledger:"))
 
 
-def details(status: Status) -> pb.ErrorDetails:
+def details(status: GrpcStatus) -> pb.ErrorDetails:
     value = dict(status.trailers)[b"grpc-status-details-bin"]
     return pb.ErrorDetails.FromString(b64decode(value + b"=" * (-len(value) % 4)))
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from semel.server.ledger.grpc import health_services
-from semel.server.ledger.grpc import host as limits
-from semel.server.ledger.grpc.frames import frame
-from semel.server.ledger.grpc.health_services import Pulse
-from semel.server.ledger.grpc.inbound import BATCH_READ_BYTES, OPEN_BYTES, READ_BYTES
+from semel.server.grpc import health
+from semel.server.grpc import server as limits
+from semel.server.grpc.health import HealthPoll
+from semel.server.grpc.messages import OPEN_BYTES, frame
+from semel.server.ledger.grpc.inbound import BATCH_READ_BYTES, READ_BYTES
 from semel.server.ledger.grpc.outbound import place_pb
 from semel.server.ledger.proto import ledger_pb2 as pb
 from tests.ledger_grpc.peers import INVALID_ARGUMENT, UNAVAILABLE, Line
@@ -140,7 +140,7 @@ def test_a_connection_has_few_calls_without_a_credential(tmp_path: Path) -> None
 
 
 def test_one_timer_serves_all_who_follow_health(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health_services, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(health, "LOOK_SECONDS", 0.001)
 
     async def scenario() -> None:
         looks, fact = 0, "fine"
@@ -154,7 +154,7 @@ def test_one_timer_serves_all_who_follow_health(monkeypatch: pytest.MonkeyPatch)
             with pulse.listen():
                 await pulse.change.wait()
 
-        pulse = Pulse(look)
+        pulse = HealthPoll(look)
         tasks = [asyncio.create_task(follow()) for _ in range(100)]
         await asyncio.sleep(0)
         assert looks == 1

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from semel.server.ledger.grpc.turns import Turns
+from semel.server.grpc.flow_control import CallOrder
 from semel.server.threads import APART_BYTES
 
 PATIENCE_SECONDS = 60.0
@@ -17,7 +17,7 @@ def nothing() -> None:
     """Work that is no work."""
 
 
-async def play(turns: Turns, order: list[int], number: int, size: int, work: Callable[[], None]) -> None:
+async def play(turns: CallOrder, order: list[int], number: int, size: int, work: Callable[[], None]) -> None:
     """What a call does: it reads, and goes on in the same step."""
     await turns.read(size, work)
     order.append(number)
@@ -26,7 +26,7 @@ async def play(turns: Turns, order: list[int], number: int, size: int, work: Cal
 
 def test_small_ones_wait_for_a_large_one_before_them() -> None:
     async def scenario() -> list[int]:
-        turns, order = Turns(asyncio.get_running_loop()), list[int]()
+        turns, order = CallOrder(asyncio.get_running_loop()), list[int]()
         may_end = threading.Event()
 
         def wait() -> None:
@@ -49,7 +49,7 @@ def test_small_ones_wait_for_a_large_one_before_them() -> None:
 
 def test_one_that_is_taken_back_lets_nobody_past_those_before_it() -> None:
     async def scenario() -> list[int]:
-        turns, order = Turns(asyncio.get_running_loop()), list[int]()
+        turns, order = CallOrder(asyncio.get_running_loop()), list[int]()
         may_end = threading.Event()
 
         def wait() -> None:
@@ -72,7 +72,7 @@ def test_one_that_is_taken_back_lets_nobody_past_those_before_it() -> None:
 
 def test_one_that_cannot_be_read_holds_nobody_up() -> None:
     async def scenario() -> list[int]:
-        turns, order = Turns(asyncio.get_running_loop()), list[int]()
+        turns, order = CallOrder(asyncio.get_running_loop()), list[int]()
 
         def fail() -> None:
             raise ValueError

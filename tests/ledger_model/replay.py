@@ -96,7 +96,7 @@ def _made(org: Any) -> real.MakeOrg:
 
 
 def _written(block: BlockRow, body: BodyRow) -> real.WriteCommand:
-    return real.WriteCommand(
+    write = real.PreparedWrite(
         Place(block.org, block.vault),
         body.client,
         body.sequence,
@@ -104,11 +104,8 @@ def _written(block: BlockRow, body: BodyRow) -> real.WriteCommand:
         decode_operations(body.operations),
         body.operations,
         request_hash(body.operations),
-        body.actor,
-        block.leader,
-        body.id[-real.CHANCE_BYTES :],
-        bool(body.with_proof),
     )
+    return real.WriteCommand(write, body.actor, block.leader, body.id[-real.CHANCE_BYTES :], bool(body.with_proof))
 
 
 def _settled(row: EntryRow) -> Any:

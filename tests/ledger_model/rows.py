@@ -26,8 +26,8 @@ def command_of(ask: Ask) -> real.WriteCommand | real.Refusal:
         command = write_command(Limits(), prepare(Limits(), *ask[:5]), *ask[5:8], with_proof=ask.with_proof)
     except RefusedLedger as refused:
         return refused.refusal
-    assert command.encoded == hashing.operations_bytes(ask.operations), ask
-    assert command.request == hashing.request_hash(ask.operations), ask
+    assert command.write.encoded == hashing.operations_bytes(ask.operations), ask
+    assert command.write.request == hashing.request_hash(ask.operations), ask
     return command
 
 

@@ -61,7 +61,7 @@ def decide(commands: list[WriteCommand], batch: int) -> dict[int, Any]:
             await engine.stop()
 
     answers = asyncio.run(run())
-    return {one.sequence or 0: answer for one, answer in zip(commands, answers, strict=True)}
+    return {one.write.sequence or 0: answer for one, answer in zip(commands, answers, strict=True)}
 
 
 @pytest.mark.parametrize("batch", [1, 2, 7, 512])

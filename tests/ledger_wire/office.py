@@ -8,26 +8,19 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from semel.contracts.deltas.contract import Deltas
-from semel.contracts.events.contract import Events
-from semel.contracts.jobs.contract import Jobs
-from semel.contracts.jobs.limits import Policy
-from semel.contracts.ledger.contract import Ledger
 from semel.contracts.ledger.model import Operation, Place, SetEntity
 from semel.contracts.schema import MIGRATIONS, TABLES
-from semel.contracts.streams.contract import Streams
 from semel.engine.engine import Caller, Engine
-from semel.kernel.retention import Window
 from semel.server.audit import AuditLog
-from semel.server.body import Bodies
 from semel.server.context import Context
+from semel.server.http.body import Bodies
 from semel.server.ledger.desk import Asked, Desk
-from semel.server.ledger.parts import make_desk, policy_of
+from semel.server.ledger.parts import make_desk
 from semel.server.ledger.upkeep import Upkeep
 from semel.server.meter import Meter
 from semel.server.metrics import Metrics
 from semel.server.principals import DEVELOPER, Principal, Principals
-from semel.server.settings import Settings
+from semel.server.settings_loader import make_settings
 from semel.server.world import SystemWorld
 from semel.store.open import open_store
 
@@ -41,7 +34,7 @@ class Office:
     def __init__(self, folder: Path, known: Principals | None = None, **settings: Any) -> None:
         self._folder = folder
         self._world = SystemWorld()
-        self._settings = Settings(store="memory:", data=str(folder), **settings)
+        self._settings = make_settings(store="memory:", data=str(folder), **settings)
         self._known = known or Principals()
 
     async def __aenter__(self) -> Office:
@@ -57,14 +50,9 @@ class Office:
             meter=Meter(self._world.monotonic_ms),
             audit=AuditLog(self._folder / "logs", self._world),
             bodies=Bodies(self._settings.max_body_bytes, self._settings.max_uploads_bytes),
-            streams=Streams(Window(1_000)),
-            events=Events(None, 0),
-            jobs=Jobs(Policy()),
-            ledger=Ledger(policy_of(self._settings)),
-            deltas=Deltas(),
         )
-        await Upkeep(engine, self.context.ledger, self._world).begin()
         self.desk: Desk = make_desk(self.context)
+        await Upkeep(engine, self.desk.ledger, self._world).begin()
         self.admin = self.asked()
         return self
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from semel.server.asgi import Message
-from semel.server.ledger import LedgerHost, admin, reads, writes
+from semel.server.http.answer import Answer, StreamedAnswer
+from semel.server.http.request import Request
+from semel.server.ledger import admin, reads, writes
+from semel.server.ledger.host import LedgerHost
 from semel.server.threads import APART_BYTES
 from tests.ledger_wire.office import Office, in_office
 
@@ -25,20 +28,39 @@ CALLS: dict[str, tuple[str, str, Any, str]] = {
 }
 
 
+class Recorder:
+    """The connection of one request; keeps its answer."""
+
+    def __init__(self) -> None:
+        self.answer: asyncio.Future[Answer | StreamedAnswer] = asyncio.get_running_loop().create_future()
+
+    def reply(self, answer: Answer | StreamedAnswer) -> None:
+        """Keep it."""
+        self.answer.set_result(answer)
+
+    def later(self, work: Coroutine[Any, Any, Answer | StreamedAnswer]) -> None:
+        """Run it and keep what it gives."""
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(lambda done: self.answer.set_result(done.result()))
+
+    async def read_piece(self) -> bytes:
+        """The body is whole."""
+        return b""
+
+    def bound_unsent(self, size: int) -> None:
+        """There is no buffer."""
+
+    def abort(self) -> None:
+        """There is nothing to end."""
+
+
 async def ask(host: LedgerHost, method: str, path: str, body: bytes) -> int:
     """The status of the answer."""
-    told: list[Message] = []
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    async def send(message: Message) -> None:
-        told.append(message)
-
-    scope = {"type": "http", "method": method, "raw_path": path.encode(), "query_string": b"", "headers": []}
-    await host(scope, receive, send)
-    status: int = told[0]["status"]
-    return status
+    recorder = Recorder()
+    request = Request(recorder, method, path.encode())
+    request.body = body
+    at_once = host.handle(request)
+    return (at_once or await recorder.answer).status
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -41,7 +41,7 @@ def test_a_write_is_committed_once_and_replayed(tmp_path: Path) -> None:
         again = await desk.write(office.admin, desk.prepare(place, "app", None, KEY, SET))
         assert again == Replayed(first.committed)
         assert desk.is_hot(first.committed)
-        assert dict(office.context.metrics.ledger_counts) == {"committed": 1, "operations": 1, "replayed": 1}
+        assert dict(office.desk.journal.metrics.counts) == {"committed": 1, "operations": 1, "replayed": 1}
 
     in_office(tmp_path, work)
 
@@ -78,7 +78,7 @@ def test_a_key_for_other_operations_is_on_record_before_the_answer(tmp_path: Pat
             "rule": "R1",
             "remote_addr": "192.0.2.7",
         }
-        assert office.context.metrics.ledger_declined == {"IDEMPOTENCY_KEY_REUSED": 1}
+        assert office.desk.journal.metrics.declined == {"IDEMPOTENCY_KEY_REUSED": 1}
 
     in_office(tmp_path, work)
 

@@ -12,8 +12,10 @@ from typing import NamedTuple, cast
 import httptools
 
 from semel.server.http.protocol import HttpProtocol
-from semel.server.process import listen, make_host
-from semel.server.settings import Settings
+from semel.server.listen import listen
+from semel.server.process import make_host
+from semel.server.settings import ServerSettings
+from semel.server.settings_loader import make_settings
 from tests.server.applications import Echo
 from tests.server.test_protocol import Pipe
 
@@ -68,7 +70,7 @@ def fed(pieces: Iterable[bytes]) -> Outcome:
 
 async def _fed(pieces: Iterable[bytes]) -> Outcome:
     pipe, application = Pipe(), Echo()
-    protocol = HttpProtocol(make_host(Settings(), application), asyncio.get_running_loop())
+    protocol = HttpProtocol(make_host(make_settings(), application), asyncio.get_running_loop())
     protocol.connection_made(cast(asyncio.Transport, pipe))
     for piece in pieces:
         if pipe.is_closed:
@@ -88,8 +90,8 @@ async def _fed(pieces: Iterable[bytes]) -> Outcome:
 class Listening:
     """A host with an application on a port, in a thread of its own."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        self._settings = settings or Settings(port=0)
+    def __init__(self, settings: ServerSettings | None = None) -> None:
+        self._settings = settings or make_settings(port=0)
         self.application = Echo()
         self.port = 0
         self._ready = threading.Event()

@@ -4,23 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from semel.contracts.fields import Fields
 from semel.server import audit
 from semel.server.admission import admit, watch_rotation
-from semel.server.asgi import Scope
 from semel.server.audit import AuditLog
+from semel.server.http.answer import Answer, StreamedAnswer
+from semel.server.http.request import Request
 from semel.server.meter import Meter
 from semel.server.principals import DEVELOPER, Outcome, Principal, Principals, UnauthorizedError
 from semel.server.rotation import rotation_of
 
 UNTIL_MS = 1_893_456_000_000
-SCOPE: Scope = {"raw_path": b"/v1/jobs", "query_string": b"q=private", "client": ("192.0.2.7", 4_711)}
+
+
+class Nowhere:
+    """The connection of a request that is never answered."""
+
+    def reply(self, answer: Answer | StreamedAnswer) -> None:
+        """Nothing is sent."""
+
+    def later(self, work: Coroutine[Any, Any, Answer | StreamedAnswer]) -> None:
+        """Nothing runs."""
+        work.close()
+
+    async def read_piece(self) -> bytes:
+        """There is no body."""
+        return b""
+
+    def bound_unsent(self, size: int) -> None:
+        """There is no buffer."""
+
+    def abort(self) -> None:
+        """There is nothing to end."""
 
 
 class HandClock:
@@ -51,7 +72,7 @@ class Door:
 
     def enter(self, **headers: str) -> Principal:
         pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-        return admit(self, SCOPE, Fields(pairs))
+        return admit(self, Request(Nowhere(), "GET", b"/v1/jobs", b"q=private", pairs, client=("192.0.2.7", 4_711)))
 
     def refused(self, **headers: str) -> Outcome:
         with pytest.raises(UnauthorizedError) as refused:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import pytest
 
-from semel.server.aliases import ALIASES
 from semel.server.setting_values import is_secret
-from semel.server.settings import PREFIX, Settings, SettingsError, disagreements, load_settings
+from semel.server.settings import ServerSettings, settings_of
+from semel.server.settings_loader import ALIASES, PREFIX, SettingsError, disagreements, load_settings, setting_fields
+from semel.surfaces.jobs.settings import JobsSettings
+
+
+def jobs_of(settings: ServerSettings) -> JobsSettings:
+    return settings_of(settings, JobsSettings)
+
 
 SECRET = "a-value-nobody-may-see"
 
 
 def test_every_setting_of_jobs_has_its_alias() -> None:
     wanted = {
-        one.name: "SHERATAN_" + one.name[len("jobs_") :].upper() for one in fields(Settings) if "jobs_" in one.name
+        one.name: "SHERATAN_" + one.name[len("jobs_") :].upper() for one in setting_fields() if "jobs_" in one.name
     }
     assert {name: ALIASES[name][0] for name in wanted} == wanted
     assert set(ALIASES) - set(wanted) == {"token_active", "token_next", "token_rotation_until", "token_required"}
@@ -25,7 +29,7 @@ def test_every_setting_of_jobs_has_its_alias() -> None:
 
 def example(name: str) -> tuple[str, object]:
     """A value that no setting has by default, as text and as what it means."""
-    one = {one.name: one for one in fields(Settings)}[name]
+    one = {one.name: one for one in setting_fields()}[name]
     if one.type == "bool":
         return str(int(not one.default)), not one.default
     if one.type == "str":
@@ -51,7 +55,7 @@ def test_an_alias_alone_is_effective(name: str, alias: str) -> None:
 def test_our_own_name_wins_and_the_warning_shows_no_value() -> None:
     both = {"SEMEL_TOKEN_ACTIVE": SECRET, "SHERATAN_HUB_TOKEN": SECRET + "2", "SHERATAN_MAX_INFLIGHT": "7"}
     settings = load_settings({}, both, None)
-    assert (settings.token_active, settings.jobs_max_inflight) == (SECRET, 7)
+    assert (settings.token_active, jobs_of(settings).jobs_max_inflight) == (SECRET, 7)
     (warning,) = disagreements(both)
     assert "SEMEL_TOKEN_ACTIVE" in warning
     assert "SHERATAN_HUB_TOKEN" in warning
@@ -60,7 +64,7 @@ def test_our_own_name_wins_and_the_warning_shows_no_value() -> None:
 
 def test_the_stronger_alias_wins_over_the_other() -> None:
     both = {"SHERATAN_LEASE_TIMEOUT": "3", "SHERATAN_LEASE_TIMEOUT_SEC": "4"}
-    assert load_settings({}, both, None).jobs_lease_timeout_sec == 4
+    assert jobs_of(load_settings({}, both, None)).jobs_lease_timeout_sec == 4
     (warning,) = disagreements(both)
     assert warning.startswith("SHERATAN_LEASE_TIMEOUT_SEC")
 
@@ -74,7 +78,7 @@ def test_flags_win_over_aliases_and_aliases_over_the_file(tmp_path_factory: pyte
     file = tmp_path_factory.mktemp("file") / "semel.toml"
     file.write_text("jobs_max_inflight = 1\njobs_max_queue_depth = 1\njobs_backpressure_mode = 503\n")
     environment = {"SHERATAN_MAX_INFLIGHT": "2", "SHERATAN_MAX_QUEUE_DEPTH": "2"}
-    settings = load_settings({"jobs_max_inflight": "3"}, environment, file)
+    settings = jobs_of(load_settings({"jobs_max_inflight": "3"}, environment, file))
     assert (settings.jobs_max_inflight, settings.jobs_max_queue_depth) == (3, 2)
     assert settings.jobs_refusal_status == 503
 
@@ -128,7 +132,7 @@ def test_a_secret_of_the_wrong_type_is_not_shown_either(tmp_path_factory: pytest
 
 
 def test_settings_can_be_printed() -> None:
-    names = [one.name for one in fields(Settings) if is_secret(one)]
+    names = [one.name for one in setting_fields() if is_secret(one)]
     of_deltas = ["deltas_jwt_secret", "deltas_jwt_secret_next"]
     assert names == ["token_active", "token_next", "jobs_result_hmac_key", *of_deltas]
     environment = {PREFIX + name.upper(): f"{SECRET}-{name}" for name in names}
@@ -137,7 +141,7 @@ def test_settings_can_be_printed() -> None:
 
 def test_proof_by_signature_is_never_optional() -> None:
     environment = {"SHERATAN_RESULT_INTEGRITY": "hmac", "SHERATAN_RESULT_HMAC_KEY": "k"}
-    settings = load_settings({}, environment | {"SEMEL_JOBS_RESULT_INTEGRITY_REQUIRED": "0"}, None)
+    settings = jobs_of(load_settings({}, environment | {"SEMEL_JOBS_RESULT_INTEGRITY_REQUIRED": "0"}, None))
     assert settings.jobs_result_integrity_required
 
 

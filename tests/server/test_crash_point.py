@@ -14,9 +14,9 @@ from semel.contracts.streams.tables import RECEIPT
 from semel.engine.engine import Engine
 from semel.engine.generations import Generations
 from semel.engine.sweeper import Sweeper
-from semel.server.settings import Settings
 from semel.server.world import SystemWorld
 from semel.store.open import open_store
+from semel.surfaces.streams.settings import StreamsSettings
 from tests.running import RunningServer
 
 DEATH_SECONDS = 60.0
@@ -27,7 +27,7 @@ async def sweep(folder: Path) -> None:
     """What a server's first sweep writes, so that the sweep of the next one has nothing to write."""
     world = SystemWorld()
     engine = Engine(open_store(f"sqlite:{folder}", TABLES, MIGRATIONS, world.wall_ms), world)
-    turns = Generations({RECEIPT: Settings().streams_idempotency_ttl_ms})
+    turns = Generations({RECEIPT: StreamsSettings().streams_idempotency_ttl_ms})
     assert await Sweeper(engine, [turns], 1).sweep(turns) == 1
     await engine.stop()
 

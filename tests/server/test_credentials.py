@@ -16,7 +16,7 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
-from semel.server.settings import SettingsError, load_settings
+from semel.server.settings_loader import SettingsError, load_settings
 from tests.running import RunningServer
 from tests.server import signing
 from tests.server.signing import good_token, write_keys

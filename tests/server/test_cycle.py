@@ -11,7 +11,7 @@ from semel.server.http.answer import Answer, BodyWriter, StreamedAnswer
 from semel.server.http.exchange import JOINED_BYTES
 from semel.server.http.protocol import HttpProtocol
 from semel.server.process import make_host
-from semel.server.settings import Settings
+from semel.server.settings_loader import make_settings
 from tests.server.applications import Silent
 from tests.server.test_protocol import Pipe
 
@@ -36,7 +36,7 @@ class Asked:
 
     async def _answer(self, answer: Answer | StreamedAnswer) -> list[bytes]:
         self.seen: list[bytes] = []
-        self.protocol = HttpProtocol(make_host(Settings(), self.application), asyncio.get_running_loop())
+        self.protocol = HttpProtocol(make_host(make_settings(), self.application), asyncio.get_running_loop())
         self.protocol.connection_made(cast(asyncio.Transport, self.pipe))
         self.protocol.data_received(f"{self._method} / HTTP/1.1\r\nhost: h\r\n\r\n".encode())
         self.application.requests[0].exchange.reply(answer)

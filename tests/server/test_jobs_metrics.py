@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable
+
+from prometheus_client import CollectorRegistry
 
 from semel.engine.contract import UnavailableError
-from semel.server.jobs_metrics import COUNTS, GAUGES, HIT_PARTS, HITS, Count, Gauge, families, named
+from semel.server.jobs_metrics import COUNTS as JOBS_COUNTS
+from semel.server.jobs_metrics import GAUGES, HIT_PARTS, HITS, JobsMetrics
 from semel.server.meter import Meter
-from semel.server.metrics import Metrics, render
+from semel.server.metric_table import Count, Gauge, families
+from semel.server.metrics import AUTH_COUNTS, Metrics, render
+
+COUNTS = (*JOBS_COUNTS, *AUTH_COUNTS)
 
 
 def test_names_are_unique() -> None:
@@ -24,15 +31,17 @@ def test_names_are_unique() -> None:
 
 
 def test_hits_are_the_sum_of_their_parts() -> None:
-    counts = Counter({name: number + 1 for number, name in enumerate(HIT_PARTS)})
-    assert named(counts.__getitem__, {})[HITS] == 6
+    meter = Meter(lambda: 0)
+    for number, name in enumerate(HIT_PARTS):
+        meter.add(name, number + 1)
+    assert JobsMetrics(meter, CollectorRegistry(), nothing).named()[HITS] == 6
 
 
 def test_samples_of_a_series_do_not_overlap() -> None:
     totals = Counter({"auth_fail": 5, "auth_fail_old_token": 2, "idempotent_in_progress": 7, "idempotent_revived": 3})
     samples = {
         (sample.name, *sample.labels.values()): sample.value
-        for family in families(totals, {"inflight": 4})
+        for family in families(COUNTS, GAUGES, defaultdict(str), totals, {"inflight": 4})
         for sample in family.samples
     }
     assert samples["semel_auth_total", "fail"] == 3
@@ -42,22 +51,25 @@ def test_samples_of_a_series_do_not_overlap() -> None:
     assert samples["semel_jobs_inflight",] == 4
 
 
-def made() -> Metrics:
+async def nothing() -> dict[str, float]:
+    return {}
+
+
+def made(gauges: Callable[[], Awaitable[dict[str, float]]]) -> Metrics:
     metrics = Metrics()
     metrics.meter = Meter(lambda: 0)
+    metrics.surfaces.append(JobsMetrics(metrics.meter, metrics.registry, gauges))
     return metrics
 
 
 def test_what_is_counted_is_told_in_both_forms() -> None:
-    metrics = made()
-
     async def two_wait() -> dict[str, float]:
         return {"queue_depth": 2}
 
-    metrics.jobs_gauges = two_wait
+    metrics = made(two_wait)
     assert metrics.meter is not None
     metrics.meter.add("retry_scheduled", 3)
-    asyncio.run(metrics.look())
+    asyncio.run(metrics.measure())
     told = json.loads(render(metrics, "*/*")[1])
     assert (told["retry_scheduled_1m"], told["retry_rate_1m"], told["queue_depth"]) == (3, 3, 2)
     text = render(metrics, "text/plain")[1].decode()
@@ -66,13 +78,11 @@ def test_what_is_counted_is_told_in_both_forms() -> None:
 
 
 def test_a_store_that_is_away_hides_its_gauges_and_nothing_else() -> None:
-    metrics = made()
-
     async def away() -> dict[str, float]:
         raise UnavailableError("The store is away.")
 
-    metrics.jobs_gauges = away
-    asyncio.run(metrics.look())
+    metrics = made(away)
+    asyncio.run(metrics.measure())
     told = json.loads(render(metrics, "*/*")[1])
     assert told["queue_depth"] is None
     assert told["accepted_1m"] == 0

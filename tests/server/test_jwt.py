@@ -20,6 +20,7 @@ from semel.server.jwt_keys import ALGORITHMS, LOOK_MS, MAX_TRIED, KeyFile
 from semel.server.jwt_tokens import JwtVerifier, RecentTokens
 from semel.server.principals import DEVELOPER, Principal, Principals, Role, Scope
 from semel.server.settings import JWT_ALGORITHMS
+from semel.surfaces.registry import SCOPE_RULES
 from tests.server import signing
 from tests.server.senders import sent_with
 from tests.server.signing import base64url, good_token, token, write_keys
@@ -42,7 +43,7 @@ def verifying(
     audience: str = "",
 ) -> Principals:
     file = write_keys(folder / "keys.json", *jwks)
-    return Principals(verifier=JwtVerifier(KeyFile(file, algorithms), issuer, audience))
+    return Principals(verifier=JwtVerifier(KeyFile(file, algorithms), SCOPE_RULES, issuer, audience))
 
 
 @pytest.fixture(scope="module")
@@ -535,7 +536,7 @@ def test_hashed_tokens_and_jwts_live_side_by_side(tmp_path: Path) -> None:
     sent = good_token(CLAIMS)
     service = Principal("service", "client", frozenset({Role.READ}))
     keys = KeyFile(write_keys(tmp_path / "keys.json"), ALGORITHMS)
-    known = Principals({sha256(b"secret").digest(): service}, JwtVerifier(keys))
+    known = Principals({sha256(b"secret").digest(): service}, JwtVerifier(keys, SCOPE_RULES))
     assert known.are_known
     assert sent_with(known, b"Bearer secret", NOW_MS) == service
     assert sent_with(known, b"bearer  " + sent, NOW_MS).name == "ada"

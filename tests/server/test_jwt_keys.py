@@ -19,6 +19,7 @@ from semel.server.jwt_claims import KeyFileError
 from semel.server.jwt_keys import ALGORITHMS, LOOK_MS, MAX_FILE_BYTES, MAX_KEYS, KeyFile, read_key_file
 from semel.server.jwt_tokens import JwtVerifier
 from semel.server.principals import Principals
+from semel.surfaces.registry import SCOPE_RULES
 from tests.server import signing
 from tests.server.signing import oct_jwk, token, write_keys
 
@@ -220,7 +221,7 @@ def rotating(tmp_path: Path) -> Rotating:
 
 
 def resolving(rotating: Rotating) -> Principals:
-    return Principals(verifier=JwtVerifier(KeyFile(rotating.file, ALGORITHMS)))
+    return Principals(verifier=JwtVerifier(KeyFile(rotating.file, ALGORITHMS), SCOPE_RULES))
 
 
 def test_a_new_key_is_found_and_an_old_one_forgotten(rotating: Rotating) -> None:

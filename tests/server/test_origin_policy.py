@@ -13,7 +13,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from semel.server.origin_policy import OriginPolicy, Provenance, is_loopback_name, make_policy, provenance_in
-from semel.server.settings import SettingsError, load_settings
+from semel.server.settings_loader import SettingsError, load_settings
 from tests.running import HOST, RunningServer
 from tests.together import eventually
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from semel.server.planes import Place, Plane, is_of_jobs, place_of, plane_of
+from semel.server.planes import Place, Plane, place_of, plane_of
+from semel.surfaces.jobs.surface import JOBS
+from semel.surfaces.registry import surface_at
 
 
 @pytest.mark.parametrize("path", [b"/metrics", b"/health", b"/livez", b"/readyz", b"/ready"])
@@ -52,5 +54,5 @@ def test_what_the_table_does_not_know_is_not_let_out_on_control(path: bytes) -> 
 
 
 def test_paths_of_jobs_are_refused_in_their_own_shape() -> None:
-    assert all(is_of_jobs(path) for path in (b"/v1/jobs", b"/v1/jobs/dead", b"/mesh/results/submit"))
-    assert not any(is_of_jobs(path) for path in (b"/v1/jobsx", b"/v1/events", b"/meshes"))
+    assert all(surface_at(path) is JOBS for path in (b"/v1/jobs", b"/v1/jobs/dead", b"/mesh/results/submit"))
+    assert not any(surface_at(path) is JOBS for path in (b"/v1/jobsx", b"/v1/events", b"/meshes"))

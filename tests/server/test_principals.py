@@ -10,6 +10,7 @@ import pytest
 from semel.kernel.errors import Refused
 from semel.server.principals import DEVELOPER, Principal, Principals, Role, Scope
 from semel.server.token_file import TokenFileError, read_token_file
+from semel.surfaces.registry import SCOPE_RULES
 from tests.server.senders import sent_with
 
 NOW_MS = 1_760_000_000_000
@@ -24,7 +25,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 def resolver(folder: Path, text: str) -> Principals:
-    return Principals(read_token_file(write(folder, text)))
+    return Principals(read_token_file(write(folder, text), SCOPE_RULES))
 
 
 def test_without_tokens_everyone_is_the_developer() -> None:
@@ -119,4 +120,4 @@ def test_a_scope_is_normalized_for_events_alone(tmp_path: Path) -> None:
 )
 def test_a_token_file_that_cannot_be_used_is_told(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(TokenFileError, match=says):
-        read_token_file(write(tmp_path, text))
+        read_token_file(write(tmp_path, text), SCOPE_RULES)

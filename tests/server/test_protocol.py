@@ -11,10 +11,10 @@ import pytest
 from semel.server.connection_limit import http_limits_of
 from semel.server.http.protocol import STALL_BYTES, HttpProtocol
 from semel.server.process import make_host
-from semel.server.settings import Settings
+from semel.server.settings_loader import make_settings
 from tests.server.applications import Silent
 
-LIMITS = http_limits_of(Settings())
+LIMITS = http_limits_of(make_settings())
 
 HEAD = b"POST /v1/stream/s HTTP/1.1\r\nhost: h\r\ncontent-length: 1000000\r\n\r\n"
 
@@ -76,7 +76,7 @@ class Connected:
     def __init__(self) -> None:
         self.clock = Clock()
         self.pipe = Pipe()
-        self.protocol = HttpProtocol(make_host(Settings(), Silent()), self.clock)
+        self.protocol = HttpProtocol(make_host(make_settings(), Silent()), self.clock)
         self.protocol.connection_made(cast(asyncio.Transport, self.pipe))
 
     def after(self, seconds: float, data: bytes = b"") -> bool:

@@ -20,6 +20,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from semel.server.principals import Principal, Principals, Role
 from semel.server.token_file import TokenFileError, read_token_file
+from semel.surfaces.registry import SCOPE_RULES
 from tests.running import RunningServer
 from tests.server.signing import good_token, oct_jwk, write_keys
 from tests.together import eventually
@@ -277,6 +278,6 @@ def test_b6_what_is_said_of_a_file_shows_nothing_of_it(tmp_path: Path) -> None:
     for text in filter(None, BROKEN.values()):
         file.write_bytes(text.encode("utf-8", "surrogateescape"))
         with pytest.raises(TokenFileError) as refused:
-            read_token_file(file)
+            read_token_file(file, SCOPE_RULES)
         assert refused.value.flaw
         assert "canary" not in refused.value.flaw

@@ -11,8 +11,9 @@ from semel.kernel.errors import Refused
 from semel.server.credentials import read_principals
 from semel.server.principals import DEVELOPER, Outcome, Principal, Principals, Role, UnauthorizedError, presented
 from semel.server.rotation import Standing, rotation_of
-from semel.server.settings import Settings
+from semel.server.settings_loader import make_settings
 from semel.server.token_file import TokenFileError
+from semel.surfaces.registry import SCOPE_RULES
 
 UNTIL = "2030-01-01T00:00:00Z"
 UNTIL_MS = 1_893_456_000_000
@@ -101,7 +102,7 @@ def test_a_token_of_the_file_cannot_be_the_configured_one(tmp_path_factory: pyte
     file = tmp_path_factory.mktemp("tokens") / "tokens.toml"
     file.write_text(f'[[token]]\nname = "twin"\nsha256 = "{digest("new").hex()}"\n')
     with pytest.raises(TokenFileError, match="twin"):
-        read_principals(Settings(tokens=str(file), token_active="old", token_next="new"))
+        read_principals(make_settings(tokens=str(file), token_active="old", token_next="new"), SCOPE_RULES)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from semel.server.http.tls import HTTP, Tls, TlsFileError
-from semel.server.settings import Settings, SettingsError, load_settings
+from semel.server.settings_loader import SettingsError, load_settings, make_settings
 from tests.running import HOST, PROBE_SECONDS, RunningServer
 from tests.together import eventually
 
@@ -208,7 +208,7 @@ def test_a_context_speaks_tls_1_2_and_more(files: Files) -> None:
 
 
 def test_certificate_and_key_belong_together() -> None:
-    assert Settings().tls_certificate == ""
+    assert make_settings().tls_certificate == ""
     for name in ("SEMEL_TLS_CERTIFICATE", "SEMEL_TLS_KEY"):
         with pytest.raises(SettingsError, match="belong together"):
             load_settings({}, {name: "a.pem"}, None)

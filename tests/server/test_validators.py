@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from semel.server.events.validators import GROUP, load_validator
-from semel.server.settings import SettingsError
+from semel.server.settings_loader import SettingsError
 from tests.cli.command import Semel
 
 CODE = """

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from semel.contracts.schema import MIGRATIONS, TABLES
-from semel.server.settings import SettingsError, load_settings
+from semel.server.settings_loader import SettingsError, load_settings
 from semel.server.world import SystemWorld
 from semel.store.migrations import pending
 from semel.store.open import look_at, open_store, shown

@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,15 @@ import click
 from semel.cli.address import DEFAULT_URL
 from semel.server.http.tls import TlsFileError
 from semel.server.jwt_claims import KeyFileError
-from semel.server.process import ListenError, run_server
+from semel.server.listen import ListenError
+from semel.server.process import run_server
 from semel.server.setting_values import is_secret
-from semel.server.settings import PREFIX, Settings, SettingsError, disagreements, load_settings
+from semel.server.settings import ServerSettings
+from semel.server.settings_loader import PREFIX, SettingsError, disagreements, load_settings, setting_fields
 from semel.server.token_file import TokenFileError
 from semel.store.open import shown
 from semel.store.protocol import StoreError
+from semel.surfaces.registry import SURFACES
 
 _HIDDEN = frozenset({"crash_point", "crash_one_in", "commit_delay_ms"})
 
@@ -47,7 +49,7 @@ def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
 
     A secret has none: everyone on a machine can read the command lines of its processes.
     """
-    for one in reversed([one for one in fields(Settings) if not is_secret(one)]):
+    for one in reversed([one for one in setting_fields() if not is_secret(one)]):
         flag = "--" + one.name.replace("_", "-")
         about = f"{one.metadata['about']}  [{PREFIX}{one.name.upper()}; {_shown(one.default)}]"
         hidden = one.name in _HIDDEN
@@ -82,14 +84,15 @@ def serve(config: Path | None, **flags: Any) -> None:
     sys.exit(code)
 
 
-def _what_next(settings: Settings, port: int) -> str:
+def _what_next(settings: ServerSettings, port: int) -> str:
     """Where the server is, and commands that work when they are pasted."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - only looked up
     scheme = "https" if settings.tls_certificate else "http"
     url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
     mode = "tokens required" if settings.needs_token else "development mode, no credentials"
-    if settings.deltas_jwt_secret and not settings.needs_token:
-        mode += " but for deltas"
+    guarded = [surface.name for surface in SURFACES if surface.has_credentials(settings)]
+    if guarded and not settings.needs_token:
+        mode += f" but for {', '.join(guarded)}"
     kept = shown(settings.store) if settings.store else f"data in {Path(settings.data).resolve()}"
     if settings.control_port:
         kept += f"; control on port {settings.control_port}"

@@ -13,13 +13,11 @@ from typing import Protocol
 
 from semel.contracts.fields import Fields
 from semel.kernel.world import World
-from semel.server.asgi import REVOCATION, Scope
 from semel.server.audit import AuditLog
+from semel.server.http.request import Request
 from semel.server.meter import Meter
 from semel.server.principals import DEVELOPER, Outcome, Principal, Principals, UnauthorizedError, presented
 
-PRINCIPAL = "semel.principal"
-"""Where the scope of a request names its caller, once that is known; not in development mode."""
 MAX_SLEEP_SECONDS = 60.0
 """The end of a rotation is looked for at least so often, in case somebody sets the clock."""
 
@@ -44,22 +42,30 @@ class Gate(Protocol):
         """Where it is put on record."""
 
 
-def admit(gate: Gate, scope: Scope, fields: Fields, more: tuple[bytes, ...] = ()) -> Principal:
+def admit(gate: Gate, request: Request, more: tuple[bytes, ...] = ()) -> Principal:
     """The caller of a request; `UnauthorizedError` for one without a credential that holds.
 
     `more` are headers of one surface that carry a token besides those of all of them.
     """
+    principal = authenticate(gate, request.fields, lambda: request.where, more)
+    if gate.principals.are_known:
+        request.principal = principal.actor
+        request.revocation = principal.revocation
+    return principal
+
+
+def authenticate(
+    gate: Gate, fields: Fields, where: Callable[[], Mapping[str, str]], more: tuple[bytes, ...] = ()
+) -> Principal:
+    """The same for header fields alone; `where` is for the audit log."""
     if not gate.principals.are_known:
         return DEVELOPER
     try:
         token = presented(fields, more)
     except UnauthorizedError as refused:
-        _failed(gate, refused.outcome, whence(scope))
+        _failed(gate, refused.outcome, where())
         raise
-    principal = admit_token(gate, token, lambda: whence(scope))
-    scope[PRINCIPAL] = principal.actor
-    scope[REVOCATION] = principal.revocation
-    return principal
+    return admit_token(gate, token, where)
 
 
 def admit_token(gate: Gate, token: bytes | None, where: Callable[[], Mapping[str, str]]) -> Principal:
@@ -92,17 +98,6 @@ def denied(gate: Gate, where: Mapping[str, str]) -> None:
     """Put on record that a known caller asked for what it may not do."""
     if gate.principals.are_known:
         gate.audit.note("AUTH_FAILURE", {"reason": "missing_role", **where})
-
-
-def whence(scope: Scope) -> dict[str, str]:
-    """What was asked for, without its query, and from where; for audit lines."""
-    return {"path": scope["raw_path"].partition(b"?")[0].decode("latin-1"), "remote_addr": remote_address(scope)}
-
-
-def remote_address(scope: Scope) -> str:
-    """The address of the other end; empty when the transport does not tell."""
-    client = scope.get("client")
-    return str(client[0]) if client else ""
 
 
 async def watch_rotation(gate: Gate) -> None:

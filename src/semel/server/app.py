@@ -1,32 +1,28 @@
-"""The ASGI application: routes on the raw path to the owner of its prefix."""
+"""The application behind the HTTP host: routes on the raw path to the owner of its prefix.
+
+One shell around all surfaces: the request id, the rule about web origins, OPTIONS, the two listeners, the audit line
+of a caller without the right, and the error id of a fault are the same for every path; a surface brings its handler and
+the shape of its refusals.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from typing import Protocol
-
-import orjson
+import re
+from collections.abc import Callable
 
 from semel.kernel.errors import Problem
-from semel.server.admission import whence
-from semel.server.asgi import SECURITY, Message, Receive, Scope, Send, respond
-from semel.server.body import ClientGoneError
+from semel.server.admission import denied
 from semel.server.context import Context
-from semel.server.deltas import DeltasHost, DeltaSocket, is_door, is_of_deltas
-from semel.server.events import PATH as EVENTS
-from semel.server.events import EventsHost, EventSocket
-from semel.server.events.hub import Hub
-from semel.server.jobs import JobsHost
-from semel.server.ledger import PREFIX as LEDGER
-from semel.server.ledger import LedgerHost
+from semel.server.http.answer import SECURITY, Answer, header_block
+from semel.server.http.application import UpgradedConnection
+from semel.server.http.request import Request
 from semel.server.operations import Operations
 from semel.server.origin_policy import REFUSED, Provenance, preflight_headers, provenance_in, shared_with
-from semel.server.planes import Place, Plane, is_of_jobs, place_of
-from semel.server.problem import internal_problem, problem_body, problem_headers
-from semel.server.streams import PREFIX as STREAMS
-from semel.server.streams import StreamsHost
-from semel.server.websocket import WebSocket
+from semel.server.planes import Place, Plane, place_of
+from semel.server.problem import internal_problem, problem_answer
+from semel.server.surface import HttpSurface
+from semel.surfaces.registry import SURFACES
 
 _log = logging.getLogger("semel.server")
 
@@ -35,19 +31,9 @@ _NOTHING_HERE = Problem(
     "There is nothing at this path; streams are under /v1/stream/, events at /v1/events, jobs at /v1/jobs, the ledger "
     "is under /ledger/v1/, and deltas are under /v1/sync/.",
 )
-
-
-class Host(Protocol):
-    """A surface on the listener."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-
-    async def reject(self, problem: Problem, scope: Scope, send: Send) -> None:
-        """Answer a request that may not reach the surface, in its own shape."""
-
-
 _ELSEWHERE = Problem("WRONG_PLANE", "This path is answered on the server's other port.")
+_COMMON = header_block(SECURITY)
+_TRACEPARENT = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class App:
@@ -58,127 +44,115 @@ class App:
         self._policy = context.settings.origin_policy
         self.control_port = 0
         """Where the control listener is; 0 without one."""
-        self.hub = Hub(context)
-        self._streams = StreamsHost(context)
-        self._events = EventsHost(context, self.hub)
-        self.jobs = JobsHost(context)
-        self.ledger = LedgerHost(context)
-        self.deltas = DeltasHost(context)
         self._operations = Operations(context)
+        self.surfaces = tuple(surface.run(context) for surface in SURFACES)
+        context.metrics.surfaces.extend(self.surfaces)
+        self._by_name: dict[str, HttpSurface] = {one.surface: one for one in self.surfaces}
+        self._by_name[self._operations.surface] = self._operations
+        self._owners = tuple(zip(SURFACES, self.surfaces, strict=True))
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def handle(self, request: Request) -> Answer | None:
         """Answer one request; what goes wrong unexpectedly is a 500 with an id that the log can be searched for."""
-        if scope["type"] != "http":
-            return
-        try:
-            provenance = provenance_in(scope["headers"])
-            foreign = self._policy.refusal(provenance)
-            if foreign is not None:
-                await self._reject(foreign, provenance, scope, send)
-            elif provenance.origin is None:
-                await self._answer(scope, receive, send)
-            else:
-                await self._answer_page(provenance, scope, receive, send)
-        except (ClientGoneError, asyncio.CancelledError):
-            return
-        except Exception:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log the details
-            error_id = self._context.world.random_bytes(8).hex()
-            _log.exception("fault in a request", extra={"error_id": error_id})
-            await self._refuse(internal_problem(error_id), scope["method"], send)
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self.control_port and not await self._is_here(scope, send):
-            return
-        host = self._host_of(scope["raw_path"])
-        if host is not None:
-            await host(scope, receive, send)
-        elif not await self._operations(scope, send):
-            await self._refuse(_NOTHING_HERE, scope["method"], send)
-
-    async def _answer_page(self, provenance: Provenance, scope: Scope, receive: Receive, send: Send) -> None:
-        """The same for a web page that may call: its browser is told so, and when it asks before it sends."""
-        assert provenance.origin is not None
-        shared = shared_with(provenance.origin)
-
-        async def send_shared(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], shared]
-            await send(message)
-
-        if scope["method"] != "OPTIONS" or not provenance.is_preflight:
-            await self._answer(scope, receive, send_shared)
-            return
-        self._context.metrics.requests["server", "OPTIONS", 204] += 1
-        headers = [*preflight_headers(provenance), *SECURITY, (b"x-request-id", self._context.request_id())]
-        await respond(send_shared, 204, headers, b"")
-
-    async def _reject(self, problem: Problem, provenance: Provenance, scope: Scope, send: Send) -> None:
-        """Refuse a request as the owner of its path refuses."""
-        self._context.audit.note(REFUSED, {**provenance.shown, **whence(scope)})
-        host = self._host_of(scope["raw_path"])
-        if host is None:
-            await self._refuse(problem, scope["method"], send)
+        surface = self._surface_of(request.raw_path)
+        request.id = self._context.request_id(request.fields.get(b"x-request-id"))
+        if surface is None:
+            request.common = _COMMON
         else:
-            await host.reject(problem, scope, send)
+            request.surface = surface.surface
+            request.common = surface.common(request)
+        try:
+            return self._answer(request, surface)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log the details
+            return self.failed(request, error)
 
-    def _host_of(self, raw_path: bytes) -> Host | None:
-        """The surface that a path belongs to."""
-        if raw_path.startswith(STREAMS):
-            return self._streams
-        if raw_path == EVENTS:
-            return self._events
-        if is_of_jobs(raw_path):
-            return self.jobs
-        if raw_path.startswith(LEDGER) or raw_path == LEDGER[:-1]:
-            return self.ledger
-        return self.deltas if is_of_deltas(raw_path) else None
+    def failed(self, request: Request, error: Exception) -> Answer:
+        """The refusal that an error means to the surface of the request; any other error is a fault of ours."""
+        surface = self._by_name.get(request.surface)
+        try:
+            answer = None if surface is None else surface.refuse(request, error)
+        except Exception as second:  # noqa: BLE001 - rendering failed: that is the fault to look at
+            error, answer = second, None
+        if answer is None:
+            return self._fault(request, surface, error)
+        if surface is not None and surface.is_denial(error):
+            denied(self._context, request.where)
+        return answer
 
-    async def _is_here(self, scope: Scope, send: Send) -> bool:
-        """Whether the listener that was asked answers for the path; what it does not is refused and on record."""
-        listener = Plane.CONTROL if self.is_control(scope["server"]) else Plane.DATA
-        place = place_of(scope["raw_path"], listener)
-        if place is Place.NOWHERE:
-            await self._refuse(_NOTHING_HERE, scope["method"], send)
-        elif place is Place.ELSEWHERE:
-            self._context.audit.note("PORT_MISMATCH", whence(scope))
-            await self._refuse_elsewhere(scope, send)
-        return place is Place.HERE
+    def answered(self, request: Request, status: int) -> None:
+        """Count an answer."""
+        self._context.metrics.requests[request.surface, request.method, status] += 1
 
-    async def _refuse_elsewhere(self, scope: Scope, send: Send) -> None:
-        if is_of_deltas(scope["raw_path"]):
-            await self.deltas.not_here(scope, send)
-            return
-        if not is_of_jobs(scope["raw_path"]):
-            await self._refuse(_ELSEWHERE, scope["method"], send)
-            return
-        status = _ELSEWHERE.kind.status
-        self._context.metrics.requests["none", scope["method"], status] += 1
-        body = orjson.dumps({"ok": False, "error": "wrong_plane", "message": _ELSEWHERE.detail})
-        headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store"), *SECURITY]
-        headers.append((b"x-request-id", self._context.request_id()))
-        await respond(send, status, headers, None if scope["method"] == "HEAD" else body)
+    def refused(self, problem: Problem) -> None:
+        """The host has refused something that never became a request."""
+        self._context.metrics.requests["none", "-", problem.kind.status] += 1
 
-    def socket_at(self, raw_path: bytes) -> type[WebSocket] | None:
-        """What speaks WebSocket at a path; None where nobody does."""
-        if raw_path == EVENTS:
-            return EventSocket
-        return DeltaSocket if is_of_deltas(raw_path) and is_door(raw_path) else None
+    def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
+        """What speaks WebSocket at a path; None where none does."""
+        surface = self._surface_of(raw_path)
+        return None if surface is None else surface.socket_at(raw_path)
 
     def is_control(self, address: tuple[str, int] | None) -> bool:
         """Whether an address of ours is that of the control listener."""
         return self.control_port != 0 and address is not None and address[1] == self.control_port
 
-    async def _refuse(self, problem: Problem, method: str, send: Send) -> None:
-        status = problem.kind.status
-        self._context.metrics.requests["none", method, status] += 1
-        headers = [*problem_headers(problem), *SECURITY, (b"x-request-id", self._context.request_id())]
-        await respond(send, status, headers, None if method == "HEAD" else problem_body(problem))
-
     def stop(self) -> None:
         """The server stops: live readers that hang on no signal end."""
-        self._events.stop()
-        self.jobs.stop()
+        for surface in self.surfaces:
+            surface.stop()
 
-    def refused(self, problem: Problem) -> None:
-        """The protocol has refused something that never became a request."""
-        self._context.metrics.requests["none", "-", problem.kind.status] += 1
+    def _answer(self, request: Request, surface: HttpSurface | None) -> Answer | None:
+        provenance = provenance_in(request.headers)
+        foreign = self._policy.refusal(provenance)
+        if foreign is not None:
+            self._context.audit.note(REFUSED, {**provenance.shown, **request.where})
+            return self._render(request, surface, foreign)
+        if provenance.origin is not None:
+            request.common += header_block((shared_with(provenance.origin),))
+        if request.method == "OPTIONS" and provenance.is_preflight and provenance.origin is not None:
+            return self._preflight(request, provenance)
+        if self.control_port:
+            elsewhere = self._misplaced(request)
+            if elsewhere is not None:
+                return self._render(request, surface, elsewhere)
+        if surface is None:
+            return self._render(request, None, _NOTHING_HERE)
+        if request.method == "OPTIONS":
+            return Answer(204, [(b"allow", surface.allow)])
+        return surface.handle(request)
+
+    def _preflight(self, request: Request, provenance: Provenance) -> Answer:
+        """A browser asks before it sends."""
+        request.surface = self._operations.surface
+        return Answer(204, preflight_headers(provenance))
+
+    def _misplaced(self, request: Request) -> Problem | None:
+        """Why the listener that was asked does not answer for the path; what it does not is on record."""
+        listener = Plane.CONTROL if self.is_control(request.server) else Plane.DATA
+        place = place_of(request.raw_path, listener)
+        if place is Place.ELSEWHERE:
+            self._context.audit.note("PORT_MISMATCH", request.where)
+            return _ELSEWHERE
+        return _NOTHING_HERE if place is Place.NOWHERE else None
+
+    def _surface_of(self, raw_path: bytes) -> HttpSurface | None:
+        """The owner of a path."""
+        for row, surface in self._owners:
+            if row.owns(raw_path):
+                return surface
+        return self._operations if raw_path in self._operations.paths else None
+
+    def _render(self, request: Request, surface: HttpSurface | None, problem: Problem) -> Answer:
+        """What the shell refuses, as the owner of the path refuses."""
+        return problem_answer(problem) if surface is None else surface.render(request, problem)
+
+    def _fault(self, request: Request, surface: HttpSurface | None, error: Exception) -> Answer:
+        error_id = self._context.world.random_bytes(8).hex()
+        facts = {"error_id": error_id, "request_id": request.id.decode("latin-1"), **_trace(request)}
+        _log.error("fault in a request", exc_info=error, extra=facts)
+        return problem_answer(internal_problem(error_id)) if surface is None else surface.fault(request, error_id)
+
+
+def _trace(request: Request) -> dict[str, str]:
+    """The trace that a request belongs to, by its W3C `traceparent`."""
+    found = _TRACEPARENT.fullmatch(request.fields.get(b"traceparent") or b"")
+    return {} if found is None else {"trace_id": found[1].decode()}

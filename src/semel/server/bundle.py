@@ -31,7 +31,7 @@ from semel.kernel.utc import utc_text
 from semel.server.aliases import set_for
 from semel.server.logs import LOG_LINES, MAX_LINE_BYTES
 from semel.server.setting_values import is_secret
-from semel.server.settings import PREFIX, Settings
+from semel.server.settings import PREFIX, ServerSettings, aliases_of
 from semel.store.open import shown
 
 MAX_TAIL_BYTES = 1024 * 1024
@@ -69,11 +69,11 @@ def about(now_ms: int, source: str) -> bytes:
     )
 
 
-def configuration(settings: Settings) -> bytes:
+def configuration(settings: ServerSettings) -> bytes:
     """What the server runs with; secrets as `set` or `unset`."""
-    facts = {one.name: getattr(settings, one.name) for one in fields(Settings) if not is_secret(one)}
+    facts = {one.name: getattr(settings, one.name) for one in fields(settings) if not is_secret(one)}
     facts["store"] = shown(settings.store_url)
-    for one in fields(Settings):
+    for one in fields(settings):
         if is_secret(one):
             facts[one.name] = "set" if getattr(settings, one.name) else "unset"
     return as_json(facts)
@@ -107,7 +107,7 @@ def tail(path: Path) -> bytes:
     return b"".join(line[:MAX_LINE_BYTES] + b"\n" for line in lines[-LOG_LINES:])
 
 
-def store_facts(settings: Settings, found: Census | None) -> bytes:
+def store_facts(settings: ServerSettings, found: Census | None) -> bytes:
     """How large the store is, and how old its oldest key."""
     facts: dict[str, Any] = {"store": shown(settings.store_url), "files": _sizes(settings)}
     if found is not None:
@@ -117,7 +117,7 @@ def store_facts(settings: Settings, found: Census | None) -> bytes:
     return as_json(facts)
 
 
-def _sizes(settings: Settings) -> dict[str, int]:
+def _sizes(settings: ServerSettings) -> dict[str, int]:
     """The bytes of the database's own files, where it has files."""
     scheme, _, folder = settings.store_url.partition(":")
     if scheme != "sqlite":
@@ -188,10 +188,13 @@ def packed(parts: Mapping[str, bytes], now_ms: int, secrets: Iterable[str]) -> b
     return out.getvalue()
 
 
-def secrets_of(settings: Settings, variables: Mapping[str, str]) -> set[str]:
+def secrets_of(settings: ServerSettings, variables: Mapping[str, str]) -> set[str]:
     """Every secret that is configured, whether it is used or not."""
-    names = [one.name for one in fields(Settings) if is_secret(one)]
-    written = {named.value for name in names for named in set_for(name, PREFIX + name.upper(), variables)}
+    names = [one.name for one in fields(settings) if is_secret(one)]
+    aliases = aliases_of(type(settings))
+    written = {
+        named.value for name in names for named in set_for(PREFIX + name.upper(), aliases.get(name, ()), variables)
+    }
     return written | {getattr(settings, name) for name in names}
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from semel.kernel.errors import Problem
 from semel.server.addresses import counted_as, networks_of
-from semel.server.settings import Settings
+from semel.server.settings import ServerSettings
 
 RESERVED_FILES = 64
 RESERVED_SHARE = 8
@@ -56,7 +56,7 @@ class HttpLimits(NamedTuple):
         return min(shortest / 6, 5.0)
 
 
-def http_limits_of(settings: Settings) -> HttpLimits:
+def http_limits_of(settings: ServerSettings) -> HttpLimits:
     """As they are set."""
     return HttpLimits(
         settings.http_max_head_bytes,
@@ -131,7 +131,7 @@ class ConnectionLimit:
         return counted_as(address, self._uncounted) if self._per_address else ""
 
 
-def connection_limit_of(settings: Settings, files: int) -> ConnectionLimit:
+def connection_limit_of(settings: ServerSettings, files: int) -> ConnectionLimit:
     """As it is set, for a process that may have this many files open; 0 is no limit."""
     return ConnectionLimit(
         settings.http_max_connections,

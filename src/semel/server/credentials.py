@@ -7,18 +7,18 @@ import logging
 from pathlib import Path
 
 from semel.server.jwt_claims import KeyFileError
-from semel.server.principals import Principal, Principals
+from semel.server.principals import Principal, Principals, ScopeRules
 from semel.server.rotation import Rotation, Standing, rotation_of
-from semel.server.settings import Settings
+from semel.server.settings import ServerSettings
 from semel.server.token_file import TokenFileError, read_token_file
 
 _log = logging.getLogger("semel.server")
 
 
-def read_principals(settings: Settings) -> Principals:
+def read_principals(settings: ServerSettings, rules: ScopeRules) -> Principals:
     """Everyone the server can know; `TokenFileError` or `KeyFileError` when a file cannot be used."""
     rotation = rotation_of(settings.token_active, settings.token_next, settings.token_rotation_until)
-    tokens = _read_tokens(settings, rotation) if settings.tokens else {}
+    tokens = _read_tokens(settings, rules, rotation) if settings.tokens else {}
     verifier = None
     if settings.jwt_keys:
         # A server without JWTs starts without cryptography, which takes a tenth of its start.
@@ -26,12 +26,12 @@ def read_principals(settings: Settings) -> Principals:
         from semel.server.jwt_tokens import JwtVerifier  # noqa: PLC0415
 
         keys = KeyFile(Path(settings.jwt_keys), settings.jwt_algorithm_names)
-        verifier = JwtVerifier(keys, settings.jwt_issuer, settings.jwt_audience)
+        verifier = JwtVerifier(keys, rules, settings.jwt_issuer, settings.jwt_audience)
     return Principals(tokens, verifier, rotation, settings.needs_token)
 
 
-def _read_tokens(settings: Settings, rotation: Rotation | None) -> dict[bytes, Principal]:
-    tokens = read_token_file(Path(settings.tokens))
+def _read_tokens(settings: ServerSettings, rules: ScopeRules, rotation: Rotation | None) -> dict[bytes, Principal]:
+    tokens = read_token_file(Path(settings.tokens), rules)
     for digest, principal in tokens.items():
         if rotation is not None and rotation.standing(digest, 0) is not Standing.UNKNOWN:
             told = f"{settings.tokens}: {principal.name} has the token of token_active or token_next."
@@ -39,11 +39,11 @@ def _read_tokens(settings: Settings, rotation: Rotation | None) -> dict[bytes, P
     return tokens
 
 
-async def reload_credentials(settings: Settings, principals: Principals) -> None:
+async def reload_credentials(settings: ServerSettings, rules: ScopeRules, principals: Principals) -> None:
     """Read the files again and say in the log what came of it; one that cannot be used changes nothing."""
     if settings.tokens:
         try:
-            tokens = await asyncio.to_thread(_read_tokens, settings, principals.rotation)
+            tokens = await asyncio.to_thread(_read_tokens, settings, rules, principals.rotation)
         except TokenFileError as error:
             _log.error(
                 "SIGHUP: the token file cannot be used; the tokens of before stay in force",

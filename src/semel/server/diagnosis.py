@@ -48,7 +48,7 @@ class Diagnosis:
     async def _made(self) -> Bundle:
         context = self._context
         now_ms = context.world.wall_ms()
-        await context.metrics.look()
+        await context.metrics.measure()
         await context.audit.written()  # so that what has just happened is in it
         began = context.world.monotonic_ms()
         jobs: Jobs | None = None

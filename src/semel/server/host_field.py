@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from semel.server.asgi import Header
+from semel.server.http.answer import Header
 
 VERSIONS = ("1.1", "1.0")
 

@@ -1,4 +1,4 @@
-"""The counts of jobs and of credentials, under the names of both forms of `/metrics`: one table, and nothing else.
+"""The metrics of jobs, under the names of both forms of `/metrics`: a table.
 
 What happens is counted in the meter under a name; a row says what that name is called in JSON, where it means the last
 minute, and as a Prometheus counter, where it means everything since the start. The state of the queue is asked for when
@@ -7,33 +7,14 @@ somebody looks. Labels come from closed sets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.core import Metric
 
-
-class Count(NamedTuple):
-    """Something that happens."""
-
-    name: str
-    """In the meter."""
-    json: tuple[str, ...]
-    """Its names in JSON, for the last minute."""
-    series: str
-    """Its name for Prometheus, without the final `_total`."""
-    label: tuple[str, str] | None = None
-    less: str = ""
-    """Another name of the meter whose count is part of this one's, and has a sample of its own."""
-
-
-class Gauge(NamedTuple):
-    """Something that is."""
-
-    name: str
-    json: tuple[str, ...]
-    series: str
-
+from semel.engine.contract import EngineError
+from semel.server.meter import Meter
+from semel.server.metric_table import Count, Gauge, families, named
 
 COUNTS = (
     Count(
@@ -62,10 +43,6 @@ COUNTS = (
     Count("integrity_verified", ("integrity_verified_1m",), "semel_jobs_integrity", ("outcome", "verified")),
     Count("integrity_missing", ("integrity_missing_1m",), "semel_jobs_integrity", ("outcome", "missing")),
     Count("integrity_fail", ("integrity_fail_1m",), "semel_jobs_integrity", ("outcome", "fail")),
-    Count("auth_success_active", ("auth_success_active_1m",), "semel_auth", ("outcome", "active")),
-    Count("auth_success_next", ("auth_success_next_1m",), "semel_auth", ("outcome", "next")),
-    Count("auth_fail", ("auth_fail_1m",), "semel_auth", ("outcome", "fail"), less="auth_fail_old_token"),
-    Count("auth_fail_old_token", ("auth_fail_old_token_1m",), "semel_auth", ("outcome", "retired_token")),
 )
 
 GAUGES = (
@@ -114,32 +91,36 @@ _ABOUT = {
     "semel_jobs_dead": "Dead letters",
     "semel_jobs_backpressure": "1 while new jobs are refused",
     "semel_jobs_oldest_ready_seconds": "How long the oldest claimable job has been so",
-    "semel_auth": "Credentials by what came of them",
 }
 
 
-def named(last_minute: Callable[[str], int], gauges: Mapping[str, float] | None) -> dict[str, float | None]:
-    """The names and values for JSON; a gauge is null when the store could not be asked."""
-    counts = {one.name: last_minute(one.name) for one in COUNTS}
-    found: dict[str, float | None] = {HITS: sum(counts[part] for part in HIT_PARTS)}
-    for count in COUNTS:
-        found.update((name, counts[count.name]) for name in count.json)
-    for gauge in GAUGES:
-        value = None if gauges is None else gauges.get(gauge.name, 0)
-        found.update((name, value) for name in gauge.json)
-    return found
+class JobsMetrics:
+    """What is counted and measured of jobs."""
 
+    def __init__(
+        self, meter: Meter, registry: CollectorRegistry, gauges: Callable[[], Awaitable[Mapping[str, float]]]
+    ) -> None:
+        """`gauges` reads the state of the queue."""
+        self._meter = meter
+        self._read = gauges
+        self._gauges: Mapping[str, float] | None = {}
+        """As last read; None when the store could not be asked."""
+        self.seconds = {
+            name: Histogram(series, about, registry=registry, buckets=SECOND_BUCKETS) for name, series, about in SECONDS
+        }
 
-def families(totals: Mapping[str, int], gauges: Mapping[str, float] | None) -> Iterator[Metric]:
-    """The series for Prometheus; gauges are left out when the store could not be asked."""
-    counters: dict[str, CounterMetricFamily] = {}
-    for count in COUNTS:
-        labels = (count.label[0],) if count.label else None
-        family = counters.get(count.series)
-        if family is None:
-            family = counters[count.series] = CounterMetricFamily(count.series, _ABOUT[count.series], labels=labels)
-        value = totals.get(count.name, 0) - totals.get(count.less, 0)
-        family.add_metric((count.label[1],) if count.label else (), value)
-    yield from counters.values()
-    for gauge in GAUGES if gauges is not None else ():
-        yield GaugeMetricFamily(gauge.series, _ABOUT[gauge.series], (gauges or {}).get(gauge.name, 0))
+    async def measure(self) -> None:
+        """Read the state of the queue."""
+        try:
+            self._gauges = await self._read()
+        except EngineError:
+            self._gauges = None  # a store that is away must not hide how often it was
+
+    def collect(self) -> Iterator[Metric]:
+        """The series for Prometheus."""
+        return families(COUNTS, GAUGES, _ABOUT, self._meter.totals, self._gauges)
+
+    def named(self) -> dict[str, float | None]:
+        """The names and values for JSON."""
+        found = named(COUNTS, GAUGES, self._meter.last_minute, self._gauges)
+        return {HITS: sum(self._meter.last_minute(part) for part in HIT_PARTS), **found}

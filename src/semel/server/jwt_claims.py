@@ -12,7 +12,7 @@ from typing import NamedTuple
 from unicodedata import normalize
 
 from semel.kernel.json_text import Json
-from semel.server.principals import Principal, Role, Scope
+from semel.server.principals import Principal, Role, Scope, ScopeRules
 
 MAX_TOKEN_BYTES = 8_192
 """Length of a JWT."""
@@ -48,7 +48,7 @@ class Claimed(NamedTuple):
     not_before_ms: int
 
 
-def read_claims(claims: Mapping[str, Json]) -> Claimed:
+def read_claims(claims: Mapping[str, Json], rules: ScopeRules) -> Claimed:
     """The caller that the claims describe; whether that is the case now is not judged."""
     subject = _identity(claims, "sub")
     expires_at_ms = _time_ms(claims, "exp")
@@ -57,7 +57,7 @@ def read_claims(claims: Mapping[str, Json]) -> Claimed:
         name=subject,
         kind="user",
         roles=_roles(claims),
-        scopes=_scopes(claims),
+        scopes=_scopes(claims, rules),
         client_id=_identity(claims, "client_id") if "client_id" in claims else subject,
         expires_at_ms=expires_at_ms,
         claims=told_claims(claims),
@@ -105,20 +105,15 @@ def _roles(claims: Mapping[str, Json]) -> frozenset[Role]:
     return frozenset(role for name in _names(claims, "role", may_be_one=True) for role in _ROLES.get(name, ()))
 
 
-def _scopes(claims: Mapping[str, Json]) -> tuple[Scope, ...] | None:
+def _scopes(claims: Mapping[str, Json], rules: ScopeRules) -> tuple[Scope, ...] | None:
     scopes: list[Scope] = []
     is_limited = False
-    for claim, surface, is_prefix, may_be_one in (
-        ("allowed_partitions", "events", False, False),
-        ("allowed_partition_prefixes", "events", True, False),
-        ("gw", "deltas", False, True),
-        ("org", "ledger", False, True),
-    ):
+    for surface, (claim, is_prefix, may_be_one) in rules.claims:
         if claim not in claims:
             continue
         is_limited = True
         for name in _names(claims, claim, may_be_one=may_be_one):
-            compared = normalize("NFC", name) if surface == "events" else name
+            compared = normalize("NFC", name) if surface in rules.normalized else name
             scopes.append(Scope(surface, _encoded(compared, claim), is_prefix))
     return tuple(scopes) if is_limited else None
 

@@ -23,7 +23,7 @@ from semel.kernel.json_parse import parse
 from semel.kernel.json_text import Json
 from semel.server.jwt_claims import MAX_TOKEN_BYTES, Claimed, ClaimError, is_for, read_claims
 from semel.server.jwt_keys import ALGORITHMS, KeyFile
-from semel.server.principals import Principal, unauthorized
+from semel.server.principals import Principal, ScopeRules, unauthorized
 
 MAX_REMEMBERED = 4_096
 """Verified tokens that are kept."""
@@ -37,8 +37,9 @@ _JWS = PyJWS(algorithms=ALGORITHMS, options={"verify_signature": True, "enforce_
 class JwtVerifier:
     """Implements `principals.Verifier`."""
 
-    def __init__(self, keys: KeyFile, issuer: str = "", audience: str = "") -> None:
+    def __init__(self, keys: KeyFile, rules: ScopeRules, issuer: str = "", audience: str = "") -> None:
         self._keys = keys
+        self._rules = rules
         self._issuer = issuer
         self._audience = audience
         self._verified = RecentTokens()
@@ -79,7 +80,7 @@ class JwtVerifier:
         try:
             claims = self._claims(token)
             if isinstance(claims, dict) and is_for(claims, self._issuer, self._audience):
-                return read_claims(claims)
+                return read_claims(claims, self._rules)
         except (PyJWTError, JsonError, ClaimError):
             pass  # told to nobody: it would help a forger more than a friend
         raise _not_accepted()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol
 
 import orjson
 from prometheus_client import CollectorRegistry, Histogram
@@ -16,14 +17,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from semel.engine.contract import EngineError
 from semel.engine.engine import Engine
 from semel.engine.observer import BatchReport
 from semel.server.audit import AuditLog
-from semel.server.budget import Budget
 from semel.server.connection_limit import ConnectionLimit
-from semel.server.jobs_metrics import SECOND_BUCKETS, SECONDS, families, named
 from semel.server.meter import Meter
+from semel.server.metric_table import Count, counted, families, labelled, named
 from semel.store.protocol import StoreAwayError, StoreHeldError, TryAgainError
 
 _log = logging.getLogger("semel.engine")
@@ -31,11 +30,30 @@ _log = logging.getLogger("semel.engine")
 _PASSING = (TryAgainError, StoreAwayError, StoreHeldError)
 """What a database does now and then that is not a fault of ours."""
 
-_ITEM_OUTCOMES = ("committed", "replayed", "rejected", "not_processed")
-_WRITE_OUTCOMES = ("committed", "replayed", "declined")
-_PUSH_OUTCOMES = ("new", "duplicate")
 _BATCH_WRITES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _BATCH_SECONDS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 4.0)
+
+
+AUTH_COUNTS = (
+    Count("auth_success_active", ("auth_success_active_1m",), "semel_auth", ("outcome", "active")),
+    Count("auth_success_next", ("auth_success_next_1m",), "semel_auth", ("outcome", "next")),
+    Count("auth_fail", ("auth_fail_1m",), "semel_auth", ("outcome", "fail"), less="auth_fail_old_token"),
+    Count("auth_fail_old_token", ("auth_fail_old_token_1m",), "semel_auth", ("outcome", "retired_token")),
+)
+_ABOUT = {"semel_auth": "Credentials by outcome"}
+
+
+class SurfaceMetrics(Protocol):
+    """The metrics of one surface."""
+
+    async def measure(self) -> None:
+        """Read what has to be looked up."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Its families."""
+
+    def named(self) -> Mapping[str, float | None]:
+        """Values under names of its own in the JSON form."""
 
 
 class Metrics:
@@ -44,23 +62,8 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.requests: Counter[tuple[str, str, int]] = Counter()
-        self.outcomes: Counter[str] = Counter()
         self.commits: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
-        self.event_counts: Counter[str] = Counter()
-        self.event_errors: Counter[str] = Counter()
-        self.ledger_counts: Counter[str] = Counter()
-        self.ledger_declined: Counter[str] = Counter()
-        self.ledger_refused: Counter[str] = Counter()
-        self.ledger_watchers: Callable[[], int] = int
-        self.ledger_hot: Callable[[], int] = int
-        self.deltas_counts: Counter[str] = Counter()
-        self.deltas_refused: Counter[str] = Counter()
-        self.deltas_sockets: Callable[[], int] = int
-        self.deltas_held: Mapping[str, Budget] = {}
-        """What clients of deltas hold together, by the name of the gauge."""
-        self.event_connections: Callable[[], int] = int
-        self.event_live: Callable[[], int] = int
         self._batch_writes = Histogram(
             "semel_engine_batch_writes", "Writes in one batch", registry=self.registry, buckets=_BATCH_WRITES
         )
@@ -70,23 +73,16 @@ class Metrics:
         self.engine: Engine | None = None
         self.audit: AuditLog | None = None
         self.meter: Meter | None = None
-        self.jobs_gauges: Callable[[], Awaitable[dict[str, float]]] = _no_gauges
-        self.jobs_seconds = {
-            name: Histogram(series, about, registry=self.registry, buckets=SECOND_BUCKETS)
-            for name, series, about in SECONDS
-        }
-        self.gauges: Mapping[str, float] | None = {}
-        """The state of the queue when somebody last looked; None when the store could not be asked."""
+        self.surfaces: list[SurfaceMetrics] = []
+        """Each has families of its own."""
         self.connections: Callable[[], int] = int
         self.connection_limit: ConnectionLimit | None = None
         self.registry.register(_Live(self))
 
-    async def look(self) -> None:
-        """Ask for what is not counted but asked for; to be done right before the metrics are told."""
-        try:
-            self.gauges = await self.jobs_gauges()
-        except EngineError:
-            self.gauges = None  # a store that is away must not hide how often it was
+    async def measure(self) -> None:
+        """Read what is not counted but has to be looked up; to be done right before the metrics are collected."""
+        for surface in self.surfaces:
+            await surface.measure()
 
     def batch(self, report: BatchReport) -> None:
         """A batch has ended."""
@@ -114,11 +110,6 @@ class Metrics:
         _log.warning("the clock jumped ahead; expiry waits", extra={"ahead_ms": ahead_ms})
 
 
-async def _no_gauges() -> dict[str, float]:
-    """Before there are jobs."""
-    return {}
-
-
 class _Live(Collector):
     """Turns the plain numbers into families when they are collected."""
 
@@ -133,75 +124,27 @@ class _Live(Collector):
         for (surface, method, status), count in sorted(metrics.requests.items()):
             requests.add_metric((surface, method, str(status)), count)
         yield requests
-        yield _labelled("semel_streams_appends", "Appends by outcome", "outcome", metrics.outcomes)
-        items = {name: metrics.event_counts[name] for name in _ITEM_OUTCOMES}
-        yield _labelled("semel_events_items", "Submitted items by outcome", "outcome", Counter(items))
-        yield _labelled("semel_events_errors", "Error messages by code", "code", metrics.event_errors)
-        yield _counted("semel_events_broadcasts", "Events sent live", metrics.event_counts["broadcasts"])
-        yield _counted(
-            "semel_events_slow_readers", "Clients cut off for not reading", metrics.event_counts["slow_readers"]
-        )
-        yield _counted("semel_events_resets", "Cursors of a lost epoch", metrics.event_counts["resets"])
-        yield _counted("semel_events_cursors_ahead", "Cursors above every event", metrics.event_counts["cursors_ahead"])
-        yield GaugeMetricFamily("semel_events_connections", "Open WebSocket connections", metrics.event_connections())
-        yield GaugeMetricFamily("semel_events_live", "Connections that keep up with the log", metrics.event_live())
-        yield from _ledger(metrics)
-        yield from _deltas(metrics)
-        yield _labelled("semel_engine_commits", "Batches by how they ended", "kind", metrics.commits)
+        for one in metrics.surfaces:
+            yield from one.collect()
+        yield labelled("semel_engine_commits", "Batches by how they ended", "kind", metrics.commits)
         for name in ("writes", "faults", "reruns", "deferred", "dropped", "store_failures", "clock_jumps"):
-            yield _counted(f"semel_engine_{name}", f"Engine {name.replace('_', ' ')}", metrics.events[name])
+            yield counted(f"semel_engine_{name}", f"Engine {name.replace('_', ' ')}", metrics.events[name])
         yield GaugeMetricFamily("semel_http_connections", "Open connections", metrics.connections())
         if metrics.connection_limit is not None:
             refused = metrics.connection_limit.refused
-            yield _labelled("semel_connections_refused", "Connections refused by reason", "reason", refused)
+            yield labelled("semel_connections_refused", "Connections refused by reason", "reason", refused)
         yield from _gauges(metrics.engine)
         yield from _audit(metrics.audit)
         if metrics.meter is not None:
-            yield from families(metrics.meter.totals, metrics.gauges)
-
-
-def _ledger(metrics: Metrics) -> Iterator[Metric]:
-    counts = metrics.ledger_counts
-    judged = Counter({name: counts[name] for name in _WRITE_OUTCOMES})
-    yield _labelled("semel_ledger_transactions", "Judged transactions by outcome", "outcome", judged)
-    yield _labelled("semel_ledger_declined", "Domain errors of transactions by code", "code", metrics.ledger_declined)
-    yield _labelled("semel_ledger_refused", "Calls refused before any rule by code", "code", metrics.ledger_refused)
-    yield _counted("semel_ledger_operations", "Operations committed", counts["operations"])
-    yield _counted("semel_ledger_slow_watchers", "Watchers cut off for not reading", counts["slow_watchers"])
-    yield GaugeMetricFamily("semel_ledger_watchers", "Clients that follow blocks", metrics.ledger_watchers())
-    yield GaugeMetricFamily("semel_ledger_hot_answers", "Answers remembered in memory", metrics.ledger_hot())
-
-
-def _deltas(metrics: Metrics) -> Iterator[Metric]:
-    counts = metrics.deltas_counts
-    pushed = Counter({name: counts[name] for name in _PUSH_OUTCOMES})
-    yield _labelled("semel_deltas_pushed", "Acknowledged deltas by outcome", "outcome", pushed)
-    yield _labelled("semel_deltas_refused", "Refused calls by code", "code", metrics.deltas_refused)
-    yield _counted("semel_deltas_entries_given", "Entries given to clients", counts["given"])
-    yield GaugeMetricFamily("semel_deltas_sockets", "Open WebSockets of deltas", metrics.deltas_sockets())
-    for name, budget in metrics.deltas_held.items():
-        yield GaugeMetricFamily(f"semel_deltas_{name}_bytes", f"Bytes of {name} under way", budget.held)
+            yield from families(AUTH_COUNTS, (), _ABOUT, metrics.meter.totals, None)
 
 
 def _audit(audit: AuditLog | None) -> Iterator[CounterMetricFamily]:
     if audit is None:
         return
-    yield _counted("semel_audit_lines", "Audit lines written", audit.lines)
-    yield _counted("semel_audit_lost_lines", "Audit lines that could not wait for the disk", audit.lost_lines)
-    yield _counted("semel_audit_write_errors", "Failed writes of the audit log", audit.write_errors)
-
-
-def _counted(name: str, about: str, count: int) -> CounterMetricFamily:
-    family = CounterMetricFamily(name, about)
-    family.add_metric((), count)
-    return family
-
-
-def _labelled(name: str, about: str, label: str, counts: Counter[str]) -> CounterMetricFamily:
-    family = CounterMetricFamily(name, about, labels=(label,))
-    for value, count in sorted(counts.items()):
-        family.add_metric((value,), count)
-    return family
+    yield counted("semel_audit_lines", "Audit lines written", audit.lines)
+    yield counted("semel_audit_lost_lines", "Audit lines that could not wait for the disk", audit.lost_lines)
+    yield counted("semel_audit_write_errors", "Failed writes of the audit log", audit.write_errors)
 
 
 def _gauges(engine: Engine | None) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
@@ -209,7 +152,7 @@ def _gauges(engine: Engine | None) -> Iterator[GaugeMetricFamily | CounterMetric
         return
     yield GaugeMetricFamily("semel_engine_queue_writes", "Writes waiting for a commit", engine.waiting_writes)
     yield GaugeMetricFamily("semel_engine_queue_most_writes", "The most that ever waited", engine.most_waiting)
-    yield _counted(
+    yield counted(
         "semel_engine_share_refusals", "Writes refused because their caller held its share", engine.share_refusals
     )
     yield GaugeMetricFamily("semel_engine_queue_bytes", "Bytes of waiting writes", engine.waiting_bytes)
@@ -222,7 +165,9 @@ def render(metrics: Metrics, accept: str) -> tuple[bytes, bytes]:
     if "text/plain" in accept or "application/openmetrics-text" in accept:
         encoder, content_type = choose_encoder(accept)
         return content_type.encode(), encoder(metrics.registry)
-    names = named(metrics.meter.last_minute, metrics.gauges) if metrics.meter is not None else {}
+    names = named(AUTH_COUNTS, (), metrics.meter.last_minute, None) if metrics.meter is not None else {}
+    for surface in metrics.surfaces:
+        names |= surface.named()
     return b"application/json", orjson.dumps(
         names | dict(_flat(metrics.registry.collect())), option=orjson.OPT_INDENT_2
     )

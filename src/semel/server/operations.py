@@ -1,90 +1,102 @@
-"""What the server says of itself: health, metrics, a diagnosis, and the way to the listing of streams."""
+"""What the server says of itself: health, metrics and a diagnosis."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import orjson
 
-from semel.contracts.fields import Fields
 from semel.engine.contract import EngineError
 from semel.kernel.errors import Problem, Refused
-from semel.server.admission import admit, denied, whence
-from semel.server.asgi import SECURITY, Header, Scope, Send, respond
+from semel.server.admission import admit
 from semel.server.context import Context
 from semel.server.diagnosis import Diagnosis
 from semel.server.health import liveness, readiness, readiness_facts
+from semel.server.http.answer import JSON, NO_STORE, SECURITY, Answer, header_block
+from semel.server.http.request import Request
 from semel.server.metrics import render
 from semel.server.principals import Role
-from semel.server.problem import engine_problem, problem_body, problem_headers
-from semel.server.streams.listing import list_streams
+from semel.server.problem import engine_problem, internal_problem, problem_answer
+from semel.server.surface import HttpSurface
 
-_JSON: Header = (b"content-type", b"application/json")
-_NO_STORE: Header = (b"cache-control", b"no-store")
+_COMMON = header_block(SECURITY)
 
 
-class Operations:
+class Operations(HttpSurface):
     """Small answers, none of them on the write path."""
+
+    surface = "server"
+    allow = b"GET, HEAD, OPTIONS"
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._diagnosis = Diagnosis(context)
-        self._answers = {
+        self._at_once: dict[bytes, Callable[[], Answer]] = {
             b"/livez": self._livez,
             b"/health": self._livez,
             b"/readyz": self._readyz,
             b"/ready": self._readyz,
+        }
+        self._later: dict[bytes, Callable[[Request], Awaitable[Answer]]] = {
             b"/metrics": self._metrics,
             b"/v1/diagnose": self._diagnose,
-            b"/v1/streams": self._streams,
         }
+        self.paths = frozenset((*self._at_once, *self._later))
 
-    async def __call__(self, scope: Scope, send: Send) -> bool:
-        """Answer one request; False when the path is not ours."""
-        answer = self._answers.get(scope["raw_path"])
-        if answer is None:
-            return False
-        method: str = scope["method"]
-        try:
-            if method not in ("GET", "HEAD"):
-                raise Refused("METHOD_NOT_ALLOWED", f"{method} is not used here.", ((b"allow", b"GET, HEAD"),))
-            status, headers, body = await answer(scope)
-        except Refused as refused:
-            if refused.problem.code == "FORBIDDEN":
-                denied(self._context, whence(scope))
-            status, headers, body = _refusal(refused.problem)
-        except EngineError as error:
-            status, headers, body = _refusal(engine_problem(error))
-        self._context.metrics.requests["server", method, status] += 1
-        headers = [*headers, *SECURITY, (b"x-request-id", self._context.request_id())]
-        await respond(send, status, headers, None if method == "HEAD" else body)
-        return True
+    def common(self, request: Request) -> bytes:
+        """Header lines of every answer."""
+        return _COMMON
 
-    async def _livez(self, scope: Scope) -> tuple[int, list[Header], bytes]:
-        return 200, [_JSON, _NO_STORE], orjson.dumps(liveness(self._context))
+    def handle(self, request: Request) -> Answer | None:
+        """Answer one request."""
+        if request.method not in ("GET", "HEAD"):
+            raise Refused("METHOD_NOT_ALLOWED", f"{request.method} is not used here.", ((b"allow", b"GET, HEAD"),))
+        at_once = self._at_once.get(request.raw_path)
+        if at_once is not None:
+            return at_once()
+        request.later(self._run(request))
+        return None
 
-    async def _readyz(self, scope: Scope) -> tuple[int, list[Header], bytes]:
+    def refuse(self, request: Request, error: Exception) -> Answer | None:
+        """A refusal as a problem document."""
+        if isinstance(error, Refused):
+            return problem_answer(error.problem)
+        return problem_answer(engine_problem(error)) if isinstance(error, EngineError) else None
+
+    def is_denial(self, error: Exception) -> bool:
+        """Whether a known caller lacks the right."""
+        return isinstance(error, Refused) and error.problem.code == "FORBIDDEN"
+
+    def render(self, request: Request, problem: Problem) -> Answer:
+        """What the shell refuses."""
+        return problem_answer(problem)
+
+    def fault(self, request: Request, error_id: str) -> Answer:
+        """A fault of ours."""
+        return problem_answer(internal_problem(error_id))
+
+    async def _run(self, request: Request) -> Answer:
+        return await self._later[request.raw_path](request)
+
+    def _livez(self) -> Answer:
+        return Answer(200, [JSON, NO_STORE], orjson.dumps(liveness(self._context)))
+
+    def _readyz(self) -> Answer:
         status = 200 if readiness(self._context) == "ok" else 503
-        return status, [_JSON, _NO_STORE], orjson.dumps(readiness_facts(self._context))
+        return Answer(status, [JSON, NO_STORE], orjson.dumps(readiness_facts(self._context)))
 
-    async def _metrics(self, scope: Scope) -> tuple[int, list[Header], bytes]:
-        fields = Fields(scope["headers"])
-        admit(self._context, scope, fields)  # counts name nobody: any caller that is known may read them
-        await self._context.metrics.look()
-        content_type, body = render(self._context.metrics, (fields.get(b"accept") or b"").decode("latin-1"))
-        return 200, [(b"content-type", content_type), _NO_STORE], body
+    async def _metrics(self, request: Request) -> Answer:
+        admit(self._context, request)  # counts name no caller: any one that is known may read them
+        await self._context.metrics.measure()
+        accepted = (request.fields.get(b"accept") or b"").decode("latin-1")
+        content_type, body = render(self._context.metrics, accepted)
+        return Answer(200, [(b"content-type", content_type), NO_STORE], body)
 
-    async def _diagnose(self, scope: Scope) -> tuple[int, list[Header], bytes]:
-        principal = admit(self._context, scope, Fields(scope["headers"]))
+    async def _diagnose(self, request: Request) -> Answer:
+        principal = admit(self._context, request)
         if not principal.has(Role.ADMIN) or principal.scopes is not None:
             raise Refused("FORBIDDEN", "A diagnosis speaks of the whole server; it is for admins without limits.")
         name, content = await self._diagnosis.bundle()
         disposition = b'attachment; filename="%s"' % name.encode()
-        return 200, [(b"content-type", b"application/zip"), (b"content-disposition", disposition), _NO_STORE], content
-
-    async def _streams(self, scope: Scope) -> tuple[int, list[Header], bytes]:
-        principal = admit(self._context, scope, Fields(scope["headers"]))
-        body = await list_streams(self._context.engine, principal, scope["query_string"])
-        return 200, [_JSON, _NO_STORE], body
-
-
-def _refusal(problem: Problem) -> tuple[int, list[Header], bytes]:
-    return problem.kind.status, problem_headers(problem), problem_body(problem)
+        headers = [(b"content-type", b"application/zip"), (b"content-disposition", disposition), NO_STORE]
+        return Answer(200, headers, content)

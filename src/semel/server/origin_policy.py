@@ -23,7 +23,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import NamedTuple
 
 from semel.kernel.errors import Problem
-from semel.server.asgi import Header
+from semel.server.http.answer import Header
 
 ANY = b"*"
 REFUSED = "ORIGIN_REFUSED"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from semel.contracts.deltas.wire.paths import ROOTS as DELTAS
+from semel.surfaces.registry import surface_at
 
 
 class Plane(Enum):
@@ -27,20 +27,8 @@ _PATHS = {
     b"/readyz": Plane.BOTH,
     b"/ready": Plane.BOTH,
     b"/v1/diagnose": Plane.CONTROL,
-    b"/v1/streams": Plane.DATA,
-    b"/v1/events": Plane.DATA,
-    b"/v1/jobs": Plane.DATA,
-    b"/ledger/v1": Plane.DATA,
-    **dict.fromkeys(DELTAS, Plane.DATA),
 }
-_PREFIXES = {
-    b"/v1/stream/": Plane.DATA,
-    b"/v1/jobs/": Plane.DATA,
-    b"/mesh/": Plane.DATA,
-    b"/ledger/v1/": Plane.DATA,
-    **{path + b"/": Plane.DATA for path in DELTAS},
-}
-_JOBS = (b"/v1/jobs/", b"/mesh/")
+"""The server's own paths; those of a surface are data."""
 
 
 class Place(Enum):
@@ -53,10 +41,7 @@ class Place(Enum):
 
 def plane_of(raw_path: bytes) -> Plane | None:
     """The plane that a path belongs to; None for one that the table does not know."""
-    plane = _PATHS.get(raw_path)
-    if plane is not None:
-        return plane
-    return next((plane for prefix, plane in _PREFIXES.items() if raw_path.startswith(prefix)), None)
+    return _PATHS.get(raw_path) or (None if surface_at(raw_path) is None else Plane.DATA)
 
 
 def place_of(raw_path: bytes, listener: Plane) -> Place:
@@ -65,8 +50,3 @@ def place_of(raw_path: bytes, listener: Plane) -> Place:
     if plane is None:
         return Place.NOWHERE if listener is Plane.CONTROL else Place.HERE
     return Place.HERE if plane in (listener, Plane.BOTH) else Place.ELSEWHERE
-
-
-def is_of_jobs(raw_path: bytes) -> bool:
-    """Whether refusals at a path have the shape of those of jobs."""
-    return raw_path == b"/v1/jobs" or raw_path.startswith(_JOBS)

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 from semel.contracts.fields import Fields
 from semel.kernel.errors import Refused
-from semel.server.asgi import Header
+from semel.server.http.answer import Header
 from semel.server.revocation import Revocation, TokenChange, judge_change
 from semel.server.rotation import Rotation, Standing
 
@@ -40,6 +40,26 @@ class Scope(NamedTuple):
     surface: str
     name: bytes
     is_prefix: bool
+
+
+class ScopeClaim(NamedTuple):
+    """A claim of a JWT that names what its holder reaches on one surface."""
+
+    claim: str
+    is_prefix: bool = False
+    """Whether it names beginnings."""
+    may_be_one: bool = False
+    """Whether it may be one text instead of a list."""
+
+
+class ScopeRules(NamedTuple):
+    """What a scope may name; made from the registry of surfaces."""
+
+    surfaces: tuple[str, ...]
+    normalized: frozenset[str]
+    """Surfaces that compare names in Unicode's normal form NFC."""
+    claims: tuple[tuple[str, ScopeClaim], ...]
+    """Claims of a JWT, each with the surface that it speaks of."""
 
 
 class _Reach(NamedTuple):

@@ -13,7 +13,7 @@ from semel.engine.contract import (
     UnavailableError,
 )
 from semel.kernel.errors import Problem, Retry
-from semel.server.asgi import Header
+from semel.server.http.answer import Answer, Header
 
 RETRY_AFTER: Header = (b"retry-after", b"1")
 
@@ -39,6 +39,11 @@ def problem_headers(problem: Problem) -> list[Header]:
     if problem.kind.status in (429, 503) and problem.kind.retry is not Retry.NEVER:
         headers.append(RETRY_AFTER)
     return headers
+
+
+def problem_answer(problem: Problem) -> Answer:
+    """The answer."""
+    return Answer(problem.kind.status, problem_headers(problem), problem_body(problem))
 
 
 def engine_problem(error: EngineError) -> Problem:

@@ -11,65 +11,47 @@ import asyncio
 import contextlib
 import gc
 import logging
-import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from semel.contracts.deltas.contract import Deltas
-from semel.contracts.events.contract import Events
-from semel.contracts.jobs.contract import Jobs
-from semel.contracts.ledger.contract import Ledger
 from semel.contracts.schema import MIGRATIONS, TABLES
-from semel.contracts.streams.contract import Streams
-from semel.contracts.streams.tables import RECEIPT
 from semel.engine.crash import crash_at
 from semel.engine.engine import Engine, EngineLimits, nowhere
 from semel.engine.generations import Generations
 from semel.engine.lane import BatchLimits
 from semel.engine.sweeper import Sweeper
-from semel.kernel.retention import Window
 from semel.server.admission import watch_rotation
 from semel.server.allocator import return_large_blocks
 from semel.server.app import App
 from semel.server.audit import AuditLog
-from semel.server.body import Bodies
 from semel.server.connection_limit import connection_limit_of, http_limits_of
 from semel.server.context import Context
 from semel.server.credentials import read_principals, reload_credentials
-from semel.server.deltas.parts import policy_of as deltas_policy_of
-from semel.server.events.validators import load_validator
 from semel.server.http.application import Application
+from semel.server.http.body import Bodies
 from semel.server.http.server import HttpHost
-from semel.server.http.tls import HTTP, HTTP2, Tls
-from semel.server.jobs.parts import policy_of
-from semel.server.ledger.grpc import is_installed as is_grpc_installed
-from semel.server.ledger.parts import policy_of as ledger_policy_of
-from semel.server.ledger.upkeep import Upkeep as LedgerUpkeep
+from semel.server.http.tls import HTTP, Tls
+from semel.server.listen import listen_all
 from semel.server.logs import set_up_logs
 from semel.server.meter import Meter
 from semel.server.metrics import Metrics
-from semel.server.settings import Settings
+from semel.server.settings import ServerSettings
+from semel.server.surface import ExtraListener
 from semel.server.world import SystemWorld
 from semel.store.open import open_store
-
-if TYPE_CHECKING:
-    from semel.server.ledger.grpc.host import GrpcHost
+from semel.surfaces.registry import SCOPE_RULES, SURFACES
 
 if sys.platform != "win32":
     import resource
 
 _log = logging.getLogger("semel.server")
 
-GRPC_PORT = 50_051
-"""Where gRPC listens unless told otherwise; another server of this machine that has it is not in the way."""
 
-
-def run_server(settings: Settings, announce: Callable[[int], None], warnings: Iterable[str] = ()) -> int:
+def run_server(settings: ServerSettings, announce: Callable[[int], None], warnings: Iterable[str] = ()) -> int:
     """Run until told to stop; the exit code. The warnings about how it was configured go into the log first."""
     return_large_blocks()
     if sys.platform != "win32":
@@ -84,45 +66,7 @@ def run_server(settings: Settings, announce: Callable[[int], None], warnings: It
     return 1 if server.has_failed else 0
 
 
-class ListenError(Exception):
-    """The address cannot be listened on; the message says why."""
-
-
-def listen(host: str, port: int, flag: str) -> socket.socket:
-    """A socket bound to an address; the flag is what sets the port."""
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            if sys.platform != "win32":
-                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.bind(address)
-        except OSError:
-            bound.close()
-            raise
-    except OSError as error:
-        raise cannot_listen(host, port, error.strerror, flag) from error
-    return bound
-
-
-def cannot_listen(host: str, port: int, reason: str | None, flag: str) -> ListenError:
-    """What is said of an address that cannot be had."""
-    return ListenError(f"Cannot listen on {host} port {port}: {reason}. Choose another with {flag}.")
-
-
-def listen_all(settings: Settings) -> list[socket.socket]:
-    """The listener, and behind it the one for control, if there is to be one."""
-    listeners = [listen(settings.host, settings.port, "--port")]
-    if settings.control_port:
-        try:
-            listeners.append(listen(settings.host, settings.control_port, "--control-port"))
-        except ListenError:
-            listeners[0].close()
-            raise
-    return listeners
-
-
-def make_host(settings: Settings, application: Application) -> HttpHost:
+def make_host(settings: ServerSettings, application: Application) -> HttpHost:
     """The HTTP host of an application, with the limits that the settings name."""
     return HttpHost(application, http_limits_of(settings), connection_limit_of(settings, _files()))
 
@@ -139,11 +83,11 @@ def run_on_loop(main: Coroutine[Any, Any, None]) -> None:
 class ServerProcess:
     """Starts the parts in order, waits for a signal or a failed store, and stops them in order."""
 
-    def __init__(self, settings: Settings, announce: Callable[[int], None]) -> None:
+    def __init__(self, settings: ServerSettings, announce: Callable[[int], None]) -> None:
         self._settings = settings
         self._announce = announce
         self._tasks: list[asyncio.Task[None]] = []
-        self._grpc: GrpcHost | None = None
+        self._extra: list[ExtraListener] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
         self._forced = asyncio.Event()
@@ -195,7 +139,7 @@ class ServerProcess:
             self._hung_up.clear()
             if self._tls is not None:
                 await asyncio.to_thread(self._tls.reload)
-            await reload_credentials(self._settings, self._context.principals)
+            await reload_credentials(self._settings, SCOPE_RULES, self._context.principals)
 
     async def _start(self) -> None:
         """Open the store, then listen."""
@@ -209,30 +153,35 @@ class ServerProcess:
                 listener.close()
             raise
         context = self._context
+        context.tls = self._tls
         app = self._app = App(context)
         app.control_port = settings.control_port
         host = self._host = make_host(settings, app)
         context.connection_limit = context.metrics.connection_limit = host.connection_limit
         context.metrics.connections = lambda: len(host.connections)
-        ledger = LedgerUpkeep(context.engine, context.ledger, context.world)
-        await ledger.begin()
-        await self._start_grpc(app)  # first: whoever hears over HTTP that this is ready may call it over gRPC
+        await self._start_surfaces(app)
         await host.start(listeners, None if self._tls is None else self._tls.context(HTTP))
         self._is_started = True
-        self._start_chores(app, ledger)
+        self._start_tasks(app)
         self._announce(listeners[0].getsockname()[1])
 
-    def _start_chores(self, app: App, ledger: LedgerUpkeep) -> None:
+    async def _start_surfaces(self, app: App) -> None:
+        """Before HTTP listens: a client that hears over HTTP that this is ready may call any other port."""
+        for surface in app.surfaces:
+            await surface.start()
+            for listener in surface.listeners():
+                await listener.start()
+                self._extra.append(listener)
+
+    def _start_tasks(self, app: App) -> None:
         """What runs beside requests until the end."""
         context = self._context
-        generations = Generations({RECEIPT: self._settings.streams_idempotency_ttl_ms})
-        contracts = (generations, context.streams, context.events, context.jobs, context.ledger, context.deltas)
+        windows = {table: age for row in SURFACES for table, age in row.windows(self._settings).items()}
+        contracts = (Generations(windows), *(surface.contract for surface in app.surfaces))
         sweeper = Sweeper(context.engine, contracts, self._settings.sweep_interval_ms / 1_000)
         for work in (
             sweeper.run(),
-            app.hub.feed.run(),
-            app.jobs.upkeep.run(),
-            ledger.run(),
+            *(task for surface in app.surfaces for task in surface.tasks()),
             self._host.watch(),
             context.audit.run(),
             watch_rotation(context),
@@ -240,32 +189,6 @@ class ServerProcess:
             self._reload(),
         ):
             self._tasks.append(asyncio.create_task(work))
-
-    async def _start_grpc(self, app: App) -> None:
-        """The ledger's other wire, if it is wanted and what it needs is installed."""
-        wanted = self._settings.ledger_grpc_port
-        if wanted and not is_grpc_installed():
-            if wanted > 0:
-                raise ListenError("The ledger's gRPC port needs semel[grpc]: install it, or set --ledger-grpc-port 0.")
-            _log.info("gRPC is off: it needs semel[grpc]")
-        elif wanted:
-            from semel.server.ledger.grpc.host import GrpcHost  # noqa: PLC0415 - only there with semel[grpc]
-
-            await self._listen_grpc(GrpcHost(self._context, app.ledger.desk), wanted)
-
-    async def _listen_grpc(self, grpc: GrpcHost, wanted: int) -> None:
-        host, port = self._settings.host, wanted if wanted > 0 else GRPC_PORT
-        try:
-            await grpc.start(host, port, None if self._tls is None else self._tls.context(HTTP2))
-        except OSError as error:
-            # asyncio puts an essay into the error; its number says it shorter.
-            refused = cannot_listen(host, port, os.strerror(error.errno or 0), "--ledger-grpc-port")
-            if wanted > 0:
-                raise refused from error
-            _log.warning("gRPC is off: %s", refused)
-            return
-        self._grpc = grpc
-        _log.info("gRPC listens", extra={"port": grpc.port})
 
     async def _shut_down(self) -> None:
         """End live reads first: they would keep the listener open."""
@@ -275,8 +198,8 @@ class ServerProcess:
         for task in self._tasks:
             task.cancel()
         grace = self._settings.shutdown_ms / 1_000
-        if self._grpc is not None:
-            await self._grpc.stop(grace)
+        for listener in self._extra:
+            await listener.stop(grace)
         await self._host.stop(grace, self._forced)
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._context.engine.stop()
@@ -292,11 +215,12 @@ class ServerProcess:
         self._stop.set()
 
 
-def _build(settings: Settings, is_started: Callable[[], bool]) -> Context:
+def _build(settings: ServerSettings, is_started: Callable[[], bool]) -> Context:
     world = SystemWorld()
     metrics = Metrics()
-    events = Events(load_validator(settings.events_validator), settings.events_retention_ms)
-    principals = read_principals(settings)  # before the store is opened: a mistake in a file touches nothing
+    for surface in SURFACES:
+        surface.check(settings)
+    principals = read_principals(settings, SCOPE_RULES)  # before the store is opened: a mistake touches nothing
     store = open_store(settings.store_url, TABLES, MIGRATIONS, world.wall_ms)
     batch = BatchLimits(writes=settings.batch_writes)
     limits = EngineLimits(settings.queue_writes, settings.queue_bytes, batch, settings.queue_principal_share)
@@ -313,11 +237,6 @@ def _build(settings: Settings, is_started: Callable[[], bool]) -> Context:
         meter=meter,
         audit=audit,
         bodies=Bodies(settings.max_body_bytes, settings.max_uploads_bytes),
-        streams=Streams(Window(settings.streams_idempotency_ttl_ms)),
-        events=events,
-        jobs=Jobs(policy_of(settings, is_shared=store.is_shared)),
-        ledger=Ledger(ledger_policy_of(settings)),
-        deltas=Deltas(deltas_policy_of(settings)),
     )
 
 
@@ -343,7 +262,7 @@ def collect_rarely() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-def _test_hook(settings: Settings, is_started: Callable[[], bool]) -> Callable[[str], None]:
+def _test_hook(settings: ServerSettings, is_started: Callable[[], bool]) -> Callable[[str], None]:
     """What happens at the named points of the commit path: nothing, unless a test asks for it."""
     if settings.crash_point:
         crash = crash_at(settings.crash_point, settings.crash_one_in)

@@ -11,6 +11,11 @@ from collections.abc import Callable
 from dataclasses import Field, field
 from typing import Any, NamedTuple
 
+MANY = 1_000_000_000
+"""The largest number of things that a setting may allow."""
+LARGE = 16 * 1024 * 1024
+CENTURY = 100 * 366 * 86_400
+
 _SWITCHES = {"1": True, "true": True, "0": False, "false": False}
 
 

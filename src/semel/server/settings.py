@@ -1,40 +1,40 @@
-"""Every setting: its name, default and meaning, from flags, `SEMEL_*` variables, a TOML file, in this order.
+"""The settings of the server itself, and what the settings of a surface are.
 
-The variable of a setting is its name in capitals behind `SEMEL_`; in TOML it is the name itself. Some have variables of
-other names too (`aliases`), which count where ours is not set.
+Every setting has a name, a default and a meaning. The settings of a surface stand in its own folder, in a class of
+which each name begins with the surface's; `settings_loader` puts all of them together.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from ipaddress import ip_address
-from pathlib import Path
-from typing import Any
+from typing import ClassVar, TypeVar
 
 from semel.kernel.utc import utc_ms
 from semel.server.addresses import networks_of
-from semel.server.aliases import ALIASES, set_for
 from semel.server.origin_policy import OriginPolicy, check_hosts, check_origins, make_policy
-from semel.server.setting_values import Given, SettingsError, checked, choice, convert, secret, setting
-
-__all__ = ["JWT_ALGORITHMS", "PREFIX", "Settings", "SettingsError", "disagreements", "load_settings"]
+from semel.server.setting_values import MANY, checked, choice, secret, setting
 
 PREFIX = "SEMEL_"
 JWT_ALGORITHMS = ("HS256", "RS256", "ES256", "EdDSA")
 
-
 _SWITCH = ("0", "1", "false", "true")
-_CENTURY = 100 * 366 * 86_400
 _DAY_MS = 86_400_000
-_MANY = 1_000_000_000
 _LARGE = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What a server runs with."""
+@dataclass(frozen=True)
+class ServerSettings:
+    """What a server runs with; at run time also what its surfaces run with."""
+
+    aliases: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "token_active": ("SHERATAN_HUB_TOKEN_ACTIVE", "SHERATAN_HUB_TOKEN"),
+        "token_next": ("SHERATAN_HUB_TOKEN_NEXT",),
+        "token_rotation_until": ("SHERATAN_HUB_TOKEN_ROTATION_UNTIL",),
+        "token_required": ("SHERATAN_HUB_TOKEN_REQUIRED",),
+    }
+    """Variables of other names that count where ours is not set, the stronger first."""
 
     host: str = setting("127.0.0.1", "address to listen on; anything but loopback needs credentials")
     port: int = setting(8788, "port to listen on; 0 takes a free one", 0, 65_535)
@@ -71,9 +71,9 @@ class Settings:
     )
     max_body_bytes: int = setting(16 * 1024 * 1024, "largest request body", 1)
     max_uploads_bytes: int = setting(256 * 1024 * 1024, "bodies that arrive in pieces, all together", 1)
-    http_max_connections: int = setting(20_000, "connections at once; more are answered 503", 1, _MANY)
+    http_max_connections: int = setting(20_000, "connections at once; more are answered 503", 1, MANY)
     http_max_connections_per_address: int = setting(
-        2_000, "connections at once of one remote address, HTTP and gRPC; 0 is no limit", 0, _MANY
+        2_000, "connections at once of one remote address, HTTP and gRPC; 0 is no limit", 0, MANY
     )
     http_uncounted_addresses: str = checked(
         networks_of,
@@ -95,101 +95,6 @@ class Settings:
     batch_writes: int = setting(512, "writes in one transaction", 1)
     sweep_interval_ms: int = setting(5_000, "rest between two sweeps", 10)
     shutdown_ms: int = setting(10_000, "time for open requests to end at shutdown", 0)
-    streams_long_poll_ms: int = setting(30_000, "how long a long poll waits; also the pace of idle SSE events", 1)
-    streams_sse_max_ms: int = setting(60_000, "how long an SSE connection lives before the client must reconnect", 1)
-    streams_page_bytes: int = setting(1024 * 1024, "content of one read response (one append is never split)", 1)
-    streams_max_messages: int = setting(100_000, "messages of one append to a JSON stream; more are answered 413", 1)
-    streams_idempotency_ttl_ms: int = setting(86_400_000, "how long an Idempotency-Key is honoured", 1)
-    events_message_bytes: int = setting(1024 * 1024, "largest message or body, to the server and from it", 4_096)
-    events_batch_items: int = setting(100, "items in one submission", 1)
-    events_in_flight_items: int = setting(200, "items of one connection that may wait for a commit", 1)
-    events_rate_messages: int = setting(0, "messages a second that one connection is listened to; 0 is no limit", 0)
-    events_bad_messages: int = setting(100, "so many malformed messages in a row end a connection", 1)
-    events_idle_ms: int = setting(30_000, "silence after which a connection that should send heartbeats is closed", 1)
-    events_ping_ms: int = setting(20_000, "pace of pings to clients that send no heartbeats", 1)
-    events_slow_ms: int = setting(60_000, "a client that reads nothing for so long is cut off", 1)
-    events_buffer_bytes: int = setting(256 * 1024, "what may wait unsent for one connection before it is refilled", 1)
-    events_validator: str = setting("", "module:callable or entry point that may reject events; empty is none")
-    events_strict_types: bool = setting(False, "take only the event types of the connection's profile")
-    events_model_version: int = setting(0, "version of the application's model, told to clients; 0 is none", 0)
-    events_retention_ms: int = setting(0, "how long events are kept; 0 is for ever; ids are remembered anyway", 0)
-    jobs_idempotency_enabled: bool = setting(True, "honour the keys of jobs; without it every submission is a new job")
-    jobs_idempotency_ttl_sec: int = setting(86_400, "how long a key is honoured after its job's end", 1, _CENTURY)
-    jobs_idempotency_max_cached_bytes: int = setting(16_384, "largest result told to a repeat; 0 tells none", 0, _LARGE)
-    jobs_idempotency_store_max_items: int = setting(200_000, "keys that are honoured at once; 0 is no limit", 0, _MANY)
-    jobs_idempotency_store_max_items_per_principal: int = setting(0, "the same of one caller; 0 is no limit", 0, _MANY)
-    jobs_idempotency_full_policy: str = choice(
-        "refuse", "at the limit: refuse new keys, or evict_terminal: forget those of ended jobs", "evict_terminal"
-    )
-    jobs_max_result_bytes: int = setting(1024 * 1024, "largest result of a job", 1, _LARGE)
-    jobs_retention_sec: int = setting(604_800, "how long ended jobs are kept, at least as long as keys", 0, _CENTURY)
-    jobs_max_queue_depth: int = setting(1_000, "jobs that wait for a worker; more are refused; 0 is no limit", 0, _MANY)
-    jobs_max_queue_depth_per_principal: int = setting(0, "the same of one caller; 0 is no limit", 0, _MANY)
-    jobs_max_queue_depth_per_queue: int = setting(0, "the same in one queue; 0 is no limit", 0, _MANY)
-    jobs_max_scheduled: int = setting(100_000, "jobs that wait for their time; more are refused; 0 is none", 0, _MANY)
-    jobs_max_scheduled_per_principal: int = setting(0, "the same of one caller; 0 is no limit", 0, _MANY)
-    jobs_max_scheduled_per_queue: int = setting(0, "the same in one queue; 0 is no limit", 0, _MANY)
-    jobs_principal_share: float = setting(0.5, "share of these limits for one caller while others have jobs", 0, 1)
-    jobs_max_inflight: int = setting(100, "jobs that are worked on at once; 0 is no limit", 0, _MANY)
-    jobs_lease_timeout_sec: int = setting(300, "how long a worker holds a job without a heartbeat", 1, 86_400)
-    jobs_offer_sec: int = setting(5, "wait for the first call of a worker whose claim waited; 0 is none", 0, 60)
-    jobs_queue_item_ttl_sec: int = setting(0, "a job that nobody took for so long fails; 0 is never", 0, _CENTURY)
-    jobs_retry_max_attempts: int = setting(5, "runs of a job, the first included", 1, 100)
-    jobs_retry_backoff_base_ms: int = setting(500, "wait after the first failed run; doubled each time", 0, _DAY_MS)
-    jobs_retry_backoff_cap_ms: int = setting(15_000, "longest wait between two runs", 0, _DAY_MS)
-    jobs_retry_jitter: float = setting(0.1, "share of a wait by which it varies", 0, 1)
-    jobs_backpressure_mode: str = choice(
-        "429", "status of a refusal for lack of room: 429 (also drop, defer) or 503", "drop", "defer", "503"
-    )
-    jobs_dlq_enabled: bool = setting(True, "list failed jobs as dead letters")
-    jobs_dlq_max_items: int = setting(1_000, "dead letters in the listing; the oldest leave it", 1, _MANY)
-    jobs_result_integrity_mode: str = choice("sha256", "how results are proved: sha256 or hmac", "hmac")
-    jobs_result_integrity_required: bool = setting(False, "refuse results without proof; hmac always does")
-    jobs_result_hmac_key: str = secret("the key that workers sign results with, for hmac")
-    ledger_grpc_port: int = setting(
-        -1, "port of the ledger's gRPC, with semel[grpc]; 0 is none, -1 is 50051 where that is free", -1, 65_535
-    )
-    ledger_eviction_interval: int = setting(1_000, "log entries between two evictions, in new organizations", 1, _MANY)
-    ledger_ttl_sec: int = setting(86_400, "how long commits and clients are remembered, in new ones", 1, _CENTURY)
-    ledger_fence: bool = setting(False, "new organizations keep the last sequence of a client for ever")
-    ledger_hot_items: int = setting(100_000, "answers remembered in memory, for replays in full over gRPC", 1, _MANY)
-    ledger_hot_sec: int = setting(86_400, "for how long", 1, _CENTURY)
-    ledger_max_orgs: int = setting(10_000, "organizations; 0 is no limit", 0, _MANY)
-    ledger_max_vaults: int = setting(10_000, "vaults of one organization; 0 is no limit", 0, _MANY)
-    ledger_writes_per_sec: int = setting(0, "transactions a second of one organization; 0 is no limit", 0, _MANY)
-    ledger_max_operations: int = setting(1_000, "operations of one transaction", 1, 1_000_000)
-    ledger_max_payload_bytes: int = setting(100 * 1024 * 1024, "keys and values of one transaction", 1)
-    ledger_max_key_bytes: int = setting(1_024, "largest key of an entity", 1, _LARGE)
-    ledger_max_value_bytes: int = setting(1024 * 1024, "largest value of an entity", 0)
-    ledger_max_resource_characters: int = setting(512, "longest resource or subject of a relationship", 1, _LARGE)
-    ledger_max_relation_characters: int = setting(64, "longest relation of a relationship", 1, _LARGE)
-    ledger_max_actor_characters: int = setting(128, "longest actor", 1, _LARGE)
-    ledger_node_id: str = setting("semel", "how this node is named in the headers of blocks")
-    deltas_max_body_bytes: int = setting(1024 * 1024, "largest body of a push", 1, 64 * 1024 * 1024)
-    deltas_max_deltas: int = setting(10_000, "deltas of one push", 1, 10_000)
-    deltas_check_ids: bool = setting(
-        True, "refuse deltas whose id is not the hash of their content; off for legacy data"
-    )
-    deltas_gateways: str = setting("", "names of the gateways there are, with commas between; empty takes any name")
-    deltas_max_gateways: int = setting(10_000, "gateways; 0 is no limit", 0, _MANY)
-    deltas_max_clients: int = setting(1_000_000, "clients that have pushed to one gateway", 1, _MANY)
-    deltas_client_ttl_sec: int = setting(
-        90 * 86_400, "how long a client of deltas is remembered that is not heard of; 0 is for ever", 0, _MANY
-    )
-    deltas_keep_log_sec: int = setting(
-        0, "how long the log of a gateway is kept behind its checkpoint; 0 is for ever", 0, _MANY
-    )
-    deltas_pushes_per_sec: int = setting(0, "pushes a second of one client; 0 is no limit", 0, _MANY)
-    deltas_jwt_secret: str = secret("the key (HS256) that clients of deltas sign their JWTs with")
-    deltas_jwt_secret_next: str = secret("the key that follows it; both hold while it is set")
-    deltas_live_bytes: int = setting(1024 * 1024, "what may wait unsent for one WebSocket of deltas", 1_024, _LARGE)
-    deltas_max_sockets: int = setting(10_000, "WebSockets of deltas at once", 1, _MANY)
-    deltas_answers_bytes: int = setting(
-        256 * 1024 * 1024, "answers of deltas that wait for their readers, all together", 2 * _LARGE
-    )
-    deltas_checkpoints_bytes: int = setting(
-        4 * 1024 * 1024 * 1024, "files of checkpoints that are written or sent, all together", _LARGE
-    )
     crash_point: str = setting("", "crash tests only: kill the process at this point of the commit path")
     crash_one_in: int = setting(100, "crash tests only: on average once in so many passes", 1)
     commit_delay_ms: int = setting(0, "overload tests only: extra time that each commit takes", 0)
@@ -217,11 +122,6 @@ class Settings:
         )
 
     @property
-    def jobs_refusal_status(self) -> int:
-        """The status of a refusal for lack of room."""
-        return 503 if self.jobs_backpressure_mode == "503" else 429
-
-    @property
     def jwt_algorithm_names(self) -> tuple[str, ...]:
         """The algorithms, one by one."""
         return tuple(name.strip() for name in self.jwt_algorithms.split(","))
@@ -237,116 +137,26 @@ class Settings:
             return False
 
 
-def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> Settings:
-    """Settings from all three places; a name that does not exist is an error, not a silence."""
-    known = {one.name: one for one in fields(Settings)}
-    given: dict[str, Given] = {}
-    for values in (_from_file(file), _from_environment(environment)):
-        for name, one in values.items():
-            if name not in known:
-                raise SettingsError(f"There is no setting {one.place}; `semel serve --help` lists them.")
-            given[name] = one
-    given.update({name: Given(value, name) for name, value in flags.items() if value is not None})
-    settings = Settings(**{name: convert(known[name], one) for name, one in given.items()})
-    _check(settings)
-    disagreements(environment)  # so that no variable that cannot be used is passed over
-    if settings.jobs_result_integrity_mode == "hmac":
-        settings = replace(settings, jobs_result_integrity_required=True)
-    return settings
+@dataclass(frozen=True)
+class SurfaceSettings:
+    """The settings of one surface; each name begins with the surface's name."""
+
+    aliases: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+
+    def check(self, server: ServerSettings) -> None:
+        """Raise `SettingsError` for values that do not go together."""
 
 
-def _from_file(file: Path | None) -> dict[str, Given]:
-    if file is None:
-        return {}
-    try:
-        values = tomllib.loads(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SettingsError(f"The configuration file {file} cannot be read: {error}") from error
-    return {name: Given(value, name) for name, value in values.items()}
+S = TypeVar("S", bound=SurfaceSettings)
 
 
-_ELSEWHERE = frozenset({"url", "token", "config"})
-"""Variables of the command line client."""
-
-
-def _from_environment(environment: Mapping[str, str]) -> dict[str, Given]:
-    found: dict[str, Given] = {}
-    for name, aliases in ALIASES.items():
-        for alias in aliases:
-            if alias in environment and name not in found:
-                found[name] = Given(environment[alias], alias)
-    for variable, value in environment.items():
-        name = variable[len(PREFIX) :].lower()
-        if variable.startswith(PREFIX) and name not in _ELSEWHERE:
-            found[name] = Given(value, variable)
+def settings_of(settings: ServerSettings, kind: type[S]) -> S:
+    """The settings of one surface."""
+    found: object = settings
+    assert isinstance(found, kind), f"{kind.__name__} is not in the registry of surfaces"
     return found
 
 
-def disagreements(environment: Mapping[str, str]) -> list[str]:
-    """A sentence for each setting whose variables say different things, with their names and no value.
-
-    A variable that cannot be used at all raises, even if another one wins: nobody meant to write it.
-    """
-    told = []
-    known = {one.name: one for one in fields(Settings)}
-    for name in ALIASES:
-        named = set_for(name, PREFIX + name.upper(), environment)
-        meant = [convert(known[name], Given(one.value, one.variable)) for one in named]
-        ignored = [one.variable for one, value in zip(named, meant, strict=True) if value != meant[0]]
-        if ignored:
-            told.append(f"{named[0].variable} is used; {' and '.join(ignored)} says otherwise and is ignored.")
-    return told
-
-
-def _check(settings: Settings) -> None:
-    if settings.port and settings.port == settings.control_port:
-        raise SettingsError(f"port and control_port are both {settings.port}; the second listener needs its own.")
-    if settings.jobs_result_integrity_mode == "hmac" and not settings.jobs_result_hmac_key:
-        raise SettingsError("jobs_result_integrity_mode is hmac: give the key with jobs_result_hmac_key.")
-    if settings.jobs_result_hmac_key and settings.jobs_result_hmac_key in (settings.token_active, settings.token_next):
-        raise SettingsError(
-            "jobs_result_hmac_key is also a token: whoever may write could sign; give it a value of its own."
-        )
-    if bool(settings.tls_certificate) != bool(settings.tls_key):
-        raise SettingsError("tls_certificate and tls_key belong together: give both, or none.")
-    _check_jwt(settings)
-    _check_tokens(settings)
-    _check_allowed(settings)
-    if not settings.is_loopback and not settings.has_credentials and not settings.insecure:
-        raise SettingsError(
-            f"Listening on {settings.host} without credentials would let anyone write: give a token file with "
-            "--tokens, a key file with --jwt-keys or a token in SEMEL_TOKEN_ACTIVE, or --insecure if the network is "
-            "closed."
-        )
-
-
-def _check_tokens(settings: Settings) -> None:
-    for name in ("token_active", "token_next"):
-        token = getattr(settings, name)
-        if not (token.isascii() and token.isprintable()) or " " in token:
-            raise SettingsError(f"{name} cannot be sent in a header: it is ASCII without spaces.")
-    if settings.token_next and not settings.token_active:
-        raise SettingsError("token_next follows token_active: give both.")
-    if settings.deltas_jwt_secret_next and not settings.deltas_jwt_secret:
-        raise SettingsError("deltas_jwt_secret_next follows deltas_jwt_secret: give both.")
-    if settings.token_rotation_until and not settings.token_next:
-        raise SettingsError("token_rotation_until ends the life of token_active: give token_next, which follows it.")
-    if settings.token_required and settings.needs_token and not settings.has_credentials:
-        raise SettingsError("token_required is set, and there is no token: give tokens, jwt_keys or token_active.")
-    if settings.token_required and not settings.needs_token and not settings.is_loopback:
-        raise SettingsError(f"token_required can be switched off on loopback only, not on {settings.host}.")
-
-
-def _check_allowed(settings: Settings) -> None:
-    for name in ("allowed_hosts", "allowed_origins"):
-        if not settings.needs_token and "*" in [item.strip() for item in getattr(settings, name).split(",")]:
-            raise SettingsError(f"{name} can be * only where callers need a credential; name those to be allowed.")
-
-
-def _check_jwt(settings: Settings) -> None:
-    for name in settings.jwt_algorithm_names:
-        if name not in JWT_ALGORITHMS:
-            known = ", ".join(JWT_ALGORITHMS)
-            raise SettingsError(f"jwt_algorithms names algorithms with commas between, of {known}; not {name!r}.")
-    if not settings.jwt_keys and (settings.jwt_issuer or settings.jwt_audience):
-        raise SettingsError("jwt_issuer and jwt_audience speak of JWTs: give their keys with jwt_keys.")
+def aliases_of(kind: type) -> dict[str, tuple[str, ...]]:
+    """The other variables of every setting of a class."""
+    return {name: names for one in kind.__mro__ for name, names in vars(one).get("aliases", {}).items()}

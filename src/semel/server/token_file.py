@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
-from semel.server.principals import EVERY_SURFACE, Principal, Role, Scope
+from semel.server.principals import EVERY_SURFACE, Principal, Role, Scope, ScopeRules
 
 RESERVED = ("client:", "user:", "system:")
 """How callers are named by their kind: a token with such a name could be taken for somebody else."""
 
 _PLACE = re.compile(r"\(at (line [0-9]+, column [0-9]+)\)")
-
-SURFACES = ("streams", "events", "jobs", "ledger", "deltas")
 
 
 class TokenFileError(ValueError):
@@ -30,7 +28,7 @@ class TokenFileError(ValueError):
         self.flaw = flaw
 
 
-def read_token_file(path: Path) -> dict[bytes, Principal]:
+def read_token_file(path: Path, rules: ScopeRules) -> dict[bytes, Principal]:
     """Principals by the hash of their token, from a TOML file with a `[[token]]` table each."""
     try:
         entries = tomllib.loads(path.read_text("utf-8")).get("token", [])
@@ -43,7 +41,7 @@ def read_token_file(path: Path) -> dict[bytes, Principal]:
         raise TokenFileError(f"The token file {path} cannot be read: {error}", flaw) from error
     tokens: dict[bytes, Principal] = {}
     for number, entry in enumerate(entries, start=1):
-        digest, principal = _entry(path, number, entry)
+        digest, principal = _entry(path, rules, number, entry)
         if digest in tokens:
             told = f"{path}: {principal.name} has the token of {tokens[digest].name}."
             raise TokenFileError(told, f"token {number} is there twice")
@@ -54,7 +52,7 @@ def read_token_file(path: Path) -> dict[bytes, Principal]:
     return tokens
 
 
-def _entry(path: Path, number: int, entry: Mapping[str, Any]) -> tuple[bytes, Principal]:
+def _entry(path: Path, rules: ScopeRules, number: int, entry: Mapping[str, Any]) -> tuple[bytes, Principal]:
     """One `[[token]]`; its number is what a log may say of it."""
 
     def refused(what: str, part: str) -> TokenFileError:
@@ -80,22 +78,23 @@ def _entry(path: Path, number: int, entry: Mapping[str, Any]) -> tuple[bytes, Pr
     if len(digest) != 32:
         raise refused(f"the sha256 of {name!r} has {len(digest)} bytes instead of 32.", "sha256")
     try:
-        scopes = [scope for text in entry.get("scopes", ()) for scope in _scopes(name, text)]
+        scopes = [scope for text in entry.get("scopes", ()) for scope in _scopes(rules, name, text)]
     except ValueError as error:
         raise refused(str(error), "scope") from error
     return digest, Principal(name, "client", roles, tuple(scopes) if scopes else None)
 
 
-def _scopes(name: str, text: object) -> Iterator[Scope]:
+def _scopes(rules: ScopeRules, name: str, text: object) -> Iterator[Scope]:
     surface, colon, pattern = text.partition(":") if isinstance(text, str) else ("", "", "")
-    if not colon or surface not in (*SURFACES, EVERY_SURFACE):
-        known = ", ".join(SURFACES)
+    if not colon or surface not in (*rules.surfaces, EVERY_SURFACE):
+        known = ", ".join(rules.surfaces)
         raise ValueError(
             f"the scope {text!r} of {name!r} is not SURFACE:NAME or SURFACE:PREFIX*, "
             f"with a surface of {known}, or * for all."
         )
     stem, is_prefix = pattern.removesuffix("*"), pattern.endswith("*")
     yield Scope(surface, stem.encode(), is_prefix)
-    # Events know their partitions by the normalized name alone, the other surfaces by its bytes as they are.
-    if surface in ("events", EVERY_SURFACE) and normalize("NFC", stem) != stem:
-        yield Scope("events", normalize("NFC", stem).encode(), is_prefix)
+    # Some surfaces know their names in normal form alone, the others by their bytes as they are.
+    if normalize("NFC", stem) != stem:
+        for normalized in sorted(rules.normalized) if surface == EVERY_SURFACE else rules.normalized & {surface}:
+            yield Scope(normalized, normalize("NFC", stem).encode(), is_prefix)

@@ -25,7 +25,7 @@ from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 
 from semel.kernel.errors import Problem
-from semel.server.asgi import Header
+from semel.server.http.answer import Header
 from semel.server.origin_policy import OriginPolicy, Provenance
 
 LINGER_SECONDS = 5.0

@@ -17,7 +17,7 @@ from semel.contracts.schema import MIGRATIONS
 from semel.engine.reading import Reading
 from semel.engine.soft import SoftChanges
 from semel.kernel.clock import Now
-from semel.server.settings import SettingsError, load_settings
+from semel.server.settings_loader import SettingsError, load_settings
 from semel.server.world import SystemWorld
 from semel.store.open import read_beside
 from semel.store.protocol import StoreError

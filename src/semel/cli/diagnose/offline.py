@@ -23,7 +23,8 @@ from semel.engine.soft import SoftChanges
 from semel.kernel.clock import Now
 from semel.server import bundle
 from semel.server.bundle import Jobs
-from semel.server.settings import Settings, SettingsError, load_settings
+from semel.server.settings import ServerSettings
+from semel.server.settings_loader import SettingsError, load_settings
 from semel.server.world import SystemWorld
 from semel.store.migrations import pending
 from semel.store.open import look_at, open_store, shown
@@ -58,16 +59,16 @@ def offline(data: str | None, store: str | None, config: Path | None, logs: tupl
     return bundle.file_name(now_ms), bundle.packed(parts, now_ms, bundle.secrets_of(settings, os.environ))
 
 
-def _settings(data: str | None, store: str | None, config: Path | None) -> tuple[Settings, str]:
+def _settings(data: str | None, store: str | None, config: Path | None) -> tuple[ServerSettings, str]:
     """What a server would run with; with settings that it refuses, why, and the defaults."""
     try:
         # This listens nowhere: what a server must know before it may listen is not asked for.
         return load_settings({"data": data, "store": store, "host": "127.0.0.1"}, os.environ, config), ""
     except SettingsError as error:
-        return Settings(data=data or "data", store=store or ""), str(error)
+        return ServerSettings(data=data or "data", store=store or ""), str(error)
 
 
-def _rounds(settings: Settings, store: str | None) -> Iterator[Check]:
+def _rounds(settings: ServerSettings, store: str | None) -> Iterator[Check]:
     """What the doctor says of this machine and of the data."""
     yield check_python()
     yield check_sqlite()

@@ -73,7 +73,7 @@ def check_clock(now_seconds: float | None = None) -> Check:
 
 def check_settings(environment: Mapping[str, str]) -> Check:
     """The variables that a server started here would read."""
-    settings = importlib.import_module("semel.server.settings")
+    settings = importlib.import_module("semel.server.settings_loader")
     try:
         settings.load_settings({}, environment, None)
     except settings.SettingsError as error:

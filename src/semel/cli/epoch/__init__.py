@@ -10,7 +10,7 @@ from typing import TypeVar
 import click
 
 from semel.cli.output import with_json
-from semel.server.settings import SettingsError, load_settings
+from semel.server.settings_loader import SettingsError, load_settings
 
 __all__ = ["epoch"]
 

@@ -12,7 +12,7 @@ import click
 
 from semel.cli.output import printable, with_json
 from semel.cli.streams.source import read_whole
-from semel.server.settings import SettingsError, load_settings
+from semel.server.settings_loader import SettingsError, load_settings
 
 
 @click.command()

@@ -24,10 +24,11 @@ from semel.contracts.jobs.limits import Policy
 from semel.contracts.jobs.tables import ALONE, JOB_TOTALS, NO_TOTALS
 from semel.engine.contract import EngineError, OutcomeUnknownError, Write
 from semel.engine.engine import Engine
-from semel.server.settings import Settings
+from semel.server.settings import ServerSettings, settings_of
 from semel.server.world import SystemWorld
 from semel.store.open import shown
 from semel.store.protocol import Snapshot, Store, StoreError
+from semel.surfaces.jobs.settings import JobsSettings
 
 BATCH_RECORDS = 200
 BATCH_BYTES = 1024 * 1024
@@ -56,9 +57,9 @@ class _File(NamedTuple):
     faults: list[str]
 
 
-def import_keys(raw: bytes, settings: Settings, manner: Manner) -> None:
+def import_keys(raw: bytes, server: ServerSettings, manner: Manner) -> None:
     """Look, and take over what is new; every refusal is one sentence."""
-    url = settings.store_url
+    url, settings = server.store_url, settings_of(server, JobsSettings)
     try:
         with held_store(url, in_vain="it cannot keep what is imported") as store:
             with store.read() as snapshot:
@@ -109,7 +110,7 @@ def _tell_faults(faults: list[str], manner: Manner) -> None:
         raise click.ClickException(f"{count} cannot be read, so nothing was imported: mend it, or say --skip-bad.")
 
 
-def _refuse_too_many(snapshot: Snapshot, plan: ImportPlan, settings: Settings) -> None:
+def _refuse_too_many(snapshot: Snapshot, plan: ImportPlan, settings: JobsSettings) -> None:
     """Keys are promises: none is dropped to make room, and none is taken over that there is no room for."""
     most = settings.jobs_idempotency_store_max_items
     there = (snapshot.get(JOB_TOTALS, ALONE) or NO_TOTALS).records
@@ -120,7 +121,7 @@ def _refuse_too_many(snapshot: Snapshot, plan: ImportPlan, settings: Settings) -
         )
 
 
-async def _take_over(store: Store, settings: Settings, records: list[ImportedRecord]) -> None:
+async def _take_over(store: Store, settings: JobsSettings, records: list[ImportedRecord]) -> None:
     engine = Engine(store, SystemWorld())
     contract = Jobs(_policy(settings))
     try:
@@ -134,7 +135,7 @@ async def _take_over(store: Store, settings: Settings, records: list[ImportedRec
         await engine.stop()
 
 
-def _policy(settings: Settings) -> Policy:
+def _policy(settings: JobsSettings) -> Policy:
     """Of all that can be set, what an import depends on."""
     return Policy(
         key_ttl_ms=settings.jobs_idempotency_ttl_sec * 1_000, retention_ms=settings.jobs_retention_sec * 1_000

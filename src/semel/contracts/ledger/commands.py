@@ -27,8 +27,8 @@ class Code(Enum):
     SEQUENCE_GAP = 7
 
 
-class WriteCommand(NamedTuple):
-    """One transaction to be committed, once."""
+class PreparedWrite(NamedTuple):
+    """A transaction whose shape and size are right, encoded and hashed: the part that takes time when it is large."""
 
     place: Place
     client: bytes
@@ -40,6 +40,12 @@ class WriteCommand(NamedTuple):
     """The operations in the encoding that is hashed."""
     request: bytes
     """Its hash: what two requests are told apart by."""
+
+
+class WriteCommand(NamedTuple):
+    """One transaction to be committed, once."""
+
+    write: PreparedWrite
     actor: bytes
     leader: bytes
     chance: bytes

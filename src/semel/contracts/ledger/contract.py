@@ -134,7 +134,9 @@ def _upto(reading: Reading, org: OrgRow, row: PlaceRow) -> int:
 
 
 def _org_of(command: Command) -> int:
-    if isinstance(command, WriteCommand | ChangeVault | FreePlace):
+    if isinstance(command, WriteCommand):
+        return command.write.place.org
+    if isinstance(command, ChangeVault | FreePlace):
         return command.place.org
     assert isinstance(command, ChangeOrg | ForgetStreams)
     return command.org

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
-from semel.contracts.ledger.commands import WriteCommand
+from semel.contracts.ledger.commands import PreparedWrite, WriteCommand
 from semel.contracts.ledger.limits import MAX_CLIENT_CHARACTERS, MAX_SEQUENCE, Limits
 from semel.contracts.ledger.model import (
     CreateRelationship,
@@ -26,18 +25,6 @@ NO_KEY = bytes(KEY_BYTES)
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
-class Prepared(NamedTuple):
-    """A transaction whose shape and size are right, encoded and hashed: the part that takes time when it is large."""
-
-    place: Place
-    client: bytes
-    sequence: int | None
-    key: bytes
-    operations: tuple[Operation, ...]
-    encoded: bytes
-    request: bytes
-
-
 def prepare(
     limits: Limits,
     place: Place,
@@ -45,20 +32,20 @@ def prepare(
     sequence: int | None,
     key: bytes,
     operations: tuple[Operation, ...],
-) -> Prepared:
+) -> PreparedWrite:
     """Check and encode a transaction; may be done in any thread."""
     check_write(limits, place, client, sequence, key, operations)
     encoded = encode_operations(operations)
     named = b"" if key == NO_KEY else key
-    return Prepared(place, client, sequence, named, operations, encoded, request_hash(encoded))
+    return PreparedWrite(place, client, sequence, named, operations, encoded, request_hash(encoded))
 
 
 def write_command(
-    limits: Limits, prepared: Prepared, actor: bytes, leader: bytes, chance: bytes, *, with_proof: bool = False
+    limits: Limits, prepared: PreparedWrite, actor: bytes, leader: bytes, chance: bytes, *, with_proof: bool = False
 ) -> WriteCommand:
     """The command of a caller."""
     check_actor(limits, actor, prepared.operations)
-    return WriteCommand(*prepared, actor, leader, chance, with_proof)
+    return WriteCommand(prepared, actor, leader, chance, with_proof)
 
 
 def check_write(

@@ -14,6 +14,8 @@ from semel.server.context import Context
 from semel.server.deltas.tokens import SURFACE, ClientTokens
 from semel.server.meter import Meter
 from semel.server.principals import DEVELOPER, Principal, Principals, Role
+from semel.server.settings import settings_of
+from semel.surfaces.deltas.settings import DeltasSettings
 
 FORBIDDEN = 403
 
@@ -68,7 +70,7 @@ class Asked(NamedTuple):
 
 def gate_of(context: Context) -> SurfaceGate:
     """The server's credentials, and those of this surface if it has a secret."""
-    settings = context.settings
+    settings = settings_of(context.settings, DeltasSettings)
     principals = context.principals
     secrets = [secret for secret in (settings.deltas_jwt_secret, settings.deltas_jwt_secret_next) if secret]
     if secrets:

@@ -14,8 +14,9 @@ from semel.engine.reading import Reading
 from semel.kernel.canonical import Integers, Surrogates, canonicalize
 from semel.kernel.keys import unpack
 from semel.server.deltas.desk import Desk
-from semel.server.deltas.exchange import Answer, Request, answer_json
+from semel.server.deltas.exchange import Request, answer_json
 from semel.server.deltas.tokens import SURFACE
+from semel.server.http.answer import Answer
 from semel.server.principals import Role
 from semel.server.threads import apart
 

@@ -21,12 +21,11 @@ from semel.contracts.deltas.wire.query import CheckpointQuery, parse_checkpoint
 from semel.engine.engine import Caller
 from semel.engine.reading import Reading
 from semel.kernel.delta_id import json_text
-from semel.server.asgi import Send
-from semel.server.body import ClientGoneError
 from semel.server.deltas.desk import Desk
-from semel.server.deltas.exchange import PIECE_BYTES, Answer, Flow, Request
+from semel.server.deltas.exchange import PIECE_BYTES, Request
 from semel.server.deltas.frames import MEDIA_TYPE, UntellableError, checkpoint_frame
 from semel.server.deltas.spools import Spool
+from semel.server.http.answer import Answer, BodyWriter, ClientGoneError, StreamedAnswer
 
 PLAIN_MEDIA_TYPE = b"application/x-ndjson"
 MAX_WRITTEN = 2
@@ -50,7 +49,7 @@ class Checkpoints:
         self._desk = desk
         self._writers = asyncio.Semaphore(MAX_WRITTEN)
 
-    async def checkpoint(self, request: Request) -> Answer | Flow:
+    async def checkpoint(self, request: Request) -> Answer | StreamedAnswer:
         """GET of everything that the caller may see. Where it ends, the client shows when it goes on from there.
 
         For a HEAD it is written as well: only then it is known that it could be.
@@ -68,7 +67,7 @@ class Checkpoints:
             (b"content-length", b"%d" % spool.size),
             (b"x-checkpoint-hlc", b"%d" % written.cursor),
         ]
-        return Flow(headers, partial(self._send, spool, written, asked.caller), spool.close)
+        return StreamedAnswer(headers, partial(self._send, spool, written, asked.caller), spool.close)
 
     def _replica(self, request: Request, client: str | None) -> Replica | None:
         """Who will go on from it: the client that the query names, or the one that the credential is for."""
@@ -98,15 +97,15 @@ class Checkpoints:
             raise RefusedDeltas("NOT_FOUND", "There is no checkpoint for this client; pull from 0.")
         return written
 
-    async def _send(self, spool: Spool, written: Written, caller: Caller, send: Send) -> None:
+    async def _send(self, spool: Spool, written: Written, caller: Caller, writer: BodyWriter) -> None:
         loop = asyncio.get_running_loop()
         self._desk.journal.given(written.rows)
         sent = 0
         while sent < spool.size and not caller.gone:
             piece = await loop.run_in_executor(None, spool.read, PIECE_BYTES)
             sent += len(piece)
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+            await writer.write(piece)
+        await writer.write(b"")
 
 
 def _write(

@@ -84,9 +84,9 @@ class Conversation:
         self._desk = door.desk
         self._asked, self._gateway = visitor
         self._socket = socket
-        settings = door.desk.context.settings
+        settings = door.desk.settings
         self._most_bytes = settings.deltas_max_body_bytes
-        self.patience_seconds = settings.http_stall_ms / 1_000
+        self.patience_seconds = door.desk.context.settings.http_stall_ms / 1_000
         """How long a client may take nothing of what it is sent."""
         self._live = Live(door.desk, self._asked, settings.deltas_live_bytes)
         self._holdings = Holdings(door.desk, self._asked, socket.unsent)

@@ -38,14 +38,15 @@ from semel.contracts.deltas.wire.schemas import Schema
 from semel.engine.contract import UnavailableError, Write
 from semel.engine.engine import Caller
 from semel.engine.reading import Reading
-from semel.server.body import ClientGoneError
 from semel.server.budget import Budget, Share
 from semel.server.context import Context
 from semel.server.deltas.access import Asked, SurfaceGate, needs
 from semel.server.deltas.journal import Journal
 from semel.server.deltas.spools import Spools
+from semel.server.http.answer import ClientGoneError
 from semel.server.principals import Principal, Role
 from semel.server.rates import Rates
+from semel.surfaces.deltas.settings import DeltasSettings
 
 T = TypeVar("T")
 
@@ -64,6 +65,7 @@ class Desk:
     """Made once; every wire stands around it."""
 
     context: Context
+    settings: DeltasSettings
     deltas: Deltas
     policy: Policy
     gate: SurfaceGate

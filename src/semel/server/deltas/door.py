@@ -19,13 +19,14 @@ from semel.contracts.fields import Fields
 from semel.engine.engine import Caller
 from semel.engine.queue_share import NOBODY
 from semel.kernel.errors import Problem, Refused
-from semel.server.admission import PRINCIPAL, admit, whence
+from semel.server.admission import authenticate
 from semel.server.deltas.conversation import Conversation, Visitor
 from semel.server.deltas.desk import Desk
-from semel.server.deltas.exchange import API_VERSION, NO_PATH, NO_STORE, STATIC, refuse, request_id_of
+from semel.server.deltas.exchange import API_VERSION, NO_PATH, STATIC, refuse
 from semel.server.deltas.faults import internal_refusal, server_refusal
 from semel.server.deltas.rooms import Rooms
 from semel.server.deltas.tokens import SURFACE
+from semel.server.http.answer import NO_STORE
 from semel.server.principals import Role
 from semel.server.websocket import refused_handshake
 
@@ -47,7 +48,7 @@ class Door:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self._rooms = Rooms(desk.context.engine.signals)
-        self._most = desk.context.settings.deltas_max_sockets
+        self._most = desk.settings.deltas_max_sockets
 
     def opened(self, conversation: Conversation, gateway: str) -> None:
         """A connection was made."""
@@ -98,9 +99,10 @@ class Door:
     def _visitor(self, path: bytes, fields: Fields, remote: str) -> Visitor:
         route = split_path(path)
         assert route is not None, "nobody else is sent here"
-        scope = {"raw_path": path, "client": (remote, 0)}
-        principal = admit(self.desk.gate, scope, fields)
-        asked = self.desk.asked(principal, Caller(str(scope.get(PRINCIPAL, NOBODY))), whence(scope))
+        where = {"path": path.decode("latin-1"), "remote_addr": remote}
+        principal = authenticate(self.desk.gate, fields, lambda: where)
+        actor = principal.actor if self.desk.gate.principals.are_known else NOBODY
+        asked = self.desk.asked(principal, Caller(actor), where)
         self.desk.enter(asked, Role.READ, route.gateway)
         if self.desk.journal.sockets >= self._most:
             raise RefusedDeltas("BACKPRESSURE_ERROR", "Too many WebSockets are open; try again in a moment.")
@@ -108,7 +110,7 @@ class Door:
 
     def _refusal(self, refusal: Refusal, fields: Fields) -> Response:
         self.desk.journal.refused(refusal)
-        request_id = request_id_of(fields, self.desk.context)
+        request_id = self.desk.context.request_id(fields.get(b"x-request-id"))
         more = (
             *STATIC,
             NO_STORE,

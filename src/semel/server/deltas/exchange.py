@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -10,15 +9,11 @@ import orjson
 
 from semel.contracts.deltas.refusals import Refusal
 from semel.contracts.deltas.wire.answers import refusal_body
-from semel.contracts.fields import Fields
 from semel.kernel.errors import REGISTRY
-from semel.server.asgi import SECURITY, Header, Send
-from semel.server.context import Context
 from semel.server.deltas.access import Asked
 from semel.server.deltas.tokens import SURFACE
+from semel.server.http.answer import JSON, SECURITY, Answer, BodyWriter, Header, StreamedAnswer
 
-JSON: Header = (b"content-type", b"application/json")
-NO_STORE: Header = (b"cache-control", b"no-store")
 API_VERSION: Header = (b"api-version", b"v1")
 STATIC: tuple[Header, ...] = (
     *SECURITY,
@@ -33,9 +28,6 @@ PIECE_BYTES = 256 * 1024
 """What is handed to the transport at once."""
 
 
-_REQUEST_ID = re.compile(rb"[ -~]{1,128}")
-
-
 class Request(NamedTuple):
     """One call: who asks, of which gateway, and with what."""
 
@@ -48,41 +40,15 @@ class Request(NamedTuple):
     """Whether nothing but the head of the answer is sent: then nothing may be remembered as told."""
 
 
-class Answer(NamedTuple):
-    """One whole answer."""
-
-    status: int
-    headers: list[Header]
-    body: bytes
+Call = Callable[[Request], Awaitable[Answer | StreamedAnswer]]
 
 
-class Flow(NamedTuple):
-    """An answer that is sent piece by piece: its head, and what sends the rest."""
-
-    headers: list[Header]
-    follow: Callable[[Send], Awaitable[None]]
-    close: Callable[[], None]
-    """Lets go of what it holds, when it was sent or nobody is there to read it."""
-
-
-Call = Callable[[Request], Awaitable[Answer | Flow]]
-
-
-async def send_pieces(body: bytes, send: Send) -> None:
+async def send_pieces(body: bytes, writer: BodyWriter) -> None:
     """Send a body; when this returns, next to nothing of it waits for the client to read."""
-    if len(body) <= BUFFER_BYTES:
-        await send({"type": "http.response.body", "body": body})
-        return
     for start in range(0, len(body), PIECE_BYTES):
-        piece = body[start : start + PIECE_BYTES]
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
-
-
-def request_id_of(fields: Fields, context: Context) -> bytes:
-    """The caller's own name for the exchange, if it gave one that can be told back; else one of ours."""
-    given = fields.get(b"x-request-id")
-    return given if given is not None and _REQUEST_ID.fullmatch(given) else context.request_id()
+        await writer.write(body[start : start + PIECE_BYTES])
+    if len(body) > BUFFER_BYTES:
+        await writer.write(b"")
 
 
 def answer_json(facts: Any) -> Answer:

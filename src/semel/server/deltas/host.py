@@ -7,45 +7,39 @@ and a method that is not used is answered like a path that is not there.
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
+
+from prometheus_client.core import Metric
 
 from semel.contracts.deltas.refusals import Refusal, RefusedDeltas
 from semel.contracts.deltas.wire.paths import split_path
-from semel.contracts.fields import Fields
 from semel.engine.contract import EngineError
-from semel.kernel.errors import Problem, Refused
-from semel.server.admission import admit, whence
-from semel.server.asgi import Header, Receive, Scope, Send, respond
-from semel.server.body import CLOSE, Bodies, ClientGoneError
+from semel.kernel.errors import REGISTRY, Problem, Refused
+from semel.server.admission import admit
 from semel.server.context import Context, caller_of
 from semel.server.deltas.access import Asked
 from semel.server.deltas.admin import Admin
 from semel.server.deltas.checkpoints import Checkpoints
 from semel.server.deltas.desk import Desk
-from semel.server.deltas.door import Door
-from semel.server.deltas.exchange import (
-    API_VERSION,
-    NO_PATH,
-    NO_STORE,
-    STATIC,
-    Answer,
-    Call,
-    Flow,
-    Request,
-    refuse,
-    request_id_of,
-)
+from semel.server.deltas.door import Door, is_door
+from semel.server.deltas.exchange import API_VERSION, NO_PATH, STATIC, Call, Request, refuse
 from semel.server.deltas.faults import engine_refusal, internal_refusal, server_refusal
 from semel.server.deltas.parts import make_desk
 from semel.server.deltas.pulls import Pulls
 from semel.server.deltas.pushes import Pushes
+from semel.server.deltas.socket import DeltaSocket
 from semel.server.deltas.tokens import SURFACE
+from semel.server.http.answer import CLOSE, NO_STORE, Answer, Header, StreamedAnswer, header_block
+from semel.server.http.application import UpgradedConnection
+from semel.server.http.body import Bodies
+from semel.server.http.request import Request as HttpRequest
 from semel.server.principals import DEVELOPER, Role
+from semel.server.surface import RunningSurface
 
-_log = logging.getLogger("semel.deltas")
+_PUBLIC = header_block(STATIC)
+_COMMON = header_block((*STATIC, NO_STORE, API_VERSION))
 
 
 class _Action(NamedTuple):
@@ -58,104 +52,83 @@ class _Action(NamedTuple):
     is_paced: bool = False
 
 
-class DeltasHost:
+class DeltasHost(RunningSurface):
     """Everything of deltas on one listener."""
+
+    surface = SURFACE
+    allow = b"GET, HEAD, OPTIONS, POST"
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self.desk: Desk = make_desk(context)
         """Shared with the other wire."""
+        self.contract = self.desk.deltas
         self.door = Door(self.desk)
         """Where WebSockets come in."""
-        self._bodies = Bodies(context.settings.deltas_max_body_bytes, self.desk.uploads, skips=True)
+        self._bodies = Bodies(self.desk.settings.deltas_max_body_bytes, self.desk.uploads, skips=True)
         self._actions = _actions_of(self.desk)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def common(self, request: HttpRequest) -> bytes:
+        """Header lines of every answer; what the connectors are is public."""
+        return _PUBLIC if request.raw_path.removeprefix(b"/v1").startswith(b"/connectors") else _COMMON
+
+    def handle(self, request: HttpRequest) -> Answer | None:
         """Answer one request."""
-        fields = Fields(scope["headers"])
-        request_id = request_id_of(fields, self._context)
-        try:
-            answer: Answer | Flow = await self._answer(scope, fields, receive)
-        except RefusedDeltas as refused:
-            # What was not read of a body that is too large ends the connection.
-            is_unread = isinstance(refused, _TooLargeError)
-            answer = self._refuse(refused.refusal, request_id, *((CLOSE,) if is_unread else ()))
-        except Refused as refused:
-            answer = self._refuse(server_refusal(refused.problem), request_id, *refused.problem.headers)
-        except EngineError as error:
-            answer = self._refuse(engine_refusal(error), request_id)
-        except (ClientGoneError, ConnectionError) as error:
-            raise ClientGoneError from error
-        except asyncio.CancelledError:
-            raise
-        except Exception:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log the details
-            error_id = self._context.world.random_bytes(8).hex()
-            _log.exception("fault in a request", extra={"error_id": error_id})
-            answer = self._refuse(internal_refusal(error_id), request_id)
-        try:
-            await self._send(answer, scope, request_id, send)
-        finally:
-            if isinstance(answer, Flow):
-                answer.close()
-
-    async def not_here(self, scope: Scope, send: Send) -> None:
-        """The listener that was asked does not answer for these paths."""
-        request_id = request_id_of(Fields(scope["headers"]), self._context)
-        message = "This path is answered on the server's other port."
-        answer = self._refuse(Refusal("NOT_FOUND", message), request_id)
-        await self._send(answer, scope, request_id, send)
-
-    async def reject(self, problem: Problem, scope: Scope, send: Send) -> None:
-        """Answer a request that may not reach this surface."""
-        request_id = request_id_of(Fields(scope["headers"]), self._context)
-        await self._send(self._refuse(Refusal(problem.code, problem.detail), request_id), scope, request_id, send)
-
-    async def _answer(self, scope: Scope, fields: Fields, receive: Receive) -> Answer | Flow:
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        if method == "OPTIONS":
-            return Answer(204, [], b"")
-        route = split_path(scope["raw_path"])
+        method = "GET" if request.method == "HEAD" else request.method
+        route = split_path(request.raw_path)
         action = None if route is None else self._actions.get(route.call)
         if route is None or action is None or action.method != method:
             raise RefusedDeltas.of(NO_PATH)
-        principal = DEVELOPER if action.role is None else admit(self.desk.gate, scope, fields)
-        asked = self.desk.asked(principal, caller_of(scope), whence(scope))
+        principal = DEVELOPER if action.role is None else admit(self.desk.gate, request)
+        asked = self.desk.asked(principal, caller_of(request), request.where)
         if action.role is not None:
             self.desk.enter(asked, action.role, route.gateway or None)
         if action.is_paced:
             self.desk.pace(asked, route.gateway)
-        body = b"" if method == "GET" else await self._body(receive, scope, asked)
-        is_head = scope["method"] == "HEAD"
-        return await action.call(Request(asked, route.gateway, scope["query_string"], body, is_head))
+        request.later(self._answer(action.call, asked, route.gateway, request))
+        return None
 
-    async def _body(self, receive: Receive, scope: Scope, asked: Asked) -> bytes:
+    def refuse(self, request: HttpRequest, error: Exception) -> Answer | None:
+        """A refusal in the shape of this dialect."""
+        if isinstance(error, RefusedDeltas):
+            # What was not read of a body that is too large ends the connection.
+            is_unread = isinstance(error, _TooLargeError)
+            return self._refuse(error.refusal, request, *((CLOSE,) if is_unread else ()))
+        if isinstance(error, Refused):
+            return self._refuse(server_refusal(error.problem), request, *error.problem.headers)
+        return self._refuse(engine_refusal(error), request) if isinstance(error, EngineError) else None
+
+    def render(self, request: HttpRequest, problem: Problem) -> Answer:
+        """What the shell refuses; a path of the other listener is one that is not there."""
+        code = problem.code if f"{SURFACE}:{problem.code}" in REGISTRY else "NOT_FOUND"
+        return self._refuse(Refusal(code, problem.detail), request)
+
+    def fault(self, request: HttpRequest, error_id: str) -> Answer:
+        """A fault of ours."""
+        return self._refuse(internal_refusal(error_id), request)
+
+    def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
+        """One path of each gateway speaks WebSocket."""
+        return partial(DeltaSocket, self.door) if is_door(raw_path) else None
+
+    def collect(self) -> Iterator[Metric]:
+        """Its metric families."""
+        return self.desk.journal.metrics.collect()
+
+    async def _answer(self, call: Call, asked: Asked, gateway: str, request: HttpRequest) -> Answer | StreamedAnswer:
+        body = b"" if request.method in ("GET", "HEAD") else await self._body(request, asked)
+        return await call(Request(asked, gateway, request.query, body, request.method == "HEAD"))
+
+    async def _body(self, request: HttpRequest, asked: Asked) -> bytes:
         """What has arrived counts, whatever was announced."""
-        body = await self._bodies.read(receive, scope, asked.counted_as)
+        body = await self._bodies.read(request, asked.counted_as)
         if body is None:
             raise _TooLargeError(self._bodies.max_bytes)
         return body
 
-    async def _send(self, answer: Answer | Flow, scope: Scope, request_id: bytes, send: Send) -> None:
-        method: str = scope["method"]
-        headers = [
-            *answer.headers,
-            *_static(scope["raw_path"]),
-            (b"x-request-id", request_id),
-        ]
-        if isinstance(answer, Answer):
-            self._context.metrics.requests[SURFACE, method, answer.status] += 1
-            await respond(send, answer.status, headers, None if method == "HEAD" else answer.body)
-            return
-        self._context.metrics.requests[SURFACE, method, 200] += 1
-        if method == "HEAD":
-            await respond(send, 200, headers, None)
-            return
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await answer.follow(send)
-
-    def _refuse(self, refusal: Refusal, request_id: bytes, *headers: Header) -> Answer:
+    def _refuse(self, refusal: Refusal, request: HttpRequest, *headers: Header) -> Answer:
         self.desk.journal.refused(refusal)
-        return refuse(refusal, request_id, *headers)
+        return refuse(refusal, request.id, *headers)
 
 
 class _TooLargeError(RefusedDeltas):
@@ -163,11 +136,6 @@ class _TooLargeError(RefusedDeltas):
 
     def __init__(self, most: int) -> None:
         super().__init__("VALIDATION_ERROR", f"A body may have at most {most} bytes.", 413)
-
-
-def _static(raw_path: bytes) -> tuple[Header, ...]:
-    is_public = raw_path.removeprefix(b"/v1").startswith(b"/connectors")
-    return STATIC if is_public else (*STATIC, NO_STORE, API_VERSION)
 
 
 def _actions_of(desk: Desk) -> Mapping[str, _Action]:

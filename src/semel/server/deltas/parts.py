@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from semel.contracts.deltas.contract import Deltas
 from semel.contracts.deltas.limits import Policy
 from semel.server.budget import Budget
 from semel.server.context import Context
@@ -12,7 +13,9 @@ from semel.server.deltas.desk import Desk
 from semel.server.deltas.journal import Journal
 from semel.server.deltas.spools import Spools, folder_for
 from semel.server.rates import Rates
-from semel.server.settings import Settings
+from semel.server.settings import settings_of
+from semel.surfaces.deltas.metrics import DeltasMetrics
+from semel.surfaces.deltas.settings import DeltasSettings
 
 _log = logging.getLogger("semel.deltas")
 
@@ -22,7 +25,7 @@ SHARES = 2
 """One caller holds at most this part of what all may hold in memory together."""
 
 
-def policy_of(settings: Settings) -> Policy:
+def policy_of(settings: DeltasSettings) -> Policy:
     """What the rules need of the settings."""
     return Policy(
         checks_ids=settings.deltas_check_ids,
@@ -36,23 +39,25 @@ def policy_of(settings: Settings) -> Policy:
 
 def make_desk(context: Context) -> Desk:
     """Everything that the calls share, over HTTP and over WebSocket."""
-    settings = context.settings
+    server, settings = context.settings, settings_of(context.settings, DeltasSettings)
+    metrics = DeltasMetrics()
     for name in ("deltas_jwt_secret", "deltas_jwt_secret_next"):
         if 0 < len(getattr(settings, name).encode()) < SECRET_BYTES:
             _log.warning("%s is short: take at least %d random bytes", name, SECRET_BYTES)
     answers = Budget(settings.deltas_answers_bytes, settings.deltas_answers_bytes // SHARES)
-    most, largest = settings.max_uploads_bytes, settings.deltas_max_body_bytes + 1
+    most, largest = server.max_uploads_bytes, settings.deltas_max_body_bytes + 1
     uploads = Budget(most, max(most // SHARES, SHARES * largest))
-    spools = Spools(folder_for(settings.store_url), settings.deltas_checkpoints_bytes)
-    context.metrics.deltas_held = {"answers": answers, "uploads": uploads, "checkpoints": spools.bytes}
+    spools = Spools(folder_for(server.store_url), settings.deltas_checkpoints_bytes)
+    metrics.held = {"answers": answers, "uploads": uploads, "checkpoints": spools.bytes}
     return Desk(
         context=context,
-        deltas=context.deltas,
+        settings=settings,
+        deltas=Deltas(policy_of(settings)),
         policy=policy_of(settings),
         gate=gate_of(context),
         gateways=frozenset(_listed(settings.deltas_gateways)),
         rates=Rates(settings.deltas_pushes_per_sec, context.world.monotonic_ms),
-        journal=Journal(context.audit, context.metrics),
+        journal=Journal(context.audit, metrics),
         answers=answers,
         uploads=uploads,
         spools=spools,

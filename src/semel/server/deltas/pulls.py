@@ -7,7 +7,8 @@ from functools import partial
 from semel.contracts.deltas.wire.answers import page_body, plain_page_body
 from semel.contracts.deltas.wire.query import parse_pull
 from semel.server.deltas.desk import Desk
-from semel.server.deltas.exchange import JSON, Answer, Flow, Request, answer_json, send_pieces
+from semel.server.deltas.exchange import Request, answer_json, send_pieces
+from semel.server.http.answer import JSON, Answer, StreamedAnswer
 from semel.server.threads import apart
 
 
@@ -17,7 +18,7 @@ class Pulls:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
-    async def pull(self, request: Request) -> Answer | Flow:
+    async def pull(self, request: Request) -> Answer | StreamedAnswer:
         """GET of what is new."""
         wanted, asked = parse_pull(request.query), request.asked
         if request.is_head:
@@ -32,7 +33,7 @@ class Pulls:
         except BaseException:
             room.close()
             raise
-        return Flow([JSON, (b"content-length", b"%d" % len(body))], partial(send_pieces, body), room.close)
+        return StreamedAnswer([JSON, (b"content-length", b"%d" % len(body))], partial(send_pieces, body), room.close)
 
     async def actions(self, request: Request) -> Answer:
         """GET of the connectors that could act: there are none."""

@@ -11,9 +11,10 @@ from semel.contracts.deltas.refusals import RefusedDeltas
 from semel.contracts.deltas.wire.answers import plain_pushed_body, pushed_body
 from semel.contracts.deltas.wire.bodies import PushBody, parse_push
 from semel.server.deltas.desk import Desk
-from semel.server.deltas.exchange import JSON, Answer, Request
+from semel.server.deltas.exchange import Request
 from semel.server.deltas.frames import push_of, read_frame
 from semel.server.deltas.proto.sync_pb2 import SyncPush
+from semel.server.http.answer import JSON, Answer
 from semel.server.threads import apart
 
 FORBIDDEN = "FORBIDDEN"

@@ -16,9 +16,9 @@ class DeltaSocket(WebSocket):
 
     def __init__(self, door: Door) -> None:
         self._door = door
-        settings = self._door.desk.context.settings
+        settings = door.desk.settings
         most_bytes = settings.deltas_max_body_bytes + 1  # the byte in front says what follows
-        policy = settings.origin_policy
+        policy = door.desk.context.settings.origin_policy
         super().__init__(most_bytes, most_bytes, settings.deltas_live_bytes, policy)
         self._visitor: Visitor | None = None
         self._conversation: Conversation | None = None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from semel.server.revocation import Revocation
-from semel.server.settings import Settings
+from semel.surfaces.events.settings import EventsSettings
 
 if TYPE_CHECKING:
     from semel.server.events.conversation import Conversation
@@ -19,7 +19,7 @@ LONGEST_SECONDS = 86_400.0
 class Clocks:
     """Tells a conversation when a time is up."""
 
-    def __init__(self, conversation: Conversation, settings: Settings) -> None:
+    def __init__(self, conversation: Conversation, settings: EventsSettings) -> None:
         self._conversation = conversation
         self._loop = asyncio.get_running_loop()
         self._idle = settings.events_idle_ms / 1_000

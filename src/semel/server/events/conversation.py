@@ -46,7 +46,7 @@ class Conversation:
         self._context = hub.context
         self._socket = socket
         self._session = Session(hub.terms, self.origin)
-        settings = hub.context.settings
+        settings = hub.settings
         self._subscriber = Subscriber(hub.feed, self, settings.events_buffer_bytes)
         self._clocks = Clocks(self, settings)
         self._bucket = Bucket(settings.events_rate_messages)
@@ -391,7 +391,7 @@ class Conversation:
             self._socket.write(self._error_frame(error, reply_to))
 
     def _error_frame(self, error: WireError, reply_to: str | None) -> bytes:
-        self._context.metrics.event_errors[error.code] += 1
+        self._hub.metrics.errors[error.code] += 1
         text = self._session.error(error.code, error.message, error.details, self._now(), reply_to)
         return self._socket.frame(text)
 

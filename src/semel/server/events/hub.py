@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+from semel.contracts.events.contract import Events
 from semel.contracts.events.limits import Limits
 from semel.contracts.events.tables import EventRow
 from semel.contracts.events.wire.dialect import Terms
@@ -17,7 +18,11 @@ from semel.server.admission import admit_token, denied
 from semel.server.context import Context
 from semel.server.events.cursors import CursorWatch
 from semel.server.events.feed import Feed
+from semel.server.events.validators import load_validator
 from semel.server.principals import Principal, Role
+from semel.server.settings import settings_of
+from semel.surfaces.events.metrics import EventsMetrics
+from semel.surfaces.events.settings import EventsSettings
 
 if TYPE_CHECKING:
     from semel.server.events.conversation import Conversation
@@ -38,21 +43,24 @@ class Hub:
     """Made once at start."""
 
     def __init__(self, context: Context) -> None:
-        settings = context.settings
+        settings = settings_of(context.settings, EventsSettings)
         self.context = context
+        self.settings = settings
+        self.contract = Events(load_validator(settings.events_validator), settings.events_retention_ms)
+        self.metrics = EventsMetrics()
         self.terms = Terms(
             Limits(settings.events_batch_items, settings.events_message_bytes, settings.events_in_flight_items),
             settings.events_strict_types,
             settings.events_model_version,
         )
-        self.counts = context.metrics.event_counts
+        self.counts = self.metrics.counts
         self.cursors = CursorWatch(self.counts, context.world.wall_ms)
         self.feed = Feed(context.engine, self._answer_under_way, self.fault, self.counts)
         self._connections: dict[bytes, Conversation] = {}
         self._posts: dict[bytes, asyncio.Future[Any]] = {}
         self._by_client: dict[Instance, Conversation] = {}
-        context.metrics.event_connections = lambda: len(self._connections)
-        context.metrics.event_live = lambda: len(self.feed)
+        self.metrics.connections = lambda: len(self._connections)
+        self.metrics.live = lambda: len(self.feed)
 
     def origin(self) -> bytes:
         """A name for a connection that no other has, on any node."""

@@ -6,8 +6,8 @@ from websockets.http11 import Request, Response
 
 from semel.kernel.errors import Problem
 from semel.server.events.conversation import Conversation
-from semel.server.events.host import STATIC, rejection
 from semel.server.events.hub import SOCKET_PATH, SURFACE, Hub
+from semel.server.events.refusals import STATIC, rejection
 from semel.server.origin_policy import REFUSED, Provenance
 from semel.server.websocket import Talk, WebSocket, refused_handshake
 
@@ -21,7 +21,7 @@ class EventSocket(WebSocket):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         settings, most_bytes = self._hub.context.settings, self._hub.terms.limits.message_bytes
-        super().__init__(most_bytes, STRANGER_BYTES, settings.events_buffer_bytes, settings.origin_policy)
+        super().__init__(most_bytes, STRANGER_BYTES, self._hub.settings.events_buffer_bytes, settings.origin_policy)
 
     def reject(self, request: Request, problem: Problem, provenance: Provenance) -> Response:
         """A problem document, as to any other request."""

@@ -65,8 +65,7 @@ class Submissions:
     def hand_over(self, command: Submit, size: int, reply_to: str | None) -> None:
         """Give one to the engine; it says so at once when it has no room."""
         caller = Caller(self.principal)
-        context = self._hub.context
-        future = context.engine.admit(Write(context.events, command, size, len(command.items)), caller)
+        future = self._hub.context.engine.admit(Write(self._hub.contract, command, size, len(command.items)), caller)
         self._pending.append(_Pending(command, reply_to, caller, future))
         self.items += len(command.items)
         for item in command.items:

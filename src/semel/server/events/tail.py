@@ -13,12 +13,14 @@ from collections.abc import Hashable
 from semel.contracts.events.reading import head_of
 from semel.contracts.events.tables import EventRow
 from semel.contracts.events.wire.http import COMMENT, Tail, event_frame, pruned_frame
-from semel.server.asgi import Scope, Send
-from semel.server.connection import CONNECTION, Connection
 from semel.server.context import Context
 from semel.server.events.feed import Feed
 from semel.server.events.subscriber import Subscriber
+from semel.server.http.answer import BodyWriter
+from semel.server.http.request import Request
 from semel.server.principals import Principal
+from semel.server.settings import settings_of
+from semel.surfaces.events.settings import EventsSettings
 
 PULSE_SECONDS = 15.0
 
@@ -81,7 +83,7 @@ class Tails:
     def __init__(self, context: Context, feed: Feed) -> None:
         self._context = context
         self._feed = feed
-        self._buffer_bytes = context.settings.events_buffer_bytes
+        self._buffer_bytes = settings_of(context.settings, EventsSettings).events_buffer_bytes
         self._open: set[TailSink] = set()
 
     async def begin(self, asked: Tail) -> Tail:
@@ -89,30 +91,27 @@ class Tails:
         head = await self._context.engine.read(head_of)
         return asked._replace(since=min(asked.since, head.last_id))
 
-    async def follow(self, asked: Tail, principal: Principal, scope: Scope, send: Send) -> None:
+    async def follow(self, asked: Tail, principal: Principal, request: Request, writer: BodyWriter) -> None:
         """Event after event until the client has gone, its credential has ended, or the server stops."""
         sink = TailSink(self._buffer_bytes)
         subscriber = Subscriber(self._feed, sink, self._buffer_bytes)
-        connection: Connection | None = scope.get(CONNECTION)
-        if connection is not None:
-            connection.on_gone = sink.filled.set
+        request.on_gone = sink.filled.set
         if principal.revocation is not None:
             principal.revocation.watch(sink.filled.set)
         self._open.add(sink)
         subscriber.subscribe(asked.since, frozenset(asked.names))
         subscriber.release()
         try:
-            while not (sink.has_failed or self._is_over(connection, principal)):
+            while not (sink.has_failed or self._is_over(request, principal)):
                 await self._wait(sink, principal.expires_at_ms)
                 body = sink.taken()
                 subscriber.drained()
-                await send({"type": "http.response.body", "body": body or COMMENT, "more_body": True})
+                await writer.write(body or COMMENT)
         finally:
             self._open.discard(sink)
             subscriber.close()
             if principal.revocation is not None:
                 principal.revocation.unwatch(sink.filled.set)
-        await send({"type": "http.response.body", "body": b""})
 
     def stop(self) -> None:
         """The server stops: wake them, so that they end."""
@@ -128,6 +127,6 @@ class Tails:
         except TimeoutError:
             return
 
-    def _is_over(self, connection: Connection | None, principal: Principal) -> bool:
+    def _is_over(self, request: Request, principal: Principal) -> bool:
         has_ended = principal.has_ended(self._context.world.wall_ms())
-        return has_ended or self._context.is_stopping or (connection is not None and connection.gone)
+        return has_ended or self._context.is_stopping or request.gone

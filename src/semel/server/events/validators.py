@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 
 from semel.contracts.events.validation import Validator
-from semel.server.settings import SettingsError
+from semel.server.setting_values import SettingsError
 
 GROUP = "semel.events.validators"
 

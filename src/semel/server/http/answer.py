@@ -8,7 +8,20 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple, Protocol
 
-Header = tuple[bytes, bytes]
+from semel.kernel.http_answer import Answer, Header
+
+__all__ = [
+    "CLOSE",
+    "JSON",
+    "NO_STORE",
+    "SECURITY",
+    "Answer",
+    "BodyWriter",
+    "ClientGoneError",
+    "Header",
+    "StreamedAnswer",
+    "header_block",
+]
 
 JSON: Header = (b"content-type", b"application/json")
 NO_STORE: Header = (b"cache-control", b"no-store")
@@ -37,14 +50,6 @@ class BodyWriter(Protocol):
 
         An empty piece sends nothing: it only waits.
         """
-
-
-class Answer(NamedTuple):
-    """A whole answer. The host adds the length, and sends no body in answer to HEAD."""
-
-    status: int
-    headers: list[Header]
-    body: bytes = b""
 
 
 def nothing_held() -> None:

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from semel.server.http.answer import CLOSE, Answer, ClientGoneError, Header, StreamedAnswer
+from semel.server.http.answer import CLOSE, Answer, ClientGoneError, Header, StreamedAnswer, nothing_held
 from semel.server.http.answer_head import BODILESS, CLOSE_LINE, FlawedAnswerError, head_of
 from semel.server.http.body_stream import BodyStream
 from semel.server.http.request import Request
@@ -135,12 +135,25 @@ class HttpExchange:
             return
         if request is None or self.has_begun or connection.transport.is_closing():
             return
+        self.has_begun = True
+        if connection.flow.write_paused:
+            connection.spawn(self._send_later(answer), nothing_held)
+        else:
+            self._send(answer, request)
+
+    async def _send_later(self, answer: Answer) -> None:
+        """The answer before this one is not read yet: hold this one until the client keeps up or has gone."""
+        await self.connection.flow.drain()
+        if self.request is not None and not self.connection.transport.is_closing():
+            self._send(answer, self.request)
+
+    def _send(self, answer: Answer, request: Request) -> None:
+        connection = self.connection
         try:
             data = self._rendered(answer, request)
         except FlawedAnswerError as error:
             answer = connection.application.failed(request, error)
             data = self._rendered(answer, request)
-        self.has_begun = True
         connection.application.answered(request, answer.status)
         connection.transport.write(data)
         if len(answer.body) > JOINED_BYTES and request.method != "HEAD" and answer.status not in BODILESS:
@@ -211,6 +224,7 @@ class HttpExchange:
         if request is None or self.connection.transport.is_closing():
             return
         try:
+            await self.connection.flow.drain()
             await BodyStream(self, answer, request).run()
         except ClientGoneError:
             self._end_unanswered()

@@ -142,13 +142,13 @@ class HttpProtocol(RequestReader):
             self._go_on_soon()
 
     def _take_turns(self) -> None:
-        """Hand requests over, one after another, unless the client does not read the answers it has."""
+        """Hand requests over, one after another; an answer that the client does not read holds up the next one."""
         if self._is_in_turn:
             return
         self._is_in_turn = True
         try:
             left = REQUESTS_A_TURN
-            while self.waiting and self.running is None and not self.flow.write_paused:
+            while self.waiting and self.running is None:
                 if self.transport.is_closing():
                     return
                 if not left:

@@ -24,29 +24,20 @@ from semel.contracts.jobs.wire.refusals import RefusedJob, invalid, refusal_body
 from semel.engine.contract import Write
 from semel.engine.engine import Caller
 from semel.kernel.errors import REGISTRY
-from semel.server.admission import whence
-from semel.server.asgi import Header, Scope
 from semel.server.context import Context
+from semel.server.http.answer import JSON, NO_STORE, Answer, Header
+from semel.server.http.request import Request as HttpRequest
 from semel.server.jobs.journal import Journal
 from semel.server.jobs.waiters import Waiters
+from semel.server.jobs_metrics import JobsMetrics
 from semel.server.principals import DEVELOPER, Principal, Role
 from semel.server.threads import apart
 
 T = TypeVar("T")
 
 SURFACE = "jobs"
-JSON: Header = (b"content-type", b"application/json")
-NO_STORE: Header = (b"cache-control", b"no-store")
 REPLAYED: Header = (b"idempotency-replayed", b"true")
 LOOK_AGAIN_SECONDS = 1.0
-
-
-class Answer(NamedTuple):
-    """One whole answer."""
-
-    status: int
-    headers: list[Header]
-    body: bytes
 
 
 class Request(NamedTuple):
@@ -57,7 +48,7 @@ class Request(NamedTuple):
     body: bytes
     query: bytes
     caller: Caller
-    scope: Scope
+    http: HttpRequest
 
     @property
     def owner(self) -> bytes:
@@ -67,7 +58,7 @@ class Request(NamedTuple):
 
     def where(self) -> Mapping[str, str]:
         """What was asked for and from where, for audit lines: few of them tell it, so it is made when one does."""
-        return whence(self.scope)
+        return self.http.where
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +68,7 @@ class Desk:
     context: Context
     jobs: Jobs
     policy: Policy
+    metrics: JobsMetrics
     signing: Signing
     refused_status: int
     """429 or 503, as the operator wants it, for what is refused for want of room."""

@@ -6,50 +6,52 @@ under these paths has the shape of jobs, those about credentials and faults too.
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from semel.contracts.fields import Fields
+from prometheus_client.core import Metric
+
 from semel.contracts.jobs.limits import MAX_BODY_BYTES
-from semel.contracts.jobs.reading import gauges
 from semel.contracts.jobs.wire.refusals import RefusedJob, refusal_body
 from semel.engine.contract import EngineError, FaultError, NotStoredError, OutcomeUnknownError, OverloadedError
 from semel.kernel.errors import REGISTRY, Problem, Refused
-from semel.server.admission import admit, whence
-from semel.server.asgi import SECURITY, Header, Receive, Scope, Send, respond
-from semel.server.body import CLOSE, Bodies, ClientGoneError
+from semel.server.admission import admit
 from semel.server.context import Context, caller_of
-from semel.server.jobs.desk import JSON, NO_STORE, SURFACE, Answer, Desk, Request, refuse
+from semel.server.http.answer import CLOSE, JSON, NO_STORE, SECURITY, Answer, Header, header_block
+from semel.server.http.body import Bodies
+from semel.server.http.request import Request as HttpRequest
+from semel.server.jobs.desk import SURFACE, Desk, Request, refuse
 from semel.server.jobs.orders import Orders
 from semel.server.jobs.parts import make_desk
 from semel.server.jobs.submissions import Submissions
 from semel.server.jobs.upkeep import Upkeep
 from semel.server.jobs.working import Working
-from semel.server.principals import Outcome, UnauthorizedError
-
-_log = logging.getLogger("semel.jobs")
+from semel.server.principals import Outcome, Principal, UnauthorizedError
+from semel.server.surface import RunningSurface
 
 MESH, PREFIX = b"/mesh/", b"/v1/jobs"
-_STATIC: tuple[Header, ...] = (*SECURITY, (b"access-control-expose-headers", b"retry-after, x-request-id"))
+_COMMON = header_block((*SECURITY, (b"access-control-expose-headers", b"retry-after, x-request-id")))
 _NO_PATH = "There is nothing at this path."
 
 Call = Callable[[Request], Awaitable[Answer]]
 
 
-class JobsHost:
+class JobsHost(RunningSurface):
     """Everything of jobs on one listener."""
+
+    surface = SURFACE
+    allow = b"DELETE, GET, HEAD, OPTIONS, POST, PUT"
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._desk: Desk = make_desk(context)
+        self.contract = self._desk.jobs
         self._submissions = Submissions(self._desk)
         self._working = Working(self._desk)
         self._orders = Orders(self._desk)
         self._bodies = Bodies(MAX_BODY_BYTES, context.settings.max_uploads_bytes)
         self.upkeep = Upkeep(context.engine, self._desk.jobs, context.world, self._desk.journal, self._desk.waiters)
-        context.metrics.jobs_gauges = self._gauges
         orders = self._orders
         self._fixed: dict[bytes, dict[str, Call]] = {
             b"/mesh/submit_request": {"POST": self._submissions.submit},
@@ -77,54 +79,65 @@ class JobsHost:
             "steps": ("POST", self._working.step),
         }
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def common(self, request: HttpRequest) -> bytes:
+        """Header lines of every answer."""
+        return _COMMON
+
+    def handle(self, request: HttpRequest) -> Answer | None:
         """Answer one request."""
-        method: str = scope["method"]
-        try:
-            answer = await self._answer(scope, receive)
-        except RefusedJob as refused:
-            answer = self._refused(refused)
-            if answer.status == 403:
-                self._context.audit.note("AUTH_FAILURE", {"reason": "missing_role", **whence(scope)})
-        except UnauthorizedError as refused:
-            answer = _unauthorized(refused, is_mesh=scope["raw_path"].startswith(MESH))
-        except Refused as refused:
-            answer = _refusal("overloaded", refused.problem.detail, *refused.problem.headers)
-        except EngineError as error:
-            answer = _failed(error, is_stopping=self._context.is_stopping)
-        except (ClientGoneError, ConnectionError) as error:
-            raise ClientGoneError from error
-        except asyncio.CancelledError:
-            raise
-        except Exception:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log the details
-            error_id = self._context.world.random_bytes(8).hex()
-            _log.exception("fault in a request", extra={"error_id": error_id})
-            answer = _refusal("internal_error", f"Something went wrong here; repeat it. Error id {error_id}.")
-        await self._send(answer, method, send)
+        call = self._route(request.method, request.raw_path)
+        _check_head(request)
+        principal = admit(self._context, request)
+        request.later(self._answer(call, principal, request))
+        return None
 
-    async def reject(self, problem: Problem, scope: Scope, send: Send) -> None:
-        """Answer a request that may not reach this surface; the code is that of the problem, in small letters."""
-        await self._send(_refusal(problem.code.lower(), problem.detail), scope["method"], send)
+    def refuse(self, request: HttpRequest, error: Exception) -> Answer | None:
+        """A refusal in the shape of jobs."""
+        if isinstance(error, RefusedJob):
+            return self._refused(error)
+        if isinstance(error, UnauthorizedError):
+            return _unauthorized(error, is_mesh=request.raw_path.startswith(MESH))
+        if isinstance(error, Refused):
+            return _refusal("overloaded", error.problem.detail, *error.problem.headers)
+        return _failed(error, is_stopping=self._context.is_stopping) if isinstance(error, EngineError) else None
 
-    async def _send(self, answer: Answer, method: str, send: Send) -> None:
-        self._context.metrics.requests[SURFACE, method, answer.status] += 1
-        headers = [*answer.headers, *_STATIC, (b"x-request-id", self._context.request_id())]
-        await respond(send, answer.status, headers, None if method == "HEAD" else answer.body)
+    def is_denial(self, error: Exception) -> bool:
+        """Whether a known caller lacks the right."""
+        return isinstance(error, RefusedJob) and REGISTRY[error.refusal.code].status == 403
+
+    def render(self, request: HttpRequest, problem: Problem) -> Answer:
+        """What the shell refuses; the code is that of the problem, in small letters."""
+        return _refusal(problem.code.lower(), problem.detail)
+
+    def fault(self, request: HttpRequest, error_id: str) -> Answer:
+        """A fault of ours."""
+        return _refusal("internal_error", f"Something went wrong here; repeat it. Error id {error_id}.")
+
+    def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
+        """Leases that run out, schedules, and what else happens without a request."""
+        return (self.upkeep.run(),)
 
     def stop(self) -> None:
         """The server stops: long polls end."""
         self._desk.waiters.stop()
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
-        fields = Fields(scope["headers"])
-        call = self._route(scope["method"], scope["raw_path"])
-        _check_head(scope["method"], fields)
-        principal = admit(self._context, scope, fields)
-        body = b"" if scope["method"] in ("GET", "HEAD") else await self._bodies.read(receive, scope)
+    async def measure(self) -> None:
+        """Read the state of the queue."""
+        await self._desk.metrics.measure()
+
+    def collect(self) -> Iterator[Metric]:
+        """Its metric families."""
+        return self._desk.metrics.collect()
+
+    def named(self) -> Mapping[str, float | None]:
+        """Its names in the JSON form."""
+        return self._desk.metrics.named()
+
+    async def _answer(self, call: Call, principal: Principal, request: HttpRequest) -> Answer:
+        body = b"" if request.method in ("GET", "HEAD") else await self._bodies.read(request)
         if body is None:
             raise _too_large()
-        request = Request(principal, fields, body, scope["query_string"], caller_of(scope), scope)
-        return await call(request)
+        return await call(Request(principal, request.fields, body, request.query, caller_of(request), request))
 
     def _route(self, method: str, raw_path: bytes) -> Call:
         """The call at a path; 404 without one, 405 when it has others."""
@@ -181,23 +194,10 @@ class JobsHost:
             answer.headers.append(CLOSE)
         return answer
 
-    async def _gauges(self) -> dict[str, float]:
-        found = await self._context.engine.read(gauges)
-        most = self._desk.policy.queued.all
-        return {
-            "idempotency_store_size": found.records,
-            "queue_depth": found.queued,
-            "scheduled": found.scheduled,
-            "inflight": found.leased,
-            "ready_to_dispatch": found.queued,
-            "dlq_size": found.dead,
-            "backpressure_active": int(bool(most) and found.queued >= most),
-            "oldest_ready_age_sec": found.oldest_ready_ms / 1_000,
-        }
 
-
-def _check_head(method: str, fields: Fields) -> None:
+def _check_head(request: HttpRequest) -> None:
     """What can be refused before anything is read."""
+    method, fields = request.method, request.fields
     # A web page of somebody else may send a body without a type, but not one with this type: the browser asks first.
     unsaid = b"" if fields.get(b"origin") else b"application/json"
     kind = (fields.get(b"content-type") or unsaid).partition(b";")[0].strip().lower()

@@ -33,7 +33,8 @@ from semel.contracts.jobs.wire.orders import (
 )
 from semel.contracts.jobs.wire.refusals import RefusedJob, invalid
 from semel.engine.reading import Reading
-from semel.server.jobs.desk import SURFACE, Answer, Desk, Request, answer_json, needs_no_query, needs_role
+from semel.server.http.answer import Answer
+from semel.server.jobs.desk import SURFACE, Desk, Request, answer_json, needs_no_query, needs_role
 from semel.server.principals import Principal, Role
 from semel.server.threads import APART_BYTES, apart
 

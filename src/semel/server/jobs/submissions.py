@@ -18,7 +18,8 @@ from semel.contracts.jobs.wire.refusals import RefusedJob, invalid
 from semel.engine.contract import Write
 from semel.kernel.errors import REGISTRY
 from semel.kernel.json_error import JsonError
-from semel.server.jobs.desk import REPLAYED, Answer, Desk, Request, answer_json, needs_no_query, needs_role
+from semel.server.http.answer import Answer
+from semel.server.jobs.desk import REPLAYED, Desk, Request, answer_json, needs_no_query, needs_role
 from semel.server.principals import Role
 
 DRAWN_AT_ONCE = 256
@@ -50,7 +51,7 @@ class Submissions:
         if isinstance(answer, Refusal):
             raise RefusedJob.of(answer)
         facts = await self._facts(answer, request, wait_ms)
-        self._desk.context.metrics.jobs_seconds["submit"].observe(time.monotonic() - began)
+        self._desk.metrics.seconds["submit"].observe(time.monotonic() - began)
         replayed = (REPLAYED,) if answer.rule in HITS else ()
         return answer_json(facts, 200, *replayed)
 

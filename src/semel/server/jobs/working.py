@@ -23,7 +23,8 @@ from semel.contracts.jobs.wire.reports import (
     parse_mesh_result,
     parse_step,
 )
-from semel.server.jobs.desk import SURFACE, Answer, Desk, Request, answer_json, needs_role
+from semel.server.http.answer import Answer
+from semel.server.jobs.desk import SURFACE, Desk, Request, answer_json, needs_role
 from semel.server.principals import Role
 from semel.server.threads import apart
 
@@ -53,7 +54,7 @@ class Working:
         return await apart(sum(map(len, params.values())), answer_json, facts)
 
     def _observe(self, claimed: Claimed) -> None:
-        waited = self._desk.context.metrics.jobs_seconds["wait"]
+        waited = self._desk.metrics.seconds["wait"]
         for job, _ in claimed.leases:
             waited.observe(max(0, claimed.now_ms - job.ready_at) / 1_000)
 
@@ -114,7 +115,7 @@ class Working:
                 "integrity_verified" if members.raw("integrity") is not None else "integrity_missing"
             )
         if done.ran_ms is not None:
-            self._desk.context.metrics.jobs_seconds["run"].observe(done.ran_ms / 1_000)
+            self._desk.metrics.seconds["run"].observe(done.ran_ms / 1_000)
         return answer_json(answers.reported(done, self._desk.context.world.wall_ms()))
 
 

@@ -19,8 +19,9 @@ from semel.contracts.ledger.wire.requests import (
     parse_vault_change,
 )
 from semel.engine.reading import Reading
+from semel.server.http.answer import Answer
 from semel.server.ledger.desk import Desk
-from semel.server.ledger.exchange import REPLAYED, Answer, Request, answer_json
+from semel.server.ledger.exchange import REPLAYED, Request, answer_json
 from semel.server.threads import apart
 
 T = TypeVar("T")

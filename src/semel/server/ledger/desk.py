@@ -23,6 +23,7 @@ from semel.contracts.ledger.commands import (
     MakeVault,
     Org,
     OrgSettings,
+    PreparedWrite,
     Quota,
     Refusal,
     Replayed,
@@ -31,7 +32,7 @@ from semel.contracts.ledger.commands import (
     Written,
 )
 from semel.contracts.ledger.contract import Ledger
-from semel.contracts.ledger.drafts import Prepared, prepare, write_command
+from semel.contracts.ledger.drafts import prepare, write_command
 from semel.contracts.ledger.limits import Limits
 from semel.contracts.ledger.model import Operation, Place, Status
 from semel.contracts.ledger.orders import check_name, check_retention, check_settings
@@ -79,6 +80,8 @@ class Desk:
     limits: Limits
     hot: HotAnswers
     journal: Journal
+    node: str
+    """How this node is named in the headers of blocks."""
 
     def asked(self, principal: Principal, caller: Caller, where: Mapping[str, str], *, has_token: bool) -> Asked:
         """A call of somebody who was let in; without a token they are nobody in particular."""
@@ -86,22 +89,22 @@ class Desk:
 
     def prepare(
         self, place: Place, client: str, sequence: int | None, key: bytes, operations: tuple[Operation, ...]
-    ) -> Prepared:
+    ) -> PreparedWrite:
         """Check and encode a transaction: for wires to do in a thread, when it is large."""
         return prepare(self.limits, place, _utf8(client, "client_id"), sequence, key, operations)
 
     async def write(
-        self, asked: Asked, prepared: Prepared, *, with_proof: bool = False
+        self, asked: Asked, prepared: PreparedWrite, *, with_proof: bool = False
     ) -> Written | Replayed | Declined:
         """Commit one transaction, once. Nothing is waited for before it is admitted: a pipeline keeps its order."""
         self._enter(asked, Role.WRITE, prepared.place)
         chance = self.context.world.random_bytes(CHANCE_BYTES)
-        leader, actor = self.context.settings.ledger_node_id.encode(), asked.actor.encode()
+        leader, actor = self.node.encode(), asked.actor.encode()
         command = write_command(self.limits, prepared, actor, leader, chance, with_proof=with_proof)
         client = prepared.client.decode()
         self._permit(asked, needs_client, client, self.context.principals.owner_of(client))
         cost = _ROWS_AROUND * (1 + len(prepared.operations))
-        answer = await self._carry_out(asked, command, len(command.encoded), cost)
+        answer = await self._carry_out(asked, command, len(prepared.encoded), cost)
         assert isinstance(answer, Written | Replayed | Declined)
         if isinstance(answer, Written):
             self.hot.tell(answer.committed.transaction.id)
@@ -184,7 +187,7 @@ class Desk:
             answer = await self.context.engine.submit(Write(self.ledger, command, size, cost), asked.caller)
         except (NotStoredError, FaultError):
             if isinstance(command, WriteCommand):
-                await self._refuse_broken(command.place)
+                await self._refuse_broken(command.write.place)
             raise
         if isinstance(answer, Refusal):
             raise self._with_error_id(RefusedLedger.of(answer))

@@ -11,13 +11,11 @@ from semel.contracts.fields import Fields
 from semel.contracts.ledger.commands import Refusal
 from semel.contracts.ledger.model import Place
 from semel.contracts.ledger.wire.problems import kind_of, problem_body
-from semel.server.asgi import Header, Send
-from semel.server.connection import Connection
+from semel.server.http.answer import JSON, NO_STORE, Answer, Header, StreamedAnswer
+from semel.server.http.request import Request as HttpRequest
 from semel.server.ledger.desk import Asked
 
-JSON: Header = (b"content-type", b"application/json")
 PROBLEM: Header = (b"content-type", b"application/problem+json")
-NO_STORE: Header = (b"cache-control", b"no-store")
 REPLAYED: Header = (b"idempotency-replayed", b"true")
 
 
@@ -47,28 +45,10 @@ class Request(NamedTuple):
     fields: Fields
     query: bytes
     body: Body
-    is_old: bool
-    """Whether it came over HTTP/1.0, which cannot be answered piece by piece."""
-    connection: Connection
-    """What it came over."""
+    http: HttpRequest
 
 
-class Answer(NamedTuple):
-    """One whole answer."""
-
-    status: int
-    headers: list[Header]
-    body: bytes
-
-
-class Flow(NamedTuple):
-    """An answer without an end: its head, and what sends the rest."""
-
-    headers: list[Header]
-    follow: Callable[[Send], Awaitable[None]]
-
-
-Call = Callable[[Request], Awaitable[Answer | Flow]]
+Call = Callable[[Request], Awaitable[Answer | StreamedAnswer]]
 
 
 def answer_json(facts: Mapping[str, Any], status: int = 200, *more: Header) -> Answer:

@@ -7,41 +7,43 @@ credentials and faults too.
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
-from semel.contracts.fields import Fields
+from prometheus_client.core import Metric
+
 from semel.contracts.ledger.commands import Refusal
 from semel.contracts.ledger.model import Place
 from semel.contracts.ledger.refusals import RefusedLedger, invalid
 from semel.contracts.ledger.wire.paths import Route, place_in, split_path
 from semel.engine.contract import EngineError
-from semel.kernel.errors import Problem, Refused
-from semel.server.admission import admit, whence
-from semel.server.asgi import SECURITY, Header, Receive, Scope, Send, respond
-from semel.server.body import CLOSE, ClientGoneError
-from semel.server.connection import CONNECTION, Connection
+from semel.kernel.errors import REGISTRY, Problem, Refused
+from semel.server.admission import admit
 from semel.server.context import Context, caller_of
+from semel.server.http.answer import CLOSE, SECURITY, Answer, Header, StreamedAnswer, header_block
+from semel.server.http.request import Request as HttpRequest
 from semel.server.ledger.access import API_KEY, SURFACE
 from semel.server.ledger.admin import Admin
-from semel.server.ledger.desk import Desk
-from semel.server.ledger.exchange import Answer, Body, Call, Flow, Request, refuse
+from semel.server.ledger.desk import Asked, Desk
+from semel.server.ledger.exchange import Body, Call, Request, refuse
 from semel.server.ledger.faults import engine_refusal, internal_refusal, server_refusal
+from semel.server.ledger.grpc_listener import GrpcListener
 from semel.server.ledger.live import Live
 from semel.server.ledger.parts import make_desk
 from semel.server.ledger.reads import Reads
+from semel.server.ledger.upkeep import Upkeep
 from semel.server.ledger.versions import API_VERSION, VERSION, check_version
 from semel.server.ledger.writes import Writes
 from semel.server.principals import presented
+from semel.server.problem import problem_answer
+from semel.server.surface import ExtraListener, RunningSurface
 
-_log = logging.getLogger("semel.ledger")
-
-_STATIC: tuple[Header, ...] = (
-    *SECURITY,
-    (API_VERSION, b"%d" % VERSION),
-    (b"access-control-expose-headers", b"%b, idempotency-replayed, retry-after, x-request-id" % API_VERSION),
+_COMMON = header_block(
+    (
+        *SECURITY,
+        (API_VERSION, b"%d" % VERSION),
+        (b"access-control-expose-headers", b"%b, idempotency-replayed, retry-after, x-request-id" % API_VERSION),
+    )
 )
 _NOWHERE = Place(0)
 
@@ -64,76 +66,81 @@ class _Routes(NamedTuple):
     place: Mapping[tuple[str, ...], Mapping[str, Call]]
 
 
-class LedgerHost:
+class LedgerHost(RunningSurface):
     """Everything of the ledger on one listener."""
+
+    surface = SURFACE
+    allow = b"DELETE, GET, HEAD, OPTIONS, PATCH, POST"
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self.desk: Desk = make_desk(context)
         """Shared with the other wire."""
-        self._routes = _routes_of(self.desk, context.settings.ledger_node_id)
+        self.contract = self.desk.ledger
+        self._upkeep = Upkeep(context.engine, self.contract, context.world)
+        self._routes = _routes_of(self.desk, self.desk.node)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def common(self, request: HttpRequest) -> bytes:
+        """Header lines of every answer."""
+        return _COMMON
+
+    def handle(self, request: HttpRequest) -> Answer | None:
         """Answer one request."""
-        method: str = scope["method"]
-        try:
-            answer = await self._answer(scope, receive)
-        except RefusedLedger as refused:
-            answer = self._refuse(refused.refusal, *getattr(refused, "headers", ()))
-        except Refused as refused:
-            answer = self._refuse(server_refusal(refused.problem), *refused.problem.headers)
-        except EngineError as error:
-            answer = self._refuse(engine_refusal(error))
-        except (ClientGoneError, ConnectionError) as error:
-            raise ClientGoneError from error
-        except asyncio.CancelledError:
-            raise
-        except Exception:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log the details
-            error_id = self._context.world.random_bytes(8).hex()
-            _log.exception("fault in a request", extra={"error_id": error_id})
-            answer = self._refuse(internal_refusal(error_id))
-        await self._send(answer, method, send)
+        route = split_path(request.raw_path)
+        call = self._call(route, request.method)
+        self._check_head(request)
+        principal = admit(self._context, request, (API_KEY,))
+        has_token = self._context.principals.are_known and presented(request.fields, (API_KEY,)) is not None
+        asked = self.desk.asked(principal, caller_of(request), request.where, has_token=has_token)
+        assert route is not None
+        request.later(self._answer(call, route, asked, request))
+        return None
 
-    async def reject(self, problem: Problem, scope: Scope, send: Send) -> None:
-        """Answer a request that may not reach this surface; the code is that of the problem, in small letters."""
-        await self._send(self._refuse(Refusal(problem.code.lower(), problem.detail)), scope["method"], send)
+    def refuse(self, request: HttpRequest, error: Exception) -> Answer | None:
+        """A refusal as a problem document with the ledger's code."""
+        if isinstance(error, RefusedLedger):
+            return self._refuse(error.refusal, *getattr(error, "headers", ()))
+        if isinstance(error, Refused):
+            return self._refuse(server_refusal(error.problem), *error.problem.headers)
+        return self._refuse(engine_refusal(error)) if isinstance(error, EngineError) else None
 
-    async def _send(self, answer: Answer | Flow, method: str, send: Send) -> None:
-        static = (*_STATIC, (b"x-request-id", self._context.request_id()))
-        if isinstance(answer, Answer):
-            self._context.metrics.requests[SURFACE, method, answer.status] += 1
-            await respond(send, answer.status, [*answer.headers, *static], None if method == "HEAD" else answer.body)
-            return
-        self._context.metrics.requests[SURFACE, method, 200] += 1
-        if method == "HEAD":
-            await respond(send, 200, [*answer.headers, *static], None)
-            return
-        await send({"type": "http.response.start", "status": 200, "headers": [*answer.headers, *static]})
-        await answer.follow(send)
+    def render(self, request: HttpRequest, problem: Problem) -> Answer:
+        """What the shell refuses; the code is that of the problem, in small letters, where the ledger has it."""
+        if f"{SURFACE}:{problem.code.lower()}" not in REGISTRY:
+            return problem_answer(problem)
+        return self._refuse(Refusal(problem.code.lower(), problem.detail))
+
+    def fault(self, request: HttpRequest, error_id: str) -> Answer:
+        """A fault of ours."""
+        return self._refuse(internal_refusal(error_id))
+
+    async def start(self) -> None:
+        """A block of this start must carry its term."""
+        await self._upkeep.begin()
+
+    def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
+        """Raises the term when the database is another than before."""
+        return (self._upkeep.run(),)
+
+    def listeners(self) -> Iterable[ExtraListener]:
+        """The gRPC port."""
+        return (GrpcListener(self._context, self.desk),)
+
+    def collect(self) -> Iterator[Metric]:
+        """Its metric families."""
+        return self.desk.journal.metrics.collect()
 
     def _refuse(self, refusal: Refusal, *headers: Header) -> Answer:
         self.desk.journal.refused(refusal)
         return refuse(refusal, *headers)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer | Flow:
-        method: str = scope["method"]
-        fields = Fields(scope["headers"])
-        route = split_path(scope["raw_path"])
-        call = self._call(route, method)
-        self._check_head(method, fields)
-        principal = admit(self._context, scope, fields, (API_KEY,))
-        has_token = self._context.principals.are_known and presented(fields, (API_KEY,)) is not None
-        asked = self.desk.asked(principal, caller_of(scope), whence(scope), has_token=has_token)
-        body = await self._read(receive, scope)
-        assert route is not None
+    async def _answer(self, call: Call, route: Route, asked: Asked, request: HttpRequest) -> Answer | StreamedAnswer:
+        body = await self._read(request)
         place = _NOWHERE if route.org is None else place_in(route)
-        is_old, connection = scope.get("http_version") == "1.0", scope.get(CONNECTION) or Connection()
-        return await call(Request(asked, place, route.name, fields, scope["query_string"], body, is_old, connection))
+        return await call(Request(asked, place, route.name, request.fields, request.query, body, request))
 
-    async def _read(self, receive: Receive, scope: Scope) -> Body:
-        content = (
-            b"" if scope["method"] in ("GET", "HEAD", "DELETE") else await self._context.bodies.read(receive, scope)
-        )
+    async def _read(self, request: HttpRequest) -> Body:
+        content = b"" if request.method in ("GET", "HEAD", "DELETE") else await self._context.bodies.read(request)
         if content is None:
             raise self._too_large()
         return Body(content)
@@ -160,8 +167,9 @@ class LedgerHost:
             return routes.vaults
         return routes.place.get(route.call)
 
-    def _check_head(self, method: str, fields: Fields) -> None:
+    def _check_head(self, request: HttpRequest) -> None:
         """What can be refused before anything is read."""
+        method, fields = request.method, request.fields
         # A foreign web page may send a body without a type, but not one with this type: the browser asks first.
         unsaid = b"" if fields.get(b"origin") else b"application/json"
         kind = (fields.get(b"content-type") or unsaid).partition(b";")[0].strip().lower()

@@ -12,7 +12,7 @@ from uuid import UUID
 from semel.contracts.ledger.commands import Code, Declined, Refusal, Replayed, WriteCommand, Written
 from semel.kernel.prefixes import key_prefix
 from semel.server.audit import AuditLog
-from semel.server.metrics import Metrics
+from semel.surfaces.ledger.metrics import LedgerMetrics
 
 COLLISION, GAP = "LEDGER_KEY_COLLISION", "LEDGER_SEQUENCE_GAP"
 
@@ -20,25 +20,25 @@ COLLISION, GAP = "LEDGER_KEY_COLLISION", "LEDGER_SEQUENCE_GAP"
 class Journal:
     """Keeps count and record for one process."""
 
-    def __init__(self, audit: AuditLog, metrics: Metrics) -> None:
+    def __init__(self, audit: AuditLog, metrics: LedgerMetrics) -> None:
         self._audit = audit
-        self._metrics = metrics
+        self.metrics = metrics
         self.watchers = 0
-        metrics.ledger_watchers = lambda: self.watchers
+        metrics.watchers = lambda: self.watchers
 
     async def judged(
         self, command: WriteCommand, answer: Written | Replayed | Declined, where: Mapping[str, str]
     ) -> None:
         """A write was decided."""
-        counts = self._metrics.ledger_counts
+        counts = self.metrics.counts
         if isinstance(answer, Written):
             counts["committed"] += 1
-            counts["operations"] += len(command.operations)
+            counts["operations"] += len(command.write.operations)
         elif isinstance(answer, Replayed):
             counts["replayed"] += 1
         else:
             counts["declined"] += 1
-            self._metrics.ledger_declined[answer.code.name] += 1
+            self.metrics.declined[answer.code.name] += 1
             await self._declined(command, answer, where)
 
     async def _declined(self, command: WriteCommand, answer: Declined, where: Mapping[str, str]) -> None:
@@ -50,7 +50,7 @@ class Journal:
 
     def refused(self, refusal: Refusal) -> None:
         """A call was refused before any rule."""
-        self._metrics.ledger_refused[refusal.code] += 1
+        self.metrics.refused[refusal.code] += 1
 
     def no_access(self, where: Mapping[str, str]) -> None:
         """A known caller asked for what is not its own."""
@@ -58,16 +58,16 @@ class Journal:
 
     def cut_off(self) -> None:
         """A watcher did not read."""
-        self._metrics.ledger_counts["slow_watchers"] += 1
+        self.metrics.counts["slow_watchers"] += 1
 
 
 def _facts(command: WriteCommand, answer: Declined, where: Mapping[str, str]) -> Mapping[str, object]:
     return {
-        "organization": str(command.place.org),
-        "vault": str(command.place.vault),
-        "client_id": command.client.decode(),
-        "sequence": command.sequence,
-        "key_prefix": key_prefix(str(UUID(bytes=command.key))) if command.key else "",
+        "organization": str(command.write.place.org),
+        "vault": str(command.write.place.vault),
+        "client_id": command.write.client.decode(),
+        "sequence": command.write.sequence,
+        "key_prefix": key_prefix(str(UUID(bytes=command.write.key))) if command.write.key else "",
         "rule": answer.row,
         "remote_addr": where.get("remote_addr", ""),
     }

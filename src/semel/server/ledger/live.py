@@ -14,11 +14,10 @@ from semel.contracts.ledger.refusals import RefusedLedger, invalid
 from semel.contracts.ledger.wire.answers import announcement_json
 from semel.contracts.ledger.wire.query import parse_watch
 from semel.engine.contract import EngineError
-from semel.server.asgi import Send
-from semel.server.body import ClientGoneError
-from semel.server.connection import Connection
+from semel.server.http.answer import BodyWriter, ClientGoneError, StreamedAnswer
+from semel.server.http.request import Exchange
 from semel.server.ledger.desk import Desk
-from semel.server.ledger.exchange import Flow, Request
+from semel.server.ledger.exchange import Request
 from semel.server.ledger.watching import BlockWatch
 
 _log = logging.getLogger("semel.ledger")
@@ -29,7 +28,6 @@ LAST_WORDS_SECONDS = 2.0
 """For a client that does not read, to be told why it is cut off."""
 UNSENT_BYTES = 16 * 1024
 _PULSE = b":\n\n"
-_END = {"type": "http.response.body", "body": b""}
 _HEADERS = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
 
 
@@ -39,42 +37,42 @@ class Live:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
-    async def watch(self, request: Request) -> Flow:
+    async def watch(self, request: Request) -> StreamedAnswer:
         """GET; what can be refused is refused before the stream begins."""
         start = parse_watch(request.query, request.fields.get(b"last-event-id"))
-        if request.is_old:
+        if request.http.version == "1.0":
             raise invalid("An event stream needs HTTP/1.1.", "version")
         await self._desk.look(request.asked, request.place, lambda reading: tip(reading, request.place))
         watch = self._desk.follow(request.asked, request.place, start)
-        return Flow([*_HEADERS], partial(_follow, watch, request.connection))
+        return StreamedAnswer([*_HEADERS], partial(_follow, watch, request.http.exchange))
 
 
-async def _follow(watch: BlockWatch, connection: Connection, send: Send) -> None:
+async def _follow(watch: BlockWatch, exchange: Exchange, writer: BodyWriter) -> None:
     """Page after page until the client has gone or this side ends it; the last line then says why."""
-    connection.bound_unsent(UNSENT_BYTES)
+    exchange.bound_unsent(UNSENT_BYTES)
     why = b""
     with watch:
         try:
             while not watch.is_over:
                 found = await watch.next(PULSE_SECONDS)
                 if not watch.is_over:
-                    await watch.deliver(_push(send, b"".join(map(_event, found)) or _PULSE))
+                    await watch.deliver(writer.write(b"".join(map(_event, found)) or _PULSE))
         except (RefusedLedger, EngineError) as ended:
             why = b": %s\n\n" % str(ended).encode("ascii", "replace")
         except (ClientGoneError, ConnectionError, asyncio.CancelledError):
             raise
         except Exception:  # noqa: BLE001 - the answer has begun: the stream ends, and the client comes again
             _log.exception("fault in a stream of blocks")
+    if why:
+        await _say_why(why, exchange, writer)
+
+
+async def _say_why(why: bytes, exchange: Exchange, writer: BodyWriter) -> None:
     try:
         async with asyncio.timeout(LAST_WORDS_SECONDS):
-            await send(_END | {"body": why})
+            await writer.write(why)
     except TimeoutError:  # it takes nothing any more
-        connection.abort()
-        await send(_END)
-
-
-async def _push(send: Send, body: bytes) -> None:
-    await send({"type": "http.response.body", "body": body, "more_body": True})
+        exchange.abort()
 
 
 def _event(header: BlockHeader) -> bytes:

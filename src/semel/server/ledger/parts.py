@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from semel.contracts.ledger.contract import Ledger
 from semel.contracts.ledger.limits import Limits, Policy
 from semel.server.context import Context
 from semel.server.ledger.desk import Desk
 from semel.server.ledger.hot import HotAnswers
 from semel.server.ledger.journal import Journal
-from semel.server.settings import Settings
+from semel.server.settings import settings_of
+from semel.surfaces.ledger.metrics import LedgerMetrics
+from semel.surfaces.ledger.settings import LedgerSettings
 
 
-def policy_of(settings: Settings) -> Policy:
+def policy_of(settings: LedgerSettings) -> Policy:
     """What the rules need of the settings."""
     return Policy(
         eviction_interval=settings.ledger_eviction_interval,
@@ -22,7 +25,7 @@ def policy_of(settings: Settings) -> Policy:
     )
 
 
-def limits_of(settings: Settings) -> Limits:
+def limits_of(settings: LedgerSettings) -> Limits:
     """The bounds of one request."""
     return Limits(
         max_key_bytes=settings.ledger_max_key_bytes,
@@ -37,13 +40,15 @@ def limits_of(settings: Settings) -> Limits:
 
 def make_desk(context: Context) -> Desk:
     """Everything that the calls share, over HTTP and over gRPC."""
-    settings = context.settings
+    settings = settings_of(context.settings, LedgerSettings)
+    metrics = LedgerMetrics()
     hot = HotAnswers(settings.ledger_hot_items, settings.ledger_hot_sec * 1_000, context.world.monotonic_ms)
-    context.metrics.ledger_hot = lambda: len(hot)
+    metrics.hot = lambda: len(hot)
     return Desk(
         context=context,
-        ledger=context.ledger,
+        ledger=Ledger(policy_of(settings)),
         limits=limits_of(settings),
         hot=hot,
-        journal=Journal(context.audit, context.metrics),
+        journal=Journal(context.audit, metrics),
+        node=settings.ledger_node_id,
     )

@@ -41,8 +41,9 @@ from semel.contracts.ledger.wire.query import (
 )
 from semel.contracts.ledger.wire.requests import parse_batch_read
 from semel.engine.reading import Reading
+from semel.server.http.answer import Answer
 from semel.server.ledger.desk import Desk
-from semel.server.ledger.exchange import Answer, Request, answer_json
+from semel.server.ledger.exchange import Request, answer_json
 from semel.server.threads import apart
 
 

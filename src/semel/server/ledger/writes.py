@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from semel.contracts.fields import Fields
-from semel.contracts.ledger.commands import Code, Declined, Replayed, Written
-from semel.contracts.ledger.drafts import Prepared
+from semel.contracts.ledger.commands import Code, Declined, PreparedWrite, Replayed, Written
 from semel.contracts.ledger.reading import tx_proof
 from semel.contracts.ledger.wire.answers import declined_json, success_json
 from semel.contracts.ledger.wire.query import parse_nothing
 from semel.contracts.ledger.wire.requests import Draft, parse_batch, parse_write
+from semel.server.http.answer import Answer
 from semel.server.ledger.desk import Desk
-from semel.server.ledger.exchange import REPLAYED, Answer, Request, answer_json
+from semel.server.ledger.exchange import REPLAYED, Request, answer_json
 from semel.server.threads import apart
 
 Parse = Callable[[bytes, Fields, int], Draft]
@@ -50,10 +50,10 @@ class Writes:
         del prepared  # what was encoded is not needed for the answer
         answer = await committing
         if isinstance(answer, Replayed):
-            self._desk.is_hot(answer.committed)  # it is told in full here, so it is at hand for whoever asks next
+            self._desk.is_hot(answer.committed)  # the full answer is sent: remember it
         return await apart(size, _answer, answer, wants_proof)
 
-    def _prepare(self, request: Request, parse: Parse) -> tuple[bool, Prepared]:
+    def _prepare(self, request: Request, parse: Parse) -> tuple[bool, PreparedWrite]:
         draft = parse(request.body.take(), request.fields, self._desk.limits.max_operations)
         prepared = self._desk.prepare(request.place, draft.client, draft.sequence, draft.key, draft.operations)
         return draft.wants_proof, prepared

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from semel.server.asgi import SECURITY, Header
+from semel.server.http.answer import SECURITY, Header, header_block
 
 METHODS = b"GET, POST, PUT, DELETE, HEAD, OPTIONS"
 ALLOW: Header = (b"allow", METHODS)
@@ -13,7 +13,4 @@ _RESPONSE_HEADERS = (
     b"idempotency-replayed, etag, location, content-type, content-encoding, vary, retry-after, x-request-id"
 )
 
-STATIC: tuple[Header, ...] = (
-    *SECURITY,
-    (b"access-control-expose-headers", _RESPONSE_HEADERS),
-)
+COMMON = header_block((*SECURITY, (b"access-control-expose-headers", _RESPONSE_HEADERS)))

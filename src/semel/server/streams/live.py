@@ -12,10 +12,8 @@ from types import TracebackType
 
 from semel.contracts.streams.reading import Page
 from semel.kernel.retention import NEVER
-from semel.server.asgi import REVOCATION, Scope
-from semel.server.connection import CONNECTION, Connection
 from semel.server.context import Context
-from semel.server.revocation import Revocation
+from semel.server.http.request import Request
 from semel.server.streams.shared_looks import SharedLooks
 
 
@@ -26,19 +24,18 @@ class StreamEndedError(Exception):
 class LiveReader:
     """Begins behind a page that the client has been given, or is about to be."""
 
-    def __init__(self, context: Context, looks: SharedLooks, name: bytes, given: Page, scope: Scope) -> None:
+    def __init__(self, context: Context, looks: SharedLooks, name: bytes, given: Page, request: Request) -> None:
         self._context = context
         self._looks = looks
         self._name = name
         self._life = given.stream.id
         self._position = given.end
-        self._connection: Connection | None = scope.get(CONNECTION)
+        self._request = request
         self._watch = context.engine.signals.watch(self._life)
-        self._revocation: Revocation | None = scope.get(REVOCATION)
+        self._revocation = request.revocation
 
     def __enter__(self) -> LiveReader:
-        if self._connection is not None:
-            self._connection.on_gone = self._watch.wake
+        self._request.on_gone = self._watch.wake
         if self._revocation is not None:
             self._revocation.watch(self._watch.wake)
         return self
@@ -54,7 +51,7 @@ class LiveReader:
     def is_over(self) -> bool:
         """Whether nobody is there to read, its token was revoked, or the server is stopping."""
         is_revoked = self._revocation is not None and self._revocation.has_come
-        return self._context.is_stopping or is_revoked or (self._connection is not None and self._connection.gone)
+        return self._context.is_stopping or is_revoked or self._request.gone
 
     async def next(self, seconds: float) -> Page:
         """The next page with content or closure; an empty one when the time is up or it is over."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from semel.contracts.fields import Fields
 from semel.contracts.streams.reading import Page, find, first_page
 from semel.contracts.streams.rules.append import NOT_FOUND
 from semel.contracts.streams.rules.life import use
@@ -13,19 +12,21 @@ from semel.contracts.streams.tables import StreamRow
 from semel.contracts.streams.wire.cursors import next_cursor
 from semel.contracts.streams.wire.names import stored_name
 from semel.contracts.streams.wire.reads import Mode, Read, parse_read
-from semel.contracts.streams.wire.responses import Response, caught_up, described, polled
+from semel.contracts.streams.wire.responses import caught_up, described, polled
 from semel.contracts.streams.wire.sse import control_event, sse_headers
 from semel.engine.contract import UnavailableError
 from semel.engine.reading import Reading
 from semel.kernel.clock import Now
 from semel.kernel.errors import Refused
-from semel.server.asgi import Scope, Send
 from semel.server.context import Context
+from semel.server.http.answer import Answer, BodyWriter, StreamedAnswer
+from semel.server.http.request import Request
+from semel.server.settings import settings_of
 from semel.server.streams.frame_cache import FrameCache, PageFrame
-from semel.server.streams.headers import STATIC
 from semel.server.streams.live import LiveReader, StreamEndedError
 from semel.server.streams.shared_looks import SharedLooks
 from semel.server.threads import COPIED_BYTES, apart
+from semel.surfaces.streams.settings import StreamsSettings
 
 
 class Reads:
@@ -34,35 +35,35 @@ class Reads:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._engine = context.engine
-        self._page_bytes = context.settings.streams_page_bytes
+        settings = settings_of(context.settings, StreamsSettings)
+        self._page_bytes = settings.streams_page_bytes
         self._looks = SharedLooks(context.engine, self._page_bytes)
         self._frames = FrameCache()
-        self._poll_seconds = context.settings.streams_long_poll_ms / 1_000
-        self._sse_seconds = context.settings.streams_sse_max_ms / 1_000
+        self._poll_seconds = settings.streams_long_poll_ms / 1_000
+        self._sse_seconds = settings.streams_sse_max_ms / 1_000
 
-    async def head(self, name: bytes) -> Response:
+    async def head(self, name: bytes) -> Answer:
         """HEAD; does not count as use."""
         return described(await self._find(stored_name(name)))
 
-    async def get(self, name: bytes, fields: Fields, scope: Scope, send: Send) -> Response | None:
-        """GET in its three modes; an event stream is sent from here, and leaves no answer to send."""
+    async def get(self, name: bytes, request: Request) -> Answer | StreamedAnswer:
+        """GET in its three modes."""
         stored = stored_name(name)
         try:
-            wanted = parse_read(scope["query_string"])
+            wanted = parse_read(request.query)
         except Refused:
             await self._find(stored)  # a stream that is not there is the greater fault
             raise
         if wanted.mode is Mode.SSE:
-            await self._events(stored, wanted, await self._first_page(stored, wanted), scope, send)
-            return None
+            return self._events(stored, wanted, await self._first_page(stored, wanted), request)
         first = await self._first_page(stored, wanted)
         if wanted.mode is Mode.CATCH_UP:
             at_now = wanted.position is None
             private = self._context.principals.are_known
-            known = b",".join(fields.all(b"if-none-match"))
+            known = b",".join(request.fields.all(b"if-none-match"))
             answer = partial(caught_up, at_now=at_now, if_none_match=known, private=private)
             return await apart(first.end - first.start, answer, first, most=COPIED_BYTES)
-        return await self._poll(stored, wanted, first, scope)
+        return await self._poll(stored, wanted, first, request)
 
     async def _find(self, stored: bytes) -> StreamRow:
         stream = await self._engine.read(lambda reading: find(reading, stored))
@@ -84,31 +85,31 @@ class Reads:
             self._engine.touch(touches)
         return found
 
-    async def _poll(self, stored: bytes, wanted: Read, first: Page, scope: Scope) -> Response:
+    async def _poll(self, stored: bytes, wanted: Read, first: Page, request: Request) -> Answer:
         latest = first
         if not first.pieces and not first.is_final:
-            with LiveReader(self._context, self._looks, stored, first, scope) as reader:
+            with LiveReader(self._context, self._looks, stored, first, request) as reader:
                 try:
                     latest = await reader.next(self._poll_seconds)
                 except StreamEndedError:
                     raise _not_found() from None
         return await apart(latest.end - latest.start, polled, latest, self._cursor(wanted.cursor), most=COPIED_BYTES)
 
-    async def _events(self, stored: bytes, wanted: Read, first: Page, scope: Scope, send: Send) -> None:
-        if scope.get("http_version") == "1.0":
+    def _events(self, stored: bytes, wanted: Read, first: Page, request: Request) -> StreamedAnswer:
+        if request.version == "1.0":
             raise Refused("INVALID_REQUEST", "An event stream needs HTTP/1.1; use a long poll.")
-        headers = [*sse_headers(first.stream.content_type), *STATIC, (b"x-request-id", self._context.request_id())]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        self._context.metrics.requests["streams", "GET", 200] += 1
-        with LiveReader(self._context, self._looks, stored, first, scope) as reader:
+        produce = partial(self._produce, stored, wanted, first, request)
+        return StreamedAnswer(sse_headers(first.stream.content_type), produce)
+
+    async def _produce(self, stored: bytes, wanted: Read, first: Page, request: Request, writer: BodyWriter) -> None:
+        with LiveReader(self._context, self._looks, stored, first, request) as reader:
             first, frame = await self._framed(first)
-            await self._send(reader, send, first, frame, self._cursor(wanted.cursor))
+            await self._send(reader, writer, first, frame, self._cursor(wanted.cursor))
             del frame
             if not first.is_final:
-                await self._follow(reader, send)
-        await send({"type": "http.response.body", "body": b""})
+                await self._follow(reader, writer)
 
-    async def _follow(self, reader: LiveReader, send: Send) -> None:
+    async def _follow(self, reader: LiveReader, writer: BodyWriter) -> None:
         """Page after page, and a sign of life when there was none for a while, until the connection's time is up."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._sse_seconds
@@ -117,7 +118,7 @@ class Reads:
                 latest, frame = await self._framed(await reader.next(min(self._poll_seconds, left)))
             except (StreamEndedError, UnavailableError):
                 return  # what was promised has been sent; the client comes back for more
-            await self._send(reader, send, latest, frame, self._cursor(None))
+            await self._send(reader, writer, latest, frame, self._cursor(None))
             del frame
             if latest.is_final:
                 return
@@ -127,7 +128,9 @@ class Reads:
         frame = await self._frames.frame(page) if page.pieces else None
         return page._replace(pieces=()), frame
 
-    async def _send(self, reader: LiveReader, send: Send, page: Page, frame: PageFrame | None, cursor: int) -> None:
+    async def _send(
+        self, reader: LiveReader, writer: BodyWriter, page: Page, frame: PageFrame | None, cursor: int
+    ) -> None:
         """Send the content of a page, if any, and its control event.
 
         A small page leaves in one piece. A large one leaves part by part, each when the client has taken the last.
@@ -137,18 +140,14 @@ class Reads:
             for number in range(frame.parts - 1):
                 if reader.is_over:
                     return
-                await _send_part(send, await self._frames.part(frame, number))
+                await writer.write(await self._frames.part(frame, number))
                 await asyncio.sleep(0)
             last = await self._frames.part(frame, frame.parts - 1)
-        await _send_part(send, last + control_event(page, cursor))
+        await writer.write(last + control_event(page, cursor))
 
     def _cursor(self, sent: int | None) -> int:
         world = self._context.world
         return next_cursor(world.wall_ms(), sent, int.from_bytes(world.random_bytes(4), "big"))
-
-
-async def _send_part(send: Send, part: bytes) -> None:
-    await send({"type": "http.response.body", "body": part, "more_body": True})
 
 
 def _not_found() -> Refused:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
-from typing import TypeVar
+from typing import Any, NoReturn, TypeVar
 
-from semel.contracts.fields import Fields
 from semel.contracts.streams.commands import UNREAD, Append, Appended, Create, Created, Delete
+from semel.contracts.streams.contract import Streams
 from semel.contracts.streams.reading import find
 from semel.contracts.streams.rules.append import is_decided_without_content
 from semel.contracts.streams.wire.names import stored_name
 from semel.contracts.streams.wire.requests import TOO_LARGE, parse_append, parse_content, parse_create
-from semel.contracts.streams.wire.responses import Response, appended, created
+from semel.contracts.streams.wire.responses import appended, created
 from semel.engine.contract import Write
 from semel.kernel.errors import Problem, Refused
 from semel.kernel.keys import time_ordered_id
-from semel.server.asgi import Receive, Scope
-from semel.server.body import CLOSE
 from semel.server.context import Context, caller_of
 from semel.server.host_field import is_own
+from semel.server.http.answer import CLOSE, Answer
+from semel.server.http.request import Request
+from semel.server.settings import settings_of
 from semel.server.threads import COPIED_BYTES, apart, is_small
+from semel.surfaces.streams.metrics import StreamsMetrics
+from semel.surfaces.streams.settings import StreamsSettings
 
 C = TypeVar("C", Append, Create)
 
@@ -27,41 +31,66 @@ C = TypeVar("C", Append, Create)
 class Writes:
     """The writing half of the host."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, streams: Streams, metrics: StreamsMetrics) -> None:
         self._context = context
         self._engine = context.engine
-        self._streams = context.streams
+        self._streams = streams
         self._bodies = context.bodies
-        self._outcomes = context.metrics.outcomes
-        self._most_messages = context.settings.streams_max_messages
+        self._outcomes = metrics.outcomes
+        self._most_messages = settings_of(context.settings, StreamsSettings).streams_max_messages
 
-    async def append(self, name: bytes, fields: Fields, scope: Scope, receive: Receive) -> Response:
-        """POST."""
-        body = await self._bodies.read(receive, scope)
-        command = await self._append_command(name, fields, body)
+    def is_plain(self, request: Request) -> bool:
+        """Whether an append can be parsed on the loop: its body is there, and small."""
+        return request.is_whole and is_small(len(request.body), COPIED_BYTES)
+
+    def append_plain(self, name: bytes, request: Request) -> None:
+        """POST of a plain body: the engine has it when this returns, and its answer is the reply."""
+        body = self._bodies.whole(request)
+        command = parse_append(name, request.fields, body, self._most_messages)
+        write = Write(self._streams, command, len(command.content.data))
+        future = self._engine.admit(write, caller_of(request))
+        future.add_done_callback(partial(self._reply, request, body is None))
+
+    def _reply(self, request: Request, is_unread: bool, future: asyncio.Future[Any]) -> None:
+        if future.cancelled():
+            return
+        try:
+            answer = self._outcome(future.result(), is_unread)
+        except Exception as error:  # noqa: BLE001 - the application renders it, whatever it is
+            request.later(_raise(error))
+        else:
+            request.exchange.reply(answer)
+
+    async def append(self, name: bytes, request: Request) -> Answer:
+        """POST of a body that is large or still arriving."""
+        body = await self._bodies.read(request)
+        command = await self._append_command(name, request, body)
         is_unread = body is None
         if command.content is not UNREAD:
             body = None  # what is to be stored is in the command
-        caller = caller_of(scope)
+        caller = caller_of(request)
         answer = await self._engine.submit(Write(self._streams, command, len(command.content.data)), caller)
         if answer is UNREAD.flaw:  # the stream is another one than when it was looked at
             command = await self._with_content(command, command.content_type, body)
             answer = await self._engine.submit(Write(self._streams, command, len(command.content.data)), caller)
+        return self._outcome(answer, is_unread)
+
+    def _outcome(self, answer: Appended | Problem, is_unread: bool) -> Answer:
         if isinstance(answer, Appended):
             self._outcomes["stored" if answer.is_new else "replay" if answer.replayed else "duplicate"] += 1
             return appended(answer)
         self._outcomes["refused"] += 1
         raise _refused(answer, is_unread=is_unread)
 
-    async def create(self, name: bytes, fields: Fields, scope: Scope, receive: Receive) -> Response:
+    async def create(self, name: bytes, request: Request) -> Answer:
         """PUT."""
-        body = await self._bodies.read(receive, scope)
+        body = await self._bodies.read(request)
         if body is None:
             raise _refused(TOO_LARGE, is_unread=True)
         world = self._context.world
         life = time_ordered_id(world.wall_ms(), world.random_bytes(10))
-        command = await self._create_command(name, life, fields, body)
-        caller = caller_of(scope)
+        command = await self._create_command(name, life, request, body)
+        caller = caller_of(request)
         if command.content is not UNREAD:
             body = None
         answer = await self._engine.submit(Write(self._streams, command, len(command.content.data)), caller)
@@ -69,30 +98,30 @@ class Writes:
             command = await self._with_content(command, command.content_type, body)
             answer = await self._engine.submit(Write(self._streams, command, len(command.content.data)), caller)
         if isinstance(answer, Created):
-            return created(answer, _location(scope, fields))
+            return created(answer, _location(request))
         raise _refused(answer)
 
-    async def delete(self, name: bytes, scope: Scope) -> Response:
+    async def delete(self, name: bytes, request: Request) -> Answer:
         """DELETE."""
-        answer = await self._engine.submit(Write(self._streams, Delete(stored_name(name))), caller_of(scope))
+        answer = await self._engine.submit(Write(self._streams, Delete(stored_name(name))), caller_of(request))
         if isinstance(answer, Problem):
             raise _refused(answer)
-        return Response(204, [])
+        return Answer(204, [])
 
-    async def _append_command(self, name: bytes, fields: Fields, body: bytes | None) -> Append:
+    async def _append_command(self, name: bytes, request: Request, body: bytes | None) -> Append:
         """Large JSON is split in a thread, and only when nothing that is known already decides."""
         size = len(body or b"")
         most = self._most_messages if is_small(size, COPIED_BYTES) else None
-        command = await apart(size, parse_append, name, fields, body, most, most=COPIED_BYTES)
+        command = await apart(size, parse_append, name, request.fields, body, most, most=COPIED_BYTES)
         if command.content is UNREAD and not await self._engine.read(
             lambda reading: is_decided_without_content(reading, command, reading.now)
         ):
             return await self._with_content(command, command.content_type, body)
         return command
 
-    async def _create_command(self, name: bytes, life: bytes, fields: Fields, body: bytes) -> Create:
+    async def _create_command(self, name: bytes, life: bytes, request: Request, body: bytes) -> Create:
         most = self._most_messages if is_small(len(body), COPIED_BYTES) else None
-        command = await apart(len(body), parse_create, name, life, fields, body, most, most=COPIED_BYTES)
+        command = await apart(len(body), parse_create, name, life, request.fields, body, most, most=COPIED_BYTES)
         if command.content is UNREAD and not await self._engine.read(lambda reading: find(reading, command.scope)):
             return await self._with_content(command, command.content_type, body)
         return command
@@ -105,21 +134,25 @@ class Writes:
         return command._replace(content=await apart(len(body), split, most=COPIED_BYTES))
 
 
+async def _raise(error: Exception) -> NoReturn:
+    raise error
+
+
 def _refused(problem: Problem, *, is_unread: bool = False) -> Refused:
     return Refused(problem.code, problem.detail, (*problem.headers, CLOSE) if is_unread else problem.headers)
 
 
-def _location(scope: Scope, fields: Fields) -> bytes:
+def _location(request: Request) -> bytes:
     """The stream's URL, absolute where the Host names this machine.
 
     Another Host is the client's own claim, or a proxy's name behind a scheme that is not known here: the path alone
     is right for whatever URL the request was sent to.
     """
-    path: bytes = scope["raw_path"]
-    address, port = scope.get("server") or ("127.0.0.1", 0)
-    host = (fields.get(b"host") or b"").strip()
+    path = request.raw_path
+    address, port = request.server or ("127.0.0.1", 0)
+    host = (request.fields.get(b"host") or b"").strip()
     if not host:
         host = f"[{address}]:{port}".encode() if ":" in address else f"{address}:{port}".encode()
     elif not is_own(host, address):
         return path
-    return b"%s://%s%s" % (scope["scheme"].encode(), host, path)
+    return b"%s://%s%s" % (request.scheme.encode(), host, path)

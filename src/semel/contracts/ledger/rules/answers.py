@@ -51,7 +51,7 @@ def _declined(rule: Rule, case: Case, committed: Committed) -> Declined:
 
 
 def _replayed(view: View, command: WriteCommand, past: Past) -> Replayed:
-    where = (*command.place, past.height)
+    where = (*command.write.place, past.height)
     block, body = view.get(LEDGER_BLOCK, where), view.get(LEDGER_BODY, where)
     assert block is not None, "headers are kept for ever"
     assert body is not None, "what is remembered is kept"

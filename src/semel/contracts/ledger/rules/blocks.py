@@ -44,9 +44,9 @@ def build_block(view: View, command: WriteCommand, org: OrgRow, tip: PlaceRow, s
     height = tip.height + 1
     at = Instant(org.at_seconds, org.at_nanos)
     tx_id = transaction_id(height, command.chance)
-    transaction = Transaction(tx_id, command.client, sequence, command.operations, at, command.actor)
+    transaction = Transaction(tx_id, command.write.client, sequence, command.write.operations, at, command.actor)
     term = (view.get(LEDGER_TERM, ALONE) or NO_TERM).term
-    tx_root = merkle_root([transaction_hash(transaction, command.encoded)])
+    tx_root = merkle_root([transaction_hash(transaction, command.write.encoded)])
     previous = tip.tip_hash if tip.height else ZERO
     place = Place(tip.org, tip.vault)
     header = Header(height, place, previous, tx_root, root, at, term, org.entries, command.leader)
@@ -68,7 +68,7 @@ def store_block(view: View, command: WriteCommand, committed: Committed, life: i
             header.term,
             header.committed_index,
             header.leader,
-            len(command.encoded),
+            len(command.write.encoded),
             stale,
         ),
     )
@@ -80,10 +80,10 @@ def store_block(view: View, command: WriteCommand, committed: Committed, life: i
             transaction.client,
             life,
             transaction.sequence,
-            command.key,
+            command.write.key,
             transaction.actor,
             int(command.with_proof),
-            command.encoded,
+            command.write.encoded,
         ),
     )
 
@@ -91,18 +91,18 @@ def store_block(view: View, command: WriteCommand, committed: Committed, life: i
 def store_commit(view: View, command: WriteCommand, org: OrgRow, tip: PlaceRow, committed: Committed) -> int:
     """The commit under its sequence and key, and the client's new last one; the life that it belongs to."""
     transaction, header = committed
-    place, client, sequence = header.place, command.client, transaction.sequence
+    place, client, sequence = header.place, command.write.client, transaction.sequence
     known = view.get(LEDGER_STREAM, stream_key(place, client))
     before = living(org, known)
     life = header.height if before is None else before.life
     if known is not None and known.last_height <= tip.freed:
         release_last(view, tip, known)
     seconds = header.at.seconds
-    commit = CommitRow(*place, client, life, sequence, header.height, seconds, command.key, command.request)
+    commit = CommitRow(*place, client, life, sequence, header.height, seconds, command.write.key, command.write.request)
     view.insert(LEDGER_COMMIT, commit)
-    if command.key:
-        view.put(LEDGER_KEY, KeyRow(*place, client, command.key, life, sequence))
-    view.put(LEDGER_STREAM, StreamRow(*place, client, life, sequence, seconds, header.height, command.key))
+    if command.write.key:
+        view.put(LEDGER_KEY, KeyRow(*place, client, command.write.key, life, sequence))
+    view.put(LEDGER_STREAM, StreamRow(*place, client, life, sequence, seconds, header.height, command.write.key))
     return life
 
 

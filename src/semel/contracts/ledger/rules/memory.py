@@ -9,7 +9,7 @@ deleted for any of this: rows on the wrong side of a cut do not count, and go wh
 
 from __future__ import annotations
 
-from semel.contracts.ledger.commands import WriteCommand
+from semel.contracts.ledger.commands import PreparedWrite
 from semel.contracts.ledger.model import Place
 from semel.contracts.ledger.rules.judgement import Case, Past
 from semel.contracts.ledger.tables import (
@@ -55,42 +55,42 @@ def is_compacted(place: PlaceRow, height: int) -> bool:
     return place.retain > 0 and height <= place.height - place.retain
 
 
-def commit_keys(view: View, command: WriteCommand, org: OrgRow) -> list[Key]:
+def commit_keys(view: View, write: PreparedWrite, org: OrgRow) -> list[Key]:
     """The commits that a write has to be compared with; the rows they are found by must be loaded."""
-    stream = living(org, view.get(LEDGER_STREAM, stream_key(command.place, command.client)))
+    stream = living(org, view.get(LEDGER_STREAM, stream_key(write.place, write.client)))
     if stream is None:
         return []
     found = []
-    if command.sequence is not None and command.sequence <= stream.last:
-        found.append((*command.place, command.client, stream.life, command.sequence))
-    key = _key_row(view, command)
+    if write.sequence is not None and write.sequence <= stream.last:
+        found.append((*write.place, write.client, stream.life, write.sequence))
+    key = _key_row(view, write)
     if key is not None and key.life == stream.life:
-        found.append((*command.place, command.client, stream.life, key.sequence))
+        found.append((*write.place, write.client, stream.life, key.sequence))
     return found
 
 
-def case_of(view: View, command: WriteCommand, request: bytes, org: OrgRow, place: PlaceRow) -> Case:
-    """A write with everything that is remembered of its identity; `request` is the hash of its operations."""
-    stream = living(org, view.get(LEDGER_STREAM, stream_key(command.place, command.client)))
+def case_of(view: View, write: PreparedWrite, org: OrgRow, place: PlaceRow) -> Case:
+    """A write with everything that is remembered of its identity."""
+    stream = living(org, view.get(LEDGER_STREAM, stream_key(write.place, write.client)))
     if stream is None:
-        return Case(command.sequence, command.key, request, 0, None, None)
+        return Case(write.sequence, write.key, write.request, 0, None, None)
     by_key = by_sequence = None
-    key = _key_row(view, command)
+    key = _key_row(view, write)
     if key is not None and key.life == stream.life:
         commit = _commit(view, stream, key.sequence)
         if commit is not None and is_in_window(org, stream, commit):
             by_key = _past(commit)
-    if command.sequence is not None and command.sequence <= stream.last:
-        commit = _commit(view, stream, command.sequence)
+    if write.sequence is not None and write.sequence <= stream.last:
+        commit = _commit(view, stream, write.sequence)
         if commit is not None and is_in_window(org, stream, commit):
             by_sequence = _past(commit)
         elif commit is not None and not is_compacted(place, commit.height):
             by_sequence = _past(commit)._replace(key=b"")  # its key is forgotten: the body alone speaks for it
-    return Case(command.sequence, command.key, request, stream.last, by_key, by_sequence)
+    return Case(write.sequence, write.key, write.request, stream.last, by_key, by_sequence)
 
 
-def _key_row(view: View, command: WriteCommand) -> KeyRow | None:
-    return view.get(LEDGER_KEY, (*command.place, command.client, command.key)) if command.key else None
+def _key_row(view: View, write: PreparedWrite) -> KeyRow | None:
+    return view.get(LEDGER_KEY, (*write.place, write.client, write.key)) if write.key else None
 
 
 def _commit(view: View, stream: StreamRow, sequence: int) -> CommitRow | None:

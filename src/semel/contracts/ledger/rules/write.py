@@ -50,33 +50,33 @@ def topic_of(place: Place) -> bytes:
 
 def order_of(command: WriteCommand) -> Order | None:
     """The place of a write in its client's sequence, if it names one."""
-    if command.sequence is None:
+    if command.write.sequence is None:
         return None
-    return Order(b"ledger:%d/%d:%s" % (*command.place, command.client), command.sequence)
+    return Order(b"ledger:%d/%d:%s" % (*command.write.place, command.write.client), command.write.sequence)
 
 
 def write_needs(command: WriteCommand) -> Generator[Stage, View, None]:
     """First what identities and conditions are judged by; then what the judgement so far says will be needed."""
-    place = command.place
-    keys = state_keys(command.operations)
+    place = command.write.place
+    keys = state_keys(command.write.operations)
     first: list[tuple[AnyTable, Key]] = [
         (LEDGER_TERM, ALONE),
         (LEDGER_ORG, (place.org,)),
         (LEDGER_PLACE, place),
-        (LEDGER_STREAM, stream_key(place, command.client)),
+        (LEDGER_STREAM, stream_key(place, command.write.client)),
         (LEDGER_TOPS, place),
         *((LEDGER_ENTITY, (*place, key)) for key in keys),
     ]
-    if command.key:
-        first.append((LEDGER_KEY, (*place, command.client, command.key)))
+    if command.write.key:
+        first.append((LEDGER_KEY, (*place, command.write.client, command.write.key)))
     view = yield Stage(keys=first)
     org, row = view.get(LEDGER_ORG, (place.org,)), view.get(LEDGER_PLACE, place)
     if org is None or row is None:
         return
-    commits = commit_keys(view, command, org)
+    commits = commit_keys(view, command.write, org)
     if commits:
         yield Stage(keys=[(LEDGER_COMMIT, key) for key in commits])
-    case = case_of(view, command, command.request, org, row)
+    case = case_of(view, command.write, org, row)
     if judge(case).verdict in EXECUTES or _may_follow(case):
         head: list[tuple[AnyTable, Key]] = [(LEDGER_BLOCK, (*place, row.height))] if row.height else []
         yield from page_needs(view, place, keys, head)
@@ -88,12 +88,12 @@ def write_needs(command: WriteCommand) -> Generator[Stage, View, None]:
 
 def write(view: View, command: WriteCommand, policy: Policy, now: Now) -> Outcome:
     """Judge a transaction, and commit it if it is new and its conditions hold."""
-    org = view.get(LEDGER_ORG, (command.place.org,))
-    place = view.get(LEDGER_PLACE, command.place)
+    org = view.get(LEDGER_ORG, (command.write.place.org,))
+    place = view.get(LEDGER_PLACE, command.write.place)
     refusal = refuse_write(org, place)
     if refusal is not None or org is None or place is None:
         return Outcome(refusal)
-    case = case_of(view, command, command.request, org, place)
+    case = case_of(view, command.write, org, place)
     rule = judge(case)
     if rule.verdict is Verdict.GAP and _waits(view, command, case.last):
         return Outcome(None, later=True)
@@ -104,12 +104,12 @@ def write(view: View, command: WriteCommand, policy: Policy, now: Now) -> Outcom
     refusal = _refuse_new(view, place, after, most)
     if refusal is not None:
         return Outcome(refusal)
-    keys = state_keys(command.operations)
-    before = load_state(view, command.place, keys)
+    keys = state_keys(command.write.operations)
+    before = load_state(view, command.write.place, keys)
     state = dict(before)
     height = place.height + 1
     try:
-        carry_out(command.operations, state, height, after.at_seconds)
+        carry_out(command.write.operations, state, height, after.at_seconds)
     except ConditionFailedError as failed:
         return Outcome(failed.declined)
     if org.quota_bytes:
@@ -117,16 +117,16 @@ def write(view: View, command: WriteCommand, policy: Policy, now: Now) -> Outcom
         if after.used_bytes > max(org.quota_bytes, org.used_bytes):
             return Outcome(_too_much(org))
     try:
-        root, stale = store_state(view, command.place, height, before, state)
+        root, stale = store_state(view, command.write.place, height, before, state)
     except MissingRowsError:
-        demand_pages(view, command.place, keys)
+        demand_pages(view, command.write.place, keys)
         raise
     committed = build_block(view, command, after, place, case.last + 1, root)
     life = store_commit(view, command, org, place, committed)
     store_block(view, command, committed, life, stale if place.retain else b"")
     view.put(LEDGER_PLACE, place._replace(height=height, tip_hash=block_hash(committed.header), state_root=root))
     view.put(LEDGER_ORG, moved_cuts(after))
-    return Outcome(Written(committed), signals=(topic_of(command.place),))
+    return Outcome(Written(committed), signals=(topic_of(command.write.place),))
 
 
 def _may_follow(case: Case) -> bool:

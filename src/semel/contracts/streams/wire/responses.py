@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from semel.contracts.streams.commands import Appended, Created
 from semel.contracts.streams.etags import format_etag, matches_any
 from semel.contracts.streams.media_type import is_json
@@ -11,8 +9,7 @@ from semel.contracts.streams.offsets import format_offset
 from semel.contracts.streams.reading import Page
 from semel.contracts.streams.rules.epochs import epoch_at
 from semel.contracts.streams.tables import StreamRow
-
-Header = tuple[bytes, bytes]
+from semel.kernel.http_answer import Answer, Header
 
 CLOSED: Header = (b"stream-closed", b"true")
 REPLAYED: Header = (b"idempotency-replayed", b"true")
@@ -23,25 +20,17 @@ SETTLED: Header = (b"cache-control", b"public, max-age=60, stale-while-revalidat
 SETTLED_PRIVATE: Header = (b"cache-control", b"private, max-age=60, stale-while-revalidate=300")
 
 
-class Response(NamedTuple):
-    """One whole answer."""
-
-    status: int
-    headers: list[Header]
-    body: bytes = b""
-
-
-def created(answer: Created, location: bytes) -> Response:
+def created(answer: Created, location: bytes) -> Answer:
     """201 for a new stream, 200 for one that was there."""
     headers = [(b"content-type", answer.content_type), _next(answer.tail, answer.tail_epoch)]
     if answer.is_new:
         headers.append((b"location", location))
     if answer.closed:
         headers.append(CLOSED)
-    return Response(201 if answer.is_new else 200, headers)
+    return Answer(201 if answer.is_new else 200, headers)
 
 
-def appended(answer: Appended) -> Response:
+def appended(answer: Appended) -> Answer:
     """The outcome of an append, first or replayed."""
     headers = [_next(answer.tail, answer.tail_epoch)]
     if answer.closed:
@@ -51,10 +40,10 @@ def appended(answer: Appended) -> Response:
         headers.append((b"producer-seq", b"%d" % (answer.seq or 0)))
     if answer.replayed:
         headers.append(REPLAYED)
-    return Response(answer.status, headers)
+    return Answer(answer.status, headers)
 
 
-def described(stream: StreamRow) -> Response:
+def described(stream: StreamRow) -> Answer:
     """HEAD: what the stream is, and where it stands."""
     headers = [(b"content-type", stream.content_type), _next(stream.tail, epoch_at(stream, stream.tail)), NO_STORE]
     if stream.ttl_seconds is not None:
@@ -63,28 +52,28 @@ def described(stream: StreamRow) -> Response:
         headers.append((b"stream-expires-at", stream.expires_text))
     if stream.closed:
         headers.append(CLOSED)
-    return Response(200, headers)
+    return Answer(200, headers)
 
 
-def caught_up(page: Page, *, at_now: bool, if_none_match: bytes, private: bool) -> Response:
+def caught_up(page: Page, *, at_now: bool, if_none_match: bytes, private: bool) -> Answer:
     """A catch-up read. Only what can never change may be kept by caches; the tail must be asked for again."""
     headers = _page_headers(page)
     if at_now:
-        return Response(200, [*headers, NO_STORE], content_of(page))
+        return Answer(200, [*headers, NO_STORE], content_of(page))
     etag = format_etag(page.stream, page.start, page.end, is_final=page.is_final)
     settled = SETTLED_PRIVATE if private else SETTLED
     headers += [(b"etag", etag), NO_CACHE if page.at_tail else settled]
     if if_none_match and matches_any(if_none_match, etag):
-        return Response(304, [header for header in headers if header[0] != b"content-type"])
-    return Response(200, headers, content_of(page))
+        return Answer(304, [header for header in headers if header[0] != b"content-type"])
+    return Answer(200, headers, content_of(page))
 
 
-def polled(page: Page, cursor: int) -> Response:
+def polled(page: Page, cursor: int) -> Answer:
     """A long poll that ended with content, with closure or without anything."""
     headers = [*_page_headers(page), (b"stream-cursor", b"%d" % cursor), NO_STORE]
     if page.pieces:
-        return Response(200, headers, content_of(page))
-    return Response(204, [header for header in headers if header[0] != b"content-type"])
+        return Answer(200, headers, content_of(page))
+    return Answer(204, [header for header in headers if header[0] != b"content-type"])
 
 
 def _page_headers(page: Page) -> list[Header]:

@@ -11,11 +11,12 @@ from semel.contracts.ledger.orders import check_quota
 from semel.contracts.ledger.reading import org, vault
 from semel.contracts.ledger.wire.requests import creation_key
 from semel.engine.reading import Reading
+from semel.server.grpc.call import GrpcCall, GrpcMethod
+from semel.server.grpc.messages import parser, same
 from semel.server.ledger.desk import Desk
 from semel.server.ledger.exchange import REPLAYED
 from semel.server.ledger.grpc import outbound
-from semel.server.ledger.grpc.call import Call, Method
-from semel.server.ledger.grpc.inbound import READ_BYTES, parser, place_of, retained_blocks, same, slug_of
+from semel.server.ledger.grpc.inbound import READ_BYTES, asked_of, place_of, retained_blocks, slug_of
 from semel.server.ledger.proto import ledger_pb2 as pb
 
 
@@ -24,9 +25,9 @@ class AdminService:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._node = desk.context.settings.ledger_node_id
+        self._node = desk.node
 
-    def methods(self) -> Iterator[Method]:
+    def methods(self) -> Iterator[GrpcMethod]:
         """All of them."""
         for kind, run in (
             (pb.CreateOrganizationRequest, self._make_org),
@@ -39,28 +40,28 @@ class AdminService:
             (pb.DeleteVaultRequest, self._end_vault),
         ):
             name = kind.DESCRIPTOR.name.removesuffix("Request")
-            yield Method(b"/ledger.v1.AdminService/" + name.encode(), parser(kind, same), run, max_bytes=READ_BYTES)
+            yield GrpcMethod(b"/ledger.v1.AdminService/" + name.encode(), parser(kind, same), run, max_bytes=READ_BYTES)
 
-    async def _make_org(self, call: Call, request: pb.CreateOrganizationRequest) -> bytes:
+    async def _make_org(self, call: GrpcCall, request: pb.CreateOrganizationRequest) -> bytes:
         asked = request.quota
         quota = check_quota(
             asked.max_storage_bytes, asked.max_vaults, asked.max_write_ops_per_sec, asked.max_read_ops_per_sec
         )
-        made = await self._desk.make_org(call.asked, request.name, creation_key(call.fields), quota)
+        made = await self._desk.make_org(asked_of(call), request.name, creation_key(call.fields), quota)
         _mark(call, is_replay=made.is_replay)
         slug = pb.OrganizationSlug(slug=made.place.org)
         return pb.CreateOrganizationResponse(slug=slug, shard_id=pb.ShardId(id=0)).SerializeToString()
 
-    async def _org(self, call: Call, request: pb.GetOrganizationRequest) -> bytes:
+    async def _org(self, call: GrpcCall, request: pb.GetOrganizationRequest) -> bytes:
         slug = slug_of(request)
 
         def look(reading: Reading) -> bytes:
             return outbound.org_pb(org(reading, slug)).SerializeToString()
 
-        return await self._desk.look(call.asked, Place(slug), look)
+        return await self._desk.look(asked_of(call), Place(slug), look)
 
-    async def _orgs(self, call: Call, request: pb.ListOrganizationsRequest) -> bytes:
-        asked = call.asked
+    async def _orgs(self, call: GrpcCall, request: pb.ListOrganizationsRequest) -> bytes:
+        asked = asked_of(call)
 
         def look(reading: Reading) -> bytes:
             page = orgs(reading, request.limit, request.page_token, lambda slug: self._desk.sees(asked, Place(slug)))
@@ -71,13 +72,13 @@ class AdminService:
 
         return await self._desk.look(asked, None, look)
 
-    async def _end_org(self, call: Call, request: pb.DeleteOrganizationRequest) -> bytes:
-        await self._desk.change_org(call.asked, slug_of(request), OrgSettings(status=Status.DELETED))
+    async def _end_org(self, call: GrpcCall, request: pb.DeleteOrganizationRequest) -> bytes:
+        await self._desk.change_org(asked_of(call), slug_of(request), OrgSettings(status=Status.DELETED))
         return pb.DeleteOrganizationResponse().SerializeToString()
 
-    async def _make_vault(self, call: Call, request: pb.CreateVaultRequest) -> bytes:
+    async def _make_vault(self, call: GrpcCall, request: pb.CreateVaultRequest) -> bytes:
         retain, key = retained_blocks(request), creation_key(call.fields)
-        made = await self._desk.make_vault(call.asked, place_of(request).org, retain, key)
+        made = await self._desk.make_vault(asked_of(call), place_of(request).org, retain, key)
         _mark(call, is_replay=made.is_replay)
         told = pb.CreateVaultResponse(
             vault=pb.VaultSlug(slug=made.place.vault),
@@ -85,16 +86,16 @@ class AdminService:
         )
         return told.SerializeToString()
 
-    async def _vault(self, call: Call, request: pb.GetVaultRequest) -> bytes:
+    async def _vault(self, call: GrpcCall, request: pb.GetVaultRequest) -> bytes:
         place = place_of(request)
 
         def look(reading: Reading) -> bytes:
             return outbound.vault_pb(vault(reading, place), self._node).SerializeToString()
 
-        return await self._desk.look(call.asked, place, look)
+        return await self._desk.look(asked_of(call), place, look)
 
-    async def _vaults(self, call: Call, request: pb.ListVaultsRequest) -> bytes:
-        place, asked = place_of(request), call.asked
+    async def _vaults(self, call: GrpcCall, request: pb.ListVaultsRequest) -> bytes:
+        place, asked = place_of(request), asked_of(call)
 
         def look(reading: Reading) -> bytes:
             page = vaults(
@@ -105,11 +106,11 @@ class AdminService:
 
         return await self._desk.look(asked, place, look)
 
-    async def _end_vault(self, call: Call, request: pb.DeleteVaultRequest) -> bytes:
-        await self._desk.change_vault(call.asked, place_of(request), Status.DELETED)
+    async def _end_vault(self, call: GrpcCall, request: pb.DeleteVaultRequest) -> bytes:
+        await self._desk.change_vault(asked_of(call), place_of(request), Status.DELETED)
         return pb.DeleteVaultResponse().SerializeToString()
 
 
-def _mark(call: Call, *, is_replay: bool) -> None:
+def _mark(call: GrpcCall, *, is_replay: bool) -> None:
     if is_replay:
         call.head.append(REPLAYED)

@@ -6,9 +6,9 @@ Limits are not judged here but where both wires meet. Fields that nobody knows a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from semel.contracts.ledger.model import (
@@ -24,25 +24,19 @@ from semel.contracts.ledger.model import (
 )
 from semel.contracts.ledger.refusals import invalid
 from semel.contracts.ledger.wire.requests import Draft, retained
-from semel.server.ledger.grpc.scan import Content, count_pieces, may_exceed, pieces, unreadable
+from semel.server.grpc.call import GrpcCall
+from semel.server.grpc.messages import SPARE_FIELDS, Content, count_fields, may_exceed, wire_fields
+from semel.server.ledger.desk import Asked
 from semel.server.ledger.proto import ledger_pb2 as pb
-
-M = TypeVar("M", bound=Message)
-T = TypeVar("T")
 
 _VARINT = 0
 OPERATIONS_FIELD = 5
 _ORG, _VAULT, _SEQUENCE = 1, 2, 4
 """Where the older dialect has plain numbers: the ids of the place, and in writes the sequence."""
 
-
-OPEN_BYTES = 4 * 1024
-"""Messages of calls that need no credential."""
 READ_BYTES = 64 * 1024
 """Messages that ask for something or order something small, where keys are no larger than usual."""
 BATCH_READ_BYTES = 2 * 1024 * 1024
-SPARE_FIELDS = 64
-"""Fields of a message besides those that may come many times: all that we know, and some that we do not."""
 
 
 class WriteOrder(NamedTuple):
@@ -53,39 +47,16 @@ class WriteOrder(NamedTuple):
     is_legacy: bool
 
 
-def parser(
-    kind: type[M], convert: Callable[[M], T], check: Callable[[Content], None] | None = None
-) -> Callable[[Content], T]:
-    """The bytes of a message to what it means; `check` may refuse them before anything is made of them."""
-    looks = check_fields if check is None else check
-
-    def parse(content: Content) -> T:
-        looks(content)
-        try:
-            message = kind.FromString(bytes(content))
-        except DecodeError:
-            raise unreadable(kind.DESCRIPTOR.full_name) from None
-        return convert(message)
-
-    return parse
-
-
-def check_fields(content: Content, repeated: int = 0) -> None:
-    """Refuse a message with many more fields than it may have: each becomes an object, some bytes many of them."""
-    most = repeated + SPARE_FIELDS
-    if may_exceed(content, most) and count_pieces(content, most) > most:
-        raise invalid("The message has too many fields.", "message")
-
-
-def same(message: M) -> M:
-    """A message that is its own meaning."""
-    return message
+def asked_of(call: GrpcCall) -> Asked:
+    """Who calls; its credential has been checked."""
+    assert isinstance(call.identity, Asked), "the caller is not known"
+    return call.identity
 
 
 def check_operations(most: int, content: Content) -> None:
     """Refuse too many operations of a write before they are read."""
     if may_exceed(content, most + SPARE_FIELDS):
-        check_most(count_pieces(content, most + SPARE_FIELDS) - SPARE_FIELDS, most)
+        check_most(count_fields(content, most + SPARE_FIELDS) - SPARE_FIELDS, most)
 
 
 def check_groups(most: int, content: Content) -> None:
@@ -93,9 +64,9 @@ def check_groups(most: int, content: Content) -> None:
     if not may_exceed(content, most + SPARE_FIELDS):
         return
     inside = 0
-    for groups, piece in enumerate(pieces(content), 1):
+    for groups, piece in enumerate(wire_fields(content), 1):
         if piece.number == OPERATIONS_FIELD:
-            inside += count_pieces(content, most, piece.start, piece.end)
+            inside += count_fields(content, most, piece.start, piece.end)
         check_most(max(groups - SPARE_FIELDS, inside), most)
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from semel.contracts.ledger.model import Operation
+from semel.server.grpc.messages import Content, WireField, unreadable, wire_fields
 from semel.server.ledger.grpc.inbound import (
     OPERATIONS_FIELD,
     WriteOrder,
@@ -20,7 +21,6 @@ from semel.server.ledger.grpc.inbound import (
     operation_of,
     order_of,
 )
-from semel.server.ledger.grpc.scan import Content, Piece, pieces, unreadable
 from semel.server.ledger.proto import ledger_pb2 as pb
 
 M = TypeVar("M", bound=Message)
@@ -49,7 +49,7 @@ def large_batch(content: Content, most: int) -> WriteOrder:
     for count, group in enumerate(_repeated(content, rest), 1):
         check_most(count, most)
         before = len(given)
-        for piece in pieces(content, group.start, group.end):
+        for piece in wire_fields(content, group.start, group.end):
             if piece.has_content and piece.number == _GROUPED_FIELD:
                 check_most(len(given) + 1, most)
                 given.append(_operation(content, piece, len(given) - before))
@@ -58,10 +58,10 @@ def large_batch(content: Content, most: int) -> WriteOrder:
     return order_of(request, tuple(given), wants_proof=request.include_tx_proofs)
 
 
-def _repeated(content: Content, rest: bytearray) -> Iterator[Piece]:
+def _repeated(content: Content, rest: bytearray) -> Iterator[WireField]:
     """The operations of a message, or the groups of them; what else it says is put together in `rest`."""
     before = 0
-    for piece in pieces(content):
+    for piece in wire_fields(content):
         if piece.has_content and piece.number == OPERATIONS_FIELD:
             yield piece
         else:
@@ -69,7 +69,7 @@ def _repeated(content: Content, rest: bytearray) -> Iterator[Piece]:
         before = piece.end
 
 
-def _operation(content: Content, piece: Piece, number: int) -> Operation:
+def _operation(content: Content, piece: WireField, number: int) -> Operation:
     return operation_of(number, _read(pb.Operation, content[piece.start : piece.end]))
 
 

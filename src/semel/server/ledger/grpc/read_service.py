@@ -28,17 +28,16 @@ from semel.contracts.ledger.reading import (
 )
 from semel.contracts.ledger.refusals import invalid
 from semel.engine.reading import Reading
+from semel.server.grpc.call import GrpcCall, GrpcMethod
+from semel.server.grpc.messages import check_fields, parser, same
 from semel.server.ledger.desk import Desk
 from semel.server.ledger.grpc import outbound
-from semel.server.ledger.grpc.call import Call, Method
 from semel.server.ledger.grpc.inbound import (
     BATCH_READ_BYTES,
     READ_BYTES,
+    asked_of,
     check_consistency,
-    check_fields,
-    parser,
     place_of,
-    same,
 )
 from semel.server.ledger.grpc.transaction_parts import Parts, block_parts, chain_parts, parts_of
 from semel.server.ledger.proto import ledger_pb2 as pb
@@ -56,7 +55,7 @@ class ReadService:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
-    def methods(self) -> Iterator[Method]:
+    def methods(self) -> Iterator[GrpcMethod]:
         """All of them."""
         for kind, run in (
             (pb.ReadRequest, self._read),
@@ -72,11 +71,11 @@ class ReadService:
             (pb.ListEntitiesRequest, self._entities),
         ):
             name = kind.DESCRIPTOR.name.removesuffix("Request")
-            yield Method(_PATH % name.encode(), parser(kind, same), run, max_bytes=self._largest())
+            yield GrpcMethod(_PATH % name.encode(), parser(kind, same), run, max_bytes=self._largest())
         check = partial(check_fields, repeated=MAX_BATCH_KEYS)
         parse = parser(pb.BatchReadRequest, self._batch, check)
         largest = max(BATCH_READ_BYTES, MAX_BATCH_KEYS * (self._desk.limits.max_key_bytes + _AROUND_BYTES))
-        yield Method(_PATH % b"BatchRead", parse, self._batch_read, max_bytes=largest)
+        yield GrpcMethod(_PATH % b"BatchRead", parse, self._batch_read, max_bytes=largest)
 
     def _largest(self) -> int:
         """Of a message: what names things in it may be as large as the operator lets it, and a page token."""
@@ -84,7 +83,7 @@ class ReadService:
         names = limits.max_key_bytes + 4 * (2 * limits.max_resource_characters + limits.max_relation_characters)
         return max(READ_BYTES, names + MAX_TOKEN_CHARACTERS + _AROUND_BYTES)
 
-    async def _read(self, call: Call, request: pb.ReadRequest) -> bytes:
+    async def _read(self, call: GrpcCall, request: pb.ReadRequest) -> bytes:
         check_consistency(request.consistency)
         place, key = place_of(request), self._key(request.key)
         return await self._look(call, place, lambda reading: outbound.read_pb(*read_entity(reading, place, key, None)))
@@ -96,7 +95,7 @@ class ReadService:
             raise invalid(f"At most {MAX_BATCH_KEYS} keys are read at once.", "keys")
         return place_of(request), [self._key(key) for key in request.keys]
 
-    async def _batch_read(self, call: Call, asked: tuple[Place, list[bytes]]) -> bytes:
+    async def _batch_read(self, call: GrpcCall, asked: tuple[Place, list[bytes]]) -> bytes:
         place, keys = asked
 
         def look(reading: Reading) -> pb.BatchReadResponse:
@@ -106,7 +105,7 @@ class ReadService:
 
         return await self._look(call, place, look)
 
-    async def _verified_read(self, call: Call, request: pb.VerifiedReadRequest) -> bytes:
+    async def _verified_read(self, call: GrpcCall, request: pb.VerifiedReadRequest) -> bytes:
         place, key = place_of(request), self._key(request.key)
 
         def look(reading: Reading) -> Parts:
@@ -122,7 +121,7 @@ class ReadService:
 
         return await self._look(call, place, look)
 
-    async def _historical_read(self, call: Call, request: pb.HistoricalReadRequest) -> bytes:
+    async def _historical_read(self, call: GrpcCall, request: pb.HistoricalReadRequest) -> bytes:
         place, key = place_of(request), self._key(request.key)
         if request.at_height == 0:
             raise invalid("A historical read is of a height, and at least of 1.", "at_height")
@@ -144,16 +143,16 @@ class ReadService:
 
         return await self._look(call, place, look)
 
-    async def _watch(self, call: Call, request: pb.WatchBlocksRequest) -> None:
+    async def _watch(self, call: GrpcCall, request: pb.WatchBlocksRequest) -> None:
         place = place_of(request)
-        await self._desk.look(call.asked, place, lambda reading: tip(reading, place))
-        with self._desk.follow(call.asked, place, request.start_height) as watch:
+        await self._desk.look(asked_of(call), place, lambda reading: tip(reading, place))
+        with self._desk.follow(asked_of(call), place, request.start_height) as watch:
             call.begin()
             while not watch.is_over:
                 for header in await watch.next(WATCH_SECONDS):
                     await call.send(outbound.announcement_pb(header).SerializeToString())
 
-    async def _block(self, call: Call, request: pb.GetBlockRequest) -> bytes:
+    async def _block(self, call: GrpcCall, request: pb.GetBlockRequest) -> bytes:
         place = place_of(request)
 
         def look(reading: Reading) -> Parts:
@@ -162,7 +161,7 @@ class ReadService:
 
         return await self._look(call, place, look)
 
-    async def _blocks(self, call: Call, request: pb.GetBlockRangeRequest) -> bytes:
+    async def _blocks(self, call: GrpcCall, request: pb.GetBlockRangeRequest) -> bytes:
         place = place_of(request)
 
         def look(reading: Reading) -> Parts:
@@ -171,7 +170,7 @@ class ReadService:
 
         return await self._look(call, place, look)
 
-    async def _tip(self, call: Call, request: pb.GetTipRequest) -> bytes:
+    async def _tip(self, call: GrpcCall, request: pb.GetTipRequest) -> bytes:
         place = place_of(request)
 
         def look(reading: Reading) -> pb.GetTipResponse:
@@ -184,7 +183,7 @@ class ReadService:
 
         return await self._look(call, place, look)
 
-    async def _client_state(self, call: Call, request: pb.GetClientStateRequest) -> bytes:
+    async def _client_state(self, call: GrpcCall, request: pb.GetClientStateRequest) -> bytes:
         place, client = place_of(request), request.client_id.id.encode()
         check_client(client)
 
@@ -199,7 +198,7 @@ class ReadService:
 
         return await self._look(call, place, look)
 
-    async def _relationships(self, call: Call, request: pb.ListRelationshipsRequest) -> bytes:
+    async def _relationships(self, call: GrpcCall, request: pb.ListRelationshipsRequest) -> bytes:
         check_consistency(request.consistency)
         place = place_of(request)
         resource, relation, subject = (
@@ -225,7 +224,7 @@ class ReadService:
         return await self._look(call, place, look)
 
     async def _proved_relationship(
-        self, call: Call, place: Place, parts: tuple[bytes | None, ...], request: pb.ListRelationshipsRequest
+        self, call: GrpcCall, place: Place, parts: tuple[bytes | None, ...], request: pb.ListRelationshipsRequest
     ) -> bytes:
         resource, relation, subject = parts
         if resource is None or relation is None or subject is None:
@@ -250,7 +249,7 @@ class ReadService:
 
         return await self._look(call, place, look)
 
-    async def _resources(self, call: Call, request: pb.ListResourcesRequest) -> bytes:
+    async def _resources(self, call: GrpcCall, request: pb.ListResourcesRequest) -> bytes:
         check_consistency(request.consistency)
         place = place_of(request)
 
@@ -265,7 +264,7 @@ class ReadService:
 
         return await self._look(call, place, look)
 
-    async def _entities(self, call: Call, request: pb.ListEntitiesRequest) -> bytes:
+    async def _entities(self, call: GrpcCall, request: pb.ListEntitiesRequest) -> bytes:
         check_consistency(request.consistency)
         place = place_of(request)
 
@@ -290,8 +289,8 @@ class ReadService:
         check_key(self._desk.limits, encoded)
         return encoded
 
-    async def _look(self, call: Call, place: Place, look: Callable[[Reading], Message | Parts]) -> bytes:
-        return await self._desk.look(call.asked, place, lambda reading: _serialized(look(reading)))
+    async def _look(self, call: GrpcCall, place: Place, look: Callable[[Reading], Message | Parts]) -> bytes:
+        return await self._desk.look(asked_of(call), place, lambda reading: _serialized(look(reading)))
 
 
 def _serialized(told: Message | Parts) -> bytes:

@@ -1,46 +1,41 @@
-"""How a call ends: a status with its number, a sentence, and details for machines in the trailers."""
+"""Refusals of the ledger as gRPC statuses, with details for machines in the trailers."""
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Mapping
-from typing import NamedTuple
-from urllib.parse import quote
-
-from hpack import NeverIndexedHeaderTuple
 
 from semel.contracts.ledger.commands import Refusal
+from semel.contracts.ledger.refusals import RefusedLedger
 from semel.contracts.ledger.wire.problems import error_code, kind_of
-from semel.kernel.errors import Grpc, Retry
-from semel.server.ledger.faults import RETRY_MS
+from semel.engine.contract import EngineError
+from semel.kernel.errors import Grpc, Refused, Retry
+from semel.server.grpc.metadata import GrpcError, GrpcStatus, error_status
+from semel.server.ledger.faults import RETRY_MS, engine_refusal, server_refusal
 from semel.server.ledger.proto import ledger_pb2 as pb
 
-Header = tuple[bytes, bytes]
-
-CANCELLED, UNKNOWN = 1, 2
-"""Of calls that nobody waits for any more, and of what was no call: these numbers are counted, not sent."""
-MAX_MESSAGE_CHARACTERS = 1_024
-"""Messages travel in a header, and may quote what the caller sent."""
 _ADVICE = {
     Retry.SAME_KEY: "Send the same request again, with the same idempotency key and the same sequence.",
     Retry.LATER: "Wait for retry_after_ms, then send the same request again.",
 }
-_PLAIN = "".join(map(chr, (*range(0x20, 0x25), *range(0x26, 0x7F))))
-"""What stands as it is in a grpc-message: printable ASCII but the percent sign."""
 _LARGEST_MS = 2**31 - 1
 
 
-class Status(NamedTuple):
-    """One end of a call."""
+def refusal_of(error: Exception) -> Refusal | None:
+    """What the caller is told of an error; None for a fault of the server."""
+    match error:
+        case RefusedLedger():
+            return error.refusal
+        case GrpcError():
+            return Refusal(error.kind.name.lower(), error.message, error.context, error.retry_after_ms)
+        case Refused():
+            return server_refusal(error.problem)
+        case EngineError():
+            return engine_refusal(error)
+        case _:
+            return None
 
-    number: int
-    trailers: tuple[Header, ...]
 
-
-OK = Status(0, ((b"grpc-status", b"0"),))
-
-
-def refused(refusal: Refusal) -> Status:
+def refused(refusal: Refusal) -> GrpcStatus:
     """The status of a refusal."""
     kind = kind_of(refusal)
     wait_ms = refusal.retry_after_ms
@@ -50,29 +45,13 @@ def refused(refusal: Refusal) -> Status:
         error_code=error_code(refusal.code), is_retryable=kind.retry is not Retry.NEVER, context=refusal.context
     )
     if wait_ms is not None:
-        details.retry_after_ms = min(wait_ms, _LARGEST_MS)
+        details.retry_after_ms = wait_ms = min(wait_ms, _LARGEST_MS)
     if kind.retry in _ADVICE:
         details.suggested_action = _ADVICE[kind.retry]
-    return _status(kind.grpc, refusal.message, details)
+    return error_status(kind.grpc, refusal.message, details.SerializeToString(), wait_ms)
 
 
-def precondition(message: str, number: int, context: Mapping[str, str]) -> Status:
+def precondition(message: str, number: int, context: Mapping[str, str]) -> GrpcStatus:
     """A domain error that a client could take for a success if it came in the usual form."""
     details = pb.ErrorDetails(error_code=str(number), is_retryable=False, context=context)
-    return _status(Grpc.FAILED_PRECONDITION, message, details)
-
-
-def unindexed(name: bytes, value: bytes) -> Header:
-    """A header whose value does not come again, so that it pushes none that does out of the peer's table."""
-    return NeverIndexedHeaderTuple(name, value)
-
-
-def _status(kind: Grpc, message: str, details: pb.ErrorDetails) -> Status:
-    trailers: list[Header] = [
-        (b"grpc-status", str(kind.value).encode()),
-        unindexed(b"grpc-message", quote(message[:MAX_MESSAGE_CHARACTERS], safe=_PLAIN).encode()),
-        unindexed(b"grpc-status-details-bin", b64encode(details.SerializeToString()).rstrip(b"=")),
-    ]
-    if details.HasField("retry_after_ms"):
-        trailers.append(unindexed(b"retry-after-ms", str(details.retry_after_ms).encode()))
-    return Status(kind.value, tuple(trailers))
+    return error_status(Grpc.FAILED_PRECONDITION, message, details.SerializeToString())

@@ -13,31 +13,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from semel.contracts.ledger.commands import Code, Committed, Declined, Replayed, Written
-from semel.contracts.ledger.drafts import Prepared
+from semel.contracts.ledger.commands import Code, Committed, Declined, PreparedWrite, Replayed, Written
 from semel.contracts.ledger.reading import client_state, tx_proof
 from semel.contracts.ledger.refusals import SEQUENCE_VIOLATION
+from semel.server.grpc.call import GrpcCall, GrpcMethod
+from semel.server.grpc.messages import Content, parser
 from semel.server.ledger.desk import Desk
 from semel.server.ledger.exchange import REPLAYED
-from semel.server.ledger.grpc.call import Call, Method
 from semel.server.ledger.grpc.inbound import (
     WriteOrder,
+    asked_of,
     batch_order,
     check_groups,
     check_operations,
-    parser,
     write_order,
 )
 from semel.server.ledger.grpc.large_writes import large_batch, large_write
 from semel.server.ledger.grpc.outbound import declined_pb
-from semel.server.ledger.grpc.scan import Content
 from semel.server.ledger.grpc.statuses import precondition
 from semel.server.ledger.grpc.transaction_parts import parts_of, success_parts
 from semel.server.ledger.proto import ledger_pb2 as pb
 from semel.server.threads import apart, is_small
 
 Read = Callable[[Content], WriteOrder]
-Asked = tuple[WriteOrder, Prepared]
+Asked = tuple[WriteOrder, PreparedWrite]
 Response = type[pb.WriteResponse] | type[pb.BatchWriteResponse]
 
 _COMMITTED = "Committed before; nothing was executed now. The first answer is in `original`."
@@ -51,15 +50,15 @@ class WriteService:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
-    def methods(self) -> Iterator[Method]:
+    def methods(self) -> Iterator[GrpcMethod]:
         """Both keep the order in which they came on a connection: a client may send on without waiting."""
         path = b"/ledger.v1.WriteService/%s"
         most = self._desk.limits.max_operations
         one = parser(pb.WriteRequest, partial(write_order, most=most), partial(check_operations, most))
         many = parser(pb.BatchWriteRequest, partial(batch_order, most=most), partial(check_groups, most))
         one_large, many_large = partial(large_write, most=most), partial(large_batch, most=most)
-        yield Method(path % b"Write", self._prepared(one, one_large), self._write, is_ordered=True)
-        yield Method(path % b"BatchWrite", self._prepared(many, many_large), self._batch, is_ordered=True)
+        yield GrpcMethod(path % b"Write", self._prepared(one, one_large), self._write, is_ordered=True)
+        yield GrpcMethod(path % b"BatchWrite", self._prepared(many, many_large), self._batch, is_ordered=True)
 
     def _prepared(self, small: Read, large: Read) -> Callable[[Content], list[Asked]]:
         """Reads a message; what it asks for stands in a list, from which it is taken and then held no longer."""
@@ -70,16 +69,16 @@ class WriteService:
         prepared = self._desk.prepare(order.place, draft.client, draft.sequence, draft.key, draft.operations)
         return order._replace(draft=draft._replace(operations=())), prepared
 
-    async def _write(self, call: Call, asked: list[Asked]) -> bytes | None:
+    async def _write(self, call: GrpcCall, asked: list[Asked]) -> bytes | None:
         return await self._commit(call, asked, pb.WriteResponse)
 
-    async def _batch(self, call: Call, asked: list[Asked]) -> bytes | None:
+    async def _batch(self, call: GrpcCall, asked: list[Asked]) -> bytes | None:
         return await self._commit(call, asked, pb.BatchWriteResponse)
 
-    async def _commit(self, call: Call, asked: list[Asked], response: Response) -> bytes | None:
+    async def _commit(self, call: GrpcCall, asked: list[Asked], response: Response) -> bytes | None:
         order, prepared = asked.pop()
         wants = order.draft.wants_proof
-        committing = self._desk.write(call.asked, prepared, with_proof=wants)
+        committing = self._desk.write(asked_of(call), prepared, with_proof=wants)
         del prepared  # what was encoded is not needed for the answer
         answer = await committing
         if isinstance(answer, Declined):
@@ -93,7 +92,7 @@ class WriteService:
         last = await self._last(order) if order.is_legacy else None
         return await apart(call.held, _original, answer, has_proof, last, response)
 
-    def _decline(self, call: Call, order: WriteOrder, declined: Declined, response: Response) -> bytes | None:
+    def _decline(self, call: GrpcCall, order: WriteOrder, declined: Declined, response: Response) -> bytes | None:
         if order.is_legacy and declined.code is Code.IDEMPOTENCY_KEY_REUSED:
             call.finish(precondition(declined.message, SEQUENCE_VIOLATION, declined.details))
             return None

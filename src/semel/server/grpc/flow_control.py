@@ -1,13 +1,19 @@
-"""HTTP/2 as `h2` speaks it, with bounds on what a client may make it do.
+"""HTTP/2 flow control and call order: windows and settings, limits on frames, and calls in the order they came.
 
-Frames are cheap to send and dear to read, and most kinds of them cost their sender nothing else. So a connection reads
-some frames and then lets others have a turn, and frames that carry nothing are counted: a client has some to spare, and
-earns more by what it asks for and takes.
+Frames are cheap to send and expensive to read. So a connection reads a limited number of frames and then lets other
+connections run, and frames without content (pings, settings, empty data) are limited: a client has an initial number
+of them, and gets more with time, with its requests and with the answers that it reads.
+
+Calls keep the order in which they came, although some of them are read in a thread. A client may send the sequences 1,
+2, 3 without waiting for answers. If 1 is large and is read in a thread, 2 and 3 must not reach the service before it:
+they would be refused as a gap.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -17,6 +23,10 @@ from h2.settings import SettingCodes, Settings
 from hpack import Encoder
 from hyperframe.frame import DataFrame, Frame, HeadersFrame
 
+from semel.server.threads import APART_BYTES, apart
+
+T = TypeVar("T")
+
 MAX_STREAMS = 256
 MAX_HEAD_BYTES = 64 * 1024
 MAX_HEAD_FRAMES = 5
@@ -24,11 +34,11 @@ MAX_HEAD_FRAMES = 5
 STREAM_WINDOW = 1024 * 1024
 CONNECTION_WINDOW = 4 * 1024 * 1024
 FRAMES_A_TURN = 64
-"""So many frames are read before others have a turn."""
+"""Frames that a connection reads before other connections run."""
 HEAD_FRAMES = 8
-"""The head of a call makes as much work as so many others."""
+"""The head of a call counts as this number of frames."""
 SPARE_FRAMES = 1_000
-"""Frames that carry nothing: so many at the start, and a few for each one that carries something and each second."""
+"""Frames without content: the initial number. Each frame with content and each second adds `FRAMES_EARNED`."""
 MOST_SPARE_FRAMES = 10_000
 FRAMES_EARNED = 10
 
@@ -42,8 +52,8 @@ _CONFIG = H2Configuration(
 )
 
 
-class Allowance:
-    """So many at the start; time and good conduct bring more, up to a bound."""
+class AbuseLimit:
+    """A token bucket: an initial number, refilled by time and by useful requests, up to a limit."""
 
     __slots__ = ("_at", "_left", "_most", "_per_second")
 
@@ -54,7 +64,7 @@ class Allowance:
         self._at = now
 
     def earn(self, count: float) -> None:
-        """Good conduct."""
+        """Add to it."""
         self._left = min(self._most, self._left + count)
 
     def spend(self, now: float) -> bool:
@@ -67,18 +77,18 @@ class Allowance:
 
 
 class Frames(FrameBuffer):
-    """The bytes that h2 has not read yet. It hands out the frames of one turn, and then waits for the next."""
+    """The bytes that h2 has not read yet. It returns the frames of one turn, and then waits for the next."""
 
     def __init__(self, now: float) -> None:
         super().__init__(server=True)
-        self.spare = Allowance(SPARE_FRAMES, MOST_SPARE_FRAMES, FRAMES_EARNED, now)
+        self.spare = AbuseLimit(SPARE_FRAMES, MOST_SPARE_FRAMES, FRAMES_EARNED, now)
         self.is_cut = False
         """Whether the turn ended before the frames did."""
         self._now = now
         self._turn = 0
 
     def begin_turn(self, now: float, *, is_new: bool = True) -> None:
-        """Hand out some more; of a turn that is not new, what is left of it."""
+        """Allow a full turn of frames, or, if it is not new, the rest of the current one."""
         self._now = now
         if is_new:
             self._turn = FRAMES_A_TURN
@@ -127,3 +137,37 @@ def make_h2(frames: Frames) -> H2Connection:
     made.encoder = _Encoder()
     made.incoming_buffer = frames
     return made
+
+
+class CallOrder:
+    """The order of the calls of one connection."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._last: asyncio.Future[None] | None = None
+
+    async def read(self, size: int, work: Callable[[], T]) -> T:
+        """Do the work on `size` bytes and return in order.
+
+        The next one returns only after the caller that got this result has first waited for something: by then its call
+        has been admitted.
+        """
+        before = self._last
+        if before is None and size <= APART_BYTES:
+            return work()
+        mine = self._last = self._loop.create_future()
+        try:
+            result = await apart(size, work)
+            if before is not None:
+                await asyncio.wait([before])  # which, unlike a plain await, leaves it alone when this call is cancelled
+            return result
+        finally:
+            if before is None:
+                self._loop.call_soon(self._pass_on, mine)
+            else:
+                before.add_done_callback(lambda _: self._pass_on(mine))
+
+    def _pass_on(self, mine: asyncio.Future[None]) -> None:
+        mine.set_result(None)
+        if self._last is mine:
+            self._last = None

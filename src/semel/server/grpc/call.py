@@ -1,48 +1,53 @@
-"""One call: a stream of HTTP/2 from its head to its status."""
+"""One call: a stream of HTTP/2 from its head to its status; and the table of methods that a listener serves."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from semel.contracts.fields import Fields
-from semel.contracts.ledger.commands import Refusal
-from semel.contracts.ledger.refusals import RefusedLedger, invalid
-from semel.engine.engine import Caller
-from semel.server.ledger.desk import Asked
-from semel.server.ledger.grpc import statuses
-from semel.server.ledger.grpc.frames import ACCEPTED, GZIP, WORTH_PACKING_BYTES, Framed, Inbox, prefix_of
-from semel.server.ledger.grpc.statuses import CANCELLED, OK, UNKNOWN, Header, Status
+from semel.kernel.errors import Grpc
+from semel.server.grpc.messages import WORTH_PACKING_BYTES, FramedMessage, MessageBuffer, prefix_of
+from semel.server.grpc.metadata import (
+    ACCEPTED,
+    CANCELLED,
+    GZIP,
+    OK,
+    UNKNOWN,
+    GrpcError,
+    GrpcHeader,
+    GrpcStatus,
+    invalid_message,
+)
 from semel.server.threads import apart
 
 if TYPE_CHECKING:
-    from semel.server.ledger.grpc.connection import Connection
+    from semel.server.grpc.connection import GrpcConnection
 
-HEAD: tuple[Header, ...] = (
+HEAD: tuple[GrpcHeader, ...] = (
     (b":status", b"200"),
     (b"content-type", b"application/grpc"),
     (b"grpc-accept-encoding", ACCEPTED),
-    (b"x-ledger-api-version", b"1"),
 )
 MAX_WAITING = 8
-"""Messages of a call that brings many: so many wait until those before them are answered."""
-_UNREAD = Refusal("unavailable", "Too many answers wait to be read; try again in a moment.", {}, 1_000)
-_HASTY = Refusal("resource_exhausted", f"At most {MAX_WAITING} messages wait for an answer; read, then send on.")
-_LATE = Refusal("deadline_exceeded", "The deadline passed before there was an answer.")
+"""Messages of a call that brings many: the number that may wait until those before them are answered."""
+_UNREAD = "Too many answers wait to be read; try again in a moment."
+_HASTY = f"At most {MAX_WAITING} messages wait for an answer; read, then send on."
+_LATE = "The deadline passed before there was an answer."
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class GrpcMethod:
     """What is done for a path."""
 
     path: bytes
     parse: Callable[[bytes | bytearray], Any]
     """A message to a value, in a thread if it is large; refuses what has no meaning."""
-    run: Callable[[Call, Any], Awaitable[bytes | None]]
+    run: Callable[[GrpcCall, Any], Awaitable[bytes | None]]
     """Carries it out and gives the content of the one answer, or None where it has sent all there is."""
     is_open: bool = False
     """Whether no credential is needed."""
@@ -59,27 +64,54 @@ class Method:
         return self.path.rpartition(b"/")[2].decode()
 
 
-class Call:
+@dataclass(frozen=True, slots=True)
+class GrpcService:
+    """What a listener serves. The transport knows nothing else of the surface behind it."""
+
+    methods: Mapping[bytes, GrpcMethod]
+    """By path."""
+    max_message_bytes: int
+    """The largest message, where the method names no smaller limit."""
+    max_held_bytes: int
+    """Bytes of requests and of unsent answers that are kept at the same time, of all calls together."""
+    headers: tuple[GrpcHeader, ...]
+    """Sent with every answer."""
+    check_head: Callable[[Fields], None]
+    """Raises for a head that the service rejects before it looks at the credential."""
+    authenticate: Callable[[GrpcCall], object]
+    """Checks the credential of a call and sets `call.identity`; raises for a call that may not go on."""
+    status_of: Callable[[Exception], GrpcStatus]
+    """The status for an error of the transport or of a method; counts it, and logs what is a fault."""
+    count: Callable[[str, int], None]
+    """Counts a call that has ended, by the name of its method and the number of its status."""
+
+
+def _ignore() -> None:
+    """No service waits for the end of the call."""
+
+
+class GrpcCall:
     """Made when the head of a stream has arrived."""
 
-    def __init__(self, connection: Connection, stream_id: int, fields: Fields, now: float) -> None:
+    def __init__(self, connection: GrpcConnection, stream_id: int, fields: Fields, now: float) -> None:
         self.connection = connection
         self.stream_id = stream_id
         self.fields = fields
         self.began_at = self.data_at = now
         self.stalled_at: float | None = None
-        self.method: Method | None = None
+        self.method: GrpcMethod | None = None
         self.max_bytes = connection.reception.max_message_bytes
         """The largest message."""
-        self.asker: Asked | None = None
-        """Who asks, once that is known."""
-        self.caller = Caller()
-        self.inbox = Inbox(self.max_bytes)
+        self.identity: object = None
+        """Who calls, as the service knows it; None before the credential is checked."""
+        self.on_end: Callable[[], None] = _ignore
+        """Called when the call is over, however it ended."""
+        self.inbox = MessageBuffer(self.max_bytes)
         self.encoding = fields.get(b"grpc-encoding") or b""
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
-        self.head: list[Header] = []
-        """What is told before the first message, besides what is always told."""
+        self.head: list[GrpcHeader] = []
+        """Headers of the answer, besides `HEAD`."""
         self.held = 0
         """Bytes of the request that were counted."""
         self.unread = 0
@@ -88,25 +120,25 @@ class Call:
         self.is_over = False
         self._has_begun = False
         self._is_hung_up = False
-        self._message: Framed | None = None
-        self._queue: deque[Framed] = deque()
+        self._message: FramedMessage | None = None
+        self._queue: deque[FramedMessage] = deque()
         self._arrived = asyncio.Event()
         self._room = asyncio.Event()
 
-    def use(self, method: Method) -> None:
+    def use(self, method: GrpcMethod) -> None:
         """What will be done, and how large the message for it may be."""
         self.method = method
         if method.max_bytes is not None:
             self.max_bytes = min(self.max_bytes, method.max_bytes)
-            self.inbox = Inbox(self.max_bytes)
+            self.inbox = MessageBuffer(self.max_bytes)
 
     # ---- What arrives ----
 
     def keep(self, size: int) -> bool:
-        """Count so many bytes of the request; False when all requests together have too many.
+        """Count `size` bytes of the request; False when all requests together are over the limit.
 
-        What needs no credential is not counted: its messages are small and its calls few, and so strangers cannot use
-        up what belongs to callers.
+        Calls that need no credential are not counted: their messages are small and their number is limited. So callers
+        without a credential cannot use up the memory of those with one.
         """
         if self.method is not None and self.method.is_open:
             return True
@@ -118,8 +150,8 @@ class Call:
         self.data_at = self.connection.now
         try:
             self._sort(self.inbox.feed(data))
-        except RefusedLedger as refused:
-            self.refuse(refused.refusal)
+        except GrpcError as error:
+            self.refuse(error)
             return False
         if self.takes_many:
             self.unread += flow_bytes
@@ -132,7 +164,7 @@ class Call:
         if self.takes_many or self.is_over:
             return
         if self._message is None or not self.inbox.is_empty:
-            self.refuse(invalid("The call carries no whole message.").refusal)
+            self.refuse(invalid_message("The call carries no whole message."))
             return
         self.connection.reception.start_call(self, self._message)
 
@@ -142,7 +174,7 @@ class Call:
             self._is_hung_up = True
             self._arrived.set()
 
-    async def next_message(self) -> Framed | None:
+    async def next_message(self) -> FramedMessage | None:
         """The next of many; None at the end."""
         await asyncio.sleep(0)  # many may have come at once, and others have questions too
         while not self._queue:
@@ -166,18 +198,18 @@ class Call:
         """Whether the client sends messages one by one."""
         return self.method is not None and self.method.takes_many
 
-    def _sort(self, messages: list[Framed]) -> None:
+    def _sort(self, messages: list[FramedMessage]) -> None:
         if self.takes_many:
             if not self._is_hung_up:
                 self._queue.extend(messages)
             if len(self._queue) > MAX_WAITING:
-                raise RefusedLedger.of(_HASTY)
+                raise GrpcError(Grpc.RESOURCE_EXHAUSTED, _HASTY)
             if messages:
                 self._arrived.set()
             return
         for message in messages:
             if self._message is not None:
-                raise invalid("The call carries more than one message.")
+                raise invalid_message("The call carries more than one message.")
             self._message = message
 
     # ---- What is answered ----
@@ -186,18 +218,12 @@ class Call:
         """Send the head of the answer, if that has not been done."""
         if not self._has_begun:
             self._has_begun = True
-            packing: tuple[Header, ...] = ((b"grpc-encoding", GZIP),) if self._packs else ()
+            packing: tuple[GrpcHeader, ...] = ((b"grpc-encoding", GZIP),) if self._packs else ()
             self.connection.head(self.stream_id, [*HEAD, *packing, *self.head])
 
     @property
-    def asked(self) -> Asked:
-        """Who asks."""
-        assert self.asker is not None, "the caller was not judged"
-        return self.asker
-
-    @property
     def _packs(self) -> bool:
-        """Whether answers are compressed: for those who compress what they send."""
+        """Whether answers are compressed: if the client compresses its messages and accepts gzip."""
         return self.encoding == GZIP and GZIP in (self.fields.get(b"grpc-accept-encoding") or b"")
 
     async def send(self, content: bytes) -> None:
@@ -219,7 +245,7 @@ class Call:
         hold = self.connection.reception.hold_answer
         try:
             if not hold(size):
-                raise RefusedLedger.of(_UNREAD)
+                raise GrpcError(Grpc.UNAVAILABLE, _UNREAD, retry_after_ms=1_000)
             await self._put(prefix)  # apart, so that a large message is not copied to stand behind it
             await self._put(content)
         finally:
@@ -236,8 +262,8 @@ class Call:
             self.connection.put(self.stream_id, data[start : start + room])
             start += room
 
-    def finish(self, status: Status = OK) -> None:
-        """The last word."""
+    def finish(self, status: GrpcStatus = OK) -> None:
+        """End the call with a status."""
         if self.is_over:
             return
         self.close()
@@ -251,20 +277,19 @@ class Call:
         self.connection.end(self.stream_id, [(b":status", status)], is_arriving=self.is_arriving)
         self.connection.reception.count(self, UNKNOWN)
 
-    def refuse(self, refusal: Refusal) -> None:
-        """End with a refusal."""
+    def refuse(self, error: Exception) -> None:
+        """End with the status of an error."""
         if not self.is_over:
-            self.connection.reception.note(refusal)
-            self.finish(statuses.refused(refusal))
+            self.finish(self.connection.reception.status_of(error))
 
     # ---- What ends it from outside ----
 
     def expire(self) -> None:
-        """The deadline has passed: the caller has given up."""
-        self.refuse(_LATE)
+        """The deadline has passed."""
+        self.refuse(GrpcError(Grpc.DEADLINE_EXCEEDED, _LATE))
 
     def leave(self) -> None:
-        """The client has gone, or has taken the call back: nobody will hear an answer."""
+        """The client has gone, or has reset the stream: no answer is sent."""
         if not self.is_over:
             self.close()
             self.connection.reception.count(self, CANCELLED)
@@ -272,7 +297,7 @@ class Call:
     def close(self) -> None:
         """Nothing is sent or done for it any more."""
         self.is_over = True
-        self.caller.leave()
+        self.on_end()
         self.connection.forget(self)
         if self.timer is not None:
             self.timer.cancel()

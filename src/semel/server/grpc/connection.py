@@ -1,8 +1,8 @@
 """One HTTP/2 connection of gRPC clients, under limits.
 
-`h2` knows the protocol and touches no socket; here its bytes meet the transport. Bounded are: streams of a connection,
-size of a head, bytes of a message, what waits unsent, and how long anything may stall. Whoever breaks the protocol gets
-a GOAWAY, and the connection ends; nothing of it reaches other connections.
+`h2` implements the protocol without a socket; this module connects it to the transport. Limited are: the streams of a
+connection, the size of a head, the bytes of a message, the unsent bytes, and the time without progress. A client that
+breaks the protocol gets a GOAWAY and its connection ends; other connections are not affected.
 """
 
 from __future__ import annotations
@@ -25,18 +25,16 @@ from h2.exceptions import ProtocolError
 from hyperframe.frame import GoAwayFrame
 
 from semel.contracts.fields import Fields
-from semel.contracts.ledger.commands import Refusal
-from semel.server.ledger.grpc.call import Call
-from semel.server.ledger.grpc.frames import Framed
-from semel.server.ledger.grpc.intake import CONNECTION_WINDOW, FRAMES_EARNED, Allowance, Frames, make_h2
-from semel.server.ledger.grpc.statuses import Header
-from semel.server.ledger.grpc.turns import Turns
+from semel.kernel.errors import Grpc
+from semel.server.grpc.call import GrpcCall
+from semel.server.grpc.flow_control import CONNECTION_WINDOW, FRAMES_EARNED, AbuseLimit, CallOrder, Frames, make_h2
+from semel.server.grpc.messages import FramedMessage
+from semel.server.grpc.metadata import GrpcError, GrpcHeader, GrpcStatus
 
 LARGEST_FRAME = 64 * 1024
-"""Of those we send: a large answer must not keep small ones of its connection waiting."""
+"""Bytes of a frame that is sent: a large answer must not delay small ones on the same connection."""
 SPARE_RESETS = 300
-"""Calls may be taken back, all of a connection's at once; who does little else is after our time. Each answer and each
-second allows for one more."""
+"""Streams that a client may reset, beyond one for each answer and one for each second; more is an attack."""
 MOST_SPARE_RESETS = 1_000
 PREFACE_SECONDS = 30.0
 IDLE_SECONDS = 600.0
@@ -46,54 +44,54 @@ STALL_SECONDS = 60.0
 UPLOAD_SECONDS = 600.0
 UPLOAD_SILENCE_SECONDS = 30.0
 QUESTION_SECONDS = 60.0
-"""Between two messages of a call that brings many."""
+"""Between two messages of a call with a stream of requests."""
 QUESTIONS_SECONDS = 600.0
-"""Of such a call as a whole."""
+"""For the whole of such a call."""
 
-_OVERFULL = Refusal("unavailable", "Too many uploads are under way; try again in a moment.", {}, 1_000)
-_SLOW = Refusal("deadline_exceeded", "The request took too long to arrive.")
+_OVERFULL = "Too many uploads are under way; try again in a moment."
+_SLOW = "The request took too long to arrive."
 
 
-class Reception(Protocol):
+class CallReceiver(Protocol):
     """What a connection needs of the server around it."""
 
     @property
     def max_message_bytes(self) -> int:
         """The largest message."""
 
-    def arrive(self, connection: Connection) -> bool:
+    def arrive(self, connection: GrpcConnection) -> bool:
         """A connection is there; False when there is no room for it."""
 
-    def depart(self, connection: Connection) -> None:
+    def depart(self, connection: GrpcConnection) -> None:
         """And gone."""
 
-    def open(self, call: Call) -> None:
+    def open(self, call: GrpcCall) -> None:
         """The head of a call has arrived: refuse it, or let it go on."""
 
     def hold(self, size: int) -> bool:
-        """So many bytes of requests are kept (or, below zero, let go); False when they are too many together."""
+        """Count `size` more bytes of requests in memory (fewer, if negative); False when all are over the limit."""
 
     def hold_answer(self, size: int) -> bool:
         """The same for answers that the client has not taken yet."""
 
-    def start_call(self, call: Call, message: Framed | None) -> None:
+    def start_call(self, call: GrpcCall, message: FramedMessage | None) -> None:
         """The message of a call is whole."""
 
-    def note(self, refusal: Refusal) -> None:
-        """A call is being refused."""
+    def status_of(self, error: Exception) -> GrpcStatus:
+        """The status of a call that ends with an error."""
 
-    def count(self, call: Call, number: int) -> None:
+    def count(self, call: GrpcCall, number: int) -> None:
         """A call has ended."""
 
 
-class Connection(asyncio.Protocol):
+class GrpcConnection(asyncio.Protocol):
     """Lives from accept to close."""
 
-    def __init__(self, reception: Reception, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, reception: CallReceiver, loop: asyncio.AbstractEventLoop) -> None:
         self.reception = reception
         self.loop = loop
-        self.calls: dict[int, Call] = {}
-        self.turns = Turns(loop)
+        self.calls: dict[int, GrpcCall] = {}
+        self.order = CallOrder(loop)
         self.peer = ""
         self.descriptor = 0
         self.now = self._opened_at = loop.time()
@@ -108,7 +106,7 @@ class Connection(asyncio.Protocol):
         self._is_continuing = False
         self._has_turn = False
         self._wakes_all = False
-        self._resets = Allowance(SPARE_RESETS, MOST_SPARE_RESETS, 1, self.now)
+        self._resets = AbuseLimit(SPARE_RESETS, MOST_SPARE_RESETS, 1, self.now)
         self._transport: asyncio.Transport | None = None
         self._frames = Frames(self.now)
         self._h2 = make_h2(self._frames)
@@ -125,7 +123,7 @@ class Connection(asyncio.Protocol):
     # ---- From the transport ----
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Greet, or hang up when there are too many."""
+        """Send the settings, or abort when there are too many connections."""
         self._transport = transport
         address = transport.get_extra_info("peername")
         self.peer = str(address[0]) if address else ""
@@ -139,19 +137,19 @@ class Connection(asyncio.Protocol):
         self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody is there any more."""
+        """The connection is gone: end its calls."""
         self._leave_all()
         self.reception.depart(self)
 
     def data_received(self, data: bytes) -> None:
-        """Hand on what the client sent."""
+        """Process bytes of the client."""
         self._data_at = self.loop.time()
         self._heard = True
         self._pinged = False
         self._read(data)
 
     def _read(self, data: bytes = b"") -> None:
-        """Read the frames of one turn; those that are left wait for the next, and the client with others for them."""
+        """Read at most one turn of frames; the rest waits for the next turn, and reading from the client pauses."""
         if self._is_closed:
             return
         self.now = self.loop.time()
@@ -195,7 +193,7 @@ class Connection(asyncio.Protocol):
             self._read()
 
     def eof_received(self) -> None:
-        """A client that sends nothing more gets nothing more."""
+        """The client has closed its side: the transport closes."""
 
     def pause_writing(self) -> None:
         """The client does not keep up: what it sends waits too, or our answers to it would pile up."""
@@ -203,7 +201,7 @@ class Connection(asyncio.Protocol):
         self._listen()
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """The client reads again."""
         self._stalled_at = None
         self._listen()
         self._wake()
@@ -211,7 +209,7 @@ class Connection(asyncio.Protocol):
     # ---- From HTTP/2 ----
 
     def _on_request(self, event: RequestReceived) -> None:
-        call = Call(self, event.stream_id, Fields(event.headers), self.now)
+        call = GrpcCall(self, event.stream_id, Fields(event.headers), self.now)
         if self._is_retired:
             self._send(lambda: self._h2.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM))
             return
@@ -226,7 +224,7 @@ class Connection(asyncio.Protocol):
             self.acknowledge(event.stream_id, size)
             return
         if not call.keep(size):
-            call.refuse(_OVERFULL)
+            call.refuse(GrpcError(Grpc.UNAVAILABLE, _OVERFULL, retry_after_ms=1_000))
         elif call.take(event.data or b"", size):
             return
         self.acknowledge(event.stream_id, size)
@@ -269,8 +267,8 @@ class Connection(asyncio.Protocol):
             return 0  # it is closed, and its call will hear of it
         return min(window, self._h2.max_outbound_frame_size, LARGEST_FRAME)
 
-    def head(self, stream_id: int, headers: Sequence[Header]) -> None:
-        """What comes before the messages."""
+    def head(self, stream_id: int, headers: Sequence[GrpcHeader]) -> None:
+        """Send the headers of an answer."""
         self._send(lambda: self._h2.send_headers(stream_id, headers))
 
     def put(self, stream_id: int, data: bytes) -> None:
@@ -280,19 +278,19 @@ class Connection(asyncio.Protocol):
         if len(data) >= LARGEST_FRAME // 4:
             self._flush()  # at once, so that the transport can say when it has enough
 
-    def end(self, stream_id: int, trailers: Sequence[Header], *, is_arriving: bool) -> None:
-        """What comes behind them; a client that is still sending is told to stop."""
+    def end(self, stream_id: int, trailers: Sequence[GrpcHeader], *, is_arriving: bool) -> None:
+        """Send the trailers; the stream of a client that is still sending is reset."""
         self._resets.earn(1)
         self._send(lambda: self._h2.send_headers(stream_id, trailers, end_stream=True))
         if is_arriving:
             self._send(lambda: self._h2.reset_stream(stream_id, ErrorCodes.NO_ERROR))
 
     def acknowledge(self, stream_id: int, size: int) -> None:
-        """Let the client send so much more."""
+        """Open the flow-control window by `size` bytes."""
         if size:
             self._send(lambda: self._h2.acknowledge_received_data(size, stream_id))
 
-    def forget(self, call: Call) -> None:
+    def forget(self, call: GrpcCall) -> None:
         """A call is over."""
         self.calls.pop(call.stream_id, None)
         self.reception.hold(-call.held)
@@ -304,7 +302,7 @@ class Connection(asyncio.Protocol):
     # ---- From the server ----
 
     def check(self, now: float) -> None:
-        """Close what does not get on; to be asked every few seconds."""
+        """Close what makes no progress; call this every few seconds."""
         self.now = now
         if self._is_lost(now):
             self.abort()
@@ -317,7 +315,7 @@ class Connection(asyncio.Protocol):
                 self._send(lambda: self._h2.ping(b"are you?"))
 
     def _is_lost(self, now: float) -> bool:
-        """Whether the client does not read, never spoke, or does not answer when it is asked whether it is there."""
+        """Whether the client does not read, never sent anything, or did not answer a ping."""
         is_stalled = self._stalled_at is not None and now - self._stalled_at >= STALL_SECONDS
         is_mute = not self._heard and now - self._opened_at >= PREFACE_SECONDS
         return is_stalled or is_mute or (self._pinged and now - self._data_at >= SILENCE_SECONDS)
@@ -337,14 +335,14 @@ class Connection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """End it, behind what is already on its way."""
+        """Close after the bytes that are already written."""
         if self._transport is not None and not self._is_closed:
             self._flush()
             self._transport.close()
         self._leave_all()
 
     def abort(self) -> None:
-        """End it at once."""
+        """Close at once."""
         if self._transport is not None:
             self._transport.abort()
         self._leave_all()
@@ -362,20 +360,20 @@ class Connection(asyncio.Protocol):
             elif call.task is None and (
                 now - call.data_at >= UPLOAD_SILENCE_SECONDS or now - call.began_at >= UPLOAD_SECONDS
             ):
-                call.refuse(_SLOW)
+                call.refuse(GrpcError(Grpc.DEADLINE_EXCEEDED, _SLOW))
             elif call.takes_many and (
                 now - call.data_at >= QUESTION_SECONDS or now - call.began_at >= QUESTIONS_SECONDS
             ):
                 call.hang_up()
 
     def _wake(self) -> None:
-        """Those whose answers wait, as far as there is room."""
+        """Wake the calls whose answers wait for flow control, if there is room."""
         for call in self.calls.values():
             if call.stalled_at is not None and self.room(call.stream_id) > 0:
                 call.wake()
 
     def _send(self, act: Callable[[], None]) -> None:
-        """Have h2 write something; what it will not say to a stream that has just ended is left unsaid."""
+        """Let h2 write something; what it rejects for a stream that has just ended is dropped."""
         if self._is_closed:
             return
         try:

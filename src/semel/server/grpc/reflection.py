@@ -1,32 +1,56 @@
 """Reflection: tools ask which services there are and what their messages look like, and need no files for it.
 
-Version 1 and its older name have the same messages; both are answered.
+Version 1 and its older name have the same messages; both are answered. The messages of health and reflection live in a
+descriptor pool of their own: other packages have modules for the same names, and the default pool takes each name once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FileDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
 
-from semel.contracts.ledger.refusals import invalid
 from semel.kernel.errors import Grpc
-from semel.server.ledger.grpc.call import Call, Method
-from semel.server.ledger.grpc.frames import unpack
-from semel.server.ledger.grpc.inbound import OPEN_BYTES
-from semel.server.ledger.grpc.standard import standard_class, standard_files
-from semel.server.ledger.proto import ledger_pb2
+from semel.server.grpc.call import GrpcCall, GrpcMethod
+from semel.server.grpc.messages import OPEN_BYTES, unpack
+from semel.server.grpc.metadata import invalid_message
 
 _PACKAGES = (b"grpc.reflection.v1", b"grpc.reflection.v1alpha")
+_STANDARD = "standard.binpb"
+
+
+@cache
+def standard_files() -> tuple[FileDescriptor, ...]:
+    """The descriptions of health and reflection, as the build has compiled them."""
+    content = files("semel.server.grpc.proto").joinpath(_STANDARD).read_bytes()
+    pool = DescriptorPool()
+    described = FileDescriptorSet.FromString(content).file
+    for one in described:
+        pool.AddSerializedFile(one.SerializeToString())
+    return tuple(pool.FindFileByName(one.name) for one in described)
+
+
+@cache
+def standard_class(full_name: str) -> Any:
+    """The class of a message."""
+    package, _, name = full_name.rpartition(".")
+    file = next(one for one in standard_files() if one.package == package)
+    return GetMessageClass(file.message_types_by_name[name])
 
 
 class Reflection:
-    """Tells of the files that describe this server, and of those that they import."""
+    """Answers with the files that describe this server, and with those that they import."""
 
-    def __init__(self) -> None:
-        self._own = (ledger_pb2.DESCRIPTOR, *standard_files())
+    def __init__(self, *served: FileDescriptor) -> None:
+        """`served` are the files of the services, besides health and reflection."""
+        self._own = (*served, *standard_files())
         self._by_name: dict[str, FileDescriptor] = {}
         for file in self._own:
             self._gather(file)
@@ -39,19 +63,19 @@ class Reflection:
         """The full names of all services."""
         return sorted(service.full_name for file in self._own for service in file.services_by_name.values())
 
-    def methods(self) -> Iterator[Method]:
+    def methods(self) -> Iterator[GrpcMethod]:
         """One, under two names."""
         for package in _PACKAGES:
             path = b"/%s.ServerReflection/ServerReflectionInfo" % package
-            yield Method(path, bytes, self._answer_all, is_open=True, takes_many=True, max_bytes=OPEN_BYTES)
+            yield GrpcMethod(path, bytes, self._answer_all, is_open=True, takes_many=True, max_bytes=OPEN_BYTES)
 
-    async def _answer_all(self, call: Call, _: None) -> None:
+    async def _answer_all(self, call: GrpcCall, _: None) -> None:
         call.begin()
         while (framed := await call.next_message()) is not None:
             try:
                 request = self._request.FromString(bytes(unpack(framed, call.encoding, call.max_bytes)))
             except DecodeError:
-                raise invalid("The message cannot be read as a request for reflection.", "message") from None
+                raise invalid_message("The message cannot be read as a request for reflection.", "message") from None
             await call.send(self.answer(request).SerializeToString())
 
     def answer(self, request: Any) -> Any:

@@ -1,0 +1,105 @@
+"""The health service of gRPC, `grpc.health.v1.Health`, as load balancers ask for it.
+
+It needs no credential, as the health paths of HTTP do not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from semel.kernel.errors import Grpc
+from semel.server.grpc.call import GrpcCall, GrpcMethod
+from semel.server.grpc.messages import OPEN_BYTES, parser, same
+from semel.server.grpc.metadata import GrpcError
+from semel.server.grpc.reflection import standard_class
+
+LOOK_SECONDS = 1.0
+_SERVING, _NOT_SERVING, _UNKNOWN = 1, 2, 3
+
+
+class HealthPoll:
+    """Reads a value every second while there are listeners, and wakes all of them when it has changed."""
+
+    def __init__(self, look: Callable[[], object]) -> None:
+        self.change = asyncio.Event()
+        """Set at the next change; take it before looking, then wait for it."""
+        self._look = look
+        self._seen: object = None
+        self._listeners = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @contextmanager
+    def listen(self) -> Iterator[None]:
+        """Be woken at a change."""
+        self._listeners += 1
+        if self._timer is None:
+            self._seen = self._look()
+            self._wait()
+        try:
+            yield
+        finally:
+            self._listeners -= 1
+            if not self._listeners and self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def _wait(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._beat)
+
+    def _beat(self) -> None:
+        seen = self._look()
+        if seen != self._seen:
+            self._seen = seen
+            self.change.set()
+            self.change = asyncio.Event()
+        self._wait()
+
+
+class StandardHealth:
+    """grpc.health.v1.Health."""
+
+    def __init__(
+        self, services: Collection[str], is_ready: Callable[[], bool], is_stopping: Callable[[], bool]
+    ) -> None:
+        self._names = frozenset(("", *services))
+        self._is_ready = is_ready
+        self._is_stopping = is_stopping
+        self._poll = HealthPoll(lambda: (is_ready(), is_stopping()))
+        self._response = standard_class("grpc.health.v1.HealthCheckResponse")
+
+    def methods(self) -> Iterator[GrpcMethod]:
+        """Asked once, or followed."""
+        parse = parser(standard_class("grpc.health.v1.HealthCheckRequest"), same)
+        yield GrpcMethod(b"/grpc.health.v1.Health/Check", parse, self._check, is_open=True, max_bytes=OPEN_BYTES)
+        yield GrpcMethod(b"/grpc.health.v1.Health/Watch", parse, self._watch, is_open=True, max_bytes=OPEN_BYTES)
+
+    async def _check(self, call: GrpcCall, request: Any) -> bytes:
+        if request.service not in self._names:
+            raise GrpcError(Grpc.NOT_FOUND, "There is no such service here.")
+        return self._told(self._status(request.service))
+
+    async def _watch(self, call: GrpcCall, request: Any) -> None:
+        with self._poll.listen():
+            told = None
+            while True:
+                change = self._poll.change
+                status = self._status(request.service)
+                if status != told:
+                    told = status
+                    await call.send(self._told(status))
+                elif self._is_stopping():
+                    return
+                else:
+                    await change.wait()
+
+    def _status(self, service: str) -> int:
+        if service not in self._names:
+            return _UNKNOWN
+        return _SERVING if self._is_ready() else _NOT_SERVING
+
+    def _told(self, status: int) -> bytes:
+        content: bytes = self._response(status=status).SerializeToString()
+        return content

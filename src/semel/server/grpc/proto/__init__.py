@@ -1,0 +1,1 @@
+"""Descriptions of the services that every gRPC server has: health and reflection."""

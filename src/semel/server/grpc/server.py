@@ -1,0 +1,269 @@
+"""The gRPC server: it checks the head of a call, reads its message, runs its method and ends it with a status.
+
+Order of checks: path; the service's own check of the head, compression and deadline; the credential; then the message.
+A caller that is rejected has not sent a message yet, or only the beginning of one. The server runs on the loop of the
+HTTP server, on a port of its own. It knows of no surface: a `GrpcService` has the methods and the rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Protocol
+
+from semel.kernel.errors import Grpc
+from semel.kernel.world import World
+from semel.server.connection_limit import ConnectionLimit
+from semel.server.grpc.call import GrpcCall, GrpcMethod, GrpcService
+from semel.server.grpc.connection import GrpcConnection
+from semel.server.grpc.messages import FramedMessage, unpack, unpacked_size
+from semel.server.grpc.metadata import (
+    GrpcError,
+    GrpcStatus,
+    check_encoding,
+    http_refusal,
+    no_method,
+    seconds_left,
+    trace_id,
+    unindexed,
+)
+from semel.server.threads import apart
+
+MAX_CONNECTIONS = 10_000
+MAX_CALLS = 20_000
+MAX_OPEN_CALLS = 1_000
+"""Calls that need no credential are counted apart from the others; the oldest makes room for a new one."""
+MAX_OPEN_CALLS_EACH = 16
+"""The same for one connection."""
+CHECK_SECONDS = 5.0
+LAST_WORDS_SECONDS = 1.0
+"""At the end, for answers that are on their way."""
+ANSWERS_SHARE = 2
+"""Unread answers may take one part in this number of the memory for requests and answers."""
+BACKLOG = 4_096
+HANDSHAKE_SECONDS = 10.0
+"""For TLS."""
+_OVERLOADED = "Too many calls are under way; try again in a moment."
+_MANY_OPEN = "Too many such calls are under way on this connection."
+_OVERFULL = "Too many requests are being read; try again in a moment."
+_STOPPING = "The server is stopping; send the same request again."
+
+
+class GrpcProcess(Protocol):
+    """What the server needs of the process around it; the context of the server is one."""
+
+    @property
+    def world(self) -> World:
+        """For random trace ids."""
+
+    @property
+    def connection_limit(self) -> ConnectionLimit:
+        """The limit that all listeners share."""
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the process stops: then no call begins."""
+
+    def request_id(self) -> bytes:
+        """A new id for a call."""
+
+
+class GrpcServer:
+    """One listener."""
+
+    def __init__(self, process: GrpcProcess, service: GrpcService) -> None:
+        self._process = process
+        self._service = service
+        self.max_message_bytes = service.max_message_bytes
+        self.status_of: Callable[[Exception], GrpcStatus] = service.status_of
+        self._held = 0
+        self._unsent = 0
+        self._calls = 0
+        self._open_calls: dict[GrpcCall, None] = {}
+        """In the order in which they came."""
+        self._change = asyncio.Event()
+        self._connections: set[GrpcConnection] = set()
+        self._server: asyncio.Server | None = None
+        self._chore: asyncio.Task[None] | None = None
+
+    # ---- The listener ----
+
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        """Listen; `OSError` when that address cannot be had. With a context every connection speaks TLS."""
+        loop = asyncio.get_running_loop()
+        make = partial(GrpcConnection, self, loop)
+        is_reused = sys.platform != "win32" or None
+        timeout = None if tls is None else HANDSHAKE_SECONDS
+        self._server = await loop.create_server(
+            make, host, port, backlog=BACKLOG, reuse_address=is_reused, ssl=tls, ssl_handshake_timeout=timeout
+        )
+        self._chore = loop.create_task(self._check())
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        assert self._server is not None
+        address: tuple[str, int] = self._server.sockets[0].getsockname()
+        return address[1]
+
+    async def stop(self, grace: float) -> None:
+        """Take nothing new, let what is under way end within the time, then cut off the rest."""
+        if self._server is None or self._chore is None:
+            return
+        self._server.close()
+        self._chore.cancel()
+        for connection in list(self._connections):
+            connection.retire()
+        await self._until(lambda: not self._calls, grace)
+        tasks = [call.task for one in self._connections for call in one.calls.values() if call.task is not None]
+        for end in (GrpcConnection.close, GrpcConnection.abort):
+            for connection in list(self._connections):
+                end(connection)
+            await self._until(lambda: not self._connections, LAST_WORDS_SECONDS)
+        await asyncio.gather(*tasks, self._chore, return_exceptions=True)
+        self._server = None
+
+    async def _until(self, is_so: Callable[[], bool], seconds: float) -> None:
+        """Wait for something that the end of a call or a connection brings about, but not longer than this."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not is_so():
+                    self._change.clear()
+                    await self._change.wait()
+
+    async def _check(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            for connection in list(self._connections):
+                connection.check(loop.time())
+
+    # ---- What connections ask for ----
+
+    def arrive(self, connection: GrpcConnection) -> bool:
+        """A connection is there; False when there is no room for it."""
+        if len(self._connections) >= MAX_CONNECTIONS:
+            return False
+        now, limit = asyncio.get_running_loop().time(), self._process.connection_limit
+        if limit.refusal(connection.peer, 0, connection.descriptor, now) is not None:
+            return False
+        self._connections.add(connection)
+        return True
+
+    def depart(self, connection: GrpcConnection) -> None:
+        """And gone."""
+        if connection in self._connections:
+            self._connections.discard(connection)
+            self._process.connection_limit.leave(connection.peer)
+        self._change.set()
+
+    def hold(self, size: int) -> bool:
+        """Count `size` more bytes of requests in memory (fewer, if negative); False when all are over the limit."""
+        self._held += size
+        return self._held + self._unsent <= self._service.max_held_bytes
+
+    def hold_answer(self, size: int) -> bool:
+        """The same for answers that the client has not taken yet; they leave a part to the requests."""
+        self._unsent += size
+        most = self._service.max_held_bytes
+        return self._unsent <= most // ANSWERS_SHARE and self._held + self._unsent <= most
+
+    def count(self, call: GrpcCall, number: int) -> None:
+        """A call has ended."""
+        self._calls -= 1
+        self._open_calls.pop(call, None)
+        self._service.count("-" if call.method is None else call.method.name, number)
+        self._change.set()
+
+    def open(self, call: GrpcCall) -> None:
+        """Check the head of a call."""
+        self._calls += 1
+        not_grpc = http_refusal(call.fields)
+        if not_grpc is not None:
+            call.reject(not_grpc)
+            return
+        trace = trace_id(call.fields) or self._process.world.random_bytes(16).hex().encode()
+        call.head = [
+            *self._service.headers,
+            unindexed(b"x-request-id", self._process.request_id()),
+            unindexed(b"x-trace-id", trace),
+        ]
+        try:
+            self._admit(call)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets a status; the service logs it
+            call.refuse(error)
+
+    def start_call(self, call: GrpcCall, message: FramedMessage | None) -> None:
+        """Run the method of a call, whose message is whole if it has only one."""
+        call.task = call.connection.loop.create_task(self._run(call, message))
+
+    # ---- What becomes of a call ----
+
+    def _admit(self, call: GrpcCall) -> None:
+        path = call.fields.get(b":path") or b""
+        method = self._service.methods.get(path)
+        if method is None:
+            raise no_method(path)
+        call.use(method)
+        self._service.check_head(call.fields)
+        check_encoding(call.fields)
+        left = seconds_left(call.fields)
+        if self._process.is_stopping:
+            raise _unavailable(_STOPPING)
+        if method.is_open:
+            self._make_room(call)
+        elif self._calls - len(self._open_calls) > MAX_CALLS:
+            raise _unavailable(_OVERLOADED)
+        else:
+            self._service.authenticate(call)
+        if left is not None:
+            call.timer = call.connection.loop.call_later(left, call.expire)
+        if method.takes_many:
+            self.start_call(call, None)
+
+    def _make_room(self, call: GrpcCall) -> None:
+        """Limit the calls without a credential; the oldest ends for a new one, so that health checks always answer."""
+        others = sum(one in self._open_calls for one in call.connection.calls.values())
+        if others >= MAX_OPEN_CALLS_EACH:
+            raise GrpcError(Grpc.RESOURCE_EXHAUSTED, _MANY_OPEN, retry_after_ms=1_000)
+        if len(self._open_calls) >= MAX_OPEN_CALLS:
+            next(iter(self._open_calls)).refuse(_unavailable(_OVERLOADED))
+        self._open_calls[call] = None
+
+    async def _run(self, call: GrpcCall, message: FramedMessage | None) -> None:
+        try:
+            await self._answer(call, message)
+        except asyncio.CancelledError:
+            if not call.is_over:
+                raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets a status; the service logs it
+            call.refuse(error)
+
+    async def _answer(self, call: GrpcCall, message: FramedMessage | None) -> None:
+        method = call.method
+        assert method is not None
+        content = await method.run(call, None if message is None else await self._parse(call, method, message))
+        if content is not None:
+            await call.send(content)
+        call.finish()
+
+    async def _parse(self, call: GrpcCall, method: GrpcMethod, message: FramedMessage) -> object:
+        """What a message means."""
+
+        def parse() -> object:
+            return method.parse(unpack(message, call.encoding, call.max_bytes))
+
+        size = unpacked_size(message, call.max_bytes)
+        if message.is_packed and not call.keep(size):
+            raise _unavailable(_OVERFULL)
+        if method.is_ordered:
+            return await call.connection.order.read(size, parse)
+        return await apart(size, parse)
+
+
+def _unavailable(message: str) -> GrpcError:
+    return GrpcError(Grpc.UNAVAILABLE, message, retry_after_ms=1_000)

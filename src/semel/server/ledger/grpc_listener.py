@@ -1,0 +1,66 @@
+"""The gRPC port of the ledger: there if it is wanted and `semel[grpc]` is installed."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from semel.server.context import Context
+from semel.server.http.tls import HTTP2
+from semel.server.ledger.desk import Desk
+from semel.server.ledger.grpc import is_installed
+from semel.server.listen import ListenError, cannot_listen
+from semel.server.settings import settings_of
+from semel.surfaces.ledger.settings import LedgerSettings
+
+if TYPE_CHECKING:
+    from semel.server.ledger.grpc.host import GrpcHost
+
+_log = logging.getLogger("semel.server")
+
+GRPC_PORT = 50_051
+"""Where gRPC listens unless told otherwise; another server of this machine that has it is not in the way."""
+_FLAG = "--ledger-grpc-port"
+
+
+class GrpcListener:
+    """Listens, or says in the log why not; a port that was named and cannot be had ends the start."""
+
+    def __init__(self, context: Context, desk: Desk) -> None:
+        self._context = context
+        self._desk = desk
+        self._host: GrpcHost | None = None
+
+    async def start(self) -> None:
+        """Listen, if it is wanted."""
+        wanted = settings_of(self._context.settings, LedgerSettings).ledger_grpc_port
+        if wanted and not is_installed():
+            if wanted > 0:
+                raise ListenError(f"The ledger's gRPC port needs semel[grpc]: install it, or set {_FLAG} 0.")
+            _log.info("gRPC is off: it needs semel[grpc]")
+        elif wanted:
+            await self._listen(wanted)
+
+    async def stop(self, seconds: float) -> None:
+        """Let open calls end, then close."""
+        if self._host is not None:
+            await self._host.stop(seconds)
+
+    async def _listen(self, wanted: int) -> None:
+        from semel.server.ledger.grpc.host import GrpcHost  # noqa: PLC0415 - only there with semel[grpc]
+
+        grpc = GrpcHost(self._context, self._desk)
+        address, port = self._context.settings.host, wanted if wanted > 0 else GRPC_PORT
+        try:
+            tls = self._context.tls
+            await grpc.start(address, port, None if tls is None else tls.context(HTTP2))
+        except OSError as error:
+            # asyncio puts an essay into the error; its number says it shorter.
+            refused = cannot_listen(address, port, os.strerror(error.errno or 0), _FLAG)
+            if wanted > 0:
+                raise refused from error
+            _log.warning("gRPC is off: %s", refused)
+            return
+        self._host = grpc
+        _log.info("gRPC listens", extra={"port": grpc.port})

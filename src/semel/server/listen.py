@@ -1,0 +1,46 @@
+"""Sockets that the server listens on."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+from semel.server.settings import ServerSettings
+
+
+class ListenError(Exception):
+    """The address cannot be listened on; the message says why."""
+
+
+def listen(host: str, port: int, flag: str) -> socket.socket:
+    """A socket bound to an address; the flag is what sets the port."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            if sys.platform != "win32":
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+        except OSError:
+            bound.close()
+            raise
+    except OSError as error:
+        raise cannot_listen(host, port, error.strerror, flag) from error
+    return bound
+
+
+def cannot_listen(host: str, port: int, reason: str | None, flag: str) -> ListenError:
+    """What is said of an address that cannot be had."""
+    return ListenError(f"Cannot listen on {host} port {port}: {reason}. Choose another with {flag}.")
+
+
+def listen_all(settings: ServerSettings) -> list[socket.socket]:
+    """The listener, and behind it the one for control, if there is to be one."""
+    listeners = [listen(settings.host, settings.port, "--port")]
+    if settings.control_port:
+        try:
+            listeners.append(listen(settings.host, settings.control_port, "--control-port"))
+        except ListenError:
+            listeners[0].close()
+            raise
+    return listeners

@@ -1,0 +1,144 @@
+"""Loads every setting: from flags, `SEMEL_*` variables and a TOML file, in this order.
+
+The settings of the server and of each surface in the registry are one class at run time. The variable of a setting is
+its name in capitals behind `SEMEL_`; in TOML it is the name itself. Some have variables of other names too, which count
+where ours is not set.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, fields
+from pathlib import Path
+from typing import Any, cast
+
+from semel.server.aliases import set_for
+from semel.server.setting_values import Given, SettingsError, convert
+from semel.server.settings import JWT_ALGORITHMS, PREFIX, ServerSettings, aliases_of, settings_of
+from semel.surfaces.registry import SURFACES
+
+__all__ = ["ALIASES", "PREFIX", "SettingsError", "disagreements", "load_settings", "make_settings", "setting_fields"]
+
+_KINDS: tuple[type[Any], ...] = (ServerSettings, *(surface.settings for surface in SURFACES))
+_SETTINGS: type[Any] = dataclass(frozen=True)(type("Settings", tuple(reversed(_KINDS)), {}))
+"""Reversed: the fields of the last base come first."""
+ALIASES = aliases_of(_SETTINGS)
+"""Variables of other names, by setting, the stronger first."""
+
+
+def setting_fields() -> tuple[Field[Any], ...]:
+    """Every setting: those of the server first, then surface by surface."""
+    return fields(_SETTINGS)
+
+
+def make_settings(**values: Any) -> ServerSettings:
+    """Settings with these values, and the defaults of all others; nothing is checked."""
+    return cast(ServerSettings, _SETTINGS(**values))
+
+
+def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> ServerSettings:
+    """Settings from all three places; a name that does not exist is an error, not a silence."""
+    known = {one.name: one for one in setting_fields()}
+    given: dict[str, Given] = {}
+    for values in (_from_file(file), _from_environment(environment)):
+        for name, one in values.items():
+            if name not in known:
+                raise SettingsError(f"There is no setting {one.place}; `semel serve --help` lists them.")
+            given[name] = one
+    given.update({name: Given(value, name) for name, value in flags.items() if value is not None})
+    settings = make_settings(**{name: convert(known[name], one) for name, one in given.items()})
+    _check(settings)
+    for surface in SURFACES:
+        surface.settings.check(settings_of(settings, surface.settings), settings)
+    disagreements(environment)  # so that no variable that cannot be used is passed over
+    return settings
+
+
+def _from_file(file: Path | None) -> dict[str, Given]:
+    if file is None:
+        return {}
+    try:
+        values = tomllib.loads(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"The configuration file {file} cannot be read: {error}") from error
+    return {name: Given(value, name) for name, value in values.items()}
+
+
+_ELSEWHERE = frozenset({"url", "token", "config"})
+"""Variables of the command line client."""
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Given]:
+    found: dict[str, Given] = {}
+    for name, aliases in ALIASES.items():
+        for alias in aliases:
+            if alias in environment and name not in found:
+                found[name] = Given(environment[alias], alias)
+    for variable, value in environment.items():
+        name = variable[len(PREFIX) :].lower()
+        if variable.startswith(PREFIX) and name not in _ELSEWHERE:
+            found[name] = Given(value, variable)
+    return found
+
+
+def disagreements(environment: Mapping[str, str]) -> list[str]:
+    """A sentence for each setting whose variables say different things, with their names and no value.
+
+    A variable that cannot be used at all raises, even if another one wins: nobody meant to write it.
+    """
+    told = []
+    known = {one.name: one for one in setting_fields()}
+    for name in ALIASES:
+        named = set_for(PREFIX + name.upper(), ALIASES[name], environment)
+        meant = [convert(known[name], Given(one.value, one.variable)) for one in named]
+        ignored = [one.variable for one, value in zip(named, meant, strict=True) if value != meant[0]]
+        if ignored:
+            told.append(f"{named[0].variable} is used; {' and '.join(ignored)} says otherwise and is ignored.")
+    return told
+
+
+def _check(settings: ServerSettings) -> None:
+    if settings.port and settings.port == settings.control_port:
+        raise SettingsError(f"port and control_port are both {settings.port}; the second listener needs its own.")
+    if bool(settings.tls_certificate) != bool(settings.tls_key):
+        raise SettingsError("tls_certificate and tls_key belong together: give both, or none.")
+    _check_jwt(settings)
+    _check_tokens(settings)
+    _check_allowed(settings)
+    if not settings.is_loopback and not settings.has_credentials and not settings.insecure:
+        raise SettingsError(
+            f"Listening on {settings.host} without credentials would let anyone write: give a token file with "
+            "--tokens, a key file with --jwt-keys or a token in SEMEL_TOKEN_ACTIVE, or --insecure if the network is "
+            "closed."
+        )
+
+
+def _check_tokens(settings: ServerSettings) -> None:
+    for name in ("token_active", "token_next"):
+        token = getattr(settings, name)
+        if not (token.isascii() and token.isprintable()) or " " in token:
+            raise SettingsError(f"{name} cannot be sent in a header: it is ASCII without spaces.")
+    if settings.token_next and not settings.token_active:
+        raise SettingsError("token_next follows token_active: give both.")
+    if settings.token_rotation_until and not settings.token_next:
+        raise SettingsError("token_rotation_until ends the life of token_active: give token_next, which follows it.")
+    if settings.token_required and settings.needs_token and not settings.has_credentials:
+        raise SettingsError("token_required is set, and there is no token: give tokens, jwt_keys or token_active.")
+    if settings.token_required and not settings.needs_token and not settings.is_loopback:
+        raise SettingsError(f"token_required can be switched off on loopback only, not on {settings.host}.")
+
+
+def _check_allowed(settings: ServerSettings) -> None:
+    for name in ("allowed_hosts", "allowed_origins"):
+        if not settings.needs_token and "*" in [item.strip() for item in getattr(settings, name).split(",")]:
+            raise SettingsError(f"{name} can be * only where callers need a credential; name those to be allowed.")
+
+
+def _check_jwt(settings: ServerSettings) -> None:
+    for name in settings.jwt_algorithm_names:
+        if name not in JWT_ALGORITHMS:
+            known = ", ".join(JWT_ALGORITHMS)
+            raise SettingsError(f"jwt_algorithms names algorithms with commas between, of {known}; not {name!r}.")
+    if not settings.jwt_keys and (settings.jwt_issuer or settings.jwt_audience):
+        raise SettingsError("jwt_issuer and jwt_audience speak of JWTs: give their keys with jwt_keys.")

@@ -1,0 +1,34 @@
+"""The metrics of deltas."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from semel.server.budget import Budget
+from semel.server.metric_table import counted, labelled
+
+_PUSH_OUTCOMES = ("new", "duplicate")
+
+
+class DeltasMetrics:
+    """Used on the event loop only."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self.sockets: Callable[[], int] = int
+        self.held: Mapping[str, Budget] = {}
+        """What clients hold together, by the name of the gauge."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Its families, for Prometheus."""
+        pushed = {name: self.counts[name] for name in _PUSH_OUTCOMES}
+        yield labelled("semel_deltas_pushed", "Acknowledged deltas by outcome", "outcome", pushed)
+        yield labelled("semel_deltas_refused", "Refused calls by code", "code", self.refused)
+        yield counted("semel_deltas_entries_given", "Entries given to clients", self.counts["given"])
+        yield GaugeMetricFamily("semel_deltas_sockets", "Open WebSockets of deltas", self.sockets())
+        for name, budget in self.held.items():
+            yield GaugeMetricFamily(f"semel_deltas_{name}_bytes", f"Bytes of {name} under way", budget.held)

@@ -1,0 +1,34 @@
+"""The metrics of events."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from semel.server.metric_table import counted, labelled
+
+_ITEM_OUTCOMES = ("committed", "replayed", "rejected", "not_processed")
+
+
+class EventsMetrics:
+    """Used on the event loop only."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
+        self.connections: Callable[[], int] = int
+        self.live: Callable[[], int] = int
+
+    def collect(self) -> Iterator[Metric]:
+        """Its families, for Prometheus."""
+        items = {name: self.counts[name] for name in _ITEM_OUTCOMES}
+        yield labelled("semel_events_items", "Submitted items by outcome", "outcome", items)
+        yield labelled("semel_events_errors", "Error messages by code", "code", self.errors)
+        yield counted("semel_events_broadcasts", "Events sent live", self.counts["broadcasts"])
+        yield counted("semel_events_slow_readers", "Clients cut off for not reading", self.counts["slow_readers"])
+        yield counted("semel_events_resets", "Cursors of a lost epoch", self.counts["resets"])
+        yield counted("semel_events_cursors_ahead", "Cursors above every event", self.counts["cursors_ahead"])
+        yield GaugeMetricFamily("semel_events_connections", "Open WebSocket connections", self.connections())
+        yield GaugeMetricFamily("semel_events_live", "Connections that keep up with the log", self.live())

@@ -1,0 +1,101 @@
+"""Settings of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from semel.server.setting_values import CENTURY, LARGE, MANY, SettingsError, choice, secret, setting
+from semel.server.settings import ServerSettings, SurfaceSettings
+
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True)
+class JobsSettings(SurfaceSettings):
+    """What jobs run with."""
+
+    aliases: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "jobs_idempotency_enabled": ("SHERATAN_IDEMPOTENCY_ENABLED",),
+        "jobs_idempotency_ttl_sec": ("SHERATAN_IDEMPOTENCY_TTL_SEC",),
+        "jobs_idempotency_max_cached_bytes": ("SHERATAN_IDEMPOTENCY_MAX_CACHED_BYTES",),
+        "jobs_idempotency_store_max_items": ("SHERATAN_IDEMPOTENCY_STORE_MAX_ITEMS",),
+        "jobs_idempotency_store_max_items_per_principal": ("SHERATAN_IDEMPOTENCY_STORE_MAX_ITEMS_PER_PRINCIPAL",),
+        "jobs_idempotency_full_policy": ("SHERATAN_IDEMPOTENCY_FULL_POLICY",),
+        "jobs_max_result_bytes": ("SHERATAN_MAX_RESULT_BYTES",),
+        "jobs_retention_sec": ("SHERATAN_RETENTION_SEC",),
+        "jobs_max_queue_depth": ("SHERATAN_MAX_QUEUE_DEPTH",),
+        "jobs_max_queue_depth_per_principal": ("SHERATAN_MAX_QUEUE_DEPTH_PER_PRINCIPAL",),
+        "jobs_max_queue_depth_per_queue": ("SHERATAN_MAX_QUEUE_DEPTH_PER_QUEUE",),
+        "jobs_max_scheduled": ("SHERATAN_MAX_SCHEDULED",),
+        "jobs_max_scheduled_per_principal": ("SHERATAN_MAX_SCHEDULED_PER_PRINCIPAL",),
+        "jobs_max_scheduled_per_queue": ("SHERATAN_MAX_SCHEDULED_PER_QUEUE",),
+        "jobs_principal_share": ("SHERATAN_PRINCIPAL_SHARE",),
+        "jobs_max_inflight": ("SHERATAN_MAX_INFLIGHT",),
+        "jobs_lease_timeout_sec": ("SHERATAN_LEASE_TIMEOUT_SEC", "SHERATAN_LEASE_TIMEOUT"),
+        "jobs_offer_sec": ("SHERATAN_OFFER_SEC",),
+        "jobs_queue_item_ttl_sec": ("SHERATAN_QUEUE_ITEM_TTL_SEC",),
+        "jobs_retry_max_attempts": ("SHERATAN_RETRY_MAX_ATTEMPTS",),
+        "jobs_retry_backoff_base_ms": ("SHERATAN_RETRY_BACKOFF_BASE_MS", "SHERATAN_RETRY_BASE_DELAY_MS"),
+        "jobs_retry_backoff_cap_ms": ("SHERATAN_RETRY_BACKOFF_CAP_MS",),
+        "jobs_retry_jitter": ("SHERATAN_RETRY_JITTER",),
+        "jobs_backpressure_mode": ("SHERATAN_BACKPRESSURE_MODE",),
+        "jobs_dlq_enabled": ("SHERATAN_DLQ_ENABLED",),
+        "jobs_dlq_max_items": ("SHERATAN_DLQ_MAX_ITEMS",),
+        "jobs_result_integrity_mode": ("SHERATAN_RESULT_INTEGRITY_MODE", "SHERATAN_RESULT_INTEGRITY"),
+        "jobs_result_integrity_required": ("SHERATAN_RESULT_INTEGRITY_REQUIRED",),
+        "jobs_result_hmac_key": ("SHERATAN_RESULT_HMAC_KEY",),
+    }
+    jobs_idempotency_enabled: bool = setting(True, "honour the keys of jobs; without it every submission is a new job")
+    jobs_idempotency_ttl_sec: int = setting(86_400, "how long a key is honoured after its job's end", 1, CENTURY)
+    jobs_idempotency_max_cached_bytes: int = setting(16_384, "largest result told to a repeat; 0 tells none", 0, LARGE)
+    jobs_idempotency_store_max_items: int = setting(200_000, "keys that are honoured at once; 0 is no limit", 0, MANY)
+    jobs_idempotency_store_max_items_per_principal: int = setting(0, "the same of one caller; 0 is no limit", 0, MANY)
+    jobs_idempotency_full_policy: str = choice(
+        "refuse", "at the limit: refuse new keys, or evict_terminal: forget those of ended jobs", "evict_terminal"
+    )
+    jobs_max_result_bytes: int = setting(1024 * 1024, "largest result of a job", 1, LARGE)
+    jobs_retention_sec: int = setting(604_800, "how long ended jobs are kept, at least as long as keys", 0, CENTURY)
+    jobs_max_queue_depth: int = setting(1_000, "jobs that wait for a worker; more are refused; 0 is no limit", 0, MANY)
+    jobs_max_queue_depth_per_principal: int = setting(0, "the same of one caller; 0 is no limit", 0, MANY)
+    jobs_max_queue_depth_per_queue: int = setting(0, "the same in one queue; 0 is no limit", 0, MANY)
+    jobs_max_scheduled: int = setting(100_000, "jobs that wait for their time; more are refused; 0 is none", 0, MANY)
+    jobs_max_scheduled_per_principal: int = setting(0, "the same of one caller; 0 is no limit", 0, MANY)
+    jobs_max_scheduled_per_queue: int = setting(0, "the same in one queue; 0 is no limit", 0, MANY)
+    jobs_principal_share: float = setting(0.5, "share of these limits for one caller while others have jobs", 0, 1)
+    jobs_max_inflight: int = setting(100, "jobs that are worked on at once; 0 is no limit", 0, MANY)
+    jobs_lease_timeout_sec: int = setting(300, "how long a worker holds a job without a heartbeat", 1, 86_400)
+    jobs_offer_sec: int = setting(5, "wait for the first call of a worker whose claim waited; 0 is none", 0, 60)
+    jobs_queue_item_ttl_sec: int = setting(0, "a job that nobody took for so long fails; 0 is never", 0, CENTURY)
+    jobs_retry_max_attempts: int = setting(5, "runs of a job, the first included", 1, 100)
+    jobs_retry_backoff_base_ms: int = setting(500, "wait after the first failed run; doubled each time", 0, _DAY_MS)
+    jobs_retry_backoff_cap_ms: int = setting(15_000, "longest wait between two runs", 0, _DAY_MS)
+    jobs_retry_jitter: float = setting(0.1, "share of a wait by which it varies", 0, 1)
+    jobs_backpressure_mode: str = choice(
+        "429", "status of a refusal for lack of room: 429 (also drop, defer) or 503", "drop", "defer", "503"
+    )
+    jobs_dlq_enabled: bool = setting(True, "list failed jobs as dead letters")
+    jobs_dlq_max_items: int = setting(1_000, "dead letters in the listing; the oldest leave it", 1, MANY)
+    jobs_result_integrity_mode: str = choice("sha256", "how results are proved: sha256 or hmac", "hmac")
+    jobs_result_integrity_required: bool = setting(False, "refuse results without proof; hmac always does")
+    jobs_result_hmac_key: str = secret("the key that workers sign results with, for hmac")
+
+    def __post_init__(self) -> None:
+        """A mode that proves every result needs a proof of every result."""
+        if self.jobs_result_integrity_mode == "hmac":
+            object.__setattr__(self, "jobs_result_integrity_required", True)
+
+    @property
+    def jobs_refusal_status(self) -> int:
+        """The status of a refusal for lack of room."""
+        return 503 if self.jobs_backpressure_mode == "503" else 429
+
+    def check(self, server: ServerSettings) -> None:
+        """The key that signs results is there, and no token."""
+        if self.jobs_result_integrity_mode == "hmac" and not self.jobs_result_hmac_key:
+            raise SettingsError("jobs_result_integrity_mode is hmac: give the key with jobs_result_hmac_key.")
+        if self.jobs_result_hmac_key and self.jobs_result_hmac_key in (server.token_active, server.token_next):
+            raise SettingsError(
+                "jobs_result_hmac_key is also a token: whoever may write could sign; give it a value of its own."
+            )

@@ -1,0 +1,34 @@
+"""The metrics of the ledger."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from semel.server.metric_table import counted, labelled
+
+_WRITE_OUTCOMES = ("committed", "replayed", "declined")
+
+
+class LedgerMetrics:
+    """Used on the event loop only."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.declined: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self.watchers: Callable[[], int] = int
+        self.hot: Callable[[], int] = int
+
+    def collect(self) -> Iterator[Metric]:
+        """Its families, for Prometheus."""
+        judged = {name: self.counts[name] for name in _WRITE_OUTCOMES}
+        yield labelled("semel_ledger_transactions", "Judged transactions by outcome", "outcome", judged)
+        yield labelled("semel_ledger_declined", "Domain errors of transactions by code", "code", self.declined)
+        yield labelled("semel_ledger_refused", "Calls refused before any rule by code", "code", self.refused)
+        yield counted("semel_ledger_operations", "Operations committed", self.counts["operations"])
+        yield counted("semel_ledger_slow_watchers", "Watchers cut off for not reading", self.counts["slow_watchers"])
+        yield GaugeMetricFamily("semel_ledger_watchers", "Clients that follow blocks", self.watchers())
+        yield GaugeMetricFamily("semel_ledger_hot_answers", "Answers remembered in memory", self.hot())

@@ -1,0 +1,19 @@
+"""Settings of streams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from semel.server.setting_values import setting
+from semel.server.settings import SurfaceSettings
+
+
+@dataclass(frozen=True)
+class StreamsSettings(SurfaceSettings):
+    """What streams run with."""
+
+    streams_long_poll_ms: int = setting(30_000, "how long a long poll waits; also the pace of idle SSE events", 1)
+    streams_sse_max_ms: int = setting(60_000, "how long an SSE connection lives before the client must reconnect", 1)
+    streams_page_bytes: int = setting(1024 * 1024, "content of one read response (one append is never split)", 1)
+    streams_max_messages: int = setting(100_000, "messages of one append to a JSON stream; more are answered 413", 1)
+    streams_idempotency_ttl_ms: int = setting(86_400_000, "how long an Idempotency-Key is honoured", 1)
