@@ -10,12 +10,13 @@ import pytest
 
 from semel.server.http.answer import Answer, BodyWriter, ClientGoneError, StreamedAnswer
 from semel.server.http.application import UpgradedConnection
+from semel.server.http.crowd import Crowd
 from semel.server.http.exchange import BACKLOG_BYTES
 from semel.server.http.protocol import REQUESTS_A_TURN, HttpProtocol
 from semel.server.http.request import Request
 from semel.server.process import make_host
 from semel.server.settings_loader import make_settings
-from tests.server.applications import Silent
+from tests.server.applications import Echo, Silent
 from tests.server.http_corpus import get, head
 from tests.server.http_wire import answers_in
 from tests.server.test_protocol import Pipe
@@ -424,3 +425,36 @@ def test_no_upgrade_while_an_answer_is_due() -> None:
         assert (one.pipe.statuses, one.pipe.is_closed) == ([200, 426], True)
 
     run(test, Upgrading())
+
+
+# ---- Crowds ----
+
+
+def test_costly_connections_have_one_turn_in_a_pass_of_the_loop() -> None:
+    async def passes() -> list[int]:
+        crowd, turns, number = Crowd(), [], 0
+        for _ in range(3):
+            crowd.add(lambda: turns.append(number))
+        for number in range(6):  # noqa: B007 - the callbacks see it
+            await asyncio.sleep(0)
+        return turns
+
+    assert len(set(asyncio.run(passes()))) == 3
+
+
+def test_a_flood_of_tiny_chunks_arrives_whole_beside_other_requests() -> None:
+    content = b"0123456789" * 2_000
+    chunks = b"".join(b"1\r\n%c\r\n" % letter for letter in content) + b"0\r\n\r\n"
+
+    async def test(one: Connected) -> None:
+        for begin in range(0, len(chunks), 10_000):
+            one.protocol.data_received(chunks[begin : begin + 10_000] if begin else CHUNKED + chunks[:10_000])
+        for _ in range(40):
+            await one.settle()
+        assert answers_in(b"".join(one.pipe.written))[1] == [b"POST /x? " + content]
+        assert one.pipe.is_reading
+
+    run(test, Echo())
+
+
+CHUNKED = head(b"Transfer-Encoding: chunked")

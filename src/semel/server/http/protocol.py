@@ -29,6 +29,8 @@ BODY_SLICE_BYTES = 64 * 1024
 """Of a body of known length: what follows it may be dense."""
 REQUESTS_A_TURN = 32
 """Pipelined requests that are handed over before other connections have their turn."""
+CROWD_CHUNKS = 500
+"""A connection whose last slice had more chunks parses its next one in the crowd's turn."""
 STALL_BYTES = 64 * 1024
 """A client that reads as many in the time of a stall is slow, and not stalled."""
 
@@ -94,6 +96,10 @@ class HttpProtocol(RequestReader):
         """Parse it, now or in its turn."""
         if self._unparsed:
             self._unparsed += data
+        elif self._chunks > CROWD_CHUNKS:
+            self._unparsed = data
+            self.flow.hold(True)
+            self._go_on_soon()
         elif len(data) <= SLICE_BYTES:
             self.parse(data)
             if self.waiting:
@@ -167,12 +173,19 @@ class HttpProtocol(RequestReader):
                 self._go_on_soon()
 
     def _go_on_soon(self) -> None:
-        if not self._goes_on:
-            self._goes_on = True
-            self.loop.call_soon(self._go_on)
+        if self._goes_on:
+            return
+        self._goes_on = True
+        if self._chunks > CROWD_CHUNKS:
+            self.host.crowd.add(self.go_on)
+        else:
+            self.loop.call_soon(self.go_on)
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
+        """Others have had their turn: parse on, and hand requests over."""
         self._goes_on = False
+        if self.transport.is_closing():
+            return
         self._data_at = self.loop.time()  # until now it was we who did not listen
         self._take_turns()
         self.listen()
@@ -201,7 +214,7 @@ class HttpProtocol(RequestReader):
         elif self._last_words is not None and not self.waiting:
             self._say_and_close(self._last_words)
         elif not self._is_in_turn:
-            self._go_on()
+            self.go_on()
 
     def hand_over(self, rest: bytes) -> None:
         """Give the connection to the surface that speaks WebSocket here; it hears of the end from now on."""

@@ -59,6 +59,7 @@ class RequestReader(asyncio.Protocol):
 
     __slots__ = (
         "_began_at",
+        "_chunks",
         "_content",
         "_data_at",
         "_excess",
@@ -117,6 +118,8 @@ class RequestReader(asyncio.Protocol):
         """Bytes of a head that were fed since something of it last ended with a slice."""
         self._content = 0
         """Bytes of the slice that are content of bodies, or the least that chunks take besides."""
+        self._chunks = 0
+        """Of the slice."""
         self._excess = 0
         self._has_met_boundary = False
         self._is_head_open = True
@@ -163,7 +166,7 @@ class RequestReader(asyncio.Protocol):
             return
         self._data_at = self.loop.time()
         self._has_met_boundary = False
-        self._content = 0
+        self._content = self._chunks = 0
         self._fed = self._fed + len(data) if self._is_arriving else len(data)
         try:
             parser.feed_data(data)
@@ -287,6 +290,7 @@ class RequestReader(asyncio.Protocol):
 
     def on_chunk_header(self) -> None:
         """A chunk begins."""
+        self._chunks += 1
         self._content += CHUNK_BYTES
 
     def on_body(self, body: bytes) -> None:

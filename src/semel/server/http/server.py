@@ -14,6 +14,7 @@ from email.utils import formatdate
 from semel.kernel.errors import Problem
 from semel.server.connection_limit import ConnectionLimit, HttpLimits
 from semel.server.http.application import Application, UpgradedConnection
+from semel.server.http.crowd import Crowd
 from semel.server.http.protocol import HttpProtocol
 
 BACKLOG = 4_096
@@ -34,6 +35,7 @@ class HttpHost:
         """Those that are open, WebSockets among them."""
         self.tasks: set[asyncio.Task[None]] = set()
         """Requests that are answered by a coroutine."""
+        self.crowd = Crowd()
         self.date = b""
         """The Date header of this second, as a line."""
         self._servers: list[asyncio.Server] = []
