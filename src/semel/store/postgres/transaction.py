@@ -207,13 +207,13 @@ class PostgresTx:
             raise TryAgainError(sentence(error)) from error
         is_committed = self._fate(mark, number, began + self._store.address.patience)
         if is_committed is None:
-            self._writer.disown(mark)  # at once: there may be no new connection before somebody writes again
+            self._writer.disown(mark)  # at once: there may be no new connection before the next write
             raise CommitUnknownError(sentence(error)) from error
         if not is_committed:
             raise TryAgainError(f"{sentence(error)} The transaction was not committed.") from error
 
     def _fate(self, mark: Mark, number: int, deadline: float) -> bool | None:
-        """Whether that transaction was committed; None when nobody could be asked in time."""
+        """Whether that transaction was committed; None when the database could not be asked in time."""
         line = self._writer.line
         while True:
             try:
