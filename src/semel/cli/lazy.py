@@ -13,7 +13,7 @@ _EXTRAS = {"proxy": "proxy"}
 
 
 class LazyGroup(click.Group):
-    """Knows the module of each subcommand; the command in it has the module's name."""
+    """Knows where each subcommand is: `module:name`, the module and the name of the command in it."""
 
     def __init__(self, *args: Any, homes: Mapping[str, str], **rest: Any) -> None:
         super().__init__(*args, **rest)
@@ -28,13 +28,14 @@ class LazyGroup(click.Group):
         home = self._homes.get(cmd_name)
         if home is None:
             return None
+        module_name, _, name = home.partition(":")
         try:
-            module = importlib.import_module(home)
+            module = importlib.import_module(module_name)
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] == "semel":
                 raise
             return _missing(cmd_name, str(error.name))
-        command: click.Command = getattr(module, home.rpartition(".")[2])
+        command: click.Command = getattr(module, name)
         return command
 
 

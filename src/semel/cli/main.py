@@ -15,25 +15,25 @@ from semel import __version__
 from semel.cli.lazy import LazyGroup
 
 _HOMES = {
-    "audit": "semel.cli.audit",
-    "copy": "semel.cli.copy",
-    "deltas": "semel.cli.deltas",
-    "diagnose": "semel.cli.diagnose",
-    "doctor": "semel.cli.doctor",
-    "epoch": "semel.cli.epoch",
-    "events": "semel.cli.events",
-    "import": "semel.cli.importing",
-    "jobs": "semel.cli.jobs",
-    "ledger": "semel.cli.ledger",
-    "migrate": "semel.cli.migrate",
-    "once": "semel.cli.once",
-    "outbox": "semel.cli.outbox",
-    "proxy": "semel.cli.proxy",
-    "serve": "semel.cli.serve",
-    "streams": "semel.cli.streams",
-    "worker": "semel.cli.worker",
+    "audit": "semel.cli.audit:audit",
+    "copy": "semel.cli.copy:copy",
+    "deltas": "semel.cli.deltas:deltas",
+    "diagnose": "semel.cli.diagnose:diagnose",
+    "doctor": "semel.cli.doctor:doctor",
+    "epoch": "semel.cli.epoch:epoch",
+    "events": "semel.cli.events:events",
+    "import": "semel.cli.importing:importer",
+    "jobs": "semel.cli.jobs:jobs",
+    "ledger": "semel.cli.ledger:ledger",
+    "migrate": "semel.cli.migrate:migrate",
+    "once": "semel.cli.once:once",
+    "outbox": "semel.cli.outbox:outbox",
+    "proxy": "semel.cli.proxy:proxy",
+    "serve": "semel.cli.serve:serve",
+    "streams": "semel.cli.streams:streams",
+    "worker": "semel.cli.worker:worker",
 }
-"""The module of each subcommand."""
+"""The module and the name of each subcommand."""
 
 
 @click.group(cls=LazyGroup, homes=_HOMES, context_settings={"help_option_names": ["-h", "--help"]})

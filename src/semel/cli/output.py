@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any, BinaryIO, TypeVar
 from unicodedata import combining, east_asian_width
 
@@ -31,6 +32,11 @@ def say(as_json: bool, facts: dict[str, Any], sentence: str) -> None:
 def printable(text: str) -> str:
     """The text with control characters, and what else does not print, as escapes."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def shown_time(ms: int) -> str:
+    """Milliseconds since 1970 as people write them."""
+    return datetime.fromtimestamp(ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @contextmanager

@@ -8,11 +8,12 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from semel.cli.failures import RequestError
+from semel.cli.output import Command
 
 RETRIES = 6
 FIRST_SECONDS = 0.1
@@ -44,3 +45,16 @@ def pause_seconds(tried: int, asked_seconds: float = 0.0) -> float:
     own = min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** min(tried, 16))
     chance = random.uniform(0.75, 1.25)  # noqa: S311 - not a secret
     return max(own * chance, min(asked_seconds, MOST_PATIENCE_SECONDS))
+
+
+def with_retries(command: Command) -> Command:
+    """Adds `--retries`."""
+    kind = click.IntRange(min=0)
+    return click.option("--retries", type=kind, default=RETRIES, show_default=True, help="Most tries after one.")(
+        command
+    )
+
+
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """Those that were given."""
+    return {name: value for name, value in options.items() if value is not None}

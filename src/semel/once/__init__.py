@@ -46,16 +46,16 @@ if TYPE_CHECKING:
     from semel.once.wsgi import WsgiMiddleware
 
 _LATER = {
-    "EnvSecret": "letters",
-    "Flushed": "courier",
-    "LetterState": "letters",
-    "LetterStatus": "letters",
-    "Middleware": "asgi",
-    "migrate": "migration",
-    "Outbox": "outbox",
-    "Posted": "posts",
-    "TransactionOutbox": "postbox",
-    "WsgiMiddleware": "wsgi",
+    "EnvSecret": "semel.once.letters",
+    "Flushed": "semel.once.courier",
+    "LetterState": "semel.once.letters",
+    "LetterStatus": "semel.once.letters",
+    "Middleware": "semel.once.asgi",
+    "migrate": "semel.once.migration",
+    "Outbox": "semel.once.outbox",
+    "Posted": "semel.once.posts",
+    "TransactionOutbox": "semel.once.postbox",
+    "WsgiMiddleware": "semel.once.wsgi",
 }
 """The module of each name that is imported when it is first used."""
 
@@ -67,7 +67,7 @@ if not TYPE_CHECKING:  # a checker of types reads the imports above, and minds a
             return import_module("semel.once.letter_table").ddl
         if name not in _LATER:
             raise AttributeError(f"semel.once has no {name}.")
-        return getattr(import_module(f"semel.once.{_LATER[name]}"), name)
+        return getattr(import_module(_LATER[name]), name)
 
 
 __all__ = [

@@ -35,10 +35,10 @@ from semel.once.letters import (
     LetterStatus,
     Waits,
 )
-from semel.once.postbox import MAX_BODY, MAX_LETTERS, Clock, Postbox, TransactionOutbox, now_by
+from semel.once.postbox import MAX_BODY, MAX_LETTERS, Postbox, TransactionOutbox, now_by
 from semel.once.posts import Posted, outbox_store, post_to, post_using, post_using_async
 from semel.once.size import Size
-from semel.once.stores import TableStore
+from semel.once.stores import Clock, TableStore
 
 if TYPE_CHECKING:
     import ssl

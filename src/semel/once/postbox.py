@@ -12,11 +12,10 @@ from semel.once.letters import HeaderValue
 from semel.once.posts import Posted, post_using, post_using_async, posted
 from semel.once.rules import Flow
 from semel.once.size import Size, byte_count
+from semel.once.stores import Clock
 
 MAX_LETTERS = 100_000
 MAX_BODY: Size = "1MiB"
-
-Clock = Callable[[], float]
 
 
 def now_by(clock: Clock, monotonic: Clock) -> Callable[[], Now]:

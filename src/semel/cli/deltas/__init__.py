@@ -8,9 +8,18 @@ from semel.cli.lazy import LazyGroup
 
 __all__ = ["deltas"]
 
-_NAMES = ("clients", "export", "flush", "gateways", "pull", "rules", "schema", "stats")
+_HOMES = {
+    "clients": "semel.cli.deltas.clients:clients",
+    "export": "semel.cli.deltas.export:export",
+    "flush": "semel.cli.deltas.flush:flush",
+    "gateways": "semel.cli.deltas.gateways:gateways",
+    "pull": "semel.cli.deltas.pull:pull",
+    "rules": "semel.cli.deltas.rules:rules",
+    "schema": "semel.cli.deltas.schema:schema",
+    "stats": "semel.cli.deltas.stats:stats",
+}
 
 
-@click.group(cls=LazyGroup, homes={name: f"{__name__}.{name}" for name in _NAMES})
+@click.group(cls=LazyGroup, homes=_HOMES)
 def deltas() -> None:
     """Row changes (deltas) for replicas: merged by column, last writer wins."""

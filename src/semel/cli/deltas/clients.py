@@ -13,8 +13,8 @@ from semel.cli.access import with_connection
 from semel.cli.connection import Connection
 from semel.cli.deltas.asking import Facts, Server, admin_path
 from semel.cli.deltas.names import GatewayType
-from semel.cli.jobs.asking import with_retries
 from semel.cli.output import printable, say, with_json
+from semel.cli.retries import with_retries
 
 PAGE = 1_000
 REMOVED_AT_ONCE = 100

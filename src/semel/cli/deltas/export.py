@@ -11,8 +11,7 @@ from typing import Any
 
 import click
 
-from semel.cli.deltas.exporting import CSV, JSONL, PARQUET, Report, Wish
-from semel.cli.deltas.exporting import export as export_all
+from semel.cli.deltas.exporting import CSV, JSONL, PARQUET, Report, Wish, export_all
 from semel.cli.deltas.names import GatewayType, TableType
 from semel.cli.deltas.parquet_file import require_pyarrow
 from semel.cli.deltas.saving import STDOUT, CutShortError, refuse_taken

@@ -80,7 +80,7 @@ class Grid(Protocol):
         """Write the end of the file."""
 
 
-def export(reading: Reading, wish: Wish) -> Report:
+def export_all(reading: Reading, wish: Wish) -> Report:
     """Write everything that is wished for; `CutShortError` if standard output is closed before its end."""
     as_of = high_water(reading, wish.gateway)
     if wish.is_log:

@@ -10,8 +10,8 @@ import click
 from semel.cli.access import with_connection
 from semel.cli.connection import Connection
 from semel.cli.deltas.asking import Server
-from semel.cli.jobs.asking import with_retries
 from semel.cli.output import printable, with_json
+from semel.cli.retries import with_retries
 
 PATH = "/v1/admin/gateways"
 PAGE = 1_000

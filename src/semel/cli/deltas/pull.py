@@ -15,7 +15,7 @@ from semel.cli.deltas.asking import Server, sync_path
 from semel.cli.deltas.names import GatewayType
 from semel.cli.deltas.saving import CutShortError, standard_output
 from semel.cli.events.members import members
-from semel.cli.jobs.asking import with_retries
+from semel.cli.retries import with_retries
 from semel.cli.streams.messages import messages
 from semel.contracts.deltas.limits import MAX_PAGE
 from semel.kernel.hlc import MAX_HLC

@@ -10,8 +10,8 @@ from semel.cli.access import with_connection
 from semel.cli.connection import Connection
 from semel.cli.deltas.asking import Server, admin_path
 from semel.cli.deltas.names import GatewayType
-from semel.cli.jobs.asking import with_retries
 from semel.cli.output import printable, say, with_json
+from semel.cli.retries import with_retries
 from semel.cli.streams.source import read_whole
 
 

@@ -11,8 +11,8 @@ from semel.cli.access import with_connection
 from semel.cli.connection import Connection
 from semel.cli.deltas.asking import Facts, Server, admin_path
 from semel.cli.deltas.names import GatewayType, TableType
-from semel.cli.jobs.asking import with_retries
 from semel.cli.output import printable, say, with_json
+from semel.cli.retries import with_retries
 
 TYPES = ("string", "number", "boolean", "json", "null")
 

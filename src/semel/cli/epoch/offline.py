@@ -7,9 +7,8 @@ from typing import Any
 
 import click
 
-from semel.cli.events.posting import shown_time
 from semel.cli.holding import held_store
-from semel.cli.output import say
+from semel.cli.output import say, shown_time
 from semel.contracts.epoch import EPOCH, EPOCH_KEY, FIRST_EPOCH, earlier_epochs
 from semel.contracts.epoch_raise import EpochPlan, EpochRefused, Epochs, RaiseEpoch, plan_raise
 from semel.contracts.schema import MIGRATIONS, TABLES

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from semel.cli.connection import Answer, Connection
 from semel.cli.events.drafts import Draft
 from semel.cli.failures import not_semel
-from semel.cli.output import printable
+from semel.cli.output import printable, shown_time
 from semel.cli.retries import send_until_answered
 
 PATH = "/v1/events"
@@ -61,8 +60,3 @@ def _verdict(result: dict[str, Any], name: str) -> Verdict:
         return Verdict(result, committed_id, f"Committed {printable(name)} as {committed_id} ({at})")
     flaws = "; ".join(f"{flaw['field']}: {flaw['message']}" for flaw in result.get("errors", ()))
     return Verdict(result, None, printable(f"Rejected {name}: {flaws} [{result['reason']}]"))
-
-
-def shown_time(ms: int) -> str:
-    """Milliseconds since 1970 as people write them."""
-    return datetime.fromtimestamp(ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -6,12 +6,12 @@ import click
 
 from semel.cli.importing.sheratan import sheratan
 
-__all__ = ["importing"]
+__all__ = ["importer"]
 
 
 @click.group("import")
-def importing() -> None:
+def importer() -> None:
     """Import the data of another program."""
 
 
-importing.add_command(sheratan)
+importer.add_command(sheratan)

@@ -7,11 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-import click
-
 from semel.cli.connection import Answer, Connection
 from semel.cli.failures import not_semel
-from semel.cli.output import Command
 from semel.cli.retries import RETRIES, send_until_answered
 
 PATH = "/v1/jobs"
@@ -20,14 +17,6 @@ PAGE = 1_000
 """The most that a server lists in one answer."""
 
 Facts = dict[str, Any]
-
-
-def with_retries(command: Command) -> Command:
-    """Adds `--retries`."""
-    kind = click.IntRange(min=0)
-    return click.option(
-        "--retries", type=kind, default=RETRIES, show_default=True, help="Retries after a failed request; 0 is none."
-    )(command)
 
 
 class Server(NamedTuple):

@@ -12,11 +12,12 @@ import click
 
 from semel.cli.access import with_connection
 from semel.cli.connection import Connection
-from semel.cli.jobs.asking import Facts, Server, job_path, with_retries
+from semel.cli.jobs.asking import Facts, Server, job_path
 from semel.cli.jobs.ending import is_ended
 from semel.cli.jobs.finding import Wanted, with_wanted
 from semel.cli.jobs.telling import standing
 from semel.cli.output import printable, say, with_json
+from semel.cli.retries import with_retries
 
 
 @click.command()

@@ -8,9 +8,10 @@ import click
 
 from semel.cli.access import with_connection
 from semel.cli.connection import Connection
-from semel.cli.jobs.asking import PATH, Facts, Server, with_retries
+from semel.cli.jobs.asking import PATH, Facts, Server
 from semel.cli.jobs.telling import error_of, error_words
 from semel.cli.output import printable, table, with_json
+from semel.cli.retries import with_retries
 
 DEAD_PATH = f"{PATH}/dead"
 HEAD = ("JOB", "KIND", "QUEUE", "REASON", "ATTEMPTS", "FINISHED", "ERROR")

@@ -8,10 +8,10 @@ import click
 
 from semel.cli.access import with_connection
 from semel.cli.connection import Connection
-from semel.cli.jobs.asking import PATH, Facts, Server, with_retries
-from semel.cli.jobs.options import given
+from semel.cli.jobs.asking import PATH, Facts, Server
 from semel.cli.jobs.telling import painted, standing
 from semel.cli.output import printable, table, with_json
+from semel.cli.retries import given, with_retries
 
 STATES = ("scheduled", "queued", "leased", "completed", "failed")
 HEAD = ("JOB", "KIND", "QUEUE", "PRIORITY", "ATTEMPT", "CREATED", "STATE")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from semel.cli.jobs.asking import Facts
+from semel.cli.retries import given
 
 MAX_TIMEOUT_SECONDS = 604_800
 """The longest that a run may be limited to: seven days."""
@@ -98,8 +98,3 @@ def with_job_options(command: Callable[..., None]) -> Callable[..., None]:
         command(*args, options=given(options), **rest)
 
     return optional
-
-
-def given(options: Facts) -> Facts:
-    """Those that were given."""
-    return {name: value for name, value in options.items() if value is not None}

@@ -9,9 +9,10 @@ import click
 from semel.cli.access import with_connection
 from semel.cli.connection import Connection
 from semel.cli.failures import not_semel
-from semel.cli.jobs.asking import PATH, SURFACE, Facts, Server, named_path, with_retries
-from semel.cli.jobs.options import MAX_TIMEOUT_SECONDS, given
+from semel.cli.jobs.asking import PATH, SURFACE, Facts, Server, named_path
+from semel.cli.jobs.options import MAX_TIMEOUT_SECONDS
 from semel.cli.output import printable, say, table, with_json
+from semel.cli.retries import given, with_retries
 
 HEAD = ("QUEUE", "WAITING", "IN WORK", "LIMIT", "TIMEOUT")
 

@@ -8,8 +8,9 @@ import click
 
 from semel.cli.access import with_connection
 from semel.cli.connection import Connection
-from semel.cli.jobs.asking import PATH, Server, with_retries
+from semel.cli.jobs.asking import PATH, Server
 from semel.cli.output import printable, say, with_json
+from semel.cli.retries import with_retries
 
 RELEASE_PATH = f"{PATH}/keys/release"
 

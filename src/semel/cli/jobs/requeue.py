@@ -13,13 +13,12 @@ import click
 from semel.cli.access import with_connection
 from semel.cli.connection import Connection
 from semel.cli.failures import RefusedError, RequestError
-from semel.cli.jobs.asking import Facts, Server, job_path, with_retries
+from semel.cli.jobs.asking import Facts, Server, job_path
 from semel.cli.jobs.dead import DEAD_PATH, show_dead
 from semel.cli.jobs.finding import Wanted, check_name
-from semel.cli.jobs.options import given
 from semel.cli.output import printable, with_json
 from semel.cli.progress import progress
-from semel.cli.retries import send_until_answered
+from semel.cli.retries import given, send_until_answered, with_retries
 
 REASONS = ("exhausted", "permanent", "lease_exhausted")
 

@@ -10,10 +10,11 @@ import click
 from semel.cli.access import with_connection
 from semel.cli.connection import Connection
 from semel.cli.failures import not_semel
-from semel.cli.jobs.asking import SURFACE, Facts, Server, job_path, with_retries
+from semel.cli.jobs.asking import SURFACE, Facts, Server, job_path
 from semel.cli.jobs.ending import COMPLETED, FAILED
 from semel.cli.jobs.finding import Wanted, with_wanted
 from semel.cli.output import with_json
+from semel.cli.retries import with_retries
 from semel.kernel.job_report import parsed_bytes, report_bytes
 
 _CODES = f"Exit code {COMPLETED}: completed, {FAILED}: failed."

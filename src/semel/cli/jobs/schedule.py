@@ -11,10 +11,11 @@ import click
 from semel.cli.access import with_connection
 from semel.cli.connection import Connection
 from semel.cli.failures import not_semel
-from semel.cli.jobs.asking import PATH, SURFACE, Facts, Server, named_path, with_retries
+from semel.cli.jobs.asking import PATH, SURFACE, Facts, Server, named_path
 from semel.cli.jobs.drafts import DraftError, draft_job
-from semel.cli.jobs.options import given, with_place
+from semel.cli.jobs.options import with_place
 from semel.cli.output import printable, say, table, with_json
+from semel.cli.retries import given, with_retries
 from semel.cli.streams.source import STDIN, open_source, read_whole
 
 HEAD = ("NAME", "CRON", "KIND", "QUEUE", "LAST", "NEXT")

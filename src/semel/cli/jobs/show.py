@@ -10,11 +10,12 @@ import click
 
 from semel.cli.access import with_connection
 from semel.cli.connection import Connection
-from semel.cli.jobs.asking import Facts, Server, with_retries
+from semel.cli.jobs.asking import Facts, Server
 from semel.cli.jobs.finding import Wanted, with_wanted
 from semel.cli.jobs.telling import error_of, error_words, json_words, painted, standing
 from semel.cli.jobs.timeline import PLAIN_SIGNS, SIGNS, drawn, moments
 from semel.cli.output import printable, with_json
+from semel.cli.retries import with_retries
 
 
 @click.command()

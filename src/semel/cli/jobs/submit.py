@@ -11,7 +11,7 @@ import click
 from semel.cli.access import with_connection
 from semel.cli.connection import Connection
 from semel.cli.failures import RequestError
-from semel.cli.jobs.asking import PATH, Facts, Server, with_retries
+from semel.cli.jobs.asking import PATH, Facts, Server
 from semel.cli.jobs.drafts import Draft, DraftError, draft_job, draft_line
 from semel.cli.jobs.ending import exit_with, wait_for_end
 from semel.cli.jobs.lines import BATCH_ITEMS, Import, Plan
@@ -20,6 +20,7 @@ from semel.cli.jobs.posting import Verdict
 from semel.cli.jobs.telling import answer_sentence
 from semel.cli.keys import fresh_key
 from semel.cli.output import say, with_json
+from semel.cli.retries import with_retries
 from semel.cli.streams.source import STDIN, open_source, read_whole
 
 NO_KIND = "Name the KIND of the job; with --lines each line may name its own."

@@ -6,10 +6,11 @@ import click
 
 from semel.cli.access import with_connection
 from semel.cli.connection import Connection
-from semel.cli.jobs.asking import Server, with_retries
+from semel.cli.jobs.asking import Server
 from semel.cli.jobs.ending import COMPLETED, FAILED, UNFINISHED, exit_with, wait_for_end
 from semel.cli.jobs.finding import Wanted, with_wanted
 from semel.cli.output import with_json
+from semel.cli.retries import with_retries
 
 _CODES = f"Exit code {COMPLETED}: completed, {FAILED}: failed, {UNFINISHED}: neither when the time was up."
 

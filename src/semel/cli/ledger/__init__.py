@@ -8,9 +8,18 @@ from semel.cli.lazy import LazyGroup
 
 __all__ = ["ledger"]
 
-_NAMES = ("block", "org", "proof", "read", "state", "vault", "verify", "write")
+_HOMES = {
+    "block": "semel.cli.ledger.block:block",
+    "org": "semel.cli.ledger.org:org",
+    "proof": "semel.cli.ledger.proof:proof",
+    "read": "semel.cli.ledger.read:read",
+    "state": "semel.cli.ledger.state:state",
+    "vault": "semel.cli.ledger.vault:vault",
+    "verify": "semel.cli.ledger.verify:verify",
+    "write": "semel.cli.ledger.write:write",
+}
 
 
-@click.group(cls=LazyGroup, homes={name: f"{__name__}.{name}" for name in _NAMES})
+@click.group(cls=LazyGroup, homes=_HOMES)
 def ledger() -> None:
     """Ledger: transactions that execute once, in a chain of blocks with proofs."""

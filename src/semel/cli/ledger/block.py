@@ -11,12 +11,12 @@ import click
 
 from semel.cli.access import with_connection
 from semel.cli.connection import Connection
-from semel.cli.jobs.asking import with_retries
 from semel.cli.ledger.asking import Facts, Ledger
 from semel.cli.ledger.places import Scope, ScopeType
 from semel.cli.ledger.telling import content_words, hex_of, inner
 from semel.cli.ledger.watching import follow
 from semel.cli.output import printable, with_json
+from semel.cli.retries import with_retries
 from semel.client.proofs import ProofError, block_hash
 
 MOST_BLOCKS = 1_000

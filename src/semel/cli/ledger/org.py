@@ -9,13 +9,12 @@ import click
 
 from semel.cli.access import with_connection
 from semel.cli.connection import Connection
-from semel.cli.jobs.asking import with_retries
-from semel.cli.jobs.options import given
 from semel.cli.keys import fresh_key
 from semel.cli.ledger.asking import ROOT, Facts, Ledger
 from semel.cli.ledger.places import OrgType, Scope
 from semel.cli.ledger.telling import bare, inner, show_table
 from semel.cli.output import printable, say, with_json
+from semel.cli.retries import given, with_retries
 
 HEAD = ("ORG", "NAME", "STATUS", "ENTRIES")
 STATUSES = ("active", "migrating", "suspended", "deleting")

@@ -11,12 +11,12 @@ import click
 
 from semel.cli.access import with_connection
 from semel.cli.connection import Connection
-from semel.cli.jobs.asking import with_retries
 from semel.cli.ledger.asking import Facts, Ledger
 from semel.cli.ledger.chains import add_chain
 from semel.cli.ledger.places import Scope, ScopeType
 from semel.cli.ledger.saving import ProofFileType, checked, save
 from semel.cli.output import printable, say, with_json
+from semel.cli.retries import with_retries
 from semel.cli.streams.source import STDIN
 from semel.client.proofs import ProvedRelationship, Trusted, verify_relationship, verify_write
 

@@ -11,14 +11,13 @@ import click
 from semel.cli.access import with_connection
 from semel.cli.connection import Connection
 from semel.cli.failures import RefusedError
-from semel.cli.jobs.asking import with_retries
-from semel.cli.jobs.options import given
 from semel.cli.ledger.asking import Facts, Ledger
 from semel.cli.ledger.chains import add_chain
 from semel.cli.ledger.places import Scope, ScopeType
 from semel.cli.ledger.saving import ProofFileType, checked, save
 from semel.cli.ledger.telling import content_words, octets_of, show_table
 from semel.cli.output import content_out, printable, with_json
+from semel.cli.retries import given, with_retries
 from semel.cli.streams.source import STDIN
 from semel.client.proofs import ProvedRead, verify_read
 

@@ -8,11 +8,11 @@ import click
 
 from semel.cli.access import with_connection
 from semel.cli.connection import Connection
-from semel.cli.jobs.asking import with_retries
 from semel.cli.ledger.asking import Ledger
 from semel.cli.ledger.places import Scope, ScopeType
 from semel.cli.ledger.telling import hex_of, inner
 from semel.cli.output import printable, with_json
+from semel.cli.retries import with_retries
 
 
 @click.command()

@@ -9,12 +9,12 @@ import click
 
 from semel.cli.access import with_connection
 from semel.cli.connection import Connection
-from semel.cli.jobs.asking import with_retries
 from semel.cli.keys import fresh_key
 from semel.cli.ledger.asking import Facts, Ledger
 from semel.cli.ledger.places import OrgType, Scope, VaultType
 from semel.cli.ledger.telling import bare, hex_of, inner, show_table
 from semel.cli.output import printable, say, with_json
+from semel.cli.retries import with_retries
 
 HEAD = ("VAULT", "STATUS", "HEIGHT", "KEEPS", "STATE ROOT")
 PREFIX = "VAULT_STATUS_"

@@ -12,7 +12,6 @@ import click
 from semel.cli.access import with_connection
 from semel.cli.connection import Connection
 from semel.cli.failures import RefusedError, RequestError
-from semel.cli.jobs.asking import with_retries
 from semel.cli.keys import fresh_key
 from semel.cli.ledger.asking import Facts, Ledger
 from semel.cli.ledger.importing import Import, committed, read_one
@@ -22,6 +21,7 @@ from semel.cli.ledger.saving import ProofFileType, checked, save
 from semel.cli.ledger.telling import committed_words
 from semel.cli.ledger.transactions import Identity, Outcome, Writer
 from semel.cli.output import printable, say, with_json
+from semel.cli.retries import with_retries
 from semel.client.proofs import verify_write
 
 NOTHING = "Give operations: --set, --set-file, --delete, --relate, --unrelate, or --file with one on each line."

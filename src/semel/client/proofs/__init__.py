@@ -30,7 +30,8 @@ from semel.client.proofs.blocks import (
 from semel.client.proofs.documents import load
 from semel.client.proofs.encoding import relationship_key
 from semel.client.proofs.errors import ProofError
-from semel.client.proofs.shapes import Entry, Header, Transaction
+from semel.client.proofs.shapes import Entry, Header
+from semel.client.proofs.shapes import ProofTransaction as Transaction
 from semel.client.proofs.state import verify_state
 
 __all__ = [

@@ -18,7 +18,7 @@ from semel.client.proofs.shapes import (
     Entry,
     Header,
     Operation,
-    Transaction,
+    ProofTransaction,
     read_merkle_proof,
     read_operation,
     read_state_proof,
@@ -42,7 +42,7 @@ _REQUEST = ("idempotencyKey", "includeTxProof", "includeTxProofs", "organization
 class ProvedWrite(NamedTuple):
     """A transaction, and the header of the block that it is in."""
 
-    transaction: Transaction
+    transaction: ProofTransaction
     header: Header
 
 
@@ -222,7 +222,7 @@ def _match_value(part: Part, read: ProvedRead) -> None:
         raise ProofError("The answer's value is not the one in its proof.")
 
 
-def _match_request(request: Part, transaction: Transaction) -> None:
+def _match_request(request: Part, transaction: ProofTransaction) -> None:
     request.only(("clientId", "operations"), _REQUEST)
     client = request.members["clientId"]
     client_id = request.part("clientId").only(("id",)).text("id") if isinstance(client, Mapping) else None

@@ -17,7 +17,7 @@ from semel.client.proofs.shapes import (
     MAX_TX_SIBLINGS,
     Header,
     MerkleProof,
-    Transaction,
+    ProofTransaction,
     read_header,
     read_merkle_proof,
     read_transaction,
@@ -89,7 +89,7 @@ def match_hash(header: Header, expected: bytes) -> None:
         )
 
 
-def included(transaction: Transaction, proof: MerkleProof, header: Header) -> None:
+def included(transaction: ProofTransaction, proof: MerkleProof, header: Header) -> None:
     """That a transaction is in a block."""
     if transaction_hash(transaction) != proof.leaf_hash:
         raise ProofError("The transaction does not have the hash that is the leaf of its proof.")
@@ -98,12 +98,12 @@ def included(transaction: Transaction, proof: MerkleProof, header: Header) -> No
     _same_time(transaction, header)
 
 
-def _same_time(transaction: Transaction, header: Header) -> None:
+def _same_time(transaction: ProofTransaction, header: Header) -> None:
     if transaction.timestamp != header.timestamp:
         raise ProofError("The transaction and the header of its block do not have the same timestamp.")
 
 
-def whole(header: Header, transactions: Sequence[Transaction]) -> None:
+def whole(header: Header, transactions: Sequence[ProofTransaction]) -> None:
     """That these are the transactions of a block."""
     if not transactions:
         raise ProofError(f"The block at height {header.height} came without its transactions.")

@@ -12,9 +12,9 @@ from semel.client.proofs.shapes import (
     Entry,
     Header,
     Operation,
+    ProofTransaction,
     Relationship,
     SetEntity,
-    Transaction,
 )
 
 
@@ -34,7 +34,7 @@ def header_hash(header: Header) -> bytes:
     return sha256(content).digest()
 
 
-def transaction_hash(transaction: Transaction) -> bytes:
+def transaction_hash(transaction: ProofTransaction) -> bytes:
     """The leaf of a transaction in its block's tree."""
     content = (
         transaction.id

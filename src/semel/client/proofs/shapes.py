@@ -84,7 +84,7 @@ class ExpireEntity(NamedTuple):
 Operation = Relationship | SetEntity | DeleteEntity | ExpireEntity
 
 
-class Transaction(NamedTuple):
+class ProofTransaction(NamedTuple):
     """A transaction as it was committed."""
 
     id: bytes
@@ -170,11 +170,11 @@ def read_header(part: Part) -> Header:
     )
 
 
-def read_transaction(part: Part) -> Transaction:
+def read_transaction(part: Part) -> ProofTransaction:
     """A committed transaction."""
     part.only(("id", "clientId", "sequence", "operations", "timestamp", "actor"))
     client = part.part("clientId").only(("id",)).text("id")
-    transaction = Transaction(
+    transaction = ProofTransaction(
         id=read_tx_id(part, "id"),
         client_id=client,
         sequence=part.number("sequence"),
