@@ -140,32 +140,31 @@ def _clock_alone(self: Log, now_ms: int, *, is_behind: bool) -> int:
     return self.high_water
 
 
-RULES = "semel.contracts.deltas.rules"
 BREAKAGES: dict[str, tuple[str, Any]] = {
-    "authors are compared as texts": (f"{RULES}.rows._code_units", lambda text: text.encode()),
-    "authors are compared by code points": (f"{RULES}.rows._code_units", json.loads),
+    "authors are compared as texts": ("semel.contracts.deltas.rules.rows._code_units", lambda text: text.encode()),
+    "authors are compared by code points": ("semel.contracts.deltas.rules.rows._code_units", json.loads),
     "the later arrival wins a tie": (
-        f"{RULES}.rows.is_after",
+        "semel.contracts.deltas.rules.rows.is_after",
         lambda one, other: other is None or one.hlc >= other.hlc,
     ),
-    "columns outlive their row": (f"{RULES}.rows._delete", _delete_and_keep),
-    "entries keep their operation": (f"{RULES}.log.effect_of", _as_it_was_pushed),
-    "entries keep their columns": (f"{RULES}.log.effect_of", _whole),
-    "columns that are gone are not told": (f"{RULES}.log.effect_of", _no_columns_that_are_gone),
-    "nobody is repaired": (f"{RULES}.push.repair_all", lambda *_: None),
-    "one author is remembered": (f"{RULES}.rows._REMEMBERED", 1),
-    "a push passes over what is outstanding": (f"{RULES}.cursors.Progress.pushed", _after_all),
-    "own entries are told again": (f"{RULES}.cursors.Progress.meaning", _without_skipping(Progress.meaning, 0)),
+    "columns outlive their row": ("semel.contracts.deltas.rules.rows._delete", _delete_and_keep),
+    "entries keep their operation": ("semel.contracts.deltas.rules.log.effect_of", _as_it_was_pushed),
+    "entries keep their columns": ("semel.contracts.deltas.rules.log.effect_of", _whole),
+    "columns that are gone are not told": ("semel.contracts.deltas.rules.log.effect_of", _no_columns_that_are_gone),
+    "nobody is repaired": ("semel.contracts.deltas.rules.push.repair_all", lambda *_: None),
+    "one author is remembered": ("semel.contracts.deltas.rules.rows._REMEMBERED", 1),
+    "a push passes over what is outstanding": ("semel.contracts.deltas.rules.cursors.Progress.pushed", _after_all),
+    "own entries are told again": ("semel.contracts.deltas.rules.cursors.Progress.meaning", _without_skipping(Progress.meaning, 0)),
     "own entries are never told again": (
-        f"{RULES}.cursors.Progress.meaning",
+        "semel.contracts.deltas.rules.cursors.Progress.meaning",
         _without_skipping(Progress.meaning, MAX_HLC),
     ),
-    "the rest of a page means itself": (f"{RULES}.cursors.Progress.noted", _without_the_rest),
-    "nobody goes back": (f"{RULES}.cursors.Progress.gone_back", _as_if_nothing_had_happened),
-    "one number stands for two things": (f"{RULES}.cursors.Progress.is_alias", lambda self, number: False),
-    "two pushes are given one number": (f"{RULES}.log.Log.tick", _clock_alone),
-    "the clock may be ahead by less": (f"{RULES}.push.drift_ms", lambda hlc, now: max(0, (hlc >> 16) - now - 4_999)),
-    "columns are not looked up": (f"{RULES}.push._schema_flaws", lambda *_: []),
+    "the rest of a page means itself": ("semel.contracts.deltas.rules.cursors.Progress.noted", _without_the_rest),
+    "nobody goes back": ("semel.contracts.deltas.rules.cursors.Progress.gone_back", _as_if_nothing_had_happened),
+    "one number stands for two things": ("semel.contracts.deltas.rules.cursors.Progress.is_alias", lambda self, number: False),
+    "two pushes are given one number": ("semel.contracts.deltas.rules.log.Log.tick", _clock_alone),
+    "the clock may be ahead by less": ("semel.contracts.deltas.rules.push.drift_ms", lambda hlc, now: max(0, (hlc >> 16) - now - 4_999)),
+    "columns are not looked up": ("semel.contracts.deltas.rules.push._schema_flaws", lambda *_: []),
 }
 
 

@@ -56,19 +56,18 @@ def _shown_when_it_leaves(asker: Any, page: reading.Page, begun: reading.Begun, 
     return _NOTED(asker, page, begun._replace(shown=page.cursor), *others)
 
 
-RULES = "semel.contracts.deltas.rules"
 BREAKAGES: dict[str, tuple[bool, str, Any]] = {
     # name: whether there are rules, what is broken, and what stands there instead
-    "a row that was told and not shown comes twice": (False, f"{RULES}.cursors.Progress.meaning", _without_doubt),
+    "a row that was told and not shown comes twice": (False, "semel.contracts.deltas.rules.cursors.Progress.meaning", _without_doubt),
     "a page counts as shown when it leaves": (False, "semel.contracts.deltas.reading._noted", _shown_when_it_leaves),
     "a former life is no news": (
         False,
         "semel.contracts.deltas.reading._is_known",
         lambda row, start: row.position <= max(start.mute, start.skip),
     ),
-    "nobody is repaired": (False, f"{RULES}.push.repair_all", lambda *_: None),
-    "own rows stay in view": (True, f"{RULES}.visibility.Watcher.left", lambda *_: ()),
-    "rows do not come into view": (True, f"{RULES}.visibility.Watcher._entered", lambda *_: None),
+    "nobody is repaired": (False, "semel.contracts.deltas.rules.push.repair_all", lambda *_: None),
+    "own rows stay in view": (True, "semel.contracts.deltas.rules.visibility.Watcher.left", lambda *_: ()),
+    "rows do not come into view": (True, "semel.contracts.deltas.rules.visibility.Watcher._entered", lambda *_: None),
 }
 
 

@@ -36,19 +36,18 @@ def test_every_answer_and_every_row_is_the_models() -> None:
 
 # -- The comparison itself ---------------------------------------------------------------------------------------------
 
-RULES_OF = "semel.contracts.jobs.rules"
 BREAKAGES: dict[str, tuple[str, object]] = {
-    "another payload is taken for the same": (f"{RULES_OF}.submit.known", lambda *_, **__: RULE["J3"]),
-    "a full queue takes one more": (f"{RULES_OF}.submit.refused", lambda *_, **__: None),
-    "every token is the current one": (f"{RULES_OF}.report.is_current", lambda *_: True),
-    "the order is that of creation": (f"{RULES_OF}.claim._place", lambda job: job.id),
-    "a failed run is tried again at once": (f"{RULES_OF}.report.delay_ms", lambda *_: 0),
-    "a key outlives the end of its job by nothing": (f"{RULES_OF}.ends._unpin", lambda *_: 0),
-    "keys are not counted": (f"{RULES_OF}.tally.Tally.count_records", lambda *_: None),
-    "no lease runs out": (f"{RULES_OF}.reap._ended", lambda *_: []),
-    "an offer lasts as long as a lease": (f"{RULES_OF}.claim.offer_ms", lambda job, policy: job.held_ms),
-    "a run takes as long as it likes": (f"{RULES_OF}.reap.in_time", lambda job, due_at: due_at),
-    "no caller has a share": (f"{RULES_OF}.capacity._excess", lambda *_: 0),
+    "another payload is taken for the same": ("semel.contracts.jobs.rules.submit.known", lambda *_, **__: RULE["J3"]),
+    "a full queue takes one more": ("semel.contracts.jobs.rules.submit.refused", lambda *_, **__: None),
+    "every token is the current one": ("semel.contracts.jobs.rules.report.is_current", lambda *_: True),
+    "the order is that of creation": ("semel.contracts.jobs.rules.claim._place", lambda job: job.id),
+    "a failed run is tried again at once": ("semel.contracts.jobs.rules.report.delay_ms", lambda *_: 0),
+    "a key outlives the end of its job by nothing": ("semel.contracts.jobs.rules.ends._unpin", lambda *_: 0),
+    "keys are not counted": ("semel.contracts.jobs.rules.tally.Tally.count_records", lambda *_: None),
+    "no lease runs out": ("semel.contracts.jobs.rules.reap._ended", lambda *_: []),
+    "an offer lasts as long as a lease": ("semel.contracts.jobs.rules.claim.offer_ms", lambda job, policy: job.held_ms),
+    "a run takes as long as it likes": ("semel.contracts.jobs.rules.reap.in_time", lambda job, due_at: due_at),
+    "no caller has a share": ("semel.contracts.jobs.rules.capacity._excess", lambda *_: 0),
 }
 
 
