@@ -18,8 +18,8 @@ from typing import Any
 from grpc_tools import protoc
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-LEDGER = "src/semel/server/ledger/proto"
-DELTAS = "src/semel/server/deltas/proto"
+LEDGER = "src/semel/surfaces/ledger/proto"
+DELTAS = "src/semel/surfaces/deltas/proto"
 GRPC = "src/semel/server/grpc/proto"
 MADE = (
     f"{LEDGER}/ledger_pb2.py",

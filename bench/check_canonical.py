@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import rfc8785
 
-from semel.kernel.canonical import (
+from semel.kernel.json.canonical import (
     Integers,
     Json,
     JsonError,
@@ -29,9 +29,8 @@ from semel.kernel.canonical import (
     canonicalize,
     parse,
 )
-from semel.kernel.json_messages import split_messages
-from semel.kernel.json_parse import parse_slowly
-from semel.kernel.json_proof import load, prints_canonically
+from semel.kernel.json.messages import split_messages
+from semel.kernel.json.parse import load, parse_slowly, prints_canonically
 
 ORDINARY_LETTERS = 'abcdefgh ABC 0123 é日:,[]{}\\"/.e'
 ODD_LETTERS = ORDINARY_LETTERS + "\x00\x1f\x7f\b\t\n\f\r\u2028\ue000\ufb33\uffff\U0001f600\U0010ffff"

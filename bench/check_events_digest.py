@@ -23,12 +23,12 @@ from typing import NamedTuple
 import rfc8785
 
 from bench.check_canonical import Author
-from semel.contracts.events.limits import FRAME_LEVELS
-from semel.contracts.events.rules.equality import digest, digest_of
-from semel.contracts.events.rules.partitions import checked
-from semel.kernel.canonical import Json
-from semel.kernel.json_marks import parse_marked
-from semel.kernel.json_number import print_double
+from semel.kernel.json.canonical import Json
+from semel.kernel.json.number import print_double
+from semel.kernel.json.parse import parse_marked
+from semel.surfaces.events.limits import FRAME_LEVELS
+from semel.surfaces.events.rules.event_log import digest, digest_of
+from semel.surfaces.events.rules.partitions import checked
 from tests.official.test_official import find_node
 
 NODE_SECONDS = 600

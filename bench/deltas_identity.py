@@ -18,9 +18,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
-from semel.contracts.deltas.model import Delta as ReadDelta
-from semel.contracts.deltas.wire.bodies import content_id, read_delta
-from semel.kernel.delta_id import columns_text, delta_id, json_text, plain_column
+from semel.kernel.hashes import columns_text, delta_id, json_text, plain_column
+from semel.surfaces.deltas.model import Delta as ReadDelta
+from semel.surfaces.deltas.wire.push_body import content_id, read_delta
 
 TARGET = 3.0
 TURNS = 100

@@ -23,7 +23,7 @@ from bench.deltas_wire import FILLERS, GATEWAY, filler, push, stored
 from bench.jobs_depth import tell
 from bench.jobs_load import run
 from bench.load import new_loop
-from semel.contracts.deltas import tables
+from semel.surfaces.deltas import tables
 from tests.running import RunningServer
 
 FILL_DELTAS = 2_000

@@ -15,18 +15,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from bench.ledger_stores import CLIENTS, PLACE, Site, Size, key_of
-from semel.contracts.ledger.commands import Committed
-from semel.contracts.ledger.proving import prove_entity
-from semel.contracts.ledger.reading import block, tip, tx_proof
-from semel.contracts.ledger.rules.operations import Held, State
-from semel.contracts.ledger.rules.state import load_state, page_needs, store_state
-from semel.contracts.ledger.tables import LEDGER_ENTITY, LEDGER_TOPS
 from semel.engine.batch import run
 from semel.engine.contract import Stage
 from semel.engine.reading import Reading
 from semel.engine.view import BatchView
 from semel.store.protocol import AnyTable, Tx
 from semel.store.table import Key
+from semel.surfaces.ledger.commands import CommittedTransaction
+from semel.surfaces.ledger.proofs import prove_entity
+from semel.surfaces.ledger.reading import block, tip, tx_proof
+from semel.surfaces.ledger.rules.state import HeldEntity, State, load_state, page_needs, store_state
+from semel.surfaces.ledger.tables import LEDGER_ENTITY, LEDGER_TOPS
 
 PROOFS, TOGETHER = 100, 64
 """So many proofs, and so many transactions, are made for one figure."""
@@ -69,7 +68,7 @@ def inclusion(reading: Reading, size: Size, chance: random.Random) -> None:
     found = block(reading, PLACE, chance.randrange(size.blocks) + 1)
     assert found is not None
     assert found.transaction is not None
-    assert tx_proof(Committed(found.transaction, found.header)).leaf == found.header.tx_root
+    assert tx_proof(CommittedTransaction(found.transaction, found.header)).leaf == found.header.tx_root
 
 
 def present_now(reading: Reading, size: Size, chance: random.Random) -> None:
@@ -123,7 +122,7 @@ def update(site: Site, size: Size, chance: random.Random) -> Cost:
             for stage in _stages(view, keys):
                 _load(tx, view, stage.keys)
             for above, key in enumerate(keys, start=1):
-                after: State = {key: Held(key, NEW_VALUE, len(NEW_VALUE), b"", 0, height + above)}
+                after: State = {key: HeldEntity(key, NEW_VALUE, len(NEW_VALUE), b"", 0, height + above)}
                 store_state(view, PLACE, height + above, load_state(view, PLACE, [key]), after)
     finally:
         tx.rollback()

@@ -17,27 +17,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from semel.contracts.ledger.commands import CHANCE_BYTES, MakeOrg, MakeVault, Open, WriteCommand, Written
-from semel.contracts.ledger.contract import Ledger
-from semel.contracts.ledger.drafts import prepare, write_command
-from semel.contracts.ledger.limits import Limits
-from semel.contracts.ledger.model import Place, SetEntity
-from semel.contracts.ledger.tables import LEDGER_PAGE
-from semel.contracts.schema import MIGRATIONS, TABLES
 from semel.engine.batch import Surroundings, run
+from semel.engine.clock import DecisionClock, SystemWorld
 from semel.engine.contract import Write
 from semel.engine.engine import nowhere
-from semel.engine.observer import SilentObserver
+from semel.engine.group_commit import QueuedWrite, SilentObserver
 from semel.engine.reading import Reading
-from semel.engine.soft import SoftChanges
-from semel.engine.submission import Submission
-from semel.engine.timekeeper import Timekeeper
-from semel.server.world import SystemWorld
+from semel.engine.soft_changes import SoftChanges
 from semel.store.open import open_store
 from semel.store.protocol import Range
 from semel.store.sqlite.store import FILE_NAME
+from semel.surfaces.ledger.commands import CHANCE_BYTES, CreateOrg, CreateVault, OpenTerm, WriteCommand, WriteCommitted
+from semel.surfaces.ledger.contract import LedgerContract
+from semel.surfaces.ledger.limits import LedgerLimits
+from semel.surfaces.ledger.model import LedgerPlace, SetEntity
+from semel.surfaces.ledger.tables import LEDGER_PAGE
+from semel.surfaces.ledger.validation import prepare, write_command
+from semel.surfaces.schema import MIGRATIONS, TABLES
 
-PLACE = Place(7001, 9001)
+PLACE = LedgerPlace(7001, 9001)
 ACTOR, LEADER = b"client:bench", b"bench"
 CLIENTS = 500
 """Each has one transaction in a batch."""
@@ -84,9 +82,9 @@ class Site:
     def __init__(self, folder: Path) -> None:
         self._world = SystemWorld()
         self.store = open_store(f"sqlite:{folder}", TABLES, MIGRATIONS, self._world.wall_ms)
-        self._ledger = Ledger()
+        self._ledger = LedgerContract()
         observer, self._soft = SilentObserver(), SoftChanges()
-        self._timekeeper = Timekeeper(self._world, observer)
+        self._timekeeper = DecisionClock(self._world, observer)
         self.around = Surroundings(
             store=self.store,
             soft=self._soft,
@@ -97,9 +95,9 @@ class Site:
             reach=nowhere,
         )
 
-    def submission(self, command: Any) -> Submission:
+    def submission(self, command: Any) -> QueuedWrite:
         """A command as a batch takes it."""
-        return Submission(Write(self._ledger, command))
+        return QueuedWrite(Write(self._ledger, command))
 
     def commit(self, commands: Sequence[Any]) -> list[Any]:
         """One batch; the answers."""
@@ -114,7 +112,11 @@ class Site:
         operations = tuple(SetEntity(key_of(number), value) for number in numbers)
         chance = self._world.random_bytes(CHANCE_BYTES)
         return write_command(
-            Limits(), prepare(Limits(), PLACE, b"client-%d" % client, sequence, b"", operations), ACTOR, LEADER, chance
+            LedgerLimits(),
+            prepare(LedgerLimits(), PLACE, b"client-%d" % client, sequence, b"", operations),
+            ACTOR,
+            LEADER,
+            chance,
         )
 
     @contextmanager
@@ -172,15 +174,15 @@ def layout() -> str:
 def _fill(home: Path, size: Size) -> None:
     site = Site(home)
     try:
-        site.commit([Open(b"", bytes(32))])
-        site.commit([MakeOrg(b"bench", (PLACE.org,), b"", b"")])
-        site.commit([MakeVault(PLACE.org, (PLACE.vault,), 0, b"", b"")])
+        site.commit([OpenTerm(b"", bytes(32))])
+        site.commit([CreateOrg(b"bench", (PLACE.org,), b"", b"")])
+        site.commit([CreateVault(PLACE.org, (PLACE.vault,), 0, b"", b"")])
         batch = max(1, min(CLIENTS, BATCH_OPERATIONS // size.keys_each))
         for begin in range(0, size.blocks, batch):
             heights = range(begin + 1, min(begin + batch, size.blocks) + 1)
             writes = [site.write(height - begin, begin // batch + 1, size.set_by(height)) for height in heights]
             answers = site.commit(writes)
-            if not all(isinstance(answer, Written) for answer in answers):
+            if not all(isinstance(answer, WriteCommitted) for answer in answers):
                 raise SystemExit(f"a transaction was not committed: {answers[0]}")
             _tell(heights[-1], size)
     finally:

@@ -6,7 +6,6 @@ import argparse
 import asyncio
 from collections.abc import Callable
 
-from semel.contracts.streams.offsets import format_offset
 from semel.kernel.errors import Problem
 from semel.server.http.answer import SECURITY, Answer, header_block
 from semel.server.http.application import UpgradedConnection
@@ -15,6 +14,7 @@ from semel.server.listen import listen
 from semel.server.process import collect_rarely, make_host, run_on_loop
 from semel.server.settings import ServerSettings
 from semel.server.settings_loader import make_settings
+from semel.surfaces.streams.rules.offsets import format_offset
 
 REQUEST_ID = b"000000000000-0"
 COMMON = header_block(SECURITY)

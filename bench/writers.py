@@ -17,20 +17,20 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from bench.load import BODY, Tally, new_loop, paths, random_key
 from bench.naive import CONNECTIONS, Pool
-from semel.contracts.fields import Fields
-from semel.contracts.schema import MIGRATIONS, TABLES
-from semel.contracts.streams.commands import Append, Appended, Created
-from semel.contracts.streams.contract import Streams
-from semel.contracts.streams.wire.requests import parse_append, parse_create
+from semel.engine.clock import SystemWorld
 from semel.engine.contract import Write
 from semel.engine.engine import Engine
-from semel.engine.observer import BatchReport, Commit, SilentObserver
+from semel.engine.group_commit import BatchReport, Commit, SilentObserver
+from semel.kernel.header_fields import HeaderFields
 from semel.kernel.keys import pack, time_ordered_id
-from semel.kernel.retention import Window
+from semel.kernel.verdict import Window
 from semel.server.process import collect_rarely
-from semel.server.world import SystemWorld
 from semel.store.open import open_store
+from semel.surfaces.schema import MIGRATIONS, TABLES
+from semel.surfaces.streams.commands import Append, Appended, Created
+from semel.surfaces.streams.contract import Streams
 from semel.surfaces.streams.settings import StreamsSettings
+from semel.surfaces.streams.wire.requests import parse_append, parse_create
 
 Store = Callable[[int, bytes], Awaitable[None]]
 """Appends once to the stream of this number, under this key; returns when it is on disk."""
@@ -52,7 +52,7 @@ class Commits(SilentObserver):
 
 
 def _template(name: bytes) -> Append:
-    fields = Fields([_JSON, (b"idempotency-key", b"replaced")])
+    fields = HeaderFields([_JSON, (b"idempotency-key", b"replaced")])
     return parse_append(name, fields, BODY, 1)
 
 
@@ -64,7 +64,7 @@ async def through_engine(url: str, names: list[bytes], commits: list[int]) -> As
     engine = Engine(open_store(url, TABLES, MIGRATIONS, world.wall_ms), world, observer=Commits(commits))
     for name in names:
         life = time_ordered_id(world.wall_ms(), world.random_bytes(10))
-        created = await engine.submit(Write(streams, parse_create(name, life, Fields([_JSON]), b"", 1)))
+        created = await engine.submit(Write(streams, parse_create(name, life, HeaderFields([_JSON]), b"", 1)))
         assert isinstance(created, Created)
     templates = [_template(name) for name in names]
 

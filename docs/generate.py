@@ -10,18 +10,18 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from semel.contracts.jobs.rules.states import TRANSITIONS, State, Transition
-from semel.contracts.jobs.rules.submission import RULES, Effect, Rule
-from semel.contracts.ledger.rules.judgement import EXECUTES
-from semel.contracts.ledger.rules.judgement import RULES as LEDGER_RULES
-from semel.contracts.ledger.rules.judgement import Rule as LedgerRule
+from semel.surfaces.jobs.rules.idempotency import RULES, SubmissionEffect, SubmissionRule
+from semel.surfaces.jobs.rules.states import TRANSITIONS, JobState, JobTransition
+from semel.surfaces.ledger.rules.idempotency import EXECUTES
+from semel.surfaces.ledger.rules.idempotency import RULES as LEDGER_RULES
+from semel.surfaces.ledger.rules.idempotency import WriteRule as LedgerRule
 
 DOCS = Path(__file__).parent
 PAGES = (DOCS / "reference/jobs.md", DOCS / "reference/ledger.md")
 
 NEEDED = {
-    "J8": {Effect.JOB, Effect.RECORD_AND_JOB, Effect.REVIVAL},
-    "J9": {Effect.RECORD_AND_JOB},
+    "J8": {SubmissionEffect.JOB, SubmissionEffect.RECORD_AND_JOB, SubmissionEffect.REVIVAL},
+    "J9": {SubmissionEffect.RECORD_AND_JOB},
 }
 """The refusals for want of room, each with what it stands in the way of: a slot in the queue, room for a key."""
 
@@ -58,18 +58,18 @@ def state_table() -> Iterator[str]:
     yield "| from | event | if | to | `reason` |"
     yield "|---|---|---|---|---|"
     for row in TRANSITIONS:
-        source = f"`{row.source.value}`" if row.source is not State.NONE else "-"
+        source = f"`{row.source.value}`" if row.source is not JobState.NONE else "-"
         reason = "" if row.reason is None else f"`{row.reason.value}`"
         yield _row(source, row.event.value, row.guard.value, f"`{row.target.value}`", reason)
 
 
 def state_diagram() -> Iterator[str]:
     """The same as a picture; what leads from one state to the same other one shares an arrow."""
-    arrows: dict[tuple[State, State], list[str]] = {}
+    arrows: dict[tuple[JobState, JobState], list[str]] = {}
     for row in TRANSITIONS:
         arrows.setdefault((row.source, row.target), []).append(_cause(row))
     sources = {row.source for row in TRANSITIONS}
-    ends = [state for state in State if state is not State.NONE and state not in sources]
+    ends = [state for state in JobState if state is not JobState.NONE and state not in sources]
     yield "```mermaid"
     yield "stateDiagram-v2"
     for (source, target), causes in arrows.items():
@@ -131,13 +131,13 @@ def _row(*cells: str) -> str:
     return "".join(f"| {cell} " if cell else "| " for cell in cells) + "|"
 
 
-def _node(rule: Rule) -> str:
+def _node(rule: SubmissionRule) -> str:
     answer = f"{rule.name}: {rule.http}" + (f" {rule.status}" if rule.status else "")
-    stored = "" if rule.effect is Effect.NOTHING else f"<br/>{rule.effect.value}"
+    stored = "" if rule.effect is SubmissionEffect.NOTHING else f"<br/>{rule.effect.value}"
     return f'{rule.name}["{answer}{stored}"]'
 
 
-def _cause(row: Transition) -> str:
+def _cause(row: JobTransition) -> str:
     cause = f"{row.event.value}, {row.guard.value}" if row.guard.value else row.event.value
     return cause if row.reason is None else f"{cause} ({row.reason.value})"
 

@@ -8,7 +8,7 @@ CLIENTS = (
     bug(
         "client-lost-answer-called-settled",
         "a caller is told when a lost answer leaves the outcome open",
-        "client/calling.py",
+        "client/retry.py",
         "                is_unsettled = is_unsettled or error.is_unsettled\n",
         "                is_unsettled = error.is_unsettled\n",
         "tests/client/test_calling.py",
@@ -40,7 +40,7 @@ CLIENTS = (
     bug(
         "replica-ignores-a-new-epoch",
         "a replica begins anew when its server was restored",
-        "client/deltas/progress.py",
+        "client/deltas/state.py",
         "        return known in (None, str(epoch))\n",
         "        return True\n",
         "tests/epoch/test_deltas_replica.py",
@@ -48,7 +48,7 @@ CLIENTS = (
     bug(
         "replica-never-hears-of-its-later-life",
         "an older copy of a file is told what its later life wrote",
-        "client/deltas/progress.py",
+        "client/deltas/state.py",
         "            self.own_after = first - 1\n",
         "            self.own_after = 0\n",
         "tests/client/test_deltas_live.py",

@@ -32,7 +32,7 @@ CORE = (
     bug(
         "kernel-names-sorted-by-code-point",
         "equal JSON has equal canonical bytes, names in the order of UTF-16",
-        "kernel/canonical.py",
+        "kernel/json/canonical.py",
         "    return sorted(names, key=_utf16)\n",
         "    return sorted(names)\n",
         "tests/kernel/test_canonical_vectors.py",
@@ -49,16 +49,16 @@ CORE = (
     bug(
         "kernel-producer-gap-accepted",
         "a producer's sequence has no hole",
-        "kernel/producers.py",
-        "    (Epoch.SAME, Seq.AHEAD): Verdict.GAP,\n",
-        "    (Epoch.SAME, Seq.AHEAD): Verdict.FRESH,\n",
+        "kernel/producer.py",
+        "    (EpochPosition.SAME, SeqPosition.AHEAD): Verdict.GAP,\n",
+        "    (EpochPosition.SAME, SeqPosition.AHEAD): Verdict.FRESH,\n",
         "tests/kernel/test_producers.py",
     ),
     bug(
         "kernel-old-epoch-not-fenced",
         "a new epoch of a producer fences every older one",
-        "kernel/producers.py",
-        "    if epoch < known.epoch:\n        return Epoch.OLDER, opening\n",
+        "kernel/producer.py",
+        "    if epoch < known.epoch:\n        return EpochPosition.OLDER, opening\n",
         "",
         "tests/kernel/test_producers.py",
     ),
@@ -73,7 +73,7 @@ CORE = (
     bug(
         "kernel-delta-id-without-row",
         "the id of a delta is the hash of its content, row included",
-        "kernel/delta_id.py",
+        "kernel/hashes.py",
         '"rowId":{row},',
         '"rowId":"",',
         "tests/kernel/test_delta_id.py",
@@ -108,7 +108,7 @@ CORE = (
     bug(
         "engine-unloaded-rows-passed-over",
         "a range never shows a row behind one that was not loaded",
-        "engine/ranges.py",
+        "engine/view.py",
         "        return place >= self._edge if self._wanted.reverse else place <= self._edge\n",
         "        return True\n",
         "tests/engine/test_ranges.py",
@@ -134,7 +134,7 @@ CORE = (
     bug(
         "engine-reader-armed-late",
         "a signal that comes before a reader waits is not missed",
-        "engine/signals.py",
+        "engine/notification.py",
         "        self._topic = topic\n        self._future: asyncio.Future[None] | None = None\n        self.arm()\n",
         "        self._topic = topic\n        self._future: asyncio.Future[None] | None = None\n",
         "tests/engine/test_signals.py",

@@ -35,7 +35,7 @@ STORES = (
     bug(
         "postgres-standby-not-waited-for",
         "what is acknowledged survives a failover",
-        "store/postgres/line.py",
+        "store/postgres/connection.py",
         "        wire.server = facts.started\n",
         "        wire.server = facts.started\n"
         '        wire.exchange([("SET synchronous_commit = local", ())], time.monotonic() + address.patience)\n',
@@ -68,7 +68,7 @@ STORES = (
     bug(
         "postgres-fate-asked-without-the-lock",
         "the fate of a commit is read after its transaction has ended",
-        "store/postgres/marks.py",
+        "store/postgres/commit_fate.py",
         "        take(schema, [mark.slot]),\n",
         "",
         _FATES,
@@ -76,7 +76,7 @@ STORES = (
     bug(
         "postgres-reader-begins-unconfirmed",
         "nobody is told of a commit that a standby may not have",
-        "store/postgres/line.py",
+        "store/postgres/connection.py",
         "        if self._greet is not None:\n            self._greet(self)\n",
         "",
         "tests/postgres",

@@ -8,7 +8,7 @@ SURFACES = (
     bug(
         "streams-key-with-another-body-replayed",
         "a reused key with another body is refused",
-        "contracts/streams/rules/append.py",
+        "surfaces/streams/rules/append.py",
         "    if verdict is Verdict.MISMATCH:\n",
         "    if verdict is Verdict.GAP:\n",
         "tests/streams/test_idempotency_key.py",
@@ -16,7 +16,7 @@ SURFACES = (
     bug(
         "streams-receipt-of-a-former-stream",
         "a key belongs to one life of a stream",
-        "contracts/streams/rules/append.py",
+        "surfaces/streams/rules/append.py",
         "    row = view.get(RECEIPT, (command.scope, command.key))\n"
         "    return row if row is not None and row.id == stream.id else None\n",
         "    return view.get(RECEIPT, (command.scope, command.key))\n",
@@ -25,7 +25,7 @@ SURFACES = (
     bug(
         "streams-closed-stream-appended-to",
         "a closed stream takes no more content",
-        "contracts/streams/rules/append.py",
+        "surfaces/streams/rules/append.py",
         "    if not stream.closed:\n        return None\n",
         "    if not stream.closed or command.content.data:\n        return None\n",
         "tests/streams",
@@ -33,7 +33,7 @@ SURFACES = (
     bug(
         "events-id-with-other-content-acknowledged",
         "an id that is committed with other content is refused",
-        "contracts/events/rules/submit.py",
+        "surfaces/events/rules/event_log.py",
         "    if row.digest == item.digest:\n",
         "    if row is not None:\n",
         "tests/events/test_equality.py",
@@ -42,7 +42,7 @@ SURFACES = (
     bug(
         "events-seam-skips",
         "pages of history and live events join without a gap",
-        "server/events/looks.py",
+        "surfaces/events/requests.py",
         "            self._subscriber.subscribe(page.sync_to, frozenset(asked.subscription))\n",
         "            at = max(page.sync_to, self._hub.feed.position)\n"
         "            self._subscriber.subscribe(at, frozenset(asked.subscription))\n",
@@ -51,7 +51,7 @@ SURFACES = (
     bug(
         "events-digest-without-partitions",
         "the same id with other partitions is another event",
-        "contracts/events/rules/equality.py",
+        "surfaces/events/rules/event_log.py",
         """    return fingerprint(b'{"event":%s,"partitions":%s}' % (printed, partitions))\n""",
         """    return fingerprint(b'{"event":%s}' % printed)\n""",
         "tests/events/test_equality.py",
@@ -60,7 +60,7 @@ SURFACES = (
     bug(
         "jobs-late-worker-believed",
         "a worker that lost its lease cannot conclude the job",
-        "contracts/jobs/rules/report.py",
+        "surfaces/jobs/rules/leases.py",
         "    if not is_current(secret, job, command.token):\n"
         "        return fenced(secret, job, command.token)\n"
         "    if job.phase == LEASED:\n",
@@ -70,7 +70,7 @@ SURFACES = (
     bug(
         "jobs-second-outcome-taken-for-the-first",
         "the first accepted outcome is final",
-        "contracts/jobs/rules/report.py",
+        "surfaces/jobs/rules/leases.py",
         "    if job.ended_by in _OWN[job.phase, command.ok] and job.report == command.digest:\n",
         "    if job.ended_by in _OWN[job.phase, command.ok]:\n",
         "tests/jobs/test_leases.py",
@@ -80,7 +80,7 @@ SURFACES = (
     bug(
         "jobs-token-of-every-lease-the-same",
         "a token is that of one lease",
-        "contracts/jobs/rules/tokens.py",
+        "surfaces/jobs/rules/leases.py",
         '    return digest(secret, job_id + epoch.to_bytes(8, "big"), sha256)[:TOKEN_BYTES]\n',
         "    return digest(secret, job_id, sha256)[:TOKEN_BYTES]\n",
         "tests/jobs/test_leases.py",
@@ -88,15 +88,15 @@ SURFACES = (
     bug(
         "jobs-cancel-forgotten-by-a-failure",
         "a cancelled job ends at its next failure, deferral or lost lease",
-        "contracts/jobs/rules/states.py",
-        "    guards = [Guard.CANCEL_ASKED] if job.cancel else []\n",
-        "    guards: list[Guard] = []\n",
+        "surfaces/jobs/rules/states.py",
+        "    guards = [JobGuard.CANCEL_ASKED] if job.cancel else []\n",
+        "    guards: list[JobGuard] = []\n",
         "tests/jobs/test_cancellations.py",
     ),
     bug(
         "jobs-lapsed-offer-charged",
         "an offer that lapses is no attempt",
-        "contracts/jobs/rules/reap.py",
+        "surfaces/jobs/rules/reaper.py",
         "        return again._replace(attempt=job.attempt - 1)\n",
         "        return again\n",
         "tests/jobs/test_offers.py",
@@ -104,7 +104,7 @@ SURFACES = (
     bug(
         "jobs-poll-of-a-silent-worker-kept",
         "the other polls of a worker that let an offer lapse end",
-        "server/jobs/waiters.py",
+        "surfaces/jobs/long_poll.py",
         " or one.silence.has_fired]",
         "]",
         "tests/jobs/test_offers.py",
@@ -112,7 +112,7 @@ SURFACES = (
     bug(
         "jobs-confirmation-forgotten-by-a-crash",
         "the heartbeat that makes an offer a lease is on disk",
-        "contracts/jobs/rules/report.py",
+        "surfaces/jobs/rules/leases.py",
         "    if job.offered:\n        view.put(JOB, held",
         "    if job.phase != LEASED:\n        view.put(JOB, held",
         "tests/jobs/test_heartbeats.py",
@@ -128,7 +128,7 @@ SURFACES = (
     bug(
         "jobs-lease-reaped-before-other-nodes-are-heard",
         "a lease over several nodes is taken back later than an extension may be seen",
-        "contracts/jobs/rules/reap.py",
+        "surfaces/jobs/rules/reaper.py",
         "policy.reap_grace_ms) <=",
         "0) <=",
         "tests/jobs/test_heartbeats.py",
@@ -136,7 +136,7 @@ SURFACES = (
     bug(
         "jobs-timeout-extended",
         "no heartbeat extends a lease beyond the time limit of its run",
-        "contracts/jobs/rules/reap.py",
+        "surfaces/jobs/rules/reaper.py",
         "    return min(due_at, job.timeout_at) if job.timeout_at else due_at\n",
         "    return due_at\n",
         "tests/jobs/test_model.py",
@@ -144,7 +144,7 @@ SURFACES = (
     bug(
         "jobs-tenant-keeps-others-out",
         "what one caller holds beyond its share counts against nobody else",
-        "contracts/jobs/rules/capacity.py",
+        "surfaces/jobs/rules/counters.py",
         "    return max(0, held[0] - fair) if held else 0\n",
         "    return 0\n",
         "tests/jobs/test_tenants.py",
@@ -152,7 +152,7 @@ SURFACES = (
     bug(
         "jobs-calendar-fills-the-queue",
         "scheduled jobs are not counted as queued",
-        "contracts/jobs/rules/tally.py",
+        "surfaces/jobs/rules/counters.py",
         "        is_later = job.phase == WAITING and job.ready_at > self.now.ms\n",
         "        is_later = False\n",
         "tests/jobs/test_tenants.py",
@@ -160,7 +160,7 @@ SURFACES = (
     bug(
         "ledger-sequence-gap-executed",
         "a ledger's sequence has no hole",
-        "contracts/ledger/rules/judgement.py",
+        "surfaces/ledger/rules/idempotency.py",
         "        return self.sequence == self.last + 1\n",
         "        return self.sequence is not None and self.sequence > self.last\n",
         "tests/ledger/test_rows.py",
@@ -168,7 +168,7 @@ SURFACES = (
     bug(
         "ledger-reused-sequence-replayed",
         "another payload under a taken sequence is refused",
-        "contracts/ledger/rules/judgement.py",
+        "surfaces/ledger/rules/idempotency.py",
         "    return case.is_old and past is not None and past.hash == case.hash and (not case.key or not past.key)\n",
         "    return case.is_old and past is not None and (not case.key or not past.key)\n",
         "tests/ledger/test_rows.py",
@@ -176,7 +176,7 @@ SURFACES = (
     bug(
         "ledger-chain-unlinked",
         "each block names the hash of the one before",
-        "contracts/ledger/rules/blocks.py",
+        "surfaces/ledger/rules/commits.py",
         "    previous = tip.tip_hash if tip.height else ZERO\n",
         "    previous = ZERO\n",
         "tests/ledger/test_chain.py",
@@ -184,7 +184,7 @@ SURFACES = (
     bug(
         "deltas-later-write-loses",
         "the later write of a column wins, in whatever order they arrive",
-        "contracts/deltas/rules/rows.py",
+        "surfaces/deltas/rules/last_writer_wins.py",
         "        if known is None or is_after(stamp, known.stamp):\n",
         "        if known is None or not is_after(known.stamp, stamp) or True:\n",
         "tests/deltas_rules/test_rows.py",
@@ -192,7 +192,7 @@ SURFACES = (
     bug(
         "deltas-tie-broken-by-arrival",
         "equal times are decided by the author, everywhere alike",
-        "contracts/deltas/rules/rows.py",
+        "surfaces/deltas/rules/last_writer_wins.py",
         "        return _code_units(one.client) > _code_units(other.client)\n",
         "        return True\n",
         "tests/deltas_rules/test_rows.py",
@@ -201,7 +201,7 @@ SURFACES = (
     bug(
         "deltas-deleted-columns-come-back",
         "a value older than the last tombstone is gone",
-        "contracts/deltas/rules/rows.py",
+        "surfaces/deltas/rules/last_writer_wins.py",
         "        for name in removed:\n            del state.cells[name]\n",
         "",
         "tests/deltas_rules/test_rows.py",
@@ -210,7 +210,7 @@ SURFACES = (
     bug(
         "deltas-sent-counts-as-shown",
         "a page that was sent and not shown is outstanding",
-        "contracts/deltas/reading.py",
+        "surfaces/deltas/reading.py",
         "else touches_of(asker.replica, asker.row, begun.shown, now_ms)",
         "else touches_of(asker.replica, asker.row, page.cursor, now_ms)",
         "tests/deltas_rules/test_cursors.py",
@@ -219,7 +219,7 @@ SURFACES = (
     bug(
         "deltas-repair-on-its-way-forgotten",
         "a repair that was sent may still come, behind the write that replaces it",
-        "contracts/deltas/rules/repairs.py",
+        "surfaces/deltas/rules/repairs.py",
         "    may_turn = is_replaced and (aid.turn > 0 or not state.is_live)\n",
         "    may_turn = False\n",
         "tests/deltas_rules/test_repairs.py",
@@ -228,7 +228,7 @@ SURFACES = (
     bug(
         "deltas-cut-log-read-in-silence",
         "a cursor before the cut of the log is refused",
-        "contracts/deltas/reading.py",
+        "surfaces/deltas/reading.py",
         "    if start.start < asker.gateway.cut:",
         "    if start.start < 0:",
         "tests/deltas_rules/test_retention.py",
@@ -236,7 +236,7 @@ SURFACES = (
     bug(
         "deltas-push-moves-a-cursor-past-others",
         "the answer of a push passes over nothing that others did",
-        "contracts/deltas/plain_dialect.py",
+        "surfaces/deltas/plain_dialect.py",
         "    return cursor if is_outside or others is not None else gateway.high_water\n",
         "    return cursor if is_outside else gateway.high_water\n",
         "tests/deltas_binary/test_plain_dialect.py",
@@ -244,8 +244,8 @@ SURFACES = (
     bug(
         "deltas-lost-write-is-not-corrected",
         "the author of a write that lost is told who won",
-        "contracts/deltas/plain_dialect.py",
-        "    return _entry(state, own[0], Op.UPDATE, lost, position) if lost else None\n",
+        "surfaces/deltas/plain_dialect.py",
+        "    return _entry(state, own[0], DeltaOp.UPDATE, lost, position) if lost else None\n",
         "    return None\n",
         "tests/deltas_binary/test_plain_dialect.py",
     ),

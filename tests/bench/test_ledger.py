@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from bench.ledger_stores import PLACE, Size, ledger
-from semel.contracts.ledger.reading import tip
+from semel.surfaces.ledger.reading import tip
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE_SECONDS = 240

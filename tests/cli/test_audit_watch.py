@@ -13,10 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
-from semel.cli.audit.bursts import Bursts, Known, is_loopback
-from semel.cli.audit.following import Following
-from semel.kernel.utc import utc_text
-from semel.server.line_file import LineFile
+from semel.cli.audit import Bursts, KnownAlerts, LogTail, is_loopback
+from semel.kernel.clock import utc_text
+from semel.server.ops.rotated_file import LineFile
 from tests.cli.command import SECONDS, Semel
 from tests.running import RunningServer
 
@@ -30,10 +29,10 @@ def line(second: float, event: str = AUTH, address: str | None = "192.0.2.7", **
 
 
 def raised(
-    lines: list[dict[str, Any]], *, above: int = 3, exempt: bool = False, known: Known | None = None
+    lines: list[dict[str, Any]], *, above: int = 3, exempt: bool = False, known: KnownAlerts | None = None
 ) -> list[tuple[float, str, int]]:
     """Second, event and count of each alert."""
-    bursts = Bursts(above, is_loopback_exempt=exempt, known=known or Known())
+    bursts = Bursts(above, is_loopback_exempt=exempt, known=known or KnownAlerts())
     alerts = [alert for one in lines if (alert := bursts.take(one)) is not None]
     return [((alert.ts_ms - START) / 1_000, alert.event, alert.count) for alert in alerts]
 
@@ -84,7 +83,7 @@ def test_the_machine_itself_may_be_left_out() -> None:
 @pytest.mark.parametrize("first", range(4))
 def test_alerts_of_an_earlier_run_are_not_raised_again(first: int) -> None:
     """Even if the beginning of the burst is no longer there."""
-    known = Known([("BURST_AUTH_FAILURE", START + 3_000), ("BURST_AUTH_FAILURE", START + 63_000)])
+    known = KnownAlerts([("BURST_AUTH_FAILURE", START + 3_000), ("BURST_AUTH_FAILURE", START + 63_000)])
     assert raised(STEADY[first:], known=known) == [(123, "BURST_AUTH_FAILURE", 60)]
 
 
@@ -112,7 +111,7 @@ def test_loopback(address: str | None, is_it: bool) -> None:
 @pytest.mark.parametrize("strange", [None, [], "x", {}, {**line(0), "ts": "?"}, {**line(0), "details": None}])
 def test_what_is_no_audit_line(strange: object) -> None:
     with pytest.raises(ValueError, match=r"^not a|^Invalid"):
-        Bursts(1, is_loopback_exempt=False, known=Known()).take(strange)
+        Bursts(1, is_loopback_exempt=False, known=KnownAlerts()).take(strange)
 
 
 def numbered(count: int) -> list[bytes]:
@@ -125,7 +124,7 @@ def test_each_line_once_however_files_move(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     written = numbered(200)
     file = LineFile(path, max_bytes=8 * len(written[0]))
-    following, seen = Following(path), list[bytes]()
+    following, seen = LogTail(path), list[bytes]()
     for number, one in enumerate(written):
         file.append(one + b"\n")
         if number % 7 == 0 or number % 31 == 0:
@@ -138,7 +137,7 @@ def test_each_line_once_however_files_move(tmp_path: Path) -> None:
 def test_a_line_that_is_still_being_written_waits(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     first, second = numbered(2)
-    following = Following(path)
+    following = LogTail(path)
     assert list(following.new_lines()) == []
     with path.open("wb", buffering=0) as file:
         file.write(first + b"\n" + second[:50])

@@ -7,11 +7,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from semel.contracts.schema import MIGRATIONS, TABLES
-from semel.contracts.streams.tables import CHUNK, GRAVE, RECEIPT, ChunkRow, GraveRow, ReceiptRow
-from semel.store import copying
-from semel.store.open import look_at, open_store
+from semel.store import copy
+from semel.store.open import inspect_store, open_store
 from semel.store.protocol import AnyTable, Changes, CommitUnknownError, Row, Store
+from semel.surfaces.schema import MIGRATIONS, TABLES
+from semel.surfaces.streams.tables import CHUNK, RECEIPT, TOMBSTONE, ChunkRow, ReceiptRow, TombstoneRow
 from tests.cli.command import Semel
 from tests.cli.places import is_nothing_there
 from tests.postgres.shared import fresh_url
@@ -82,7 +82,8 @@ def source(tmp_path: Path) -> str:
     write(store, {RECEIPT: [receipt(number) for number in range(3)]}, turn=True)
     write(store, {RECEIPT: [receipt(number) for number in range(3, 5)]})
     write(
-        store, {CHUNK: [ChunkRow(b"id", end, bytes(2_000), 1, 1) for end in range(2_500)], GRAVE: [GraveRow(b"g", 1)]}
+        store,
+        {CHUNK: [ChunkRow(b"id", end, bytes(2_000), 1, 1) for end in range(2_500)], TOMBSTONE: [TombstoneRow(b"g", 1)]},
     )
     store.close()
     return url
@@ -110,7 +111,7 @@ def test_copies_and_shows_both_sides(semel: Semel, source: str, target: str) -> 
     assert run.err.splitlines() == ["Copying: 2,506 rows", "Checking both sides: 5,012 rows"]
     one, other = opened(source), opened(target)
     try:
-        assert copying.compare(one, other, TABLES, lambda _: None).differing == []
+        assert copy.compare(one, other, TABLES, lambda _: None).differing == []
     finally:
         one.close()
         other.close()
@@ -139,7 +140,7 @@ def test_a_dry_run_counts_and_changes_nothing(semel: Semel, source: str, target:
 @pytest.mark.parametrize("flags", [[], ["--dry-run"]])
 def test_a_target_with_rows_is_refused(semel: Semel, source: str, target: str, flags: list[str]) -> None:
     store = opened(target)
-    write(store, {GRAVE: [GraveRow(b"mine", 7)]})
+    write(store, {TOMBSTONE: [TombstoneRow(b"mine", 7)]})
     store.close()
     run = semel.here("copy", "--from", source, "--to", target, *flags)
     assert (run.code, run.raw) == (1, b"")
@@ -148,7 +149,7 @@ def test_a_target_with_rows_is_refused(semel: Semel, source: str, target: str, f
     )
     store = opened(target)
     try:
-        assert sum(copying.count(store, TABLES).values()) == 1
+        assert sum(copy.count(store, TABLES).values()) == 1
     finally:
         store.close()
 
@@ -195,7 +196,7 @@ def test_an_older_source_is_refused_and_not_migrated(semel: Semel, target: str, 
     old = f"sqlite:{tmp_path}/old"
     open_store(old, (), (), lambda: 0).close()
     assert semel.here("copy", "--from", old, "--to", target).code == 1
-    assert look_at(old, ()).version == 0
+    assert inspect_store(old, ()).version == 0
     assert is_nothing_there(target)
 
 
@@ -208,13 +209,13 @@ def test_a_source_in_use_is_told_as_it_is(semel: Semel, target: str, tmp_path: P
 
 
 def test_a_copy_that_differs_fails(semel: Semel, source: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = copying.copy
+    whole = copy.copy
 
-    def copy_and_meddle(one: Store, other: Store, tables: tuple[AnyTable, ...], tell: copying.Tell) -> None:
+    def copy_and_meddle(one: Store, other: Store, tables: tuple[AnyTable, ...], tell: copy.Tell) -> None:
         whole(one, other, tables, tell)
-        write(other, {GRAVE: [GraveRow(b"meddler", 1)]})
+        write(other, {TOMBSTONE: [TombstoneRow(b"meddler", 1)]})
 
-    monkeypatch.setattr(copying, "copy", copy_and_meddle)
+    monkeypatch.setattr(copy, "copy", copy_and_meddle)
     run = semel.here("copy", "--from", source, "--to", target)
     assert run.code == 1
     assert [line.split()[0] for line in run.out.splitlines() if line.endswith("DIFFERENT")] == ["grave"]
@@ -227,7 +228,7 @@ def test_a_commit_in_doubt_is_told_as_doubt(
     def fail(*_: object) -> None:
         raise CommitUnknownError("The connection was lost.")
 
-    monkeypatch.setattr(copying, "copy", fail)
+    monkeypatch.setattr(copy, "copy", fail)
     run = semel.here("copy", "--from", source, "--to", target)
     assert run.code == 1
     assert run.err.splitlines()[-1] == (

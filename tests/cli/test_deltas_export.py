@@ -16,12 +16,12 @@ import httpx
 import pyarrow.parquet
 import pytest
 
-from semel.cli.deltas.opening import reading_beside
-from semel.cli.deltas.pages import log_of, rows_of
-from semel.contracts.deltas.tables import DELTA_LOG
-from semel.contracts.schema import MIGRATIONS, TABLES
+from semel.cli.deltas.read_only import read_only_view
+from semel.cli.deltas.rows import log_of, rows_of
 from semel.store.open import open_store
 from semel.store.protocol import Changes, Range
+from semel.surfaces.deltas.tables import DELTA_LOG
+from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.cli.command import SECONDS, Finished, Semel
 from tests.deltas.vectors import HLC, Message, columns, delta
 from tests.postgres.shared import fresh_url
@@ -202,7 +202,7 @@ def test_numbers_keep_their_values(place: Place, tmp_path: Path) -> None:
 def test_one_instant_whatever_is_pushed_meanwhile(place: Place) -> None:
     many = [change(number, "INSERT", "t", f"r{number}", n=number) for number in range(600)]
     place.push(many, "moving")
-    with reading_beside(None, place.store, None) as reading:
+    with read_only_view(None, place.store, None) as reading:
         rows = rows_of(reading, "moving", None)
         found = [next(rows)]
         place.push([change(1_000 + number, "DELETE", "t", f"r{number}") for number in range(600)], "moving")

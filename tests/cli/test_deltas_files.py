@@ -13,55 +13,62 @@ import click
 import pyarrow.parquet
 import pytest
 
-from semel.cli.deltas import parquet_file
-from semel.cli.deltas.csv_file import CsvFile
-from semel.cli.deltas.kinds import Field, Kind, joined, kind_of, string_of
-from semel.cli.deltas.pages import MOST, PAGE_BYTES, Pace
-from semel.cli.deltas.parquet_file import MISSING, ParquetFile, require_pyarrow
-from semel.cli.deltas.saving import new_file, new_folder, refuse_taken
-from semel.cli.deltas.shapes import MOST_COLUMNS, Survey
-from semel.contracts.deltas.reading import MergedRow
+from semel.cli.deltas import file_formats
+from semel.cli.deltas.arguments import new_file, new_folder, refuse_taken
+from semel.cli.deltas.file_formats import (
+    MISSING,
+    CliColumn,
+    CliColumnKind,
+    CsvFile,
+    ParquetFile,
+    joined,
+    kind_of,
+    require_pyarrow,
+    string_of,
+)
+from semel.cli.deltas.rows import MOST, MOST_COLUMNS, PAGE_BYTES, CliPageSize, Survey
+from semel.surfaces.deltas.reading import MergedRow
 
 KINDS = (
-    ("null", Kind.NOTHING),
-    ("true", Kind.BOOLEAN),
-    ("false", Kind.BOOLEAN),
-    ("0", Kind.INTEGER),
-    ("-7", Kind.INTEGER),
-    ("9007199254740992", Kind.INTEGER),
-    ("-9007199254740992", Kind.INTEGER),
-    ("9007199254740994", Kind.DOUBLE),
-    ("-9007199254740994", Kind.DOUBLE),
-    ("4611686018427388000", Kind.DOUBLE),
-    ("100000000000000000000", Kind.DOUBLE),
-    ("0.5", Kind.DOUBLE),
-    ("1e+21", Kind.DOUBLE),
-    ("-5e-324", Kind.DOUBLE),
-    ('"x"', Kind.STRING),
-    ('"12"', Kind.STRING),
-    ("{}", Kind.JSON),
-    ("[1]", Kind.JSON),
+    ("null", CliColumnKind.NOTHING),
+    ("true", CliColumnKind.BOOLEAN),
+    ("false", CliColumnKind.BOOLEAN),
+    ("0", CliColumnKind.INTEGER),
+    ("-7", CliColumnKind.INTEGER),
+    ("9007199254740992", CliColumnKind.INTEGER),
+    ("-9007199254740992", CliColumnKind.INTEGER),
+    ("9007199254740994", CliColumnKind.DOUBLE),
+    ("-9007199254740994", CliColumnKind.DOUBLE),
+    ("4611686018427388000", CliColumnKind.DOUBLE),
+    ("100000000000000000000", CliColumnKind.DOUBLE),
+    ("0.5", CliColumnKind.DOUBLE),
+    ("1e+21", CliColumnKind.DOUBLE),
+    ("-5e-324", CliColumnKind.DOUBLE),
+    ('"x"', CliColumnKind.STRING),
+    ('"12"', CliColumnKind.STRING),
+    ("{}", CliColumnKind.JSON),
+    ("[1]", CliColumnKind.JSON),
 )
 
 
 @pytest.mark.parametrize(("text", "kind"), KINDS, ids=[text for text, _ in KINDS])
-def test_the_kind_of_a_value(text: str, kind: Kind) -> None:
+def test_the_kind_of_a_value(text: str, kind: CliColumnKind) -> None:
     assert kind_of(text) is kind
 
 
-@pytest.mark.parametrize("one", Kind, ids=lambda kind: kind.value)
-def test_kinds_together(one: Kind) -> None:
-    for other in Kind:
+@pytest.mark.parametrize("one", CliColumnKind, ids=lambda kind: kind.value)
+def test_kinds_together(one: CliColumnKind) -> None:
+    for other in CliColumnKind:
         both = joined(one, other)
         assert both is joined(other, one)
-        if Kind.NOTHING in (one, other):
-            assert both is (one if other is Kind.NOTHING else other)
+        if CliColumnKind.NOTHING in (one, other):
+            assert both is (one if other is CliColumnKind.NOTHING else other)
         elif one is other:
             assert both is one
-        elif {one, other} == {Kind.INTEGER, Kind.DOUBLE}:
-            assert both is Kind.DOUBLE
+        elif {one, other} == {CliColumnKind.INTEGER, CliColumnKind.DOUBLE}:
+            assert both is CliColumnKind.DOUBLE
         else:
-            assert both is Kind.JSON
+            assert both is CliColumnKind.JSON
 
 
 def test_strings() -> None:
@@ -72,13 +79,13 @@ def test_strings() -> None:
 
 
 FIELDS = [
-    Field("id", Kind.STRING),
-    Field("at", Kind.UNSIGNED),
-    Field("flag", Kind.BOOLEAN),
-    Field("count", Kind.INTEGER),
-    Field("share", Kind.DOUBLE),
-    Field("any", Kind.JSON),
-    Field("none", Kind.NOTHING),
+    CliColumn("id", CliColumnKind.STRING),
+    CliColumn("at", CliColumnKind.UNSIGNED),
+    CliColumn("flag", CliColumnKind.BOOLEAN),
+    CliColumn("count", CliColumnKind.INTEGER),
+    CliColumn("share", CliColumnKind.DOUBLE),
+    CliColumn("any", CliColumnKind.JSON),
+    CliColumn("none", CliColumnKind.NOTHING),
 ]
 ROWS: list[list[str | None]] = [
     ['"r1"', "18446744073709551615", "true", "-9007199254740992", "0.1", '{"a":[1,"x"]}', None],
@@ -88,7 +95,7 @@ ROWS: list[list[str | None]] = [
 ]
 
 
-def csv_bytes(fields: list[Field], rows: list[list[str | None]]) -> bytes:
+def csv_bytes(fields: list[CliColumn], rows: list[list[str | None]]) -> bytes:
     out = io.BytesIO()
     made = CsvFile(out, fields)
     for row in rows:
@@ -113,7 +120,10 @@ def test_csv_byte_for_byte() -> None:
     "text", ["plain", "", " ", "a ", "\ta", 'q"q', "a,b", "a\nb", "a\rb", "é 🎉", "=1+1", "\u2028"]
 )
 def test_csv_is_what_others_read(text: str) -> None:
-    made = csv_bytes([Field("x", Kind.STRING), Field("y", Kind.STRING)], [[f'"{json_inside(text)}"', '"end"']])
+    made = csv_bytes(
+        [CliColumn("x", CliColumnKind.STRING), CliColumn("y", CliColumnKind.STRING)],
+        [[f'"{json_inside(text)}"', '"end"']],
+    )
     rows = list(csv.reader(io.StringIO(made.decode(), newline=""), strict=True))
     assert rows == [["x", "y"], [text, "end"]]
 
@@ -155,11 +165,11 @@ def test_parquet_has_types_and_values() -> None:
 
 
 def test_parquet_keeps_little_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_file, "GROUP_ROWS", 3)
+    monkeypatch.setattr(file_formats, "GROUP_ROWS", 3)
     by_rows = parquet_table(ROWS * 2)
     assert [by_rows.metadata.row_group(place).num_rows for place in range(by_rows.num_row_groups)] == [3, 3, 2]
     assert by_rows.read().num_rows == 8
-    monkeypatch.setattr(parquet_file, "GROUP_BYTES", 1)
+    monkeypatch.setattr(file_formats, "GROUP_BYTES", 1)
     assert parquet_table(ROWS).num_row_groups == len(ROWS)
 
 
@@ -203,12 +213,12 @@ def test_columns_are_found_in_all_rows_of_their_table() -> None:
     ]
     kinds = [(field.name, field.kind) for field in shapes["a"].fields[3:]]
     assert kinds == [
-        ("__row_id", Kind.BOOLEAN),
-        ("_row_id", Kind.NOTHING),
-        ("n", Kind.DOUBLE),
-        ("s", Kind.STRING),
+        ("__row_id", CliColumnKind.BOOLEAN),
+        ("_row_id", CliColumnKind.NOTHING),
+        ("n", CliColumnKind.DOUBLE),
+        ("s", CliColumnKind.STRING),
     ]
-    assert shapes["b"].fields[3:] == [Field("n", Kind.JSON)]
+    assert shapes["b"].fields[3:] == [CliColumn("n", CliColumnKind.JSON)]
     assert [shape.rows for shape in shapes.values()] == [2, 2, 0]
     assert shapes["a"].cells(row("a", {"s": '"x"', "n": "1"})) == ['"r"', "7", '"c"', None, None, "1", '"x"']
 
@@ -222,7 +232,7 @@ def test_more_columns_than_a_flat_file_can_have() -> None:
 
 
 def test_pages_are_as_large_as_their_rows_allow() -> None:
-    pace = Pace()
+    pace = CliPageSize()
     for _ in range(10):
         pace.note(pace.limit, pace.limit * 100)
     assert pace.limit == MOST

@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from semel.server import bundle
-from semel.server.logs import MAX_LINE_BYTES
+from semel.server.ops import diagnosis_bundle
+from semel.server.ops.logs import MAX_LINE_BYTES
 from semel.server.settings_loader import make_settings
 from tests.cli.command import Semel
 from tests.running import RunningServer
@@ -132,7 +132,7 @@ def test_mistakes_are_told_in_a_sentence(args: tuple[str, ...], says: str) -> No
 
 
 def test_no_file_is_replaced(data: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundle, "file_name", lambda now_ms: "diag_bundle_20260101_000000.zip")
+    monkeypatch.setattr(diagnosis_bundle, "file_name", lambda now_ms: "diag_bundle_20260101_000000.zip")
     taken = tmp_path / "diag_bundle_20260101_000000.zip"
     taken.write_text("mine")
     run = Semel("http://127.0.0.1:1").here("diagnose", "--data", str(data[0]), "--output", str(tmp_path))
@@ -143,16 +143,16 @@ def test_no_file_is_replaced(data: tuple[Path, Path], tmp_path: Path, monkeypatc
 
 def test_the_end_of_a_log_is_bounded(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
-    log.write_bytes(b"first\n" + b"x" * (2 * bundle.MAX_TAIL_BYTES) + b"\nlast\n")
-    assert bundle.tail(log) == b"last\n"
+    log.write_bytes(b"first\n" + b"x" * (2 * diagnosis_bundle.MAX_TAIL_BYTES) + b"\nlast\n")
+    assert diagnosis_bundle.tail(log) == b"last\n"
     log.write_bytes(b"y" * (MAX_LINE_BYTES + 1))
-    assert bundle.tail(log) == b"y" * MAX_LINE_BYTES + b"\n"
-    assert bundle.tail(tmp_path / "none.log").startswith(b"cannot be read")
-    assert bundle.logs(tmp_path / "none") == {}
+    assert diagnosis_bundle.tail(log) == b"y" * MAX_LINE_BYTES + b"\n"
+    assert diagnosis_bundle.tail(tmp_path / "none.log").startswith(b"cannot be read")
+    assert diagnosis_bundle.logs(tmp_path / "none") == {}
 
 
 def test_a_password_in_the_address_of_a_store_is_not_shown() -> None:
     settings = make_settings(store="postgresql://semel:planted-password@db.example/semel?sslpassword=planted")
-    assert b"planted" not in bundle.configuration(settings)
-    assert b"planted" not in bundle.store_facts(settings, None)
-    assert b"db.example" in bundle.configuration(settings)
+    assert b"planted" not in diagnosis_bundle.configuration(settings)
+    assert b"planted" not in diagnosis_bundle.store_facts(settings, None)
+    assert b"db.example" in diagnosis_bundle.configuration(settings)

@@ -9,9 +9,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from semel.cli.doctor.check import Check
-from semel.cli.doctor.folder import LOCK_NAME, check_folder, check_space
-from semel.cli.doctor.machine import check_clock, check_python, check_settings, check_speedups, judge_sqlite
+from semel.cli.doctor.checks import (
+    LOCK_NAME,
+    DoctorCheck,
+    check_clock,
+    check_folder,
+    check_python,
+    check_settings,
+    check_space,
+    check_speedups,
+    judge_sqlite,
+)
 from semel.cli.main import main
 from semel.store.sqlite import store
 from semel.store.sqlite.schema import OLDEST_LIBRARY
@@ -111,7 +119,7 @@ def test_a_server_that_stops_or_is_another(tmp_path: Path) -> None:
     ],
     ids=lambda check: check.name,
 )
-def test_every_problem_comes_with_advice(check: Check) -> None:
+def test_every_problem_comes_with_advice(check: DoctorCheck) -> None:
     assert not check.is_ok
     assert check.advice
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import httpx
 import pytest
 
-from semel.cli.epoch import offline
-from semel.contracts.epoch import EPOCH, EPOCH_KEY, FIRST_EPOCH, EpochRow
-from semel.contracts.epoch_raise import MAX_RAISES
-from semel.contracts.events.limits import MAX_COMMITTED_ID
-from semel.contracts.events.tables import EMPTY_LOG, EVENT_HEAD, HEAD_KEY, EventHeadRow
-from semel.contracts.schema import MIGRATIONS, TABLES
+from semel.cli import store
+from semel.engine.clock import SystemWorld
 from semel.engine.contract import EngineError, NotStoredError, OutcomeUnknownError
-from semel.server.world import SystemWorld
-from semel.store.open import look_at, open_store
+from semel.store.open import inspect_store, open_store
 from semel.store.protocol import Changes, Store
+from semel.surfaces.epoch import EPOCH, EPOCH_KEY, FIRST_EPOCH, EpochRow
+from semel.surfaces.epoch_raise import MAX_RAISES
+from semel.surfaces.events.limits import MAX_COMMITTED_ID
+from semel.surfaces.events.tables import EMPTY_LOG, EVENT_HEAD, HEAD_KEY, EventHeadRow
+from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.cli.command import Finished, Semel
 from tests.cli.places import is_nothing_there
 from tests.postgres.shared import fresh_url
@@ -174,7 +174,7 @@ def test_c_epoch_what_is_not_there_or_not_up_to_date_is_left_alone(
     for command in (["raise", "--yes"], ["show"]):
         run = semel.here("epoch", *command, "--store", old)
         assert (run.code, "is of the older schema version 1: run `semel migrate` on it first." in run.err) == (1, True)
-    assert look_at(old, ()).version == 1
+    assert inspect_store(old, ()).version == 1
 
 
 def test_c_epoch_the_store_is_the_one_that_a_server_would_use(
@@ -236,7 +236,7 @@ def test_c_epoch_failures_of_a_raise_are_told_as_they_are(
     async def fail(store: Store) -> None:
         raise error
 
-    monkeypatch.setattr(offline, "_raise", fail)
+    monkeypatch.setattr(store, "_raise_epoch", fail)
     run = semel.here("epoch", "raise", "--store", url, "--yes")
     assert (run.code, run.raw) == (1, b"")
     assert run.err.startswith(f"Error: {error} ")

@@ -301,7 +301,7 @@ def test_what_was_read_can_be_submitted_elsewhere(semel: Semel, tmp_path: Path) 
 
 
 def test_read_goes_through_every_page_to_a_fixed_end(semel: Semel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("semel.cli.events.history"), "PAGE_MOST", 2)
+    monkeypatch.setattr(import_module("semel.cli.events.read"), "PAGE_MOST", 2)
     for number in range(7):
         submitted(semel, f"pages/{number % 2}", "--event", NOTE, "--id", f"pages-{number}")
     whole = listed(semel, "pages/0", "pages/1")

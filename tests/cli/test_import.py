@@ -12,14 +12,14 @@ from typing import Any
 import httpx
 import pytest
 
-from semel.cli.importing import taking
-from semel.contracts.jobs.tables import JOB, JOB_RECORD
-from semel.contracts.schema import MIGRATIONS, TABLES
+from semel.cli.importer import takeover
+from semel.engine.clock import SystemWorld
 from semel.engine.contract import EngineError, NotStoredError, OutcomeUnknownError
-from semel.server.world import SystemWorld
 from semel.store.open import open_store
 from semel.store.protocol import Range, Store
 from semel.surfaces.jobs.settings import JobsSettings
+from semel.surfaces.jobs.tables import JOB, JOB_RECORD
+from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.cli.command import Semel
 from tests.cli.places import is_nothing_there
 from tests.postgres.shared import fresh_url
@@ -239,7 +239,7 @@ def test_failures_are_told_as_they_are(
     async def fail(store: Store, settings: JobsSettings, records: list[Any]) -> None:
         raise error
 
-    monkeypatch.setattr(taking, "_take_over", fail)
+    monkeypatch.setattr(takeover, "_take_over", fail)
     run = semel.here("import", "sheratan", written(tmp_path, RECORDS), "--store", data)
     assert (run.code, run.raw) == (1, b"")
     assert run.err.startswith(f"Error: {error} ")

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from semel.client import JobsClient
-from semel.contracts.jobs.tables import JOB, JOB_NAME
-from semel.contracts.schema import MIGRATIONS, TABLES
-from semel.server.world import SystemWorld
+from semel.engine.clock import SystemWorld
 from semel.store.open import open_store
 from semel.store.protocol import Range
+from semel.surfaces.jobs.tables import JOB, JOB_NAME
+from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.cli.command import Semel
 from tests.cli.test_import import REQUEST, hash_of, record, rows, written
 from tests.jobs.wire import Jobs

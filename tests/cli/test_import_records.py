@@ -8,14 +8,22 @@ from uuid import UUID
 
 import pytest
 
-from semel.cli.importing.layout import Entry, LayoutError, entries
-from semel.cli.importing.record import Limits, Record, RecordError, is_expired, read_record
+from semel.cli.importer.records import (
+    ImportEntry,
+    ImportLimits,
+    ImportRecord,
+    ImportRecordError,
+    LayoutError,
+    entries,
+    is_expired,
+    read_record,
+)
 
 HASH = "fbfb837ff1cf3c8564f7d01a7b3b86cfe9fe5a6e56a55cd93d65fc4cf93a5318"
 REQUEST = "0190f0d2-6f7a-7c3e-9d5b-1a2b3c4d5e6f"
 NOON_MS = 1_767_268_800_000  # 2026-01-01T12:00:00Z
 HOUR_MS = 3_600_000
-LIMITS = Limits(NOON_MS, 24 * HOUR_MS, 1_000)
+LIMITS = ImportLimits(NOON_MS, 24 * HOUR_MS, 1_000)
 
 ONE = '{"key": "a", "payload_hash": "h"}'
 TWO = '{"key": "b",\n "payload_hash": "h"}'
@@ -63,7 +71,7 @@ def test_a_file_that_breaks_off_is_told_by_its_line(raw: bytes, sentence: str) -
     assert str(refusal.value) == sentence
 
 
-def record(name: str | None = None, **changes: Any) -> Record:
+def record(name: str | None = None, **changes: Any) -> ImportRecord:
     fields = {
         "key": "abc123",
         "payload_hash": HASH,
@@ -76,11 +84,11 @@ def record(name: str | None = None, **changes: Any) -> Record:
         "cached_result": {"ok": True, "result": {"b": 1.0, "a": [None]}},
     }
     kept = {name: value for name, value in (fields | changes).items() if value is not ...}
-    return read_record(Entry(7, name, json.dumps(kept)), LIMITS)
+    return read_record(ImportEntry(7, name, json.dumps(kept)), LIMITS)
 
 
 def test_a_whole_record() -> None:
-    assert record() == Record(
+    assert record() == ImportRecord(
         line=7,
         key="abc123",
         payload_hash=bytes.fromhex(HASH),
@@ -190,7 +198,7 @@ def test_a_record_is_the_same_job_at_every_run() -> None:
     ],
 )
 def test_faults_are_named_without_their_content(changes: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(RecordError) as refusal:
+    with pytest.raises(ImportRecordError) as refusal:
         record(**changes)
     assert str(refusal.value).startswith(sentence)
 
@@ -205,11 +213,11 @@ def test_faults_are_named_without_their_content(changes: dict[str, Any], sentenc
     ],
 )
 def test_what_is_no_record(text: str, sentence: str) -> None:
-    with pytest.raises(RecordError) as refusal:
-        read_record(Entry(1, None, text), LIMITS)
+    with pytest.raises(ImportRecordError) as refusal:
+        read_record(ImportEntry(1, None, text), LIMITS)
     assert str(refusal.value) == sentence
 
 
 def test_a_record_stands_under_its_own_key() -> None:
-    with pytest.raises(RecordError, match="key is not the name that it stands under"):
+    with pytest.raises(ImportRecordError, match="key is not the name that it stands under"):
         record("other")

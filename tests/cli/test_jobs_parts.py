@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from semel.cli.jobs.drafts import DraftError, draft_job, draft_line
-from semel.cli.jobs.finding import Wanted
-from semel.cli.jobs.telling import answer_sentence, end_sentence, seconds_words
-from semel.cli.jobs.timeline import PLAIN_SIGNS, drawn, moments
+from semel.cli.jobs.options import CliJobDraftError, draft_job, draft_line
+from semel.cli.jobs.output import PLAIN_SIGNS, answer_sentence, drawn, end_sentence, moments, seconds_words
+from semel.cli.jobs.requests import CliJobReference
 
 JOB = "job_0123456789abcdef0123456789abcdef"
 
@@ -60,7 +59,7 @@ def test_a_line_without_any_key_has_none() -> None:
     ],
 )
 def test_a_line_that_would_spoil_a_batch_is_found(line: str, sentence: str) -> None:
-    with pytest.raises(DraftError, match=sentence):
+    with pytest.raises(CliJobDraftError, match=sentence):
         draft_line(line.encode(), {}, "k")
 
 
@@ -73,9 +72,9 @@ def test_params_are_nested_as_deep_as_a_server_takes_them() -> None:
     deep = b'{"a":' * 63 + b"{}" + b"}" * 63
     draft_job("k", deep, {}, None)
     draft_line(b'{"kind": "k", "params": %s}' % deep, {}, None)
-    with pytest.raises(DraftError, match="nested more than"):
+    with pytest.raises(CliJobDraftError, match="nested more than"):
         draft_job("k", b'{"a":%s}' % deep, {}, None)
-    with pytest.raises(DraftError, match=r"The params of a job are a JSON object\."):
+    with pytest.raises(CliJobDraftError, match=r"The params of a job are a JSON object\."):
         draft_job("k", b"[]", {}, None)
 
 
@@ -140,6 +139,6 @@ def test_a_job_that_has_not_ended_as_a_picture() -> None:
 
 
 def test_a_job_by_any_of_its_names() -> None:
-    assert Wanted(JOB, None).job_id == JOB
-    assert Wanted("01234567-89ab-cdef-0123-456789abcdef", None).job_id is None
-    assert Wanted(None, "key").job_id is None
+    assert CliJobReference(JOB, None).job_id == JOB
+    assert CliJobReference("01234567-89ab-cdef-0123-456789abcdef", None).job_id is None
+    assert CliJobReference(None, "key").job_id is None

@@ -7,11 +7,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from semel.cli import migrate as command
-from semel.contracts.schema import MIGRATIONS, TABLES
+from semel.cli import store as command
 from semel.store.migrations import CreateTable, Migration
-from semel.store.open import look_at
-from semel.store.table import Column, Kind, Shape
+from semel.store.open import inspect_store
+from semel.store.table import ColumnKind, TableColumn, TableLayout
+from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.cli.command import Semel
 from tests.cli.places import is_nothing_there
 from tests.postgres.shared import fresh_url
@@ -35,7 +35,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def test_migrates_and_says_so(semel: Semel, url: str) -> None:
     assert semel("migrate", "--store", url).out.splitlines()[1:] == DONE
-    assert look_at(url, TABLES).version == LAST
+    assert inspect_store(url, TABLES).version == LAST
     assert semel.here("migrate", "--store", url).out.splitlines()[1:] == [UP_TO_DATE]
     assert semel.here("migrate", "--store", url, "--dry-run").out.splitlines()[1:] == [UP_TO_DATE]
 
@@ -50,7 +50,9 @@ def test_a_dry_run_changes_nothing_at_all(semel: Semel, url: str) -> None:
 def test_only_the_missing_migrations(semel: Semel, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     semel.here("migrate", "--store", url)
     later = [
-        Migration(number, about, (CreateTable(Shape(f"later_{number}", (Column("id", Kind.BYTES),), 1)),))
+        Migration(
+            number, about, (CreateTable(TableLayout(f"later_{number}", (TableColumn("id", ColumnKind.BYTES),), 1)),)
+        )
         for number, about in ((LAST + 1, "later"), (LAST + 2, "still later"))
     ]
     monkeypatch.setattr(command, "MIGRATIONS", (*MIGRATIONS, *later))
@@ -60,16 +62,18 @@ def test_only_the_missing_migrations(semel: Semel, url: str, monkeypatch: pytest
     ]
     dry = semel.here("migrate", "--store", url, "--dry-run")
     assert dry.out.splitlines()[1:] == [f"would change {line}" for line in said]
-    assert look_at(url, ()).version == LAST
+    assert inspect_store(url, ()).version == LAST
     assert semel.here("migrate", "--store", url).out.splitlines()[1:] == said
-    assert look_at(url, ()).version == LAST + 2
+    assert inspect_store(url, ()).version == LAST + 2
 
 
 @pytest.mark.parametrize("flags", [[], ["--dry-run"]])
 def test_newer_data_is_refused_and_left_alone(
     semel: Semel, url: str, flags: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    newer = Migration(LAST + 1, "newer", (CreateTable(Shape("newer", (Column("id", Kind.BYTES),), 1)),))
+    newer = Migration(
+        LAST + 1, "newer", (CreateTable(TableLayout("newer", (TableColumn("id", ColumnKind.BYTES),), 1)),)
+    )
     with monkeypatch.context() as patch:
         patch.setattr(command, "MIGRATIONS", (*MIGRATIONS, newer))
         semel.here("migrate", "--store", url)
@@ -79,7 +83,7 @@ def test_newer_data_is_refused_and_left_alone(
         f"Error: The data is of schema version {LAST + 1}, and this Semel knows versions up to {LAST}: "
         "start a newer Semel on it.\n"
     )
-    assert look_at(url, ()).version == LAST + 1
+    assert inspect_store(url, ()).version == LAST + 1
 
 
 def test_the_store_is_the_one_that_a_server_would_use(
@@ -121,7 +125,9 @@ def test_errors_are_one_sentence(semel: Semel, tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_folder_in_use_is_told_as_it_is(semel: Semel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    newer = Migration(LAST + 1, "newer", (CreateTable(Shape("newer", (Column("id", Kind.BYTES),), 1)),))
+    newer = Migration(
+        LAST + 1, "newer", (CreateTable(TableLayout("newer", (TableColumn("id", ColumnKind.BYTES),), 1)),)
+    )
     with RunningServer(tmp_path / "data") as server:
         monkeypatch.setattr(command, "MIGRATIONS", (*MIGRATIONS, newer))
         run = semel.here("migrate", "--data", str(tmp_path / "data"))

@@ -8,39 +8,35 @@ from uuid import UUID
 import click
 import pytest
 
-from semel.cli.address import parse_address
-from semel.cli.events import arriving
-from semel.cli.events.members import members
-from semel.cli.keys import fresh_key, line_key
+from semel.cli import source
+from semel.cli.connection import parse_address
 from semel.cli.output import printable, table
-from semel.cli.retries import pause_seconds
-from semel.cli.streams import source
-from semel.cli.streams.events import Event, parse_events
-from semel.cli.streams.following import Piece, pieces
-from semel.cli.streams.messages import messages
+from semel.cli.requests import ServerSentEvent, fresh_key, line_key, parse_events, pause_seconds
+from semel.cli.source import members, messages
+from semel.cli.streams.read import CliStreamPiece, pieces
 
 
-def events(text: bytes) -> list[Event]:
+def events(text: bytes) -> list[ServerSentEvent]:
     return list(parse_events(text.splitlines(keepends=True)))
 
 
 def test_events_end_with_an_empty_line() -> None:
     text = b": comment\nid: 7\nevent: data\ndata: two\ndata:lines \n\nevent: control\ndata:{}\n\nevent: data\ndata:cut"
-    assert events(text) == [Event("data", b" two\nlines "), Event("control", b"{}")]
-    assert events(b"event: data\ndata:\ndata:\n\n") == [Event("data", b"\n")]
+    assert events(text) == [ServerSentEvent("data", b" two\nlines "), ServerSentEvent("control", b"{}")]
+    assert events(b"event: data\ndata:\ndata:\n\n") == [ServerSentEvent("data", b"\n")]
     assert events(b"event: data\n\n\n") == []
 
 
 def test_content_without_its_offset_is_not_handed_on() -> None:
     come = [
-        Event("control", b'{"streamNextOffset": "a"}'),
-        Event("data", b"x"),
-        Event("control", b'{"streamNextOffset": "b", "streamClosed": true}'),
-        Event("data", b"cut off before its control event"),
+        ServerSentEvent("control", b'{"streamNextOffset": "a"}'),
+        ServerSentEvent("data", b"x"),
+        ServerSentEvent("control", b'{"streamNextOffset": "b", "streamClosed": true}'),
+        ServerSentEvent("data", b"cut off before its control event"),
     ]
-    assert list(pieces(come, is_base64=False)) == [Piece(b"", "a", False), Piece(b"x", "b", True)]
-    encoded = [Event("data", b"/wA="), Event("control", b'{"streamNextOffset": "c"}')]
-    assert list(pieces(encoded, is_base64=True)) == [Piece(b"\xff\x00", "c", False)]
+    assert list(pieces(come, is_base64=False)) == [CliStreamPiece(b"", "a", False), CliStreamPiece(b"x", "b", True)]
+    encoded = [ServerSentEvent("data", b"/wA="), ServerSentEvent("control", b'{"streamNextOffset": "c"}')]
+    assert list(pieces(encoded, is_base64=True)) == [CliStreamPiece(b"\xff\x00", "c", False)]
 
 
 @pytest.mark.parametrize(
@@ -79,13 +75,13 @@ def test_what_is_not_an_object_is_an_error(broken: str) -> None:
 
 
 def test_lines_that_arrive_together_are_one_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arriving, "CHUNK_BYTES", 4)
-    groups = list(arriving.arriving_lines(io.BytesIO(b"1\n2\n3\n\n45678\n9")))
+    monkeypatch.setattr(source, "CHUNK_BYTES", 4)
+    groups = list(source.line_groups(io.BytesIO(b"1\n2\n3\n\n45678\n9")))
     assert groups == [[b"1\n", b"2\n"], [b"3\n", b"\n"], [b"45678\n"], [b"9"]]
-    assert list(arriving.arriving_lines(io.BytesIO(b""))) == []
-    monkeypatch.setattr(arriving, "LARGEST_BYTES", 8)
+    assert list(source.line_groups(io.BytesIO(b""))) == []
+    monkeypatch.setattr(source, "LARGEST_BYTES", 8)
     with pytest.raises(click.ClickException, match="A line is larger than"):
-        list(arriving.arriving_lines(io.BytesIO(b"1\n" + b"2" * 20)))
+        list(source.line_groups(io.BytesIO(b"1\n" + b"2" * 20)))
 
 
 def test_keys_are_uuids_in_the_order_of_time() -> None:

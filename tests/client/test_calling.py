@@ -7,11 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from semel.client.access import Access
-from semel.client.calling import Caller
 from semel.client.errors import NoAnswerError
-from semel.client.patience import Patience
-from semel.client.transport import Answer, Transport
+from semel.client.retry import ClientCaller, Patience
+from semel.client.transport import Access, ClientAnswer, Transport
 
 
 class Scripted(Transport):
@@ -23,7 +21,7 @@ class Scripted(Transport):
 
     async def request(
         self, method: str, path: str, body: bytes | None, *, wait_seconds: float, most_bytes: int
-    ) -> Answer:
+    ) -> ClientAnswer:
         raise NoAnswerError("nobody answers", is_unsettled=next(self._lost))
 
 
@@ -32,7 +30,7 @@ class Scripted(Transport):
     [((True, False), True), ((False, True), True), ((False, False), False), ((True, True), True)],
 )
 def test_an_answer_that_was_lost_once_leaves_the_outcome_open(lost: tuple[bool, ...], is_unsettled: bool) -> None:
-    caller = Caller(Scripted(iter(lost)), Patience(tries=2, seconds=None), 1_000, lambda error: None)
+    caller = ClientCaller(Scripted(iter(lost)), Patience(tries=2, seconds=None), 1_000, lambda error: None)
     with pytest.raises(NoAnswerError) as raised:
         asyncio.run(caller.post("/", b"{}"))
     assert raised.value.is_unsettled is is_unsettled

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from semel.client import CallError, DeltasClient, NoAnswerError, Patience
-from semel.client.deltas import pulling
+from semel.client.deltas import pull
 from tests.client.cutter import Cutter
 from tests.client.names import fresh
 from tests.running import RunningServer
@@ -144,7 +144,7 @@ def test_replicas_on_bad_lines_become_equal(
     seed: int, server: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if seed % 2:
-        monkeypatch.setattr(pulling, "PAGE_ENTRIES", 4)  # and less after each answer that was lost
+        monkeypatch.setattr(pull, "PAGE_ENTRIES", 4)  # and less after each answer that was lost
 
     async def main() -> None:
         dice, gateway = random.Random(seed), fresh("gw")

@@ -9,9 +9,9 @@ import apsw
 import pytest
 
 from semel.client import LocalFileError
-from semel.client.deltas.clock import FileClock
 from semel.client.deltas.file import LocalFile
-from semel.client.deltas.replica import Replica
+from semel.client.deltas.replica import LocalReplica
+from semel.client.deltas.state import FileClock
 from tests.faulty_vfs import FaultyVfs, Operation
 
 
@@ -21,12 +21,12 @@ def vfs() -> Iterator[FaultyVfs]:
         yield faulty
 
 
-def opened(folder: Path) -> Replica:
+def opened(folder: Path) -> LocalReplica:
     file = LocalFile(folder / "app.db", "faulty-replica")
-    return Replica(file, FileClock(file, lambda: 1_770_000_000_000), "me")
+    return LocalReplica(file, FileClock(file, lambda: 1_770_000_000_000), "me")
 
 
-def state(replica: Replica) -> tuple[list[str], list[str]]:
+def state(replica: LocalReplica) -> tuple[list[str], list[str]]:
     """The rows that are shown, and the rows that are queued."""
     return sorted(replica.rows("todos")), [one.row_id for one in replica.outbox.pending()]
 

@@ -10,8 +10,8 @@ import orjson
 import pytest
 
 from semel.client.deltas.drafts import changed, draft, row_text, stamped_again, table_name, value_texts, written
-from semel.client.deltas.rows import Op, Stamp
-from semel.kernel.delta_id import json_text
+from semel.client.deltas.rows import Op, ReplicaStamp
+from semel.kernel.hashes import json_text
 
 HLC = 115998720000000000
 
@@ -95,7 +95,7 @@ def test_published_vectors(op: Op, client: str, row: str, columns: dict[str, Any
     made = draft(op, "todos", row_text(row), value_texts(columns), json_text(client), HLC)
     assert made.delta_id == name
     back = written(made.body)
-    assert (back.op, back.stamp) == (op, Stamp(HLC, client))
+    assert (back.op, back.stamp) == (op, ReplicaStamp(HLC, client))
     assert dict(back.columns) == columns
     assert stamped_again(made.body, HLC) == made
     assert stamped_again(made.body, HLC + 1).delta_id != name

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from semel.client import Change, DeltasClient, Patience
-from semel.client.deltas.live import FIRST_SECONDS, LONGEST_SECONDS, STEADY_SECONDS, LiveLine
+from semel.client.deltas.live_connection import FIRST_SECONDS, LONGEST_SECONDS, STEADY_SECONDS, LiveConnection
 from tests.client.deltas_room import Room
 from tests.client.names import until
 from tests.client.wiretap import Wiretap
@@ -271,7 +271,7 @@ def test_g6_pauses_between_websockets_grow_and_differ() -> None:
     async def main() -> None:
         now, chance = [1_000.0], [0.0]
         nobody: Any = None
-        line = LiveLine(nobody, nobody, "", "", 0, asyncio.Event(), lambda: now[0], lambda: chance[0])
+        line = LiveConnection(nobody, nobody, "", "", 0, asyncio.Event(), lambda: now[0], lambda: chance[0])
 
         def pause() -> float:
             line._put_off()

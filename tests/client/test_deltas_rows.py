@@ -10,10 +10,10 @@ import pytest
 from semel.client.deltas.rows import (
     NOTHING,
     Base,
-    Cell,
     Op,
-    Stamp,
-    Written,
+    ReplicaCell,
+    ReplicaChange,
+    ReplicaStamp,
     dump_base,
     is_later,
     load_base,
@@ -24,11 +24,11 @@ from semel.client.deltas.rows import (
 )
 
 
-def at(op: Op, hlc: int, client: str = "a", **columns: Any) -> Written:
-    return Written(op, Stamp(hlc, client), columns)
+def at(op: Op, hlc: int, client: str = "a", **columns: Any) -> ReplicaChange:
+    return ReplicaChange(op, ReplicaStamp(hlc, client), columns)
 
 
-def base_of(*entries: Written) -> Base:
+def base_of(*entries: ReplicaChange) -> Base:
     base = NOTHING
     for position, entry in enumerate(entries, 1):
         base = told(base, entry, position)
@@ -51,7 +51,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize(("entries", "row"), TOLD.values(), ids=TOLD)
-def test_entries_are_applied_as_they_come(entries: list[Written], row: dict[str, Any] | None) -> None:
+def test_entries_are_applied_as_they_come(entries: list[ReplicaChange], row: dict[str, Any] | None) -> None:
     assert shown(base_of(*entries), []) == row
 
 
@@ -77,7 +77,7 @@ OVER = {
 
 @pytest.mark.parametrize(("entries", "own", "row"), OVER.values(), ids=OVER)
 def test_own_changes_are_shown_where_they_are_later(
-    entries: list[Written], own: list[Written], row: dict[str, Any] | None
+    entries: list[ReplicaChange], own: list[ReplicaChange], row: dict[str, Any] | None
 ) -> None:
     assert shown(base_of(*entries), own) == row
 
@@ -85,7 +85,10 @@ def test_own_changes_are_shown_where_they_are_later(
 def test_a_whole_row_does_not_make_its_columns_older() -> None:
     """A repair has the stamp of the write that lost; what it shows was written later."""
     repaired = base_of(at("UPDATE", 9, "b", x=1), at("UPDATE", 2, "a", x=1, y=None))
-    assert repaired.cells == {"x": Cell(1, Stamp(9, "b"), 2), "y": Cell(None, Stamp(2, "a"), 2)}
+    assert repaired.cells == {
+        "x": ReplicaCell(1, ReplicaStamp(9, "b"), 2),
+        "y": ReplicaCell(None, ReplicaStamp(2, "a"), 2),
+    }
     assert shown(repaired, [at("UPDATE", 5, x=5)]) == {"x": 1}
 
 
@@ -134,7 +137,7 @@ def test_g6_a_checkpoint_is_the_whole_row_and_own_changes_are_shown_over_it() ->
 
 def test_g6_a_base_of_the_first_format_is_read() -> None:
     base = load_base('[true,[5,"b"],null,{"x":[1,5,"b"]}]')
-    assert base == Base(True, Stamp(5, "b"), None, {"x": Cell(1, Stamp(5, "b"))})
+    assert base == Base(True, ReplicaStamp(5, "b"), None, {"x": ReplicaCell(1, ReplicaStamp(5, "b"))})
 
 
 STORED = {
@@ -164,6 +167,13 @@ def test_stored_and_back(base: Base) -> None:
 
 
 def test_stamps_compare_as_the_server_compares() -> None:
-    ascending = [Stamp(1, "z"), Stamp(2, "a"), Stamp(2, "b"), Stamp(2, "é"), Stamp(2, "🎉"), Stamp(2, "\uff5e")]
+    ascending = [
+        ReplicaStamp(1, "z"),
+        ReplicaStamp(2, "a"),
+        ReplicaStamp(2, "b"),
+        ReplicaStamp(2, "é"),
+        ReplicaStamp(2, "🎉"),
+        ReplicaStamp(2, "\uff5e"),
+    ]
     for index, one in enumerate(ascending):
         assert [is_later(one, other) for other in ascending] == [index > place for place in range(len(ascending))]

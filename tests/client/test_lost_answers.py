@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from semel.client import AsyncJob, JobRequest, JobsClient, NoAnswerError, Patience, Submitted, Worker, service
+from semel.client import AsyncJob, JobRequest, JobsClient, NoAnswerError, Patience, Submitted, Worker, worker_loop
 from tests.client.cutter import Cutter
 from tests.client.names import PATIENCE_SECONDS, fresh, until
 from tests.running import RunningServer
@@ -102,7 +102,7 @@ def test_a_worker_on_a_bad_line_runs_each_job_once(server: RunningServer) -> Non
 def test_a_claim_under_way_when_the_worker_stops_is_handed_back(
     server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "HANDBACK_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(worker_loop, "HANDBACK_SECONDS", PATIENCE_SECONDS)
 
     async def main() -> None:
         kind = fresh("kind")

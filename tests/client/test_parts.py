@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from semel.client import Defer, IntegrityError, Permanent, RetryLater
-from semel.client.access import DEFAULT_URL, find_access
-from semel.client.bodies import BATCH_BYTES, BATCH_JOBS, batches
+from semel.client.answers import members
 from semel.client.errors import (
     AccessError,
     BusyError,
@@ -24,10 +23,11 @@ from semel.client.errors import (
     refusal,
 )
 from semel.client.integrity import canonical_bytes, check, proof
-from semel.client.patience import ENDLESS, MOST_ASKED_SECONDS, Patience, pause_seconds
-from semel.client.reading import members
-from semel.client.reports import Deferred, Failed, report_of
+from semel.client.reports import DeferredReport, FailedReport, report_of
+from semel.client.retry import ENDLESS, MOST_ASKED_SECONDS, Patience, pause_seconds
+from semel.client.submission import BATCH_BYTES, BATCH_JOBS, batches
 from semel.client.threads import Threads
+from semel.client.transport import DEFAULT_URL, find_access
 from semel.client.values import JobRequest
 
 
@@ -177,19 +177,21 @@ class CardDeclined(Permanent):
 
 
 def test_exceptions_become_bounded_reports() -> None:
-    assert report_of(ValueError("no")) == Failed({"code": "ValueError", "message": "no"})
-    assert report_of(BrokenError()) == Failed({"code": "BrokenError", "message": ""})
-    assert report_of(CardDeclined("x", details={"a": 1})) == Failed(
+    assert report_of(ValueError("no")) == FailedReport({"code": "ValueError", "message": "no"})
+    assert report_of(BrokenError()) == FailedReport({"code": "BrokenError", "message": ""})
+    assert report_of(CardDeclined("x", details={"a": 1})) == FailedReport(
         {"code": "CardDeclined", "message": "x", "details": {"a": 1}}, retryable=False
     )
-    assert report_of(Permanent("a\nb", code="c\nd")) == Failed({"code": "c?d", "message": "a\nb"}, retryable=False)
-    assert report_of(RetryLater(10**9, code="busy")) == Failed({"code": "busy", "message": ""}, True, 86_400.0)
-    assert report_of(Defer(-1.0, "r" * 999)) == Deferred(0.0, "r" * 256)
+    assert report_of(Permanent("a\nb", code="c\nd")) == FailedReport(
+        {"code": "c?d", "message": "a\nb"}, retryable=False
+    )
+    assert report_of(RetryLater(10**9, code="busy")) == FailedReport({"code": "busy", "message": ""}, True, 86_400.0)
+    assert report_of(Defer(-1.0, "r" * 999)) == DeferredReport(0.0, "r" * 256)
     long = report_of(Permanent("\ud800" + "é" * 9_999, code="c" * 999, details={"a": {1, 2}}))
-    assert isinstance(long, Failed)
+    assert isinstance(long, FailedReport)
     assert long.error == {"code": "c" * 128, "message": "?" + "é" * 1_023}
     large = report_of(Permanent("m", details={"text": "x" * 10_000}))
-    assert isinstance(large, Failed)
+    assert isinstance(large, FailedReport)
     assert "details" not in large.error
 
 

@@ -27,11 +27,9 @@ from semel.client.proofs import (
     verify_whole_block,
     verify_write,
 )
-from semel.client.proofs.documents import Part
-from semel.client.proofs.encoding import operations_bytes, transaction_hash
-from semel.client.proofs.seahash import seahash
+from semel.client.proofs.documents import ProofPart
+from semel.client.proofs.hashes import entry_hash, operations_bytes, seahash, transaction_hash, transactions_root
 from semel.client.proofs.shapes import read_transaction
-from semel.client.proofs.trees import entry_hash, transactions_root
 from tests.client import slow_ledger
 from tests.client.slow_ledger import Json, SlowLedger, b64, request_of, set_entity, sha, three_blocks
 
@@ -96,14 +94,14 @@ def test_the_root_of_transactions(count: int) -> None:
 @pytest.mark.parametrize("number", [0, 1, 2], ids=["T1", "T2", "T3"])
 def test_the_vectors_of_blocks(ledger: SlowLedger, number: int) -> None:
     told = ledger.transactions[number][0]
-    transaction = read_transaction(Part.of(told, "transaction"))
+    transaction = read_transaction(ProofPart.of(told, "transaction"))
     assert transaction_hash(transaction).hex() == sha(slow_ledger.told_bytes(told)).hex() == TRANSACTIONS[number]
     assert slow_ledger.state_root(ledger.states[number + 1]).hex() == STATES[number]
     assert block_hash(ledger.headers[number]).hex() == ledger.hashes[number].hex() == BLOCKS[number]
 
 
 def test_the_other_vectors(ledger: SlowLedger) -> None:
-    transactions = [read_transaction(Part.of(told[0], "transaction")) for told in ledger.transactions]
+    transactions = [read_transaction(ProofPart.of(told[0], "transaction")) for told in ledger.transactions]
     encoded = [operations_bytes(one.operations) for one in transactions]
     assert len(encoded[0]) == 68
     assert sha(encoded[0]).hex() == REQUEST_T1
@@ -486,7 +484,7 @@ def test_sides_follow_the_key(ledger: SlowLedger) -> None:
 def test_it_needs_python_alone() -> None:
     probe = (
         "import sys, semel.client.proofs\n"
-        "print([name for name in sys.modules if name.startswith(('semel.contracts', 'semel.server', 'semel.store'))])"
+        "print([name for name in sys.modules if name.startswith(('semel.surfaces', 'semel.server', 'semel.store'))])"
     )
     run = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True)
     assert run.stdout == "[]\n"

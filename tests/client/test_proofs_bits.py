@@ -20,8 +20,8 @@ from semel.client.proofs import (
     verify_write,
 )
 from semel.client.proofs.blocks import headed
-from semel.client.proofs.documents import Part
-from semel.client.proofs.encoding import split_relationship_key
+from semel.client.proofs.documents import ProofPart
+from semel.client.proofs.hashes import split_relationship_key
 from semel.client.proofs.shapes import MAX_STATE_SIBLINGS, read_merkle_proof, read_state_proof
 from semel.client.proofs.state import proved
 from tests.client.flips import flips, turned
@@ -221,9 +221,9 @@ def test_every_bit_of_the_other_buckets(ledger: SlowLedger, name: str) -> None:
 
 
 def check_other_buckets(answer: Json, key: bytes) -> None:
-    header = headed(Part.of(answer["blockHeader"], "header"))
-    way = read_merkle_proof(Part.of(answer["merkleProof"], "way"), MAX_STATE_SIBLINGS)
-    state = read_state_proof(Part.of(answer["stateProof"], "state"))
+    header = headed(ProofPart.of(answer["blockHeader"], "header"))
+    way = read_merkle_proof(ProofPart.of(answer["merkleProof"], "way"), MAX_STATE_SIBLINGS)
+    state = read_state_proof(ProofPart.of(answer["stateProof"], "state"))
     roots = state.other_bucket_roots
     tried = 0
     for at, root in enumerate(roots):

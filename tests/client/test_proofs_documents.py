@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from semel.client.proofs import ProofError, Trusted, load, verify_read, verify_write
-from semel.client.proofs.documents import Instant, Part
+from semel.client.proofs.documents import ProofInstant, ProofPart
 from tests.client.slow_ledger import Json, SlowLedger, three_blocks
 
 
@@ -59,7 +59,7 @@ def test_a_text_is_refused(text: bytes, sentence: str) -> None:
     assert str(refused.value) == sentence
 
 
-Reader = Callable[[Part], object]
+Reader = Callable[[ProofPart], object]
 VALUES: dict[str, tuple[Reader, list[Any], str]] = {
     "numbers": (
         lambda part: part.number("x"),
@@ -118,7 +118,7 @@ def test_a_value_in_another_spelling_is_refused(kind: str) -> None:
     read, values, sentence = VALUES[kind]
     for value in values:
         with pytest.raises(ProofError) as refused:
-            read(Part.of({"x": value}, "document"))
+            read(ProofPart.of({"x": value}, "document"))
         assert str(refused.value) == sentence, value
 
 
@@ -134,7 +134,7 @@ def test_a_value_in_another_spelling_is_refused(kind: str) -> None:
     ],
 )
 def test_times(text: str, seconds: int, nanos: int) -> None:
-    assert Part.of({"x": text}, "document").instant("x") == Instant(seconds, nanos)
+    assert ProofPart.of({"x": text}, "document").instant("x") == ProofInstant(seconds, nanos)
 
 
 def paths(value: Any, *path: Any) -> list[tuple[Any, ...]]:
@@ -206,5 +206,5 @@ def test_what_cannot_be_shown_is_not_shown() -> None:
         load(json.dumps({"\x1b[31m": 1})[:-1] + ', "\\u001b[31m": 2}')
     assert str(refused.value) == "The member '\\x1b[31m' occurs twice in one object."
     with pytest.raises(ProofError) as refused:
-        Part.of({"x" * 100: 1}, "document").only(())
+        ProofPart.of({"x" * 100: 1}, "document").only(())
     assert len(str(refused.value)) < 120

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from semel.client import AsyncJob, Cancelled, Job, JobsClient, Worker, attempt
-from semel.client.attempt import Attempt, Ending, Handler
+from semel.client.attempt import Handler, WorkerAttempt, WorkerEnding
 from semel.client.threads import Threads
 from semel.client.values import Lease
 from tests.client.conftest import QUICK
@@ -29,8 +29,8 @@ def test_d4_a_claim_that_is_older_than_its_lease_is_dropped_and_its_function_doe
         began: list[str] = []
         handler = Handler(lambda job: began.append(job.id), is_async=False)
         async with JobsClient("http://127.0.0.1:1") as client:
-            stale = Attempt(client, lease(1_000), handler, Threads(1), time.monotonic() - 1.5)
-            assert await stale.run() is Ending.DROPPED
+            stale = WorkerAttempt(client, lease(1_000), handler, Threads(1), time.monotonic() - 1.5)
+            assert await stale.run() is WorkerEnding.DROPPED
         assert not began
 
     asyncio.run(main())

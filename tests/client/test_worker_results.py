@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from semel.client import ConfigurationError, Job, JobsClient, Worker
-from semel.client.results import plain
+from semel.client.reports import plain
 from tests.client.names import fresh
 from tests.running import RunningServer
 

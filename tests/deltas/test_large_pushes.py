@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from semel.contracts.deltas.rules.push_parts import PART_DELTAS
+from semel.surfaces.deltas.rules.large_push import PART_DELTAS
 from tests.deltas.rig import check_nothing_stored
 from tests.deltas.wire import CLIENT, Deltas, Message, columns, delta, hlcs
 

@@ -18,7 +18,7 @@ from websockets.http11 import Response
 from websockets.sync.client import ClientConnection, connect
 from websockets.uri import parse_uri
 
-from semel.server.deltas.proto.sync_pb2 import ColumnDelta, RowDelta, SyncPull, SyncPush, SyncResponse
+from semel.surfaces.deltas.proto.sync_pb2 import ColumnDelta, RowDelta, SyncPull, SyncPush, SyncResponse
 from tests.deltas.vectors import Message
 from tests.running import HOST
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from semel.cli.main import main
-from semel.server.deltas import conversation
+from semel.surfaces.deltas import conversation
 
 if __name__ == "__main__":
     conversation.ROOM_SECONDS = 0.3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from semel.cli.main import main
-from semel.server.deltas import conversation
+from semel.surfaces.deltas import conversation
 
 PATIENCE_SECONDS = 0.6
 PING_SECONDS = 0.7

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.deltas.limits import DEFAULT_PAGE, MAX_COLUMNS, MAX_PAGE, Policy
-from semel.contracts.deltas.model import Delta, Entry, Op
-from semel.contracts.deltas.refusals import Refusal, RefusedDeltas
-from semel.contracts.deltas.wire.query import PullQuery
-from semel.kernel.delta_id import json_text
-from semel.server.deltas.desk import weight_of
-from semel.server.deltas.frames import (
+from semel.kernel.hashes import json_text
+from semel.surfaces.deltas.commands import DeltaRefusal, RefusedDeltas
+from semel.surfaces.deltas.limits import DEFAULT_PAGE, MAX_COLUMNS, MAX_PAGE, DeltaPolicy
+from semel.surfaces.deltas.model import Delta, DeltaEntry, DeltaOp
+from semel.surfaces.deltas.proto.sync_pb2 import ColumnDelta, RowDelta, SyncPull, SyncPush
+from semel.surfaces.deltas.service import weight_of
+from semel.surfaces.deltas.wire.frames import (
     FrameError,
     UntellableError,
     checkpoint_frame,
@@ -22,7 +22,7 @@ from semel.server.deltas.frames import (
     read_frame,
     response,
 )
-from semel.server.deltas.proto.sync_pb2 import ColumnDelta, RowDelta, SyncPull, SyncPush
+from semel.surfaces.deltas.wire.urls import PullQuery
 from tests.deltas.vectors import VECTORS, Message, columns, delta, forged
 from tests.deltas_binary.caller import push_frame, read_response, row_delta
 
@@ -33,12 +33,12 @@ NO_PROTOBUF = {"V27"}
 def pushed(*deltas: Message, client: str = "client-a", author: str | None = None) -> tuple[Delta, ...]:
     message = read_frame(push_frame(deltas, client))
     assert isinstance(message, SyncPush)
-    return push_of(message, Policy(), author).deltas
+    return push_of(message, DeltaPolicy(), author).deltas
 
 
-def refusal(message: SyncPush, author: str | None = None, policy: Policy | None = None) -> Refusal:
+def refusal(message: SyncPush, author: str | None = None, policy: DeltaPolicy | None = None) -> DeltaRefusal:
     with pytest.raises(RefusedDeltas) as caught:
-        push_of(message, policy or Policy(), author)
+        push_of(message, policy or DeltaPolicy(), author)
     return caught.value.refusal
 
 
@@ -65,7 +65,7 @@ def test_the_published_ids_hold_here(vector: object) -> None:
     wanted = vector.delta("INSERT")  # type: ignore[attr-defined]
     [made] = pushed(wanted)
     assert made.id.hex() == wanted["deltaId"]
-    assert (made.op, made.table, made.hlc) == (Op.INSERT, wanted["table"], int(wanted["hlc"]))
+    assert (made.op, made.table, made.hlc) == (DeltaOp.INSERT, wanted["table"], int(wanted["hlc"]))
 
 
 def test_a_forged_id_is_refused() -> None:
@@ -118,7 +118,10 @@ def test_refusals_are_those_of_http(message: SyncPush, author: str | None, code:
 
 def test_the_number_of_deltas_is_bounded() -> None:
     some = [row_delta(delta("UPDATE", columns(a=number))) for number in range(3)]
-    assert refusal(SyncPush(client_id="client-a", deltas=some), policy=Policy(max_deltas=2)).code == "VALIDATION_ERROR"
+    assert (
+        refusal(SyncPush(client_id="client-a", deltas=some), policy=DeltaPolicy(max_deltas=2)).code
+        == "VALIDATION_ERROR"
+    )
 
 
 FULL = 1024 * 1024
@@ -169,7 +172,7 @@ def test_a_push_weighs_what_it_holds(deltas: int, width: int, value: bytes) -> N
     try:
         message = read_frame(raw)
         assert isinstance(message, SyncPush)
-        body = push_of(message, Policy(checks_ids=False), None)
+        body = push_of(message, DeltaPolicy(checks_ids=False), None)
         held = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
@@ -185,8 +188,8 @@ def test_a_delta_wider_than_any_row_is_named() -> None:
 
 def test_who_pushes_is_judged_before_how_much() -> None:
     many = SyncPush(client_id="b", deltas=[RowDelta(), RowDelta()])
-    assert refusal(many, json_text("a"), Policy(max_deltas=1)).code == "FORBIDDEN"
-    assert not refusal(many, json_text("b"), Policy(max_deltas=1)).flaws
+    assert refusal(many, json_text("a"), DeltaPolicy(max_deltas=1)).code == "FORBIDDEN"
+    assert not refusal(many, json_text("b"), DeltaPolicy(max_deltas=1)).flaws
 
 
 @pytest.mark.parametrize(
@@ -207,11 +210,13 @@ def test_fields_that_nobody_knows_are_passed_over() -> None:
     raw = push_frame([made], "client-a") + bytes.fromhex("9a0603616263")  # field 99
     message = read_frame(raw)
     assert isinstance(message, SyncPush)
-    assert push_of(message, Policy(), None).deltas[0].id.hex() == made["deltaId"]
+    assert push_of(message, DeltaPolicy(), None).deltas[0].id.hex() == made["deltaId"]
 
 
-def entry(**fields: Any) -> Entry:
-    plain = Entry(9, Op.UPDATE, "t", '"r"', '"c"', 2**64 - 1, bytes(range(32)), b'[{"column":"a","value":1e+21}]')
+def entry(**fields: Any) -> DeltaEntry:
+    plain = DeltaEntry(
+        9, DeltaOp.UPDATE, "t", '"r"', '"c"', 2**64 - 1, bytes(range(32)), b'[{"column":"a","value":1e+21}]'
+    )
     return plain._replace(**fields)
 
 

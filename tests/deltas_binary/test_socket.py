@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
-from semel.server.websocket import MAX_REASON_BYTES
+from semel.server.websocket.transport import MAX_REASON_BYTES
 from tests.deltas.rig import signed
 from tests.deltas.vectors import columns, delta, forged, now_ms, stamp
 from tests.deltas.wire import Deltas, fresh, hlcs, serving

@@ -9,8 +9,8 @@ from random import Random
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from semel.contracts.deltas.model import Delta, Entry, Op
-from semel.kernel.delta_id import json_text
+from semel.kernel.hashes import json_text
+from semel.surfaces.deltas.model import Delta, DeltaEntry, DeltaOp
 from tests.deltas_model.rig import Pulled
 from tests.jobs.line import Body, Line, Told
 
@@ -105,11 +105,11 @@ def write_delta(delta: Delta) -> Body:
     }
 
 
-def read_entry(entry: Body) -> Entry:
+def read_entry(entry: Body) -> DeltaEntry:
     """As a server delivers it; its position is not told."""
-    return Entry(
+    return DeltaEntry(
         0,
-        Op[entry["op"]],
+        DeltaOp[entry["op"]],
         entry["table"],
         json_text(entry["rowId"]),
         json_text(entry["clientId"]),

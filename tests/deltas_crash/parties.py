@@ -12,9 +12,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from semel.contracts.deltas.model import Delta, Entry, Op
-from semel.kernel.delta_id import json_text
+from semel.kernel.hashes import json_text
 from semel.kernel.hlc import join, tick, wall_of
+from semel.surfaces.deltas.model import Delta, DeltaEntry, DeltaOp
 from tests.deltas_crash.line import DeltaLine, Given
 from tests.deltas_model.replicas import PUSHED_AT_ONCE, DoubledRowError, PlainReplica
 from tests.deltas_model.requests import make_column, make_delta
@@ -114,8 +114,8 @@ class Writer(Party):
             hlc = join(wall_of(hlc) - chance.randrange(1, 3_000), FIRST_LATE + self._made)
         is_shared = chance.random() < 0.4
         row = f"shared-{chance.randrange(SHARED_ROWS)}" if is_shared else f"{self.client}-{chance.randrange(OWN_ROWS)}"
-        op = chance.choice((Op.INSERT, Op.UPDATE, Op.UPDATE, Op.DELETE))
-        names = () if op is Op.DELETE else chance.sample("abc", chance.randrange(1, 4))
+        op = chance.choice((DeltaOp.INSERT, DeltaOp.UPDATE, DeltaOp.UPDATE, DeltaOp.DELETE))
+        names = () if op is DeltaOp.DELETE else chance.sample("abc", chance.randrange(1, 4))
         columns = [make_column(name, chance.randrange(10**9)) for name in names]
         return make_delta(op, chance.choice(TABLES), json_text(row), self.client, hlc, columns)
 
@@ -147,7 +147,7 @@ class Reader(Party):
         super().__init__(name, ports, seed)
         self._gateway = gateway
         self._cursor = 0
-        self.entries: list[Entry] = []
+        self.entries: list[DeltaEntry] = []
 
     def act(self) -> None:
         """One page."""

@@ -15,14 +15,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from semel.contracts.deltas import reading
-from semel.contracts.deltas.model import Delta
-from semel.contracts.schema import MIGRATIONS, TABLES
+from semel.engine.clock import SystemWorld
 from semel.engine.reading import Reading
-from semel.engine.soft import SoftChanges
+from semel.engine.soft_changes import SoftChanges
 from semel.kernel.clock import Now
-from semel.server.world import SystemWorld
-from semel.store.open import read_beside
+from semel.store.open import open_read_only
+from semel.surfaces.deltas import reading
+from semel.surfaces.deltas.model import Delta
+from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.crash.lives import PointLives
 from tests.deltas_crash.parties import FLEET, LOAD, Client, Party, Reader, Writer
 from tests.deltas_crash.verdict import Gateway, Verdict, judge_batches, judge_gateway, judge_numbers, judge_rows
@@ -178,6 +178,6 @@ class CrashRun:
 
     @contextmanager
     def _reading(self) -> Iterator[Reading]:
-        with read_beside(self._url, TABLES, MIGRATIONS, SystemWorld().wall_ms) as snapshot:
+        with open_read_only(self._url, TABLES, MIGRATIONS, SystemWorld().wall_ms) as snapshot:
             now_ms = snapshot.now_ms
             yield Reading(snapshot, SoftChanges(), Now(now_ms, now_ms, now_ms, now_ms))

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.deltas.model import Delta, Entry, Op
-from semel.contracts.deltas.reading import Gauges, LoggedDelta, MergedRow
+from semel.surfaces.deltas.model import Delta, DeltaEntry, DeltaOp
+from semel.surfaces.deltas.reading import DeltaGauges, LoggedDelta, MergedRow
 from tests.deltas_crash.line import Given
 from tests.deltas_crash.parties import LOAD, Batch
 from tests.deltas_crash.run import CrashRun, Plan
@@ -37,8 +37,8 @@ def test_every_acknowledged_delta_is_there_once(tmp_path: Path, plan: Plan) -> N
 # -- The verdict itself ------------------------------------------------------------------------------------------------
 
 
-def delta_of(number: int, op: Op = Op.UPDATE, row: str = '"r"') -> Delta:
-    return make_delta(op, "todos", row, '"w"', number, [] if op is Op.DELETE else [make_column("a", number)])
+def delta_of(number: int, op: DeltaOp = DeltaOp.UPDATE, row: str = '"r"') -> Delta:
+    return make_delta(op, "todos", row, '"w"', number, [] if op is DeltaOp.DELETE else [make_column("a", number)])
 
 
 def acknowledged(duplicates: int, total: int) -> Told:
@@ -49,7 +49,7 @@ class Scene:
     """A run that went well: a batch of two, one that was answered at the second try, one abandoned and one refused."""
 
     def __init__(self) -> None:
-        first, second, third, bad = delta_of(1), delta_of(2), delta_of(3, Op.DELETE), delta_of(9)
+        first, second, third, bad = delta_of(1), delta_of(2), delta_of(3, DeltaOp.DELETE), delta_of(9)
         self.batches = [
             Batch((first, second), answers=[acknowledged(0, 2), acknowledged(2, 2)]),
             Batch((third,), answers=[acknowledged(1, 1)], unknown=1),
@@ -60,7 +60,7 @@ class Scene:
         self.fresh = [self.entry(one) for one in (first, second, third)]
         self.reader = list(self.fresh)
         self.rows = [MergedRow("todos", '"r"', 3, '"w"', third.id, (), False)]
-        self.gauges = Gauges(3, 1, 10, 3)
+        self.gauges = DeltaGauges(3, 1, 10, 3)
         self.given = [
             Given(LOAD, True, 0.0, 1.0, 10),
             Given(LOAD, False, 1.5, 2.0, 12),
@@ -73,8 +73,8 @@ class Scene:
         return LoggedDelta(delta.hlc, delta.op, *place, delta.hlc, delta.id, delta.columns_text.decode(), delta.op)
 
     @staticmethod
-    def entry(delta: Delta) -> Entry:
-        return Entry(0, delta.op, delta.table, delta.row, delta.client, delta.hlc, delta.id, delta.columns_text)
+    def entry(delta: Delta) -> DeltaEntry:
+        return DeltaEntry(0, delta.op, delta.table, delta.row, delta.client, delta.hlc, delta.id, delta.columns_text)
 
     def faults(self) -> str:
         """What the verdict finds."""
@@ -95,7 +95,7 @@ def test_an_abandoned_batch_may_be_there_whole() -> None:
     scene = Scene()
     scene.log += [scene.logged(delta) for delta in scene.batches[2].deltas]
     scene.fresh += [scene.entry(delta) for delta in scene.batches[2].deltas]
-    scene.reader, scene.gauges = scene.fresh, Gauges(5, 1, 10, 5)
+    scene.reader, scene.gauges = scene.fresh, DeltaGauges(5, 1, 10, 5)
     last = scene.batches[2].deltas[1]
     scene.rows = [MergedRow("todos", '"r"', 5, '"w"', last.id, (("a", "5"),), True)]
     assert not scene.faults()
@@ -145,7 +145,7 @@ WRONG: dict[str, tuple[Callable[[Scene], Any], str]] = {
     "a reader was told one twice": (lambda scene: scene.reader.append(scene.reader[0]), "reader was told 4 entries"),
     "an entry is not told": (lambda scene: scene.fresh.pop(), "2 entries are told, 3 are in the log"),
     "it is told as another operation": (
-        lambda scene: scene.fresh.__setitem__(2, scene.fresh[2]._replace(op=Op.UPDATE)),
+        lambda scene: scene.fresh.__setitem__(2, scene.fresh[2]._replace(op=DeltaOp.UPDATE)),
         "3 entries are told, 3 are in the log",
     ),
     "the merged row is another": (
@@ -160,7 +160,7 @@ WRONG: dict[str, tuple[Callable[[Scene], Any], str]] = {
         lambda scene: scene.log.__setitem__(0, scene.log[0]._replace(columns_text="[]")),
         "is stored as",
     ),
-    "the gauges are wrong": (lambda scene: setattr(scene, "gauges", Gauges(3, 2, 10, 3)), "the gauges show"),
+    "the gauges are wrong": (lambda scene: setattr(scene, "gauges", DeltaGauges(3, 2, 10, 3)), "the gauges show"),
 }
 
 

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from semel.contracts.deltas.model import Delta, Entry, Op
-from semel.contracts.deltas.reading import Gauges, LoggedDelta, MergedRow
+from semel.surfaces.deltas.model import Delta, DeltaEntry, DeltaOp
+from semel.surfaces.deltas.reading import DeltaGauges, LoggedDelta, MergedRow
 from tests.deltas_crash.line import Given
 from tests.deltas_crash.parties import Batch
 from tests.deltas_model.fold import Folded, fold
@@ -35,10 +35,10 @@ class Gateway:
     name: str
     log: Sequence[LoggedDelta]
     rows: Sequence[MergedRow]
-    gauges: Gauges
-    fresh: Sequence[Entry]
+    gauges: DeltaGauges
+    fresh: Sequence[DeltaEntry]
     """As one who comes new is told it."""
-    readers: Mapping[str, Sequence[Entry]]
+    readers: Mapping[str, Sequence[DeltaEntry]]
     """As those who were always there were told it."""
 
 
@@ -143,7 +143,7 @@ def judge_gateway(verdict: Verdict, gateway: Gateway) -> None:
     verdict.require(shown == counts, f"{gateway.name}: the gauges show {shown}, there are {counts}")
 
 
-def _difference(entries: Sequence[Entry], fresh: Sequence[Entry]) -> str:
+def _difference(entries: Sequence[DeltaEntry], fresh: Sequence[DeltaEntry]) -> str:
     for place, (one, other) in enumerate(zip(entries, fresh, strict=False)):
         if one != other:
             return f"{one} in place {place}, where {other} is due"
@@ -168,12 +168,12 @@ def judge_rows(verdict: Verdict, gateway: Gateway, pushed: Mapping[bytes, Delta]
     return folded
 
 
-def replayed(entries: Iterable[Entry]) -> dict[tuple[str, str], dict[str, str]]:
+def replayed(entries: Iterable[DeltaEntry]) -> dict[tuple[str, str], dict[str, str]]:
     """The rows of somebody who applies each entry as it comes; columns that are null are left out."""
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for entry in entries:
         place = entry.table, entry.row
-        if entry.op is Op.DELETE:
+        if entry.op is DeltaOp.DELETE:
             rows.pop(place, None)
         else:
             rows.setdefault(place, {}).update(values_of(entry))

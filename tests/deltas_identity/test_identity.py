@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import pytest
 
-from semel.contracts.deltas.wire.bodies import content_id, read_delta
-from semel.kernel.canonical import parse
-from semel.kernel.delta_id import columns_text, delta_id, json_text
+from semel.kernel.hashes import columns_text, delta_id, json_text
+from semel.kernel.json.canonical import parse
+from semel.surfaces.deltas.wire.push_body import content_id, read_delta
 from tests.deltas.vectors import Message, delta, now_ms, stamp
 from tests.deltas.wire import Deltas, fresh, path, serving
 from tests.events.insieme.packages import INSTALL_SECONDS, installed_node

@@ -9,17 +9,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from semel.client.answers import members
 from semel.client.deltas import answers
-from semel.client.deltas.clock import FileClock
 from semel.client.deltas.file import LocalFile
 from semel.client.deltas.outbox import Queued
-from semel.client.deltas.replica import Replica
-from semel.client.reading import members
-from semel.contracts.deltas.limits import Policy
-from semel.contracts.deltas.model import Delta, Op
-from semel.contracts.deltas.wire.bodies import PushBody, parse_push, read_delta
-from semel.kernel.canonical import parse
-from semel.kernel.delta_id import json_text
+from semel.client.deltas.replica import LocalReplica
+from semel.client.deltas.state import FileClock
+from semel.kernel.hashes import json_text
+from semel.kernel.json.canonical import parse
+from semel.surfaces.deltas.limits import DeltaPolicy
+from semel.surfaces.deltas.model import Delta, DeltaOp
+from semel.surfaces.deltas.wire.push_body import PushBody, parse_push, read_delta
 from tests.deltas_model.replicas import TABLE, Row, choose
 
 BATCH = 4
@@ -44,7 +44,7 @@ class Device:
     def _open(self) -> None:
         self._file = LocalFile(self._path)
         self._file.bind("gw", "http://model", self.name, self.name, moved=False)
-        self.replica = Replica(self._file, FileClock(self._file, lambda: self.physical_ms), self.name)
+        self.replica = LocalReplica(self._file, FileClock(self._file, lambda: self.physical_ms), self.name)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -87,9 +87,9 @@ class Device:
         op, row, columns = choice
         values = {column.name: json.loads(column.value) for column in columns} | dict(always)
         row_id: str = json.loads(row)
-        if op is Op.DELETE:
+        if op is DeltaOp.DELETE:
             name = self.replica.delete(TABLE, row_id)
-        elif op is Op.INSERT:
+        elif op is DeltaOp.INSERT:
             name = self.replica.insert(TABLE, row_id, values)
         else:
             name = self.replica.update(TABLE, row_id, values)
@@ -109,7 +109,7 @@ class Device:
     def push_body(self, batch: Sequence[Queued]) -> PushBody:
         """A push as the server reads it."""
         head = f'{{"clientId":{json_text(self.name)},"cursor":"{self.replica.progress.cursor}","deltas":['
-        return parse_push(head.encode() + b",".join(one.body for one in batch) + b"]}", Policy())
+        return parse_push(head.encode() + b",".join(one.body for one in batch) + b"]}", DeltaPolicy())
 
     def pushed(self, batch: Sequence[Queued], body: bytes) -> None:
         """The answer to a push has come."""

@@ -18,24 +18,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from semel.contracts.deltas.commands import Push, Pushed, SaveRules, Trim
-from semel.contracts.deltas.limits import PAGE_BYTES
-from semel.contracts.deltas.model import Delta
-from semel.contracts.deltas.model import Replica as Caller
-from semel.contracts.deltas.plain_dialect import (
-    PlainAsker,
-    PlainStart,
-    plain_checkpoint,
-    plain_page,
-    settle,
-)
-from semel.contracts.deltas.reading import Page, delta_log
-from semel.contracts.deltas.refusals import Refusal, RefusedDeltas
-from semel.contracts.deltas.wire.answers import plain_page_body, plain_pushed_body
 from semel.engine.contract import EngineError
-from semel.engine.crash import POINTS
+from semel.engine.crash_point import POINTS
 from semel.engine.reading import Reading
-from semel.kernel.delta_id import json_text
+from semel.kernel.hashes import json_text
+from semel.surfaces.deltas.commands import DeltaRefusal, DeltasPushed, PushDeltas, RefusedDeltas, SaveSyncRules, TrimLog
+from semel.surfaces.deltas.limits import PAGE_BYTES
+from semel.surfaces.deltas.model import Delta
+from semel.surfaces.deltas.model import DeltaReplica as Caller
+from semel.surfaces.deltas.plain_dialect import PlainCaller, PlainStart, plain_checkpoint, plain_page, settle
+from semel.surfaces.deltas.reading import DeltaPage, delta_log
+from semel.surfaces.deltas.wire.answers import plain_page_body, plain_pushed_body
 from tests.deltas_model.device import Device
 from tests.deltas_model.fold import fold
 from tests.deltas_model.replicas import PUSHED_AT_ONCE, TABLE, DoubledRowError, PlainReplica, Row
@@ -100,7 +93,7 @@ class Devices:
         await self._rig.start()
         try:
             if self._has_rules:
-                await self._rig.send(SaveRules(GATEWAY, json_text(RULES).encode()))  # type: ignore[arg-type]
+                await self._rig.send(SaveSyncRules(GATEWAY, json_text(RULES).encode()))  # type: ignore[arg-type]
             for number in self.numbers:
                 self._chance = random.Random(f"{self._seed} {number}")
                 self._where = f"step {number}"
@@ -168,7 +161,7 @@ class Devices:
         log = await self._rig.look(partial(_positions))
         some = log[: self._chance.randrange(len(log) + 1)][:20]
         if some:
-            await self._rig.send(Trim(GATEWAY, tuple(some)))
+            await self._rig.send(TrimLog(GATEWAY, tuple(some)))
             self._verdict.seen["cuts"] += 1
 
     # -- Between a device and the server -------------------------------------------------------------------------------
@@ -184,12 +177,12 @@ class Devices:
         will_die = not is_calm and self._arm()
         body = device.push_body(batch)
         caller = Caller(GATEWAY, body.client, "default")
-        answer = await self._rig.send(Push(caller, body.deltas, is_plain=True))
+        answer = await self._rig.send(PushDeltas(caller, body.deltas, is_plain=True))
         await self._restart(will_die)
         self._tell(device.name, f"pushes {shown(body.deltas)} -> {shown(answer)}")
-        if isinstance(answer, Refusal):
+        if isinstance(answer, DeltaRefusal):
             self._verdict.require(answer.code == "CLOCK_DRIFT", f"{self._where}: refused {answer}")
-        if not isinstance(answer, Pushed):
+        if not isinstance(answer, DeltasPushed):
             return False
         assert body.cursor is not None
         asker, budget = self._asker(device), PAGE_BYTES if is_calm else self._budget
@@ -259,8 +252,8 @@ class Devices:
     def _known(self, device: Device) -> int | None:
         return device.replica.progress.own_after
 
-    async def _page_of(self, device: Device, since: int, own_after: int | None) -> Page:
-        found: Page | PlainStart = PlainStart(since)
+    async def _page_of(self, device: Device, since: int, own_after: int | None) -> DeltaPage:
+        found: DeltaPage | PlainStart = PlainStart(since)
         while isinstance(found, PlainStart):
             look = partial(
                 plain_page,
@@ -274,8 +267,8 @@ class Devices:
         return found
 
     @staticmethod
-    def _asker(device: Device) -> PlainAsker:
-        return PlainAsker(GATEWAY, json_text(device.name), device.claims)
+    def _asker(device: Device) -> PlainCaller:
+        return PlainCaller(GATEWAY, json_text(device.name), device.claims)
 
     def _arm(self) -> bool:
         will_die = self._chance.random() < self._deaths
@@ -305,7 +298,7 @@ class Devices:
         while other.pending:
             sent = tuple(other.pending[:PUSHED_AT_ONCE])
             answer = await self._rig.push(caller, sent)
-            if not isinstance(answer, Pushed) or (not is_calm and self._is_lost()):
+            if not isinstance(answer, DeltasPushed) or (not is_calm and self._is_lost()):
                 return
             other.pushed(sent, answer.server_hlc)
         has_more = True
@@ -374,10 +367,10 @@ def _positions(reading: Reading) -> list[int]:
     return [one.position for one in delta_log(reading, GATEWAY, 0, 10_000)]
 
 
-def _lines(reading: Reading, *, asker: PlainAsker, size: int) -> list[bytes]:
+def _lines(reading: Reading, *, asker: PlainCaller, size: int) -> list[bytes]:
     """A checkpoint as the host writes it, in lines of that many rows."""
     found, epoch = plain_checkpoint(reading, asker)
     rows: list[Any] = list(found.entries)
     pieces = [rows[start : start + size] for start in range(0, len(rows), size)]
-    lines = [plain_page_body(Page(piece, found.cursor, True, epoch=epoch)) for piece in pieces]
-    return [*lines, plain_page_body(Page((), found.cursor, False, epoch=epoch))]
+    lines = [plain_page_body(DeltaPage(piece, found.cursor, True, epoch=epoch)) for piece in pieces]
+    return [*lines, plain_page_body(DeltaPage((), found.cursor, False, epoch=epoch))]

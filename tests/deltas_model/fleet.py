@@ -19,13 +19,12 @@ from collections.abc import Collection
 from itertools import pairwise
 from typing import NamedTuple
 
-from semel.contracts.deltas.commands import Pushed
-from semel.contracts.deltas.model import Delta, Entry, Op
-from semel.contracts.deltas.model import Replica as Caller
-from semel.contracts.deltas.refusals import Refusal
 from semel.engine.contract import EngineError
-from semel.engine.crash import POINTS
-from semel.kernel.delta_id import json_text
+from semel.engine.crash_point import POINTS
+from semel.kernel.hashes import json_text
+from semel.surfaces.deltas.commands import DeltaRefusal, DeltasPushed
+from semel.surfaces.deltas.model import Delta, DeltaEntry, DeltaOp
+from semel.surfaces.deltas.model import DeltaReplica as Caller
 from tests.deltas_model.fold import fold
 from tests.deltas_model.replicas import (
     PUSHED_AT_ONCE,
@@ -157,12 +156,12 @@ class Fleet:
         await self._restart(will_die)
         is_lost = isinstance(answer, EngineError) or self._chance.random() < trouble.lost_answers
         self._tell(replica, f"pushes {shown(sent)} -> {shown(answer)}{' (lost)' if is_lost else ''}")
-        if isinstance(answer, Refusal):
+        if isinstance(answer, DeltaRefusal):
             self._verdict.require(answer.code == "CLOCK_DRIFT", f"{self._where}: refused {answer}")
             return False
         if is_lost:
             return False
-        assert isinstance(answer, Pushed)
+        assert isinstance(answer, DeltasPushed)
         self._verdict.require(answer.accepted == len(sent), f"{self._where}: {answer} for {len(sent)}")
         replica.pushed(sent, answer.server_hlc)
         return True
@@ -248,9 +247,9 @@ class Fleet:
         self._verdict.trace.append(f"{self._where}: {type(replica).__name__} {replica.name} {what}")
 
 
-def _is_anew(one: Entry, other: Entry) -> bool:
+def _is_anew(one: DeltaEntry, other: DeltaEntry) -> bool:
     same = (one.position, one.table, one.row) == (other.position, other.table, other.row)
-    return same and (one.op, other.op) == (Op.DELETE, Op.INSERT)
+    return same and (one.op, other.op) == (DeltaOp.DELETE, DeltaOp.INSERT)
 
 
 def _plain(name: str) -> PlainReplica:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from semel.contracts.deltas.model import Delta, Op
+from semel.surfaces.deltas.model import Delta, DeltaOp
 
 Stamp = tuple[int, bytes, str]
 
@@ -52,7 +52,7 @@ def fold(deltas: Iterable[Delta]) -> Folded:
     tombstone: Stamp | None = None
     for delta in sorted(deltas, key=stamp_of):
         stamp = stamp_of(delta)
-        if delta.op is Op.DELETE:
+        if delta.op is DeltaOp.DELETE:
             values, writers, tombstone = None, {}, stamp
             continue
         values = {} if values is None else values

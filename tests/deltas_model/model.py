@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from semel.contracts.deltas.model import Column, Delta, Entry, Op, Replica
+from semel.surfaces.deltas.model import Delta, DeltaColumn, DeltaEntry, DeltaOp, DeltaReplica
 from tests.deltas_model.fold import Folded, fold, stamp_of
 
 DRIFT_MS = 5_000
@@ -39,7 +39,7 @@ class Pushed(NamedTuple):
     server_hlc: int
     accepted: int
     duplicates: int
-    entries: tuple[Entry, ...]
+    entries: tuple[DeltaEntry, ...]
     first: int = 0
     """Told in the plain dialect alone."""
 
@@ -66,7 +66,7 @@ class Meaning(NamedTuple):
 class Page(NamedTuple):
     """What a pull is answered."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[DeltaEntry, ...]
     cursor: int
     has_more: bool
     rest: Meaning | None = None
@@ -80,7 +80,7 @@ class Page(NamedTuple):
 class Item(NamedTuple):
     """An entry of the log, for everyone or for one client."""
 
-    entry: Entry
+    entry: DeltaEntry
     addressee: str | None = None
 
     def is_news_for(self, client: str, told: Told) -> bool:
@@ -105,7 +105,7 @@ class Logged(NamedTuple):
 
     position: int
     delta: Delta
-    entry: Entry | None
+    entry: DeltaEntry | None
     has_lost: bool
     """Whether any part of it had no effect when it came."""
 
@@ -147,7 +147,7 @@ class Gateway:
         self.log: list[Logged] = []
         self.items: list[Item] = []
         self.schemas: dict[str, set[str]] = {}
-        self.told: dict[Replica, Told] = {}
+        self.told: dict[DeltaReplica, Told] = {}
         self.made: dict[Place, int] = {}
         """Where the log ended when a client was known to have made a row itself, not knowing of another's."""
         self.mended: dict[Place, set[str] | None] = {}
@@ -158,7 +158,7 @@ class Gateway:
     # -- Pushing ------------------------------------------------------------------------------------------------------
 
     def push(
-        self, replica: Replica, deltas: Sequence[Delta], physical_ms: int, *, is_named: bool = True
+        self, replica: DeltaReplica, deltas: Sequence[Delta], physical_ms: int, *, is_named: bool = True
     ) -> Pushed | Refused:
         """All of them, or none."""
         fresh: dict[int, Delta] = {}
@@ -176,7 +176,7 @@ class Gateway:
         self._repair(replica, self.log[before:], is_named=is_named)
         return Pushed(self._answer(replica, physical_ms), len(deltas), len(deltas) - len(fresh), tuple(entries))
 
-    def _again(self, replica: Replica, deltas: Sequence[Delta]) -> int | None:
+    def _again(self, replica: DeltaReplica, deltas: Sequence[Delta]) -> int | None:
         """What a push of nothing new answers, if there is a number already that stands for the right thing."""
         told = self.told.get(replica, Told())
         if not told.is_known:
@@ -206,7 +206,7 @@ class Gateway:
         """Whether it is one of those that give their row more columns than it may have."""
         here = [other for other in fresh if (other.table, other.row) == (delta.table, delta.row)]
         columns = fold([*self.deltas_of(delta.table, delta.row), *here]).columns
-        return delta.op is not Op.DELETE and len(columns) > self._max_columns
+        return delta.op is not DeltaOp.DELETE and len(columns) > self._max_columns
 
     def _is_known(self, delta: Delta) -> bool:
         return any(logged.delta.id == delta.id for logged in self.log)
@@ -215,7 +215,7 @@ class Gateway:
         columns = self.schemas.get(delta.table)
         return columns is not None and not columns.issuperset(column.name for column in delta.columns)
 
-    def _commit(self, delta: Delta) -> Entry | None:
+    def _commit(self, delta: Delta) -> DeltaEntry | None:
         """The next position, and the entry if there is one."""
         others = self.deltas_of(delta.table, delta.row)
         before, after = fold(others), fold([*others, delta])
@@ -225,13 +225,15 @@ class Gateway:
         if made is not None:
             op, columns = made
             text = f"[{','.join(columns)}]".encode()
-            is_resolved = text != delta.columns_text or (delta.op is Op.DELETE and op is Op.UPDATE)
-            entry = Entry(position, op, delta.table, delta.row, delta.client, delta.hlc, delta.id, text, is_resolved)
+            is_resolved = text != delta.columns_text or (delta.op is DeltaOp.DELETE and op is DeltaOp.UPDATE)
+            entry = DeltaEntry(
+                position, op, delta.table, delta.row, delta.client, delta.hlc, delta.id, text, is_resolved
+            )
             self.items.append(Item(entry))
         self.log.append(Logged(position, delta, entry, _has_lost(delta, after)))
         return entry
 
-    def _answer(self, replica: Replica, physical_ms: int) -> int:
+    def _answer(self, replica: DeltaReplica, physical_ms: int) -> int:
         """A fresh tick, which is what the client will ask from: odd when it stands for more than itself.
 
         A page that was sent and not shown is outstanding. Where one of those has ended early, the client is told on
@@ -253,7 +255,7 @@ class Gateway:
         told.aliases[number] = meaning
         return number
 
-    def _is_repaired(self, replica: Replica, told: Told) -> bool:
+    def _is_repaired(self, replica: DeltaReplica, told: Told) -> bool:
         """Whether there ever was a repair for it behind what it has shown; another one may stand for it now."""
         return self.repaired.get(replica.client, 0) > told.seen
 
@@ -263,14 +265,14 @@ class Gateway:
         self.high_water += self.high_water % 2 != odd
         return self.high_water
 
-    def outstanding(self, replica: Replica) -> list[Item]:
+    def outstanding(self, replica: DeltaReplica) -> list[Item]:
         """What a replica has not been given, and does not know of by itself."""
         told = self.told.get(replica, Told())
         return [item for item in self.items if item.is_news_for(replica.client, told)]
 
     # -- Repairs ------------------------------------------------------------------------------------------------------
 
-    def _repair(self, replica: Replica, pushed: Sequence[Logged], *, is_named: bool) -> None:
+    def _repair(self, replica: DeltaReplica, pushed: Sequence[Logged], *, is_named: bool) -> None:
         """One for each author and row of the push that needs it, when all its deltas are in the log."""
         groups: dict[Place, list[Logged]] = {}
         for one in pushed:
@@ -296,16 +298,16 @@ class Gateway:
         last = pushed[-1].delta
         # One that was sent may come behind this write, before it or never: then nobody knows whether there is a row.
         is_live = fold(self.deltas_of(*place[1:])).is_live
-        may_turn = bool(pending) and (not is_live or any(item.entry.op is not Op.UPDATE for item in pending))
+        may_turn = bool(pending) and (not is_live or any(item.entry.op is not DeltaOp.UPDATE for item in pending))
         if has_begun_again or may_turn:  # or it has yet to hear of its own former life: away with the row
-            others.append(self._address(_entry(last, Op.DELETE)))
+            others.append(self._address(_entry(last, DeltaOp.DELETE)))
             self.mended[place] = None
         entry = self._repair_of(last, others)
         if entry is not None:
             self._address(entry)
         is_own_make = self.made.pop(place, 0) > max(told.seen, told.mute)
         for one in pushed:
-            is_own_make = one.delta.op is Op.INSERT or (is_own_make and one.delta.op is not Op.DELETE)
+            is_own_make = one.delta.op is DeltaOp.INSERT or (is_own_make and one.delta.op is not DeltaOp.DELETE)
         if is_own_make and (here or has_begun_again):
             self.made[place] = self.high_water
 
@@ -313,32 +315,32 @@ class Gateway:
         """One that is still to come makes room; what it was to tell is told by the next, with what was written now."""
         self.items = [item for item in self.items if item not in pending]
         before = self.mended.get(place) if pending else set()
-        is_update = all(one.delta.op is Op.UPDATE for one in pushed)
+        is_update = all(one.delta.op is DeltaOp.UPDATE for one in pushed)
         names = {column.name for one in pushed for column in one.delta.columns}
         self.mended[place] = before | names if before is not None and is_update else None
 
-    def _repair_of(self, last: Delta, others: Sequence[Entry]) -> Entry | None:
+    def _repair_of(self, last: Delta, others: Sequence[DeltaEntry]) -> DeltaEntry | None:
         """What an author is told about a row that it has written to; None if its copy is right by itself.
 
         `others` are the entries on the row that it has not been told of, and `last` is its own last word.
         """
         place = last.table, last.row
         state = fold(self.deltas_of(*place))
-        decisive = [entry.op for entry in others if entry.op is not Op.UPDATE]
-        will_be_absent = (decisive[-1] if decisive else last.op) is Op.DELETE
+        decisive = [entry.op for entry in others if entry.op is not DeltaOp.UPDATE]
+        will_be_absent = (decisive[-1] if decisive else last.op) is DeltaOp.DELETE
         if not state.is_live and will_be_absent:
             return None
         if not state.is_live:
             self.mended[last.client, *place] = None
-            return _entry(last, Op.DELETE)
+            return _entry(last, DeltaOp.DELETE)
         mended = self.mended[last.client, *place]
         if will_be_absent:
             mended = self.mended[last.client, *place] = None
         names = state.known if mended is None else mended
         columns = [_column(name, state.columns.get(name, "null")) for name in sorted(names)]
-        return _entry(last, Op.INSERT if will_be_absent else Op.UPDATE, columns)
+        return _entry(last, DeltaOp.INSERT if will_be_absent else DeltaOp.UPDATE, columns)
 
-    def _address(self, entry: Entry) -> Entry:
+    def _address(self, entry: DeltaEntry) -> DeltaEntry:
         """Put an entry in the log for the author of its delta alone."""
         self.high_water += 1
         self.high_water += self.high_water % 2
@@ -349,7 +351,7 @@ class Gateway:
 
     # -- Pulling ------------------------------------------------------------------------------------------------------
 
-    def pull(self, replica: Replica, since: int, limit: int) -> Page:
+    def pull(self, replica: DeltaReplica, since: int, limit: int) -> Page:
         """One page; whoever is given it is told of by `give`."""
         told = self.told.get(replica, Told())
         meaning = told.aliases.get(since, Meaning(since)) if since else Meaning(0, mute=self.high_water)
@@ -363,9 +365,9 @@ class Gateway:
             rest = None  # it has no past
         return page._replace(rest=rest, shown=meaning.shown, begun_at=begun_at)
 
-    def _page(self, replica: Replica, meaning: Meaning, limit: int) -> Page:
+    def _page(self, replica: DeltaReplica, meaning: Meaning, limit: int) -> Page:
         visible = [item for item in self.items if item.is_visible(replica.client, meaning)]
-        page: list[Entry] = []
+        page: list[DeltaEntry] = []
         for item in visible:
             told_of = self._told_of(item, replica.client, meaning)
             if page and len(page) + len(told_of) > limit:
@@ -383,21 +385,21 @@ class Gateway:
         rest = Meaning(cursor, *(bound if bound > cursor else 0 for bound in meaning[1:4]))
         return Page(tuple(page), cursor, True, rest if rest != Meaning(cursor) else None)
 
-    def _told_of(self, item: Item, client: str, meaning: Meaning) -> list[Entry]:
+    def _told_of(self, item: Item, client: str, meaning: Meaning) -> list[DeltaEntry]:
         """An entry; before one that makes a row which the client may have, one that takes it away.
 
         It has it if it has made the row itself meanwhile, and it may have it if it was told of it and has not shown it.
         """
         entry = item.entry
-        if entry.op is Op.INSERT and entry.position <= meaning.doubt:
-            return [entry._replace(op=Op.DELETE, columns=b"[]", is_resolved=True), entry]
+        if entry.op is DeltaOp.INSERT and entry.position <= meaning.doubt:
+            return [entry._replace(op=DeltaOp.DELETE, columns=b"[]", is_resolved=True), entry]
         made_at = self.made.get((client, entry.table, entry.row), 0)
         is_own = item.addressee is None and entry.client == client and entry.position > meaning.mute
-        if entry.op is not Op.INSERT or is_own or made_at <= max(entry.position, meaning.mute):
+        if entry.op is not DeltaOp.INSERT or is_own or made_at <= max(entry.position, meaning.mute):
             return [entry]
-        return [entry._replace(op=Op.DELETE, columns=b"[]", is_resolved=True), entry]
+        return [entry._replace(op=DeltaOp.DELETE, columns=b"[]", is_resolved=True), entry]
 
-    def give(self, replica: Replica, page: Page) -> int:
+    def give(self, replica: DeltaReplica, page: Page) -> int:
         """The cursor with which a page leaves; from now on what was asked behind counts as shown."""
         told = self.told.setdefault(replica, Told())
         is_end = page.cursor in told.aliases and told.aliases[page.cursor].skip != page.cursor
@@ -427,17 +429,17 @@ class Gateway:
         return {name: fold(self.deltas_of(*name)) for name in sorted(names)}
 
 
-def replica_of(replica: Replica, author: str, *, is_named: bool) -> Replica:
+def replica_of(replica: DeltaReplica, author: str, *, is_named: bool) -> DeltaReplica:
     """As whom an author pulls whose deltas somebody else has pushed."""
     if author == replica.client:
         return replica
     subject: str = json.loads(author) if is_named else replica.subject
-    return Replica(replica.gateway, author, subject)
+    return DeltaReplica(replica.gateway, author, subject)
 
 
 def _has_lost(delta: Delta, after: Folded) -> bool:
     """Whether the row is otherwise than this delta alone would have it."""
-    if delta.op is Op.DELETE:
+    if delta.op is DeltaOp.DELETE:
         return after.is_live
     stamp = stamp_of(delta)
     if after.tombstone is not None and after.tombstone > stamp:
@@ -445,29 +447,29 @@ def _has_lost(delta: Delta, after: Folded) -> bool:
     return any(after.writers[column.name] != stamp for column in delta.columns)
 
 
-def _effect(delta: Delta, before: Folded, after: Folded) -> tuple[Op, list[str]] | None:
+def _effect(delta: Delta, before: Folded, after: Folded) -> tuple[DeltaOp, list[str]] | None:
     """What is delivered of a delta that leads from one state to the other."""
     if not after.is_live:
         if before.is_live:
-            return Op.DELETE, []
+            return DeltaOp.DELETE, []
         is_later = before.tombstone is None or stamp_of(delta) > before.tombstone
-        return (Op.DELETE, []) if delta.op is Op.DELETE and is_later else None
+        return (DeltaOp.DELETE, []) if delta.op is DeltaOp.DELETE and is_later else None
     if not before.is_live:
         was_deleted = before.tombstone is not None
-        return Op.INSERT if delta.op is Op.INSERT or was_deleted else Op.UPDATE, _texts(delta.columns)
+        return DeltaOp.INSERT if delta.op is DeltaOp.INSERT or was_deleted else DeltaOp.UPDATE, _texts(delta.columns)
     won = [column for column in delta.columns if after.writers.get(column.name) == stamp_of(delta)]
     gone = sorted(before.columns.keys() - after.columns.keys())
     columns = _texts(won) + [_column(name, "null") for name in gone]
-    return (Op.UPDATE, columns) if columns else None
+    return (DeltaOp.UPDATE, columns) if columns else None
 
 
-def _entry(delta: Delta, op: Op, columns: Sequence[str] = ()) -> Entry:
+def _entry(delta: Delta, op: DeltaOp, columns: Sequence[str] = ()) -> DeltaEntry:
     """An entry that was put together by the server, without its position."""
     text = f"[{','.join(columns)}]".encode()
-    return Entry(0, op, delta.table, delta.row, delta.client, delta.hlc, delta.id, text, is_resolved=True)
+    return DeltaEntry(0, op, delta.table, delta.row, delta.client, delta.hlc, delta.id, text, is_resolved=True)
 
 
-def _texts(columns: Iterable[Column]) -> list[str]:
+def _texts(columns: Iterable[DeltaColumn]) -> list[str]:
     """As they were sent; a value that was left out is null."""
     return [(column.has_value and column.text) or _column(column.name, column.value) for column in columns]
 

@@ -14,9 +14,9 @@ import json
 import random
 from typing import Protocol
 
-from semel.contracts.deltas.model import Column, Delta, Entry, Op
-from semel.kernel.delta_id import json_text
+from semel.kernel.hashes import json_text
 from semel.kernel.hlc import DriftError, receive, tick
+from semel.surfaces.deltas.model import Delta, DeltaColumn, DeltaEntry, DeltaOp
 from tests.deltas_model.requests import make_column, make_delta
 from tests.deltas_model.rig import Pulled
 
@@ -101,13 +101,13 @@ class PlainReplica:
             self.cursor = page.cursor
 
     @staticmethod
-    def _apply(rows: dict[str, Row], entry: Entry) -> None:
-        if entry.op is Op.DELETE:
+    def _apply(rows: dict[str, Row], entry: DeltaEntry) -> None:
+        if entry.op is DeltaOp.DELETE:
             rows.pop(entry.row, None)
             return
-        if entry.op is Op.INSERT and entry.row in rows:
+        if entry.op is DeltaOp.INSERT and entry.row in rows:
             raise DoubledRowError(f"{entry.row} is inserted twice")
-        if entry.op is Op.INSERT:
+        if entry.op is DeltaOp.INSERT:
             rows[entry.row] = {}
         if entry.row in rows:
             rows[entry.row].update(values_of(entry))
@@ -159,28 +159,30 @@ class UpsertReplica:
             self._acknowledged = []
 
 
-def _put(rows: dict[str, Row], op: Op, row: str, values: Row) -> None:
-    if op is Op.DELETE:
+def _put(rows: dict[str, Row], op: DeltaOp, row: str, values: Row) -> None:
+    if op is DeltaOp.DELETE:
         rows.pop(row, None)
     else:
         rows.setdefault(row, {}).update(values)
 
 
-def choose(chance: random.Random, rows: dict[str, Row], fresh_row: str) -> tuple[Op, str, tuple[Column, ...]] | None:
+def choose(
+    chance: random.Random, rows: dict[str, Row], fresh_row: str
+) -> tuple[DeltaOp, str, tuple[DeltaColumn, ...]] | None:
     """A change that a user could make who sees these rows."""
     draw = chance.random()
     if not rows or draw < 0.25:
-        return None if fresh_row in rows else (Op.INSERT, fresh_row, _columns(chance))
+        return None if fresh_row in rows else (DeltaOp.INSERT, fresh_row, _columns(chance))
     row = chance.choice(sorted(rows))
-    return (Op.DELETE, row, ()) if draw < 0.45 else (Op.UPDATE, row, _columns(chance))
+    return (DeltaOp.DELETE, row, ()) if draw < 0.45 else (DeltaOp.UPDATE, row, _columns(chance))
 
 
-def _columns(chance: random.Random) -> tuple[Column, ...]:
+def _columns(chance: random.Random) -> tuple[DeltaColumn, ...]:
     names = chance.sample(COLUMNS, chance.randrange(1, len(COLUMNS) + 1))
     return tuple(make_column(name, chance.randrange(1_000)) for name in names)
 
 
-def values_of(entry: Entry) -> Row:
+def values_of(entry: DeltaEntry) -> Row:
     """The columns of an entry: the text of each value."""
     return {column["column"]: json_text(column["value"]) for column in json.loads(entry.columns)}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from semel.contracts.deltas.model import Column, Delta, Op
-from semel.kernel.delta_id import columns_text, delta_id, json_text
+from semel.kernel.hashes import columns_text, delta_id, json_text
 from semel.kernel.hlc import join
+from semel.surfaces.deltas.model import Delta, DeltaColumn, DeltaOp
 
 TABLES = ("todos", "notes")
 ROWS = tuple(map(json_text, ("r1", "r2", 'q"', "行/\ud800")))
@@ -17,17 +17,17 @@ CLIENTS = tuple(map(json_text, ("ann", "bob", "b\ue000", "b\U0001f389", 'b"', "b
 NEIGHBOURS = tuple(map(json_text, ("b\ue000", "b\U0001f389", "b~")))
 """The first two stand the other way round by code points."""
 VALUES = (None, True, 0, 1, -1.5, "", "x", "\ud800", [1, {"k": None}], {"z": 1, "a": "é"})
-OPS = (Op.INSERT, Op.UPDATE, Op.UPDATE, Op.DELETE)
+OPS = (DeltaOp.INSERT, DeltaOp.UPDATE, DeltaOp.UPDATE, DeltaOp.DELETE)
 
 
-def make_column(name: str, *value: object, **others: object) -> Column:
+def make_column(name: str, *value: object, **others: object) -> DeltaColumn:
     """A column as a client would send it; without a value, one whose value was left out."""
     sent = {"column": name, **others} | ({"value": value[0]} if value else {})
     text = json_text(value[0] if value else None)  # type: ignore[arg-type]
-    return Column(name, text, json_text(sent), has_value=bool(value))  # type: ignore[arg-type]
+    return DeltaColumn(name, text, json_text(sent), has_value=bool(value))  # type: ignore[arg-type]
 
 
-def make_delta(op: Op, table: str, row: str, client: str, hlc: int, columns: Sequence[Column] = ()) -> Delta:
+def make_delta(op: DeltaOp, table: str, row: str, client: str, hlc: int, columns: Sequence[DeltaColumn] = ()) -> Delta:
     """A delta with the id that it must have."""
     text = columns_text([column.text or f'{{"column":"{column.name}","value":{column.value}}}' for column in columns])
     name = delta_id(client, text, hlc, row, table)
@@ -57,14 +57,14 @@ class Drawing:
 
     def _new(self, chance: random.Random, client: str, physical_ms: int) -> Delta:
         op = chance.choice(OPS)
-        count = chance.choice((0, 0, 0, 1) if op is Op.DELETE else (0, 1, 1, 2, 3))
+        count = chance.choice((0, 0, 0, 1) if op is DeltaOp.DELETE else (0, 1, 1, 2, 3))
         columns = [self._column(chance, name) for name in chance.sample(COLUMNS, count)]
         return make_delta(
             op, chance.choice(TABLES), chance.choice(ROWS), client, self._hlc(chance, physical_ms), columns
         )
 
     @staticmethod
-    def _column(chance: random.Random, name: str) -> Column:
+    def _column(chance: random.Random, name: str) -> DeltaColumn:
         draw = chance.random()
         if draw < 0.08:
             return make_column(name)

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from semel.contracts.deltas import reading
-from semel.contracts.deltas.commands import Command, Give, Given, Push
-from semel.contracts.deltas.contract import Deltas
-from semel.contracts.deltas.limits import PAGE_BYTES, Policy
-from semel.contracts.deltas.model import Delta, Entry, Replica
-from semel.contracts.deltas.shown import ShownCursors
-from semel.contracts.schema import TABLES
 from semel.engine.contract import EngineError, Write
 from semel.engine.engine import Engine
 from semel.engine.reading import Reading
 from semel.store.memory import MemoryStore
+from semel.surfaces.deltas import reading
+from semel.surfaces.deltas.commands import DeliveryRecorded, DeltaCommand, PushDeltas, RecordDelivery
+from semel.surfaces.deltas.contract import DeltaContract
+from semel.surfaces.deltas.limits import PAGE_BYTES, DeltaPolicy
+from semel.surfaces.deltas.model import Delta, DeltaEntry, DeltaReplica
+from semel.surfaces.deltas.rules.cursors import UnsavedCursors
+from semel.surfaces.schema import TABLES
 from tests.engine.toy import ToyWorld
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class CrashError(BaseException):
 class Pulled(NamedTuple):
     """A page as it leaves."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[DeltaEntry, ...]
     cursor: int
     has_more: bool
 
@@ -42,17 +42,17 @@ class Pulled(NamedTuple):
 class Rig:
     """One store and, one after the other, the processes on it."""
 
-    def __init__(self, policy: Policy | None = None) -> None:
+    def __init__(self, policy: DeltaPolicy | None = None) -> None:
         self.world = ToyWorld(BEGIN_MS)
         self.store = MemoryStore(TABLES, self.world.wall_ms)
-        self._contract = Deltas(policy)
+        self._contract = DeltaContract(policy)
         self._armed = ""
         self._is_next = False
 
     async def start(self) -> None:
         """A process."""
         self._armed = ""
-        self.shown = ShownCursors()
+        self.shown = UnsavedCursors()
         self._engine = Engine(self.store, self.world, reach=self._reach)
 
     async def stop(self) -> bool:
@@ -70,32 +70,32 @@ class Rig:
         """What the server's clock shows, which may have been set back."""
         return self.world.wall
 
-    async def send(self, command: Command) -> Any:
+    async def send(self, command: DeltaCommand) -> Any:
         """The answer to a command, or why there is none."""
         try:
             return await self._engine.submit(Write(self._contract, command))
         except EngineError as error:
             return error
 
-    async def send_at_once(self, commands: list[Command]) -> list[Any]:
+    async def send_at_once(self, commands: list[DeltaCommand]) -> list[Any]:
         """Several, which the engine may judge in one batch; they are judged in this order."""
         admitted = [self._engine.admit(Write(self._contract, command)) for command in commands]
         return list(await asyncio.gather(*admitted, return_exceptions=True))
 
-    async def push(self, replica: Replica, deltas: tuple[Delta, ...], *, is_named: bool = True) -> Any:
+    async def push(self, replica: DeltaReplica, deltas: tuple[Delta, ...], *, is_named: bool = True) -> Any:
         """The answer to a push."""
         return await self.send(self.push_of(replica, deltas, is_named=is_named))
 
-    def push_of(self, replica: Replica, deltas: tuple[Delta, ...], *, is_named: bool = True) -> Push:
+    def push_of(self, replica: DeltaReplica, deltas: tuple[Delta, ...], *, is_named: bool = True) -> PushDeltas:
         """A push as the host makes it."""
-        return Push(replica, deltas, is_named, self.shown.of(replica))
+        return PushDeltas(replica, deltas, is_named, self.shown.of(replica))
 
-    async def pull(self, replica: Replica, since: int, limit: int) -> Pulled | EngineError:
+    async def pull(self, replica: DeltaReplica, since: int, limit: int) -> Pulled | EngineError:
         """A page, as the host makes it: read, then note what a promise rests on, then let it go."""
         turn = self.shown.begin(replica)
         while True:
             page = await self.read_page(replica, since, limit)
-            assert isinstance(page, reading.Page), "a short log takes one look"
+            assert isinstance(page, reading.DeltaPage), "a short log takes one look"
             if not page.must_note:
                 self._engine.touch(page.touches)
                 if not page.is_known:
@@ -104,14 +104,14 @@ class Rig:
             given = await self.send(note_of(replica, page))
             if isinstance(given, EngineError):
                 return given
-            assert isinstance(given, Given)
+            assert isinstance(given, DeliveryRecorded)
             if given.cursor is not None:
                 return Pulled(tuple(page.entries), given.cursor, page.has_more)
 
-    async def read_page(self, replica: Replica, since: int, limit: int) -> reading.Page:
+    async def read_page(self, replica: DeltaReplica, since: int, limit: int) -> reading.DeltaPage:
         """In as many looks as it takes."""
-        found: reading.Page | reading.Begun | None = None
-        while not isinstance(found, reading.Page):
+        found: reading.DeltaPage | reading.PartialPage | None = None
+        while not isinstance(found, reading.DeltaPage):
             found = await self.look(partial(_pull, replica=replica, since=since, limit=limit, begun=found))
         return found
 
@@ -128,12 +128,12 @@ class Rig:
 
 
 def _pull(
-    look: Reading, replica: Replica, since: int, limit: int, begun: reading.Begun | None
-) -> reading.Page | reading.Begun:
+    look: Reading, replica: DeltaReplica, since: int, limit: int, begun: reading.PartialPage | None
+) -> reading.DeltaPage | reading.PartialPage:
     return reading.pull(look, replica, {}, since, limit, PAGE_BYTES, begun)
 
 
-def note_of(replica: Replica, page: reading.Page) -> Give:
+def note_of(replica: DeltaReplica, page: reading.DeltaPage) -> RecordDelivery:
     """What is to be on disk before a page leaves: whatever a page and its note have in common."""
-    common = {name: getattr(page, name) for name in Give._fields if name in page._fields}
-    return Give(replica, **common)
+    common = {name: getattr(page, name) for name in RecordDelivery._fields if name in page._fields}
+    return RecordDelivery(replica, **common)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from semel.contracts.deltas.model import Delta, Entry, Op, Replica
+from semel.surfaces.deltas.model import Delta, DeltaEntry, DeltaOp, DeltaReplica
 from tests.deltas_model.rig import BEGIN_MS
 
 LONG = 2**40
 """Numbers above it are times."""
 
 
-def name(replica: Replica) -> str:
+def name(replica: DeltaReplica) -> str:
     """A replica."""
     return f"{replica.gateway} {replica.client}"
 
 
 def shown(value: Any) -> str:
     """Anything that is sent or answered."""
-    if isinstance(value, Op):
+    if isinstance(value, DeltaOp):
         return value.name
     if isinstance(value, bytes):
         return value.hex()[:6]
@@ -28,7 +28,7 @@ def shown(value: Any) -> str:
         return (
             f"{value.op.name} {value.table}.{value.row} {value.client}@{shown(value.hlc)} {value.columns_text.decode()}"
         )
-    if isinstance(value, Entry):
+    if isinstance(value, DeltaEntry):
         resolved = " resolved" if value.is_resolved else ""
         origin = f"{value.client}@{shown(value.hlc)}"
         columns = f"{value.columns.decode()}{resolved}"

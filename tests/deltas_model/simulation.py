@@ -16,16 +16,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from semel.contracts.deltas import reading
-from semel.contracts.deltas.commands import Given, SaveSchema
-from semel.contracts.deltas.limits import KEPT_ALIASES, MAX_COLUMNS, Policy
-from semel.contracts.deltas.model import Delta, Entry, Replica
-from semel.contracts.deltas.refusals import Refusal
-from semel.contracts.deltas.rules.replicas import progress_key
-from semel.contracts.deltas.tables import DELTA_REPLICA, DeltaReplicaRow
 from semel.engine.contract import EngineError
-from semel.engine.crash import POINTS
+from semel.engine.crash_point import POINTS
 from semel.engine.reading import Reading
+from semel.surfaces.deltas import reading
+from semel.surfaces.deltas.commands import DeliveryRecorded, DeltaRefusal, SaveTableSchema
+from semel.surfaces.deltas.limits import KEPT_ALIASES, MAX_COLUMNS, DeltaPolicy
+from semel.surfaces.deltas.model import Delta, DeltaEntry, DeltaReplica
+from semel.surfaces.deltas.rules.replicas import progress_key
+from semel.surfaces.deltas.tables import DELTA_REPLICA, DeltaReplicaRow
 from tests.deltas_model.fold import stamp_of
 from tests.deltas_model.model import Gateway, Refused, Told
 from tests.deltas_model.requests import CLIENTS, COLUMNS, NEIGHBOURS, TABLES, Drawing
@@ -62,14 +61,14 @@ class Simulation:
         chance = random.Random(f"{seed}")
         self._seed = seed
         self.numbers = [number for number in range(steps) if only is None or number in only]
-        self._policy = Policy(checks_ids=chance.random() < 0.7)
+        self._policy = DeltaPolicy(checks_ids=chance.random() < 0.7)
         self._is_named = chance.random() < 0.5
         self._clients = list(NEIGHBOURS) if chance.random() < 0.3 else chance.sample(CLIENTS, 3)
         self._rig = Rig(self._policy)
         self._drawing = Drawing(has_forged_ids=not self._policy.checks_ids)
         self._models = {name: Gateway(max_columns) for name in GATEWAYS}
-        self._issued: dict[Replica, list[int]] = {}
-        self._forgotten: dict[Replica, set[int]] = {}
+        self._issued: dict[DeltaReplica, list[int]] = {}
+        self._forgotten: dict[DeltaReplica, set[int]] = {}
         """Numbers that stood for something else, and of which the server need not know any more."""
         self._verdict = Verdict()
         self._chance = chance
@@ -119,7 +118,7 @@ class Simulation:
     async def _make_gateways(self) -> None:
         """Now, because what makes a gateway is judged twice: it hears only then that it needs another lock."""
         for gateway in GATEWAYS:
-            await self._rig.send(SaveSchema(gateway, "unused", (("a", "json"),)))
+            await self._rig.send(SaveTableSchema(gateway, "unused", (("a", "json"),)))
 
     # -- Steps --------------------------------------------------------------------------------------------------------
 
@@ -134,17 +133,19 @@ class Simulation:
         """Columns are only ever added, so that it is never refused."""
         gateway, table = self._chance.choice(GATEWAYS), self._chance.choice(TABLES)
         columns = self._models[gateway].schemas.get(table, set()) | set(self._chance.sample(COLUMNS, 3))
-        answer = await self._rig.send(SaveSchema(gateway, table, tuple((name, "json") for name in sorted(columns))))
-        self._verdict.require(not isinstance(answer, Refusal | EngineError), f"{self._where}: schema {answer}")
+        answer = await self._rig.send(
+            SaveTableSchema(gateway, table, tuple((name, "json") for name in sorted(columns)))
+        )
+        self._verdict.require(not isinstance(answer, DeltaRefusal | EngineError), f"{self._where}: schema {answer}")
         self._models[gateway].schemas[table] = columns
         self._tell(f"{gateway}.{table} has the columns {sorted(columns)}")
 
-    def _replica(self) -> Replica:
+    def _replica(self) -> DeltaReplica:
         client = self._chance.choice(self._clients)
         subject: str = json.loads(client) if self._is_named else "default"
-        return Replica(self._chance.choice(GATEWAYS), client, subject)
+        return DeltaReplica(self._chance.choice(GATEWAYS), client, subject)
 
-    def _draw(self, replica: Replica) -> tuple[Delta, ...]:
+    def _draw(self, replica: DeltaReplica) -> tuple[Delta, ...]:
         """Mostly of its own; sometimes what others have made is passed on."""
         is_relay = self._chance.random() < 0.12
         authors = self._clients if is_relay else [replica.client]
@@ -212,11 +213,11 @@ class Simulation:
         after = model.told.get(replica, Told())
         is_late = after != before or list(after.aliases) != list(before.aliases)
         cursor = None if is_late else model.give(replica, expected)
-        self._require_same("a page left late", answer, Given(cursor))
+        self._require_same("a page left late", answer, DeliveryRecorded(cursor))
         if cursor is not None:
             self._note_cursor(replica, cursor)
 
-    def _cursor(self, replica: Replica) -> int:
+    def _cursor(self, replica: DeltaReplica) -> int:
         """0, what it was given last, or something older; of numbers that stand for others only the last few."""
         issued = self._issued.get(replica, [])
         draw = self._chance.random()
@@ -241,7 +242,7 @@ class Simulation:
         for replica in {replica for model in self._models.values() for replica in model.told}:
             await self._forget(replica)
 
-    async def _forget(self, replica: Replica) -> None:
+    async def _forget(self, replica: DeltaReplica) -> None:
         """A crash may forget what a replica has shown, but nothing else of it; then it counts as shown no more."""
         told = self._models[replica.gateway].told[replica]
         row = await self._rig.look(partial(_row_of, replica=replica))
@@ -253,17 +254,17 @@ class Simulation:
 
     # -- Comparing ----------------------------------------------------------------------------------------------------
 
-    def _expect_push(self, replica: Replica, deltas: tuple[Delta, ...]) -> Any:
+    def _expect_push(self, replica: DeltaReplica, deltas: tuple[Delta, ...]) -> Any:
         model = self._models[replica.gateway]
         expected = model.push(replica, deltas, self._rig.physical_ms, is_named=self._is_named)
         if not isinstance(expected, Refused):
             self._note_cursor(replica, expected.server_hlc)
         return expected
 
-    def _compare_push(self, replica: Replica, deltas: tuple[Delta, ...], answer: Any) -> None:
+    def _compare_push(self, replica: DeltaReplica, deltas: tuple[Delta, ...], answer: Any) -> None:
         expected = self._expect_push(replica, deltas)
         self._tell(f"{name(replica)} pushes {shown(deltas)}\n      -> {shown(answer)}")
-        if isinstance(answer, Refusal):
+        if isinstance(answer, DeltaRefusal):
             answer = Refused(answer.code, tuple(flaw.place for flaw in answer.flaws))
         self._require_same(f"{name(replica)} pushed {shown(deltas)}", answer, expected)
         if isinstance(expected, Refused):
@@ -286,7 +287,7 @@ class Simulation:
         for entry in page.entries:
             self._verdict.seen[f"{entry.op.name}{' resolved' if entry.is_resolved else ''}"] += 1
 
-    def _note_cursor(self, replica: Replica, cursor: int) -> None:
+    def _note_cursor(self, replica: DeltaReplica, cursor: int) -> None:
         issued = self._issued.setdefault(replica, [])
         if cursor not in issued:
             issued.append(cursor)
@@ -303,7 +304,7 @@ class Simulation:
         self._verdict.trace.append(f"{self._where}: {what}")
 
 
-def _row_of(look: Reading, replica: Replica) -> DeltaReplicaRow | None:
+def _row_of(look: Reading, replica: DeltaReplica) -> DeltaReplicaRow | None:
     return look.get(DELTA_REPLICA, progress_key(replica))
 
 
@@ -359,7 +360,7 @@ def _merged(look: Reading, gateway: str) -> dict[tuple[str, str], reading.Merged
 
 def _comparable(value: Any) -> Any:
     """Entries whose columns were put together by the server may have them in any order."""
-    if isinstance(value, Entry):
+    if isinstance(value, DeltaEntry):
         columns = json.dumps(sorted(json.loads(value.columns), key=lambda column: str(column["column"]))).encode()
         return value._replace(columns=columns if value.is_resolved else value.columns)
     return tuple(map(_comparable, value)) if isinstance(value, tuple) else value

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from semel.client.deltas.rows import Base, Cell, told
-from semel.contracts.deltas import reading
-from semel.contracts.deltas.model import Cursor, Delta
-from semel.contracts.deltas.rules import push, rows
-from semel.contracts.deltas.rules.cursors import Progress
-from semel.contracts.deltas.rules.entries import Effect, effect_of
-from semel.contracts.deltas.rules.log import Log
-from semel.contracts.deltas.rules.rows import Change, RowState, Stamp
+from semel.client.deltas.rows import Base, ReplicaCell, told
 from semel.kernel.hlc import MAX_HLC
+from semel.surfaces.deltas import reading
+from semel.surfaces.deltas.model import Delta, DeltaCursor
+from semel.surfaces.deltas.rules import last_writer_wins, push
+from semel.surfaces.deltas.rules.cursors import ReplicaProgress
+from semel.surfaces.deltas.rules.last_writer_wins import DeltaStamp, RowChange, RowState
+from semel.surfaces.deltas.rules.log import GatewayLog
+from semel.surfaces.deltas.rules.visibility import DeltaEffect, effect_of
 from tests.deltas_model.devices import Devices
 from tests.deltas_model.fleet import Fleet
 from tests.deltas_model.shrink import shrink, shrunk
@@ -30,7 +30,7 @@ from tests.deltas_model.simulation import Simulation
 HISTORIES, SMALL_HISTORIES, RUNS = range(1, 31), range(31, 46), range(1, 61)
 DEVICE_RUNS = range(1, 21)
 SMALL = 3
-DELETE = rows._delete
+DELETE = last_writer_wins._delete
 WANTED = {
     *("INSERT", "UPDATE", "DELETE", "INSERT resolved", "UPDATE resolved", "DELETE resolved"),
     *("duplicates", "aliases", "partial pages", "CLOCK_DRIFT", "SCHEMA_ERROR"),
@@ -94,77 +94,92 @@ def test_g6_replicas_of_the_sdk_end_with_the_same_rows_whatever_is_lost(options:
 # -- The comparison itself ---------------------------------------------------------------------------------------------
 
 
-def _as_it_was_pushed(delta: Delta, change: Change) -> Effect | None:
+def _as_it_was_pushed(delta: Delta, change: RowChange) -> DeltaEffect | None:
     effect = effect_of(delta, change)
     return None if effect is None else effect._replace(op=delta.op)
 
 
-def _whole(delta: Delta, change: Change) -> Effect | None:
+def _whole(delta: Delta, change: RowChange) -> DeltaEffect | None:
     effect = effect_of(delta, change)
     return None if effect is None else effect._replace(columns=None)
 
 
-def _no_columns_that_are_gone(delta: Delta, change: Change) -> Effect | None:
+def _no_columns_that_are_gone(delta: Delta, change: RowChange) -> DeltaEffect | None:
     return effect_of(delta, change._replace(removed=()))
 
 
-def _after_all(self: Progress, tick: int, *, is_behind: bool) -> Progress:
-    return Progress(tick, 0, self.aliases)
+def _after_all(self: ReplicaProgress, tick: int, *, is_behind: bool) -> ReplicaProgress:
+    return ReplicaProgress(tick, 0, self.aliases)
 
 
-def _without_skipping(meaning: Callable[..., Cursor], skip: int) -> Callable[..., Cursor]:
-    def other(self: Progress, since: int, **how: Any) -> Cursor:
+def _without_skipping(meaning: Callable[..., DeltaCursor], skip: int) -> Callable[..., DeltaCursor]:
+    def other(self: ReplicaProgress, since: int, **how: Any) -> DeltaCursor:
         right = meaning(self, since, **how)
         return right._replace(skip=skip) if right.skip else right
 
     return other
 
 
-def _without_the_rest(self: Progress, shown: int, cursor: int, rest: Cursor | None) -> Progress:
+def _without_the_rest(self: ReplicaProgress, shown: int, cursor: int, rest: DeltaCursor | None) -> ReplicaProgress:
     return self._replace(seen=max(self.seen, shown))
 
 
-def _as_if_nothing_had_happened(self: Progress, shown: int, high_water: int) -> Progress:
+def _as_if_nothing_had_happened(self: ReplicaProgress, shown: int, high_water: int) -> ReplicaProgress:
     return self
 
 
-def _delete_and_keep(state: RowState, stamp: Stamp) -> Change:
+def _delete_and_keep(state: RowState, stamp: DeltaStamp) -> RowChange:
     cells = dict(state.cells)
     change = DELETE(state, stamp)
     state.cells.update(cells)
     return change
 
 
-def _clock_alone(self: Log, now_ms: int, *, is_behind: bool) -> int:
+def _clock_alone(self: GatewayLog, now_ms: int, *, is_behind: bool) -> int:
     self.high_water = max(self.high_water, now_ms << 16)
     return self.high_water
 
 
 BREAKAGES: dict[str, tuple[str, Any]] = {
-    "authors are compared as texts": ("semel.contracts.deltas.rules.rows._code_units", lambda text: text.encode()),
-    "authors are compared by code points": ("semel.contracts.deltas.rules.rows._code_units", json.loads),
+    "authors are compared as texts": (
+        "semel.surfaces.deltas.rules.last_writer_wins._code_units",
+        lambda text: text.encode(),
+    ),
+    "authors are compared by code points": ("semel.surfaces.deltas.rules.last_writer_wins._code_units", json.loads),
     "the later arrival wins a tie": (
-        "semel.contracts.deltas.rules.rows.is_after",
+        "semel.surfaces.deltas.rules.last_writer_wins.is_after",
         lambda one, other: other is None or one.hlc >= other.hlc,
     ),
-    "columns outlive their row": ("semel.contracts.deltas.rules.rows._delete", _delete_and_keep),
-    "entries keep their operation": ("semel.contracts.deltas.rules.log.effect_of", _as_it_was_pushed),
-    "entries keep their columns": ("semel.contracts.deltas.rules.log.effect_of", _whole),
-    "columns that are gone are not told": ("semel.contracts.deltas.rules.log.effect_of", _no_columns_that_are_gone),
-    "nobody is repaired": ("semel.contracts.deltas.rules.push.repair_all", lambda *_: None),
-    "one author is remembered": ("semel.contracts.deltas.rules.rows._REMEMBERED", 1),
-    "a push passes over what is outstanding": ("semel.contracts.deltas.rules.cursors.Progress.pushed", _after_all),
-    "own entries are told again": ("semel.contracts.deltas.rules.cursors.Progress.meaning", _without_skipping(Progress.meaning, 0)),
-    "own entries are never told again": (
-        "semel.contracts.deltas.rules.cursors.Progress.meaning",
-        _without_skipping(Progress.meaning, MAX_HLC),
+    "columns outlive their row": ("semel.surfaces.deltas.rules.last_writer_wins._delete", _delete_and_keep),
+    "entries keep their operation": ("semel.surfaces.deltas.rules.log.effect_of", _as_it_was_pushed),
+    "entries keep their columns": ("semel.surfaces.deltas.rules.log.effect_of", _whole),
+    "columns that are gone are not told": ("semel.surfaces.deltas.rules.log.effect_of", _no_columns_that_are_gone),
+    "nobody is repaired": ("semel.surfaces.deltas.rules.push.repair_all", lambda *_: None),
+    "one author is remembered": ("semel.surfaces.deltas.rules.last_writer_wins._REMEMBERED", 1),
+    "a push passes over what is outstanding": (
+        "semel.surfaces.deltas.rules.cursors.ReplicaProgress.pushed",
+        _after_all,
     ),
-    "the rest of a page means itself": ("semel.contracts.deltas.rules.cursors.Progress.noted", _without_the_rest),
-    "nobody goes back": ("semel.contracts.deltas.rules.cursors.Progress.gone_back", _as_if_nothing_had_happened),
-    "one number stands for two things": ("semel.contracts.deltas.rules.cursors.Progress.is_alias", lambda self, number: False),
-    "two pushes are given one number": ("semel.contracts.deltas.rules.log.Log.tick", _clock_alone),
-    "the clock may be ahead by less": ("semel.contracts.deltas.rules.push.drift_ms", lambda hlc, now: max(0, (hlc >> 16) - now - 4_999)),
-    "columns are not looked up": ("semel.contracts.deltas.rules.push._schema_flaws", lambda *_: []),
+    "own entries are told again": (
+        "semel.surfaces.deltas.rules.cursors.ReplicaProgress.meaning",
+        _without_skipping(ReplicaProgress.meaning, 0),
+    ),
+    "own entries are never told again": (
+        "semel.surfaces.deltas.rules.cursors.ReplicaProgress.meaning",
+        _without_skipping(ReplicaProgress.meaning, MAX_HLC),
+    ),
+    "the rest of a page means itself": ("semel.surfaces.deltas.rules.cursors.ReplicaProgress.noted", _without_the_rest),
+    "nobody goes back": ("semel.surfaces.deltas.rules.cursors.ReplicaProgress.gone_back", _as_if_nothing_had_happened),
+    "one number stands for two things": (
+        "semel.surfaces.deltas.rules.cursors.ReplicaProgress.is_alias",
+        lambda self, number: False,
+    ),
+    "two pushes are given one number": ("semel.surfaces.deltas.rules.log.GatewayLog.tick", _clock_alone),
+    "the clock may be ahead by less": (
+        "semel.surfaces.deltas.rules.push.drift_ms",
+        lambda hlc, now: max(0, (hlc >> 16) - now - 4_999),
+    ),
+    "columns are not looked up": ("semel.surfaces.deltas.rules.push._schema_flaws", lambda *_: []),
 }
 
 
@@ -174,7 +189,7 @@ def test_rules_that_are_wrong_are_found_out(monkeypatch: pytest.MonkeyPatch, bre
     assert any(Simulation(seed).run().faults for seed in HISTORIES)
 
 
-def _unplaced(base: Base) -> dict[str, Cell]:
+def _unplaced(base: Base) -> dict[str, ReplicaCell]:
     return {name: cell._replace(at=0) for name, cell in base.cells.items()}
 
 
@@ -187,12 +202,12 @@ DEVICE_BREAKAGES: dict[str, tuple[str, Any]] = {
         "semel.client.deltas.replica.told",
         lambda base, change, at: told(base._replace(live_at=0, bare_at=0, cells=_unplaced(base)), change, at),
     ),
-    "a write that lost is not told": ("semel.contracts.deltas.plain_dialect._correction", lambda *_: None),
+    "a write that lost is not told": ("semel.surfaces.deltas.plain_dialect._correction", lambda *_: None),
     "a push passes over what others did": (
-        "semel.contracts.deltas.plain_dialect._moved",
+        "semel.surfaces.deltas.plain_dialect._moved",
         lambda reading, gateway, client, cursor: gateway.high_water,
     ),
-    "own entries are never told": ("semel.client.deltas.progress.Progress.own_after", property(lambda _: 0, _ignore)),
+    "own entries are never told": ("semel.client.deltas.state.LocalProgress.own_after", property(lambda _: 0, _ignore)),
 }
 
 

@@ -14,11 +14,11 @@ from itertools import permutations
 
 import pytest
 
-from semel.contracts.deltas import reading
-from semel.contracts.deltas.model import Delta, Op, Replica
-from semel.contracts.deltas.rules.entries import effect_of
-from semel.contracts.deltas.rules.rows import RowState, apply, dump_state, load_state
-from semel.kernel.delta_id import json_text
+from semel.kernel.hashes import json_text
+from semel.surfaces.deltas import reading
+from semel.surfaces.deltas.model import Delta, DeltaOp, DeltaReplica
+from semel.surfaces.deltas.rules.last_writer_wins import RowState, apply, dump_state, load_state
+from semel.surfaces.deltas.rules.visibility import effect_of
 from tests.deltas_model.fold import Folded, fold
 from tests.deltas_model.requests import CLIENTS, make_column, make_delta
 from tests.deltas_model.rig import Rig
@@ -31,7 +31,7 @@ SMALL, LARGE = 4, 6
 def change(text: str) -> Delta:
     """A delta from a few words: operation, time, author, columns; as in `+ 10 ann a=1 b=2`, and `-` for a delete."""
     sign, hlc, client, *columns = text.split()
-    op = {"+": Op.INSERT, "~": Op.UPDATE, "-": Op.DELETE}[sign]
+    op = {"+": DeltaOp.INSERT, "~": DeltaOp.UPDATE, "-": DeltaOp.DELETE}[sign]
     made = [make_column(name, json.loads(value)) for name, _, value in (one.partition("=") for one in columns)]
     return make_delta(op, "todos", ROW, json_text(client), int(hlc), made)
 
@@ -59,8 +59,8 @@ def random_set(number: int) -> list[Delta]:
     chance = random.Random(number)
     deltas = []
     for _ in range(chance.randrange(2, 6)):
-        op = chance.choice((Op.INSERT, Op.UPDATE, Op.DELETE))
-        names = chance.sample("xyz", 0 if op is Op.DELETE else chance.randrange(3))
+        op = chance.choice((DeltaOp.INSERT, DeltaOp.UPDATE, DeltaOp.DELETE))
+        names = chance.sample("xyz", 0 if op is DeltaOp.DELETE else chance.randrange(3))
         columns = [make_column(name, chance.randrange(9)) for name in names]
         deltas.append(make_delta(op, "todos", ROW, chance.choice(CLIENTS), chance.randrange(3), columns))
     return list({delta.id: delta for delta in deltas}.values())
@@ -99,10 +99,10 @@ class Blind:
         effect = effect_of(delta, apply(state, delta))
         if effect is None:
             return
-        if effect.op is Op.DELETE:
+        if effect.op is DeltaOp.DELETE:
             self.row = None
             return
-        assert effect.op is Op.UPDATE or self.row is None, "a row that is there is not made again"
+        assert effect.op is DeltaOp.UPDATE or self.row is None, "a row that is there is not made again"
         columns = json.loads(delta.columns_text if effect.columns is None else effect.columns)
         values = {column["column"]: json_text(column["value"]) for column in columns}
         merged = (self.row or {}) | values
@@ -158,7 +158,7 @@ async def _push_in_every_way(deltas: list[Delta]) -> None:
         for order in permutations(deltas):
             for cuts in range(1 << (len(order) - 1)):
                 number += 1
-                caller = Replica(f"gw{number}", '"relay"', "default")
+                caller = DeltaReplica(f"gw{number}", '"relay"', "default")
                 for batch in _parted(order, cuts):
                     await rig.push(caller, batch, is_named=False)
                 (row,), _ = await rig.look(partial(reading.merged_rows, gateway=caller.gateway, after=None, limit=9))

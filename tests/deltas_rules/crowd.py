@@ -18,9 +18,9 @@ import random
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from semel.contracts.deltas.model import Delta, Op
-from semel.kernel.delta_id import json_text
+from semel.kernel.hashes import json_text
 from semel.kernel.hlc import join
+from semel.surfaces.deltas.model import Delta, DeltaOp
 from tests.deltas_model.fold import fold
 from tests.deltas_model.replicas import DoubledRowError
 from tests.deltas_model.shown import shown
@@ -109,14 +109,18 @@ class Crowd:
     def _write(self, client: Plain, ahead_ms: int, number: int) -> None:
         """A change that a user could make who sees these rows."""
         held = sorted(client.rows)
-        op = self._chance.choice((Op.UPDATE, Op.UPDATE, Op.DELETE, Op.INSERT)) if held else Op.INSERT
-        row = self._new_row(client, number) if op is Op.INSERT else json.loads(self._chance.choice(held))
+        op = (
+            self._chance.choice((DeltaOp.UPDATE, DeltaOp.UPDATE, DeltaOp.DELETE, DeltaOp.INSERT))
+            if held
+            else DeltaOp.INSERT
+        )
+        row = self._new_row(client, number) if op is DeltaOp.INSERT else json.loads(self._chance.choice(held))
         if row is None:
             return
         self._rig.world.pass_ms(50)
         now = join(self._rig.world.wall + ahead_ms - self._late_ms, 0)
         hlc = self._last[client.name] = max(now, self._last.get(client.name, 0) + 1)
-        delta = client.change(op, row, hlc, **({} if op is Op.DELETE else self._cells(client, op, number)))
+        delta = client.change(op, row, hlc, **({} if op is DeltaOp.DELETE else self._cells(client, op, number)))
         self._written.append(delta)
         self._tell(client, f"writes {shown(delta)}")
 
@@ -127,10 +131,10 @@ class Crowd:
         free = [row for row in (f"r{place}" for place in range(ROWS)) if json_text(row) not in client.rows]
         return self._chance.choice(free) if free else None
 
-    def _cells(self, client: Plain, op: Op, number: int) -> dict[str, Any]:
+    def _cells(self, client: Plain, op: DeltaOp, number: int) -> dict[str, Any]:
         names = self._chance.sample(COLUMNS, self._chance.randrange(1, len(COLUMNS) + 1))
         cells: dict[str, Any] = dict.fromkeys(names, number)
-        if self._has_rules and op is Op.INSERT:
+        if self._has_rules and op is DeltaOp.INSERT:
             cells["org"] = client.claims["org"][0] if self._chance.random() < 0.7 else self._chance.choice(ORGS)
         elif self._has_rules and self._chance.random() < 0.4:
             cells["org"] = self._chance.choice(ORGS)

@@ -10,17 +10,33 @@ from inspect import signature
 from types import TracebackType
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
-from semel.contracts.deltas import reading
-from semel.contracts.deltas.commands import Command, Give, Given, Push, Pushed, Rest, SaveRules
-from semel.contracts.deltas.contract import Deltas
-from semel.contracts.deltas.limits import PAGE_BYTES, Policy
-from semel.contracts.deltas.model import Delta, Entry, Op, Replica
-from semel.contracts.deltas.refusals import Refusal, RefusedDeltas
-from semel.contracts.deltas.rules.cursors import Progress
-from semel.contracts.deltas.rules.replicas import load_progress, progress_key
-from semel.contracts.deltas.rules.rows import RowState, load_state
-from semel.contracts.deltas.shown import ShownCursors
-from semel.contracts.deltas.tables import (
+from semel.engine.contract import Write
+from semel.engine.engine import Engine
+from semel.engine.reading import Reading
+from semel.engine.sweep import Sweeper
+from semel.kernel.hashes import json_text
+from semel.kernel.hlc import join
+from semel.store.memory import MemoryStore
+from semel.store.protocol import AnyTable, Changes, Range, Row, Touch
+from semel.surfaces.deltas import reading
+from semel.surfaces.deltas.commands import (
+    AdvanceCursor,
+    DeliveryRecorded,
+    DeltaCommand,
+    DeltaRefusal,
+    DeltasPushed,
+    PushDeltas,
+    RecordDelivery,
+    RefusedDeltas,
+    SaveSyncRules,
+)
+from semel.surfaces.deltas.contract import DeltaContract
+from semel.surfaces.deltas.limits import PAGE_BYTES, DeltaPolicy
+from semel.surfaces.deltas.model import Delta, DeltaEntry, DeltaOp, DeltaReplica
+from semel.surfaces.deltas.rules.cursors import ReplicaProgress, UnsavedCursors
+from semel.surfaces.deltas.rules.last_writer_wins import RowState, load_state
+from semel.surfaces.deltas.rules.replicas import load_progress, progress_key
+from semel.surfaces.deltas.tables import (
     DELTA_GATEWAY,
     DELTA_LOG,
     DELTA_REPLICA,
@@ -30,15 +46,7 @@ from semel.contracts.deltas.tables import (
     gateway_key,
     text_key,
 )
-from semel.contracts.schema import TABLES
-from semel.engine.contract import Write
-from semel.engine.engine import Engine
-from semel.engine.reading import Reading
-from semel.engine.sweeper import Sweeper
-from semel.kernel.delta_id import json_text
-from semel.kernel.hlc import join
-from semel.store.memory import MemoryStore
-from semel.store.protocol import AnyTable, Changes, Range, Row, Touch
+from semel.surfaces.schema import TABLES
 from tests.deltas_model.replicas import TABLE, PlainReplica
 from tests.deltas_model.requests import make_column, make_delta
 from tests.deltas_model.rig import BEGIN_MS, Pulled
@@ -70,7 +78,7 @@ def of_org(name: str) -> Claims:
     return {"org": (name,)}
 
 
-def change(op: Op, row: str, client: str, hlc: int, **cells: Any) -> Delta:
+def change(op: DeltaOp, row: str, client: str, hlc: int, **cells: Any) -> Delta:
     """A delta with its right id."""
     columns = [make_column(name, value) for name, value in cells.items()]
     return make_delta(op, TABLE, json_text(row), json_text(client), hlc, columns)
@@ -79,10 +87,10 @@ def change(op: Op, row: str, client: str, hlc: int, **cells: Any) -> Delta:
 class Rig:
     """A gateway; time stands still but for `stamp`. A context manager, since an engine is to be stopped."""
 
-    def __init__(self, policy: Policy | None = None) -> None:
+    def __init__(self, policy: DeltaPolicy | None = None) -> None:
         self.world = ToyWorld(BEGIN_MS)
-        self._contract = Deltas(policy)
-        self._shown = ShownCursors()
+        self._contract = DeltaContract(policy)
+        self._shown = UnsavedCursors()
         self._store = MemoryStore(TABLES, self.world.wall_ms)
         self._engine = Engine(self._store, self.world)
 
@@ -101,28 +109,28 @@ class Rig:
 
     def believe_ids(self) -> None:
         """The operator has changed the policy."""
-        self.rule(Policy(checks_ids=False))
+        self.rule(DeltaPolicy(checks_ids=False))
 
-    def rule(self, policy: Policy) -> None:
+    def rule(self, policy: DeltaPolicy) -> None:
         """So has it been started with other settings."""
-        self._contract = Deltas(policy)
+        self._contract = DeltaContract(policy)
 
-    async def send(self, command: Command) -> Any:
+    async def send(self, command: DeltaCommand) -> Any:
         """The answer; a refusal is raised."""
         answer = await self._engine.submit(Write(self._contract, command))
-        if isinstance(answer, Refusal):
+        if isinstance(answer, DeltaRefusal):
             raise RefusedDeltas.of(answer)
         return answer
 
-    async def push(self, replica: Replica, *deltas: Delta, is_named: bool = True) -> Pushed:
+    async def push(self, replica: DeltaReplica, *deltas: Delta, is_named: bool = True) -> DeltasPushed:
         """The answer to a push."""
-        answer = await self.send(Push(replica, deltas, is_named, self._shown.of(replica)))
-        assert isinstance(answer, Pushed)
+        answer = await self.send(PushDeltas(replica, deltas, is_named, self._shown.of(replica)))
+        assert isinstance(answer, DeltasPushed)
         return answer
 
     async def pull(
-        self, replica: Replica, since: int, limit: int = WHOLE, claims: Claims = NOBODY, *, is_guest: bool = False
-    ) -> reading.Page:
+        self, replica: DeltaReplica, since: int, limit: int = WHOLE, claims: Claims = NOBODY, *, is_guest: bool = False
+    ) -> reading.DeltaPage:
         """A page as it leaves: what a promise rests on is stored before."""
         turn = 0 if is_guest else self._shown.begin(replica)
         while True:
@@ -137,15 +145,15 @@ class Rig:
                     self._shown.note(replica, turn, page.shown)
                 return page
             given = await self.send(note_of(replica, page))
-            assert isinstance(given, Given)
+            assert isinstance(given, DeliveryRecorded)
             if given.cursor is not None:
                 return page._replace(cursor=given.cursor)
 
     async def read_page(
-        self, replica: Replica, since: int, limit: int = WHOLE, claims: Claims = NOBODY, *, is_guest: bool = False
-    ) -> tuple[reading.Page, int]:
+        self, replica: DeltaReplica, since: int, limit: int = WHOLE, claims: Claims = NOBODY, *, is_guest: bool = False
+    ) -> tuple[reading.DeltaPage, int]:
         """A page that has not left yet, and how many looks it took."""
-        begun: reading.Begun | None = None
+        begun: reading.PartialPage | None = None
         looks = 0
         while True:
             looks += 1
@@ -160,13 +168,13 @@ class Rig:
                 is_guest=is_guest,
             )
             found = await self.look(look)
-            if isinstance(found, reading.Page):
+            if isinstance(found, reading.DeltaPage):
                 return found, looks
             begun = found
 
-    async def rest(self, replica: Replica, since: int, page: reading.Page) -> None:
+    async def rest(self, replica: DeltaReplica, since: int, page: reading.DeltaPage) -> None:
         """A page was long to make, and is empty."""
-        await self.send(Rest(replica, since, page.cursor, page.mark))
+        await self.send(AdvanceCursor(replica, since, page.cursor, page.mark))
 
     def write(self, table: AnyTable, row: Row) -> None:
         """A row as another version has left it."""
@@ -184,7 +192,7 @@ class Rig:
 
     async def save_rules(self, rules: bytes = BY_ORG) -> None:
         """From now on these say who sees what."""
-        await self.send(SaveRules(GATEWAY, rules))
+        await self.send(SaveSyncRules(GATEWAY, rules))
 
     async def look(self, function: Callable[[Reading], T]) -> T:
         """Read something."""
@@ -207,9 +215,9 @@ class Rig:
         wanted = Range(DELTA_LOG, "", (gateway_key(GATEWAY),), 10_000, start=(after + 1,))
         return await self.look(lambda look: look.range(wanted))
 
-    async def repairs(self, after: int = 0) -> list[tuple[Op, dict[str, Any]]]:
+    async def repairs(self, after: int = 0) -> list[tuple[DeltaOp, dict[str, Any]]]:
         """Operation and columns of each repair behind a position."""
-        return [(Op(row.op), cells_of(row.columns or b"")) for row in await self.log(after) if row.addressee]
+        return [(DeltaOp(row.op), cells_of(row.columns or b"")) for row in await self.log(after) if row.addressee]
 
     async def gateway(self) -> DeltaGatewayRow:
         """The end of the log, and what is counted."""
@@ -217,7 +225,7 @@ class Rig:
         assert found is not None
         return found
 
-    async def progress(self, replica: Replica) -> Progress:
+    async def progress(self, replica: DeltaReplica) -> ReplicaProgress:
         """How far a replica was told."""
         return await self.look(lambda look: load_progress(look.get(DELTA_REPLICA, progress_key(replica))))
 
@@ -225,7 +233,7 @@ class Rig:
 class Told(NamedTuple):
     """An entry in few words."""
 
-    op: Op
+    op: DeltaOp
     row: str
     cells: dict[str, Any]
 
@@ -241,20 +249,20 @@ class Plain(PlainReplica):
         self._shows = shows
         self.plain_name = name
         self.claims = claims
-        self.replica = Replica(GATEWAY, self.name, subject)
+        self.replica = DeltaReplica(GATEWAY, self.name, subject)
         self._rig = rig
 
-    def change(self, op: Op, row: str, hlc: int = 0, **cells: Any) -> Delta:
+    def change(self, op: DeltaOp, row: str, hlc: int = 0, **cells: Any) -> Delta:
         """Change its own database, and have that in the queue; now unless a time is given."""
         delta = change(op, row, self.plain_name, hlc or self._rig.stamp(), **cells)
-        if op is Op.DELETE:
+        if op is DeltaOp.DELETE:
             self.rows.pop(delta.row, None)
         else:
             self.rows.setdefault(delta.row, {}).update({column.name: column.value for column in delta.columns})
         self.pending.append(delta)
         return delta
 
-    async def push(self, *, is_lost: bool = False) -> Pushed:
+    async def push(self, *, is_lost: bool = False) -> DeltasPushed:
         """Everything in the queue; of an answer that is lost it knows nothing."""
         sent = tuple(self.pending)
         answer = await self._rig.push(self.replica, *sent)
@@ -262,7 +270,7 @@ class Plain(PlainReplica):
             self.pushed(sent, answer.server_hlc)
         return answer
 
-    async def say(self, op: Op, row: str, hlc: int = 0, **cells: Any) -> Pushed:
+    async def say(self, op: DeltaOp, row: str, hlc: int = 0, **cells: Any) -> DeltasPushed:
         """Change something and push it."""
         self.change(op, row, hlc, **cells)
         return await self.push()
@@ -281,7 +289,7 @@ class Plain(PlainReplica):
         return {json.loads(row): _values(columns) for row, columns in self.rows.items()}
 
 
-def told(entries: Sequence[Entry]) -> list[Told]:
+def told(entries: Sequence[DeltaEntry]) -> list[Told]:
     """Entries in few words."""
     return [Told(entry.op, json.loads(entry.row), cells_of(entry.columns)) for entry in entries]
 
@@ -291,9 +299,9 @@ def cells_of(columns: str | bytes) -> dict[str, Any]:
     return {column["column"]: column["value"] for column in json.loads(columns)}
 
 
-def note_of(replica: Replica, page: reading.Page) -> Give:
+def note_of(replica: DeltaReplica, page: reading.DeltaPage) -> RecordDelivery:
     """What is stored before a page leaves."""
-    return Give(replica, page.cursor, page.shown, page.rest, page.gone_back_at, page.is_taken, page.mark)
+    return RecordDelivery(replica, page.cursor, page.shown, page.rest, page.gone_back_at, page.is_taken, page.mark)
 
 
 def scene(function: Callable[Concatenate[Rig, P], Awaitable[None]]) -> Callable[P, None]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.deltas.limits import MAX_BUCKETS, MAX_FILTERS, MAX_RULES_BYTES
-from semel.contracts.deltas.refusals import RefusedDeltas
-from semel.contracts.deltas.rules.buckets import Rules, columns_for, number_of, rules_of, sees, text_of
+from semel.surfaces.deltas.commands import RefusedDeltas
+from semel.surfaces.deltas.limits import MAX_BUCKETS, MAX_FILTERS, MAX_RULES_BYTES
+from semel.surfaces.deltas.rules.sync_rules import SyncRules, columns_for, number_of, rules_of, sees, text_of
 
 CLAIMS = {"sub": ("ann",), "org": ("acme",), "teams": ("red", "blue"), "level": ("5", "9"), "none": ()}
 
@@ -19,11 +19,11 @@ def bucket(*filters: tuple[str, str, str], tables: tuple[str, ...] = (), name: s
     return {"name": name, "tables": list(tables), "filters": parts}
 
 
-def rules(*buckets: dict[str, Any]) -> Rules:
+def rules(*buckets: dict[str, Any]) -> SyncRules:
     return rules_of(json.dumps({"version": 1, "buckets": buckets}).encode())
 
 
-def with_filter(op: str, value: str) -> Rules:
+def with_filter(op: str, value: str) -> SyncRules:
     return rules(bucket(("c", op, value)))
 
 

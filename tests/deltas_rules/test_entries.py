@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from semel.contracts.deltas.model import Delta, Op
-from semel.contracts.deltas.rules.entries import NO_COLUMNS, Effect, column_told, effect_of
-from semel.contracts.deltas.rules.rows import RowState, apply
+from semel.surfaces.deltas.model import Delta, DeltaOp
+from semel.surfaces.deltas.rules.last_writer_wins import RowState, apply
+from semel.surfaces.deltas.rules.visibility import NO_COLUMNS, DeltaEffect, column_told, effect_of
 from tests.deltas_model.replicas import TABLE
 from tests.deltas_model.requests import make_column, make_delta
 from tests.deltas_rules.rig import cells_of, change
 
-INSERT, UPDATE, DELETE = Op.INSERT, Op.UPDATE, Op.DELETE
+INSERT, UPDATE, DELETE = DeltaOp.INSERT, DeltaOp.UPDATE, DeltaOp.DELETE
 
 
 class Case(NamedTuple):
@@ -21,15 +21,15 @@ class Case(NamedTuple):
 
     before: tuple[Delta, ...]
     delta: Delta
-    op: Op | None
+    op: DeltaOp | None
     columns: dict[str, Any] | None = None
 
 
-def by(op: Op, at: int, **cells: Any) -> Delta:
+def by(op: DeltaOp, at: int, **cells: Any) -> Delta:
     return change(op, "r", "a", at, **cells)
 
 
-def with_columns(op: Op, at: int, *names: str) -> Delta:
+def with_columns(op: DeltaOp, at: int, *names: str) -> Delta:
     """Of columns without a value."""
     return make_delta(op, TABLE, '"r"', '"a"', at, [make_column(name) for name in names])
 
@@ -104,18 +104,18 @@ def test_columns_that_won_are_told_in_the_order_and_as_they_were_sent() -> None:
     columns = [make_column("c", 1, unit="kg"), make_column("b", 2), make_column("a", "é")]
     late = make_delta(UPDATE, TABLE, '"r"', '"a"', 5, columns)
     told = '[{"column":"c","unit":"kg","value":1},{"column":"a","value":"é"}]'
-    assert effect_of(late, apply(state, late)) == Effect(UPDATE, told.encode())
+    assert effect_of(late, apply(state, late)) == DeltaEffect(UPDATE, told.encode())
 
 
 def test_the_whole_of_a_row_is_its_deltas_own_when_nothing_else_is_true() -> None:
     state = RowState('"r"')
     delta = make_delta(INSERT, TABLE, '"r"', '"a"', 5, [make_column("c", 1, unit="kg")])
-    assert effect_of(delta, apply(state, delta)) == Effect(INSERT, None)
+    assert effect_of(delta, apply(state, delta)) == DeltaEffect(INSERT, None)
 
 
 def test_a_delete_is_told_without_the_columns_it_was_sent_with() -> None:
     delta = by(DELETE, 5, t=1)
-    assert effect_of(delta, apply(RowState('"r"'), delta)) == Effect(DELETE, NO_COLUMNS)
+    assert effect_of(delta, apply(RowState('"r"'), delta)) == DeltaEffect(DELETE, NO_COLUMNS)
 
 
 @pytest.mark.parametrize(

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import pytest
 
-from semel.contracts.deltas import reading
-from semel.contracts.deltas.limits import KEPT_AIDS, Policy
-from semel.contracts.deltas.model import Op, Replica
-from semel.contracts.deltas.refusals import RefusedDeltas
-from semel.kernel.delta_id import json_text
+from semel.kernel.hashes import json_text
+from semel.surfaces.deltas import reading
+from semel.surfaces.deltas.commands import RefusedDeltas
+from semel.surfaces.deltas.limits import KEPT_AIDS, DeltaPolicy
+from semel.surfaces.deltas.model import DeltaOp, DeltaReplica
 from tests.deltas_rules.rig import GATEWAY, Plain, Rig, change, scene, told
 
-INSERT, UPDATE, DELETE = Op.INSERT, Op.UPDATE, Op.DELETE
+INSERT, UPDATE, DELETE = DeltaOp.INSERT, DeltaOp.UPDATE, DeltaOp.DELETE
 LONG_AGO_MS = 60_000
 FEW = 5
 CYCLES = 8
 
 
-def replica_of(name: str, subject: str) -> Replica:
-    return Replica(GATEWAY, json_text(name), subject)
+def replica_of(name: str, subject: str) -> DeltaReplica:
+    return DeltaReplica(GATEWAY, json_text(name), subject)
 
 
 # -- A new life under an old id ----------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ async def test_nobody_takes_the_places_of_others_by_pulling_under_made_up_ids(ri
 
 @scene
 async def test_g3_when_there_are_too_many_clients_those_that_are_known_go_on(rig: Rig) -> None:
-    rig.rule(Policy(max_clients=FEW))
+    rig.rule(DeltaPolicy(max_clients=FEW))
     known = [Plain(rig, f"c{number}") for number in range(FEW)]
     for client in known:
         await client.say(INSERT, client.plain_name)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.deltas import reading
-from semel.contracts.deltas.model import Cursor
-from semel.contracts.deltas.rules import repairs, visibility
-from semel.contracts.deltas.rules.cursors import Progress
+from semel.surfaces.deltas import reading
+from semel.surfaces.deltas.model import DeltaCursor
+from semel.surfaces.deltas.rules import repairs, visibility
+from semel.surfaces.deltas.rules.cursors import ReplicaProgress
 from tests.deltas_model.shrink import shrunk
 from tests.deltas_rules.crowd import Crowd
 
@@ -45,29 +45,35 @@ def test_so_they_do_when_every_bound_is_near(monkeypatch: pytest.MonkeyPatch, ha
         assert not make().run().faults, f"seed {seed}: {shrunk(make)}"
 
 
-_MEANING, _NOTED = Progress.meaning, reading._noted
+_MEANING, _NOTED = ReplicaProgress.meaning, reading._noted
 
 
-def _without_doubt(self: Progress, since: int, *, is_entry: bool) -> Cursor:
+def _without_doubt(self: ReplicaProgress, since: int, *, is_entry: bool) -> DeltaCursor:
     return _MEANING(self, since, is_entry=is_entry)._replace(doubt=0)
 
 
-def _shown_when_it_leaves(asker: Any, page: reading.Page, begun: reading.Begun, *others: Any) -> reading.Page:
+def _shown_when_it_leaves(
+    asker: Any, page: reading.DeltaPage, begun: reading.PartialPage, *others: Any
+) -> reading.DeltaPage:
     return _NOTED(asker, page, begun._replace(shown=page.cursor), *others)
 
 
 BREAKAGES: dict[str, tuple[bool, str, Any]] = {
     # name: whether there are rules, what is broken, and what stands there instead
-    "a row that was told and not shown comes twice": (False, "semel.contracts.deltas.rules.cursors.Progress.meaning", _without_doubt),
-    "a page counts as shown when it leaves": (False, "semel.contracts.deltas.reading._noted", _shown_when_it_leaves),
+    "a row that was told and not shown comes twice": (
+        False,
+        "semel.surfaces.deltas.rules.cursors.ReplicaProgress.meaning",
+        _without_doubt,
+    ),
+    "a page counts as shown when it leaves": (False, "semel.surfaces.deltas.reading._noted", _shown_when_it_leaves),
     "a former life is no news": (
         False,
-        "semel.contracts.deltas.reading._is_known",
+        "semel.surfaces.deltas.reading._is_known",
         lambda row, start: row.position <= max(start.mute, start.skip),
     ),
-    "nobody is repaired": (False, "semel.contracts.deltas.rules.push.repair_all", lambda *_: None),
-    "own rows stay in view": (True, "semel.contracts.deltas.rules.visibility.Watcher.left", lambda *_: ()),
-    "rows do not come into view": (True, "semel.contracts.deltas.rules.visibility.Watcher._entered", lambda *_: None),
+    "nobody is repaired": (False, "semel.surfaces.deltas.rules.push.repair_all", lambda *_: None),
+    "own rows stay in view": (True, "semel.surfaces.deltas.rules.visibility.CallerView.left", lambda *_: ()),
+    "rows do not come into view": (True, "semel.surfaces.deltas.rules.visibility.CallerView._entered", lambda *_: None),
 }
 
 

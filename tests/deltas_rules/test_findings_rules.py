@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from semel.contracts.deltas import reading
-from semel.contracts.deltas.model import Cursor, Op
-from semel.contracts.deltas.rules.cursors import Alias
+from semel.surfaces.deltas import reading
+from semel.surfaces.deltas.model import DeltaCursor, DeltaOp
+from semel.surfaces.deltas.rules.cursors import CursorAlias
 from tests.deltas_rules.rig import Plain, Rig, of_org, scene
 
-INSERT, UPDATE, DELETE = Op.INSERT, Op.UPDATE, Op.DELETE
+INSERT, UPDATE, DELETE = DeltaOp.INSERT, DeltaOp.UPDATE, DeltaOp.DELETE
 A, B = of_org("a"), of_org("b")
 MANY = 200
 
@@ -251,8 +251,8 @@ async def test_a_cursor_that_rests_stands_for_the_end_of_the_log(rig: Rig) -> No
     page = await rig.pull(x.replica, held)
     await rig.rest(x.replica, held, page._replace(cursor=held + 7))
     progress = await rig.progress(x.replica)
-    assert (progress.seen, progress.aliases[-1]) == (held + 7, Alias(held, held, held + 7, 0))
-    assert progress.meaning(held, is_entry=False) == Cursor(held + 7)
+    assert (progress.seen, progress.aliases[-1]) == (held + 7, CursorAlias(held, held, held + 7, 0))
+    assert progress.meaning(held, is_entry=False) == DeltaCursor(held + 7)
 
 
 @scene

@@ -6,28 +6,27 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.deltas.commands import Push
-from semel.contracts.deltas.limits import FIRST_ROWS, MAX_COLUMNS, MAX_ROW_BYTES, MORE_ROWS, Policy
-from semel.contracts.deltas.model import Delta, Op, Replica
-from semel.contracts.deltas.refusals import Refusal, RefusedDeltas
-from semel.contracts.deltas.rules import push
-from semel.contracts.deltas.rules.push import push_needs, row_keys
-from semel.contracts.deltas.rules.rows import RowState, dump_state, load_state
-from semel.contracts.deltas.tables import DELTA_ROW, DeltaIdRow, DeltaRowRow, gateway_key
-from semel.kernel.delta_id import json_text
+from semel.kernel.hashes import json_text
 from semel.store.protocol import AnyTable
 from semel.store.table import Key
+from semel.surfaces.deltas.commands import DeltaRefusal, PushDeltas, RefusedDeltas
+from semel.surfaces.deltas.limits import FIRST_ROWS, MAX_COLUMNS, MAX_ROW_BYTES, MORE_ROWS, DeltaPolicy
+from semel.surfaces.deltas.model import Delta, DeltaOp, DeltaReplica
+from semel.surfaces.deltas.rules import push
+from semel.surfaces.deltas.rules.last_writer_wins import RowState, dump_state, load_state
+from semel.surfaces.deltas.rules.push import push_needs, row_keys
+from semel.surfaces.deltas.tables import DELTA_ROW, DeltaIdRow, DeltaRowRow, gateway_key
 from tests.deltas_rules.rig import BY_ORG, GATEWAY, Plain, Rig, change, scene
 
-INSERT, UPDATE, DELETE = Op.INSERT, Op.UPDATE, Op.DELETE
-REPLICA = Replica(GATEWAY, json_text("x"), "default")
+INSERT, UPDATE, DELETE = DeltaOp.INSERT, DeltaOp.UPDATE, DeltaOp.DELETE
+REPLICA = DeltaReplica(GATEWAY, json_text("x"), "default")
 LONG_NAME = "y" * 250
 STATE_BYTES = 700
 """About what is stored of a row besides the values of two columns."""
 SEVERAL = 2_000
 
 
-async def refusal_of(rig: Rig, *deltas: Delta) -> Refusal:
+async def refusal_of(rig: Rig, *deltas: Delta) -> DeltaRefusal:
     with pytest.raises(RefusedDeltas) as refused:
         await rig.push(REPLICA, *deltas)
     return refused.value.refusal
@@ -130,7 +129,7 @@ class Shelf:
 
     def play(self, deltas: tuple[Delta, ...]) -> None:
         """Load what a push needs."""
-        needs = push_needs(Push(REPLICA, deltas), Policy())
+        needs = push_needs(PushDeltas(REPLICA, deltas), DeltaPolicy())
         stage = next(needs)
         while True:
             keys = list(stage.keys)

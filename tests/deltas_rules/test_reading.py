@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.deltas import reading
-from semel.contracts.deltas.limits import PAGE_BYTES
-from semel.contracts.deltas.model import Cursor, Op, Replica
-from semel.kernel.delta_id import json_text
+from semel.kernel.hashes import json_text
+from semel.surfaces.deltas import reading
+from semel.surfaces.deltas.limits import PAGE_BYTES
+from semel.surfaces.deltas.model import DeltaCursor, DeltaOp, DeltaReplica
 from tests.deltas_rules.rig import GATEWAY, NOBODY, Plain, Rig, change, note_of, of_org, scene, told
 
-INSERT, UPDATE, DELETE = Op.INSERT, Op.UPDATE, Op.DELETE
-READER = Replica(GATEWAY, json_text("reader"), "default")
+INSERT, UPDATE, DELETE = DeltaOp.INSERT, DeltaOp.UPDATE, DeltaOp.DELETE
+READER = DeltaReplica(GATEWAY, json_text("reader"), "default")
 ROWS = 10
 A = of_org("a")
 
@@ -27,13 +27,13 @@ async def fill(rig: Rig, author: str = "y", rows: int = ROWS, **cells: Any) -> l
     return [entry.position for entry in (await client.push()).entries]
 
 
-def rows_of(page: reading.Page) -> list[str]:
+def rows_of(page: reading.DeltaPage) -> list[str]:
     return [entry.row for entry in told(page.entries)]
 
 
 async def look(
-    rig: Rig, since: int = 0, limit: int = 1_000, budget: int = PAGE_BYTES, begun: reading.Begun | None = None
-) -> reading.Page | reading.Begun:
+    rig: Rig, since: int = 0, limit: int = 1_000, budget: int = PAGE_BYTES, begun: reading.PartialPage | None = None
+) -> reading.DeltaPage | reading.PartialPage:
     return await rig.look(lambda one: reading.pull(one, READER, NOBODY, since, limit, budget, begun))
 
 
@@ -42,8 +42,8 @@ async def look(
 
 @scene
 async def test_a_gateway_that_nothing_has_happened_in_has_an_empty_page(rig: Rig) -> None:
-    assert await look(rig) == reading.Page((), 0, False, is_known=False)
-    assert await look(rig, since=7) == reading.Page((), 0, False, is_known=False)
+    assert await look(rig) == reading.DeltaPage((), 0, False, is_known=False)
+    assert await look(rig, since=7) == reading.DeltaPage((), 0, False, is_known=False)
 
 
 @scene
@@ -53,7 +53,7 @@ async def test_a_page_ends_at_its_last_entry_or_with_the_log(rig: Rig) -> None:
     assert end > positions[-1]
     for limit, has_more in ((1, True), (ROWS - 1, True), (ROWS, False), (ROWS + 1, False)):
         page = await look(rig, limit=limit)
-        assert isinstance(page, reading.Page)
+        assert isinstance(page, reading.DeltaPage)
         assert len(page.entries) == min(limit, ROWS)
         assert (page.has_more, page.cursor) == (has_more, positions[limit - 1] if has_more else end)
         assert not page.must_note, "of a client that only reads nothing is kept"
@@ -65,7 +65,7 @@ async def test_an_empty_page_ends_with_the_log_and_needs_no_note(rig: Rig) -> No
     end = (await rig.gateway()).high_water
     for since in (end, end + 5):
         page = await look(rig, since)
-        assert isinstance(page, reading.Page)
+        assert isinstance(page, reading.DeltaPage)
         assert (page.entries, page.cursor, page.has_more, page.must_note) == ([], end, False, False)
 
 
@@ -76,7 +76,7 @@ async def test_a_page_holds_so_many_bytes_and_one_entry_in_any_case(rig: Rig) ->
     assert all(1_000 < size < 1_500 for size in sizes)
     for budget, count in ((1, 1), (sum(sizes[:3]) - 1, 2), (sum(sizes[:3]), 3), (sum(sizes), ROWS)):
         page = await look(rig, budget=budget)
-        assert isinstance(page, reading.Page)
+        assert isinstance(page, reading.DeltaPage)
         assert len(page.entries) == count
         assert page.has_more is (count < ROWS)
 
@@ -91,7 +91,7 @@ async def test_a_page_from_the_beginning_has_no_repairs_and_says_so_to_the_next(
     await y.say(INSERT, "two", t=1)
     end = (await rig.gateway()).high_water
     page, _ = await rig.read_page(x.replica, 0, limit=1)
-    assert (rows_of(page), page.has_more, page.rest) == (["one"], True, Cursor(page.cursor, mute=end))
+    assert (rows_of(page), page.has_more, page.rest) == (["one"], True, DeltaCursor(page.cursor, mute=end))
     assert page.must_note
     again = Plain(rig, "x")
     assert [entry.row for _ in range(3) for entry in await again.pull(limit=1)] == ["one", "two"]
@@ -138,15 +138,15 @@ def short_looks(monkeypatch: pytest.MonkeyPatch) -> int:
 async def test_a_look_ends_after_so_many_rows_and_the_next_goes_on_there(rig: Rig, short_looks: int) -> None:
     positions = await fill(rig)
     begun = await look(rig)
-    assert isinstance(begun, reading.Begun)
-    assert begun.start == Cursor(positions[short_looks - 1], mute=(await rig.gateway()).high_water)
+    assert isinstance(begun, reading.PartialPage)
+    assert begun.start == DeltaCursor(positions[short_looks - 1], mute=(await rig.gateway()).high_water)
     assert [entry.position for entry in begun.entries] == positions[:short_looks]
     spent = sum(map(reading.entry_size, begun.entries))
     assert begun.budget == PAGE_BYTES - spent
     then = await look(rig, begun=begun)
-    assert isinstance(then, reading.Begun)
+    assert isinstance(then, reading.PartialPage)
     page = await look(rig, begun=then)
-    assert isinstance(page, reading.Page)
+    assert isinstance(page, reading.DeltaPage)
     assert [entry.position for entry in page.entries] == positions
     assert not page.has_more
 
@@ -168,9 +168,9 @@ async def test_a_page_in_several_looks_holds_so_many_bytes(rig: Rig, short_looks
     await fill(rig, t="v" * 1_000)
     size = reading.entry_size((await rig.pull(READER, 0, limit=1)).entries[0])
     begun = await look(rig, budget=6 * size)
-    assert isinstance(begun, reading.Begun)
+    assert isinstance(begun, reading.PartialPage)
     page = await look(rig, begun=begun)
-    assert isinstance(page, reading.Page)
+    assert isinstance(page, reading.DeltaPage)
     assert len(page.entries) == 6
     assert page.has_more
 
@@ -191,10 +191,10 @@ async def test_what_is_committed_between_two_looks_is_in_the_page(rig: Rig, shor
     """The page ends where the log ends at the last look, so what came meanwhile must not be missing."""
     await fill(rig)
     begun = await look(rig)
-    assert isinstance(begun, reading.Begun)
+    assert isinstance(begun, reading.PartialPage)
     await fill(rig, "z", rows=1)
-    found: reading.Page | reading.Begun = begun
-    while isinstance(found, reading.Begun):
+    found: reading.DeltaPage | reading.PartialPage = begun
+    while isinstance(found, reading.PartialPage):
         found = await look(rig, begun=found)
     assert rows_of(found)[-1] == "z 0"
     assert found.cursor == (await rig.gateway()).high_water
@@ -207,11 +207,11 @@ async def test_a_page_that_was_overtaken_between_two_looks_does_not_leave(rig: R
     await x.say(INSERT, "mine")
     await fill(rig, rows=2 * short_looks)
     found = await rig.look(lambda one: reading.pull(one, x.replica, NOBODY, 0, short_looks, PAGE_BYTES))
-    assert isinstance(found, reading.Begun)
+    assert isinstance(found, reading.PartialPage)
     begun = found
     await x.say(INSERT, "mine too")
     late = await rig.look(lambda one: reading.pull(one, x.replica, NOBODY, 0, short_looks, PAGE_BYTES, begun))
-    assert isinstance(late, reading.Page)
+    assert isinstance(late, reading.DeltaPage)
     assert (await rig.send(note_of(x.replica, late))).cursor is None
 
 
@@ -242,7 +242,7 @@ async def test_for_a_guest_cursors_mean_themselves_and_nothing_is_kept(rig: Rig)
 @scene
 async def test_a_guest_is_told_what_the_client_itself_has_done(rig: Rig) -> None:
     await fill(rig, "x", rows=2)
-    page = await rig.pull(Replica(GATEWAY, json_text("x"), "somebody else"), 0, is_guest=True)
+    page = await rig.pull(DeltaReplica(GATEWAY, json_text("x"), "somebody else"), 0, is_guest=True)
     assert rows_of(page) == ["x 0", "x 1"]
 
 
@@ -292,7 +292,7 @@ async def test_news_are_told_look_by_look(rig: Rig, short_looks: int) -> None:
 @scene
 async def test_there_are_no_news_where_nothing_has_happened(rig: Rig) -> None:
     found = await rig.look(lambda one: reading.news(one, READER, NOBODY, 0, 10, PAGE_BYTES))
-    assert found == reading.News(reading.Page((), 0, False))
+    assert found == reading.DeltaBroadcast(reading.DeltaPage((), 0, False))
 
 
 # -- What else can be asked --------------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ async def test_there_are_no_news_where_nothing_has_happened(rig: Rig) -> None:
 
 @scene
 async def test_a_gateway_is_measured(rig: Rig) -> None:
-    assert await rig.look(lambda one: reading.gauges(one, GATEWAY)) == reading.Gauges()
+    assert await rig.look(lambda one: reading.gauges(one, GATEWAY)) == reading.DeltaGauges()
     assert await rig.look(lambda one: reading.high_water(one, GATEWAY)) == 0
     late = rig.stamp(60_000)
     x = Plain(rig, "x")
@@ -310,7 +310,7 @@ async def test_a_gateway_is_measured(rig: Rig) -> None:
     pushed = [row for row in await rig.log() if row.pushed]
     size = sum(len(row.body) + len(row.row_id) + len(row.client) for row in await rig.log())
     found = await rig.look(lambda one: reading.gauges(one, GATEWAY))
-    assert found == reading.Gauges(log_size=3, index_size=2, byte_size=size, delta_count=len(pushed))
+    assert found == reading.DeltaGauges(log_size=3, index_size=2, byte_size=size, delta_count=len(pushed))
     assert await rig.look(lambda one: reading.high_water(one, GATEWAY)) == x.cursor + 1, "a repair is outstanding"
 
 
@@ -318,7 +318,7 @@ async def test_a_gateway_is_measured(rig: Rig) -> None:
 async def test_gateways_are_named_page_by_page(rig: Rig) -> None:
     names = ["a", "a/b", "b", "ü"]
     for name in reversed(names):
-        await rig.push(Replica(name, json_text("x"), "default"), change(INSERT, "r", "x", rig.stamp()))
+        await rig.push(DeltaReplica(name, json_text("x"), "default"), change(INSERT, "r", "x", rig.stamp()))
     assert await rig.look(lambda one: reading.gateways(one, None, 10)) == names
     assert await rig.look(lambda one: reading.gateways(one, None, 2)) == names[:2]
     assert await rig.look(lambda one: reading.gateways(one, "a/b", 2)) == names[2:]

@@ -6,33 +6,33 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from semel.contracts.deltas.limits import KEPT_AIDS, REPAIRED_COLUMNS
-from semel.contracts.deltas.model import Op, Replica
-from semel.kernel.delta_id import json_text
+from semel.kernel.hashes import json_text
+from semel.surfaces.deltas.limits import KEPT_AIDS, REPAIRED_COLUMNS
+from semel.surfaces.deltas.model import DeltaOp, DeltaReplica
 from tests.deltas_rules.rig import GATEWAY, Plain, Rig, cells_of, change, of_org, scene
 
-INSERT, UPDATE, DELETE = Op.INSERT, Op.UPDATE, Op.DELETE
-Repair = tuple[Op, dict[str, Any]]
+INSERT, UPDATE, DELETE = DeltaOp.INSERT, DeltaOp.UPDATE, DeltaOp.DELETE
+Repair = tuple[DeltaOp, dict[str, Any]]
 
 
 class Step(NamedTuple):
     """What somebody pushes."""
 
     who: str
-    op: Op
+    op: DeltaOp
     at: int
     cells: dict[str, Any]
 
 
-def mine(op: Op, at: int, **cells: Any) -> Step:
+def mine(op: DeltaOp, at: int, **cells: Any) -> Step:
     return Step("x", op, at, cells)
 
 
-def theirs(op: Op, at: int, **cells: Any) -> Step:
+def theirs(op: DeltaOp, at: int, **cells: Any) -> Step:
     return Step("y", op, at, cells)
 
 
-def of_third(op: Op, at: int, **cells: Any) -> Step:
+def of_third(op: DeltaOp, at: int, **cells: Any) -> Step:
     return Step("z", op, at, cells)
 
 
@@ -171,7 +171,7 @@ async def test_every_row_and_every_author_of_a_push_has_its_own(rig: Rig) -> Non
     for row in ("one", "two"):
         await y.say(INSERT, row, t=row)
     end = (await rig.gateway()).high_water
-    relay = Replica(GATEWAY, json_text("relay"), "root")
+    relay = DeltaReplica(GATEWAY, json_text("relay"), "root")
     late = [change(UPDATE, row, who, base, t="late") for who in ("a", "b") for row in ("one", "two")]
     await rig.push(relay, *late)
     repairs = [row for row in await rig.log(end) if row.addressee]

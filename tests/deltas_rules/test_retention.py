@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from semel.contracts.deltas import reading
-from semel.contracts.deltas.checkpoint import checkpoint
-from semel.contracts.deltas.commands import Forget, Forgotten
-from semel.contracts.deltas.limits import Policy
-from semel.contracts.deltas.model import Op
-from semel.contracts.deltas.refusals import RefusedDeltas
-from semel.contracts.deltas.rules import retention
-from semel.contracts.deltas.rules.replicas import HOUR_MS, progress_key
-from semel.contracts.deltas.tables import DELTA_ID, DELTA_REPLICA, gateway_key
 from semel.engine.reading import Reading
 from semel.store.protocol import Range
+from semel.surfaces.deltas import reading
+from semel.surfaces.deltas.checkpoint import checkpoint
+from semel.surfaces.deltas.commands import ClientsForgotten, ForgetClients, RefusedDeltas
+from semel.surfaces.deltas.limits import DeltaPolicy
+from semel.surfaces.deltas.model import DeltaOp
+from semel.surfaces.deltas.rules import retention
+from semel.surfaces.deltas.rules.replicas import HOUR_MS, progress_key
+from semel.surfaces.deltas.tables import DELTA_ID, DELTA_REPLICA, gateway_key
 from tests.deltas_rules.rig import GATEWAY, NOBODY, Plain, Rig, change, scene, told
 
-INSERT, UPDATE, DELETE = Op.INSERT, Op.UPDATE, Op.DELETE
+INSERT, UPDATE, DELETE = DeltaOp.INSERT, DeltaOp.UPDATE, DeltaOp.DELETE
 TTL_MS = 10 * HOUR_MS
 KEEP_MS = 60_000
-FORGETS = Policy(client_ttl_ms=TTL_MS)
-CUTS = Policy(keep_log_ms=KEEP_MS)
+FORGETS = DeltaPolicy(client_ttl_ms=TTL_MS)
+CUTS = DeltaPolicy(keep_log_ms=KEEP_MS)
 
 
 def pass_hours(rig: Rig, hours: int) -> None:
@@ -96,7 +95,7 @@ async def test_g3_a_client_of_an_earlier_version_is_dated_before_it_is_forgotten
     rig.rule(FORGETS)
     assert await rig.sweep() == 1
     assert await is_known(rig, x)
-    assert await rig.send(Forget(GATEWAY, (key,), rig.world.wall - TTL_MS)) == Forgotten(0)
+    assert await rig.send(ForgetClients(GATEWAY, (key,), rig.world.wall - TTL_MS)) == ClientsForgotten(0)
     pass_hours(rig, 12)
     assert await rig.sweep() == 1
     assert not await is_known(rig, x)
@@ -181,7 +180,7 @@ async def test_g4_a_page_that_is_cut_between_two_looks_does_not_leave(
         await y.say(INSERT, f"r{number}")
     monkeypatch.setattr(reading, "SCANNED_ROWS", 2)
     begun = await rig.look(lambda look: reading.pull(look, x.replica, NOBODY, 0, 100, 2**20))
-    assert isinstance(begun, reading.Begun)
+    assert isinstance(begun, reading.PartialPage)
     await cut(rig)
     with pytest.raises(RefusedDeltas, match="checkpoint"):
         await rig.look(lambda look: reading.pull(look, x.replica, NOBODY, 0, 100, 2**20, begun))
@@ -216,7 +215,7 @@ async def test_g4_a_repair_that_was_cut_is_not_dropped_a_second_time(rig: Rig) -
     await y.say(UPDATE, "r", a=2)
     await x.say(UPDATE, "r", b=1)
     await cut(rig)
-    rig.rule(Policy())
+    rig.rule(DeltaPolicy())
     await x.say(UPDATE, "r", b=2)
     assert (await rig.gateway()).entries == sum(row.op > 0 for row in await rig.log())
 
@@ -233,7 +232,7 @@ async def test_g4_a_checkpoint_for_whoever_may_hold_rows_takes_them_away_first(r
     await x.say(DELETE, "gone")
     replica = {"nobody": None, "known": x.replica, "new": Plain(rig, "new").replica}[who]
 
-    def look(one: Reading) -> list[tuple[Op, str]]:
+    def look(one: Reading) -> list[tuple[DeltaOp, str]]:
         found = checkpoint(one, GATEWAY, NOBODY, replica)
         assert found is not None
         return [(entry.op, entry.row) for entry in told(list(found.entries))]

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from semel.contracts.deltas.limits import MAX_COLUMNS
-from semel.contracts.deltas.model import Delta, Op
-from semel.contracts.deltas.rules.rows import (
-    Aid,
-    Basis,
-    Change,
-    Mark,
+from semel.surfaces.deltas.limits import MAX_COLUMNS
+from semel.surfaces.deltas.model import Delta, DeltaOp
+from semel.surfaces.deltas.rules.last_writer_wins import (
+    AuthorMark,
+    DeltaStamp,
+    RepairHint,
+    RowChange,
     RowState,
-    Stamp,
+    VisibilityBasis,
     apply,
     dump_state,
     is_after,
@@ -52,15 +52,15 @@ class Case(NamedTuple):
 
 
 def insert(at: int, author: str = "a", **cells: Any) -> Delta:
-    return change(Op.INSERT, "r", author, at, **cells)
+    return change(DeltaOp.INSERT, "r", author, at, **cells)
 
 
 def update(at: int, author: str = "a", **cells: Any) -> Delta:
-    return change(Op.UPDATE, "r", author, at, **cells)
+    return change(DeltaOp.UPDATE, "r", author, at, **cells)
 
 
 def delete(at: int, author: str = "a") -> Delta:
-    return change(Op.DELETE, "r", author, at)
+    return change(DeltaOp.DELETE, "r", author, at)
 
 
 CASES = {
@@ -178,10 +178,10 @@ def test_a_state_is_stored_as_it_is(name: str) -> None:
 
 def test_everything_that_is_remembered_of_a_row_is_stored() -> None:
     state, _ = folded(*CASES["a row comes back without what it had"].deltas)
-    state.entries = (Mark('"a"', 2**63, 1), Mark('"b\\ud800"', 7, 2))
-    state.turns = (Mark('"a"', 5, 3),)
-    state.aids = (Aid('"a"', 9, 8, 3, 7), Aid('"b"'))
-    for basis in (Basis(2, {"t": "1"}), Basis(3, None), None):
+    state.entries = (AuthorMark('"a"', 2**63, 1), AuthorMark('"b\\ud800"', 7, 2))
+    state.turns = (AuthorMark('"a"', 5, 3),)
+    state.aids = (RepairHint('"a"', 9, 8, 3, 7), RepairHint('"b"'))
+    for basis in (VisibilityBasis(2, {"t": "1"}), VisibilityBasis(3, None), None):
         state.basis = basis
         assert load_state(state.row, dump_state(state)) == state
 
@@ -189,16 +189,16 @@ def test_everything_that_is_remembered_of_a_row_is_stored() -> None:
 # -- Who wins, and who had the last word -------------------------------------------------------------------------------
 
 RISING = [
-    Stamp(1, '"z"', "ff"),
-    Stamp(2, '""', "ff"),
-    Stamp(2, '"B"', "00"),
-    Stamp(2, '"B"', "01"),
-    Stamp(2, '"a"', "00"),
-    Stamp(2, '"a\\n"', "00"),
-    Stamp(2, '"aa"', "00"),
-    Stamp(2, '"\U0001f389"', "00"),
-    Stamp(2, '"\ue000"', "00"),
-    Stamp(3, '""', "00"),
+    DeltaStamp(1, '"z"', "ff"),
+    DeltaStamp(2, '""', "ff"),
+    DeltaStamp(2, '"B"', "00"),
+    DeltaStamp(2, '"B"', "01"),
+    DeltaStamp(2, '"a"', "00"),
+    DeltaStamp(2, '"a\\n"', "00"),
+    DeltaStamp(2, '"aa"', "00"),
+    DeltaStamp(2, '"\U0001f389"', "00"),
+    DeltaStamp(2, '"\ue000"', "00"),
+    DeltaStamp(3, '""', "00"),
 ]
 """The last but one: a pair of surrogates is before U+E000, though its code point is not."""
 
@@ -242,20 +242,20 @@ def test_of_columns_that_are_gone_the_last_are_remembered() -> None:
 
 
 def test_two_authors_tell_what_anybody_else_did_last() -> None:
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[AuthorMark, ...] = ()
     for position, author in enumerate("abcbb", 1):
-        marks = marked(marks, Mark(author, position))
-    assert marks == (Mark("b", 5), Mark("c", 3))
-    assert last_of_others(marks, "a", 0) == Mark("b", 5)
-    assert last_of_others(marks, "b", 0) == Mark("c", 3)
-    assert last_of_others(marks, "b", 2) == Mark("c", 3)
+        marks = marked(marks, AuthorMark(author, position))
+    assert marks == (AuthorMark("b", 5), AuthorMark("c", 3))
+    assert last_of_others(marks, "a", 0) == AuthorMark("b", 5)
+    assert last_of_others(marks, "b", 0) == AuthorMark("c", 3)
+    assert last_of_others(marks, "b", 2) == AuthorMark("c", 3)
     assert last_of_others(marks, "b", 3) is None
-    assert last_of_others(marks, "c", 4) == Mark("b", 5)
-    assert last_of_others((Mark("b", 5),), "b", 0) is None
+    assert last_of_others(marks, "c", 4) == AuthorMark("b", 5)
+    assert last_of_others((AuthorMark("b", 5),), "b", 0) is None
     assert last_of_others((), "b", 0) is None
 
 
-AID = Aid('"x"', position=30, turn=20, op=3, inserted_at=25)
+AID = RepairHint('"x"', position=30, turn=20, op=3, inserted_at=25)
 
 
 @pytest.mark.parametrize(
@@ -264,16 +264,16 @@ AID = Aid('"x"', position=30, turn=20, op=3, inserted_at=25)
         (19, AID),
         (20, AID._replace(turn=0, op=0)),
         (25, AID._replace(turn=0, op=0, inserted_at=0)),
-        (30, Aid('"x"')),
+        (30, RepairHint('"x"')),
     ],
 )
-def test_of_an_author_counts_what_it_has_yet_to_be_told(above: int, known: Aid) -> None:
-    state = RowState('"r"', aids=(Aid('"y"', 40), AID))
+def test_of_an_author_counts_what_it_has_yet_to_be_told(above: int, known: RepairHint) -> None:
+    state = RowState('"r"', aids=(RepairHint('"y"', 40), AID))
     assert state.aid_of('"x"').above(above) == known
-    assert state.aid_of('"z"').above(above) == Aid('"z"')
+    assert state.aid_of('"z"').above(above) == RepairHint('"z"')
 
 
-def folded(*deltas: Delta) -> tuple[RowState, Change]:
+def folded(*deltas: Delta) -> tuple[RowState, RowChange]:
     """The state after some deltas, and what the last of them did."""
     state = RowState('"r"')
     done = [apply(state, delta) for delta in deltas]

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from semel.contracts.deltas.model import Entry, Op
+from semel.surfaces.deltas.model import DeltaEntry, DeltaOp
 from tests.deltas_rules.rig import BY_ORG, Plain, Rig, Told, change, of_org, scene, told
 
-INSERT, UPDATE, DELETE = Op.INSERT, Op.UPDATE, Op.DELETE
+INSERT, UPDATE, DELETE = DeltaOp.INSERT, DeltaOp.UPDATE, DeltaOp.DELETE
 A, B = of_org("a"), of_org("b")
 EVERYTHING = json.dumps({"version": 1, "buckets": []}).encode()
 BY_TEAM = BY_ORG.replace(b"org", b"team")
@@ -19,15 +19,15 @@ BY_TEAM = BY_ORG.replace(b"org", b"team")
 class Step(NamedTuple):
     """What somebody of `b`, who is never asked what it sees, does to the row; the caller pulls where it is told to."""
 
-    op: Op
+    op: DeltaOp
     cells: dict[str, Any]
 
 
-def step(op: Op, **cells: Any) -> Step:
+def step(op: DeltaOp, **cells: Any) -> Step:
     return Step(op, cells)
 
 
-def row(op: Op, **cells: Any) -> Told:
+def row(op: DeltaOp, **cells: Any) -> Told:
     return Told(op, "r", cells)
 
 
@@ -106,7 +106,7 @@ def once(entries: list[Told]) -> list[Told]:
 async def test_what_is_not_told_as_it_was_pushed_says_so(rig: Rig) -> None:
     await rig.save_rules()
     caller, writer = Plain(rig, "caller", A), Plain(rig, "writer", B)
-    found: list[Entry] = []
+    found: list[DeltaEntry] = []
     for one in (*UNSEEN, step(UPDATE, org="a"), step(UPDATE, t=3), step(UPDATE, org="b")):
         await writer.say(one.op, "r", **one.cells)
         page = await rig.pull(caller.replica, caller.cursor, claims=A)

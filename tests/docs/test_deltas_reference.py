@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import jwt
 
-from semel.contracts.deltas.tables import TABLES
+from semel.surfaces.deltas.tables import TABLES
 from tests.deltas.vectors import CLIENT, HLC, ROW, TABLE, delta_id
 from tests.docs.test_docs import DOCS, code, tables
 from tests.running import RunningServer

@@ -14,78 +14,68 @@ import click
 import httpx
 import pytest
 
-from semel.cli.deltas.shapes import MOST_COLUMNS
+from semel.cli.deltas.rows import MOST_COLUMNS
 from semel.cli.main import main
-from semel.cli.retries import RETRIES
-from semel.cli.streams.source import LARGEST_BYTES
-from semel.contracts.deltas import limits as deltas_limits
-from semel.contracts.deltas import refusals as deltas_refusals
-from semel.contracts.deltas import shown as deltas_shown
-from semel.contracts.deltas.rules.epochs import KEPT_GAPS
-from semel.contracts.epoch_raise import MAX_RAISES
-from semel.contracts.events import limits as events_limits
-from semel.contracts.events.contract import PRUNED_AT_ONCE
-from semel.contracts.jobs import contract as jobs_contract
-from semel.contracts.jobs import limits as jobs_limits
-from semel.contracts.jobs import reading as jobs_reading
-from semel.contracts.jobs.rules import claim, cron, reap
-from semel.contracts.ledger import contract as ledger_contract
-from semel.contracts.ledger import limits as ledger_limits
-from semel.contracts.ledger import orders, paging
-from semel.contracts.ledger.wire import members as ledger_members
-from semel.contracts.ledger.wire import requests as ledger_requests
-from semel.contracts.streams.reading import PAGE_ROWS
-from semel.contracts.streams.rules.epochs import KEPT_EPOCHS
-from semel.contracts.streams.rules.life import SWEEP_GRACE_MS
-from semel.contracts.streams.wire import expiry, names, producer, requests
+from semel.cli.requests import RETRIES
+from semel.cli.source import LARGEST_BYTES
 from semel.engine.batch import MAX_TOUCHES
 from semel.engine.engine import EngineLimits
-from semel.engine.soft import MAX_WAITING
-from semel.kernel import canonical, idempotency_key, json_outline
+from semel.engine.soft_changes import MAX_WAITING
+from semel.kernel import keys
 from semel.kernel.clock import JUMP_MS
 from semel.kernel.errors import REGISTRY
 from semel.kernel.hlc import MAX_DRIFT_MS
-from semel.kernel.json_text import MAX_DEPTH
-from semel.kernel.producers import MAX_NUMBER
-from semel.server import (
-    audit,
-    bundle,
-    connection_limit,
-    jwt_claims,
-    jwt_keys,
-    jwt_tokens,
-    line_file,
-    line_pace,
-    line_queue,
-    logs,
-    threads,
-    websocket,
-)
-from semel.server.audit_events import CLASSES, IMPORTANT_LINES, PACED_LINES, LineClass
-from semel.server.deltas import conversation as deltas_conversation
-from semel.server.deltas import spools
-from semel.server.events import conversation, feed, inbox, subscriber, tail
-from semel.server.events import socket as events_socket
-from semel.server.events.cursors import LOG_EVERY_MS
+from semel.kernel.json import canonical, outline
+from semel.kernel.json.text import MAX_DEPTH
+from semel.kernel.producer import MAX_NUMBER
+from semel.server import thread_pool
+from semel.server.auth import jwt_claims, jwt_keys, jwt_tokens
 from semel.server.grpc import call as grpc_call
 from semel.server.grpc import connection as grpc_connection
 from semel.server.grpc import flow_control, messages, metadata
 from semel.server.grpc import server as grpc_server
-from semel.server.http import protocol, reader
-from semel.server.jobs import parts as jobs_parts
-from semel.server.jobs import upkeep, waiters
-from semel.server.jobs_metrics import COUNTS, GAUGES, HITS
-from semel.server.ledger import live, watching
-from semel.server.ledger.grpc import inbound
-from semel.server.metrics import AUTH_COUNTS
+from semel.server.http import connection_limit, protocol, reader
+from semel.server.ops import audit_log, audit_rate_limit, diagnosis_bundle, logs, rotated_file
+from semel.server.ops.audit_log import CLASSES, IMPORTANT_LINES, PACED_LINES, LineClass
+from semel.server.ops.metrics import AUTH_COUNTS
 from semel.server.setting_values import is_secret
 from semel.server.settings_loader import ALIASES, PREFIX, setting_fields
-from semel.server.streams.listing import MAX_LISTED
-from semel.store.postgres.address import Address
-from semel.store.postgres.hints import MAX_WAITING as MAX_HINTS
-from semel.store.postgres.line import BUSY_SHARE, LOCK_SHARE
+from semel.server.websocket import transport
+from semel.store.postgres.address import PgAddress
+from semel.store.postgres.connection import BUSY_SHARE, LOCK_SHARE
 from semel.store.postgres.locks import SLOTS
-from semel.store.sqlite import SqliteStore
+from semel.store.postgres.notify import MAX_WAITING as MAX_HINTS
+from semel.store.sqlite import SqliteFileStore
+from semel.surfaces.deltas import commands as deltas_refusals
+from semel.surfaces.deltas import conversation as deltas_conversation
+from semel.surfaces.deltas import limits as deltas_limits
+from semel.surfaces.deltas import spool_files
+from semel.surfaces.deltas.rules import cursors as deltas_shown
+from semel.surfaces.deltas.rules.gateways import KEPT_GAPS
+from semel.surfaces.epoch_raise import MAX_RAISES
+from semel.surfaces.events import connection_limits, conversation, feed, http_stream, subscriber
+from semel.surfaces.events import limits as events_limits
+from semel.surfaces.events import socket as events_socket
+from semel.surfaces.events.contract import PRUNED_AT_ONCE
+from semel.surfaces.events.service import LOG_EVERY_MS
+from semel.surfaces.jobs import contract as jobs_contract
+from semel.surfaces.jobs import limits as jobs_limits
+from semel.surfaces.jobs import long_poll, maintenance
+from semel.surfaces.jobs import reading as jobs_reading
+from semel.surfaces.jobs import service as jobs_parts
+from semel.surfaces.jobs.metrics import COUNTS, GAUGES, HITS
+from semel.surfaces.jobs.rules import claim, cron, reaper
+from semel.surfaces.ledger import block_watch, calls, pagination, validation
+from semel.surfaces.ledger import contract as ledger_contract
+from semel.surfaces.ledger import limits as ledger_limits
+from semel.surfaces.ledger.grpc import requests as inbound
+from semel.surfaces.ledger.wire import bodies as ledger_requests
+from semel.surfaces.ledger.wire import members as ledger_members
+from semel.surfaces.streams.http import MAX_LISTED
+from semel.surfaces.streams.reading import PAGE_ROWS
+from semel.surfaces.streams.rules.expiry import SWEEP_GRACE_MS
+from semel.surfaces.streams.rules.offsets import KEPT_EPOCHS
+from semel.surfaces.streams.wire import headers, requests
 from tests.running import RunningServer
 
 ROOT = Path(__file__).parent.parent.parent
@@ -96,13 +86,13 @@ TESTS_ONLY = {"crash_point", "crash_one_in", "commit_delay_ms"}
 
 # The rows of limits.md that are constants of the code; the others name a setting.
 CONSTANTS = {
-    "length of an `Idempotency-Key`": idempotency_key.MAX_LENGTH,
-    "length of a stream's name": names.MAX_BYTES,
+    "length of an `Idempotency-Key`": keys.MAX_KEY_LENGTH,
+    "length of a stream's name": headers.MAX_NAME_BYTES,
     "length of a `Content-Type`": requests.MAX_CONTENT_TYPE_BYTES,
     "length of a `Stream-Seq`": requests.MAX_STREAM_SEQ_BYTES,
-    "length of a `Producer-Id`": producer.MAX_ID_BYTES,
+    "length of a `Producer-Id`": headers.MAX_PRODUCER_ID_BYTES,
     "`Producer-Epoch` and `Producer-Seq`": MAX_NUMBER,
-    "digits of a `Stream-TTL`": expiry.MAX_TTL_DIGITS,
+    "digits of a `Stream-TTL`": headers.MAX_TTL_DIGITS,
     "levels of JSON": MAX_DEPTH,
     "chunk extensions and trailers of a body, beyond `20` bytes a chunk": reader.MAX_EXCESS_BYTES,
     "heads and chunks of a connection that are parsed in one turn": reader.SLICE_BYTES,
@@ -111,7 +101,7 @@ CONSTANTS = {
     "bytes in a batch": EngineLimits().batch.bytes,
     "rows that a batch may touch, roughly": EngineLimits().batch.cost,
     "stored payloads that a batch has to look at": EngineLimits().batch.loaded,
-    "looks at the store at once": SqliteStore.readers,
+    "looks at the store at once": SqliteFileStore.readers,
     "appends of a page": PAGE_ROWS,
     "streams in a listing": MAX_LISTED,
     "length of an event's `id`": events_limits.MAX_ID_BYTES,
@@ -119,26 +109,26 @@ CONSTANTS = {
     "length of a partition's name": events_limits.MAX_NAME_BYTES,
     "partitions of an event, or in a `sync`": events_limits.MAX_NAMES,
     "levels of an event": events_limits.EVENT_LEVELS,
-    "event as a reader is sent it": events_limits.Limits().message_bytes - events_limits.Limits().head_bytes,
+    "event as a reader is sent it": events_limits.EventLimits().message_bytes - events_limits.EventLimits().head_bytes,
     "room for the names in a page": events_limits.HEAD_BYTES,
     "name of a request that its answer repeats": events_limits.REPLY_BYTES,
-    "messages of a connection that wait to be handled": inbox.MAX_MESSAGES,
+    "messages of a connection that wait to be handled": connection_limits.MAX_MESSAGES,
     "wait for room in the queue of writes": conversation.ROOM_SECONDS,
-    "message that is read beside the others' work": threads.APART_BYTES,
-    "values of a message, or of an event that is shown, roughly": json_outline.LIGHT_BYTES,
-    "message of a client that has not connected": events_socket.STRANGER_BYTES,
-    "frames of a connection looked at in one turn": websocket.FRAMES_A_TURN,
-    "live events sent in one turn": feed.AT_ONCE,
+    "message that is read beside the others' work": thread_pool.APART_BYTES,
+    "values of a message, or of an event that is shown, roughly": outline.LIGHT_BYTES,
+    "message of a client that has not connected": events_socket.UNAUTHENTICATED_BYTES,
+    "frames of a connection looked at in one turn": transport.FRAMES_A_TURN,
+    "live events sent in one turn": feed.FRAMES_PER_TURN,
     "answered retries that a live reader is not sent again": subscriber.MAX_ANSWERED,
-    "time to see why a connection closes": websocket.LINGER_SECONDS,
+    "time to see why a connection closes": transport.LINGER_SECONDS,
     "events of a page": events_limits.PAGE_MOST,
     "events that a live reader is refilled with at once": subscriber.PAGE_EVENTS,
-    "what the feed of live events reads at once": feed.LOOK_BYTES,
-    "pace of comments on an idle event stream": tail.PULSE_SECONDS,
+    "what the feed of live events reads at once": feed.READ_BYTES,
+    "pace of comments on an idle event stream": http_stream.COMMENT_SECONDS,
     "events freed in one write": PRUNED_AT_ONCE,
     "`committed_id`": events_limits.MAX_COMMITTED_ID,
     "body of a request for jobs": jobs_limits.MAX_BODY_BYTES,
-    "body of jobs that is read beside the others' work": threads.APART_BYTES,
+    "body of jobs that is read beside the others' work": thread_pool.APART_BYTES,
     "`params`, canonical": jobs_limits.MAX_PARAMS_BYTES,
     "levels of `params`, of a result or an error": canonical.MAX_DEPTH,
     "`client`, canonical": jobs_limits.MAX_CLIENT_BYTES,
@@ -171,16 +161,16 @@ CONSTANTS = {
     "schedules in their listing": jobs_reading.MAX_SCHEDULES,
     "length of a cron line": cron.MAX_CHARACTERS,
     "missed instants that `catch_up` `all` makes up for": jobs_limits.MAX_CATCH_UP,
-    "schedules looked at in one round": upkeep.TICKS_AT_ONCE,
-    "workers of a node that wait for a job": waiters.MAX_WAITERS,
-    "waiting workers whose claims are tried at once": waiters.MOST_AT_ONCE,
+    "schedules looked at in one round": maintenance.TICKS_AT_ONCE,
+    "workers of a node that wait for a job": long_poll.MAX_LONG_POLLS,
+    "waiting workers whose claims are tried at once": long_poll.MOST_AT_ONCE,
     "queues with priorities (lines) that a claim looks into": claim.MAX_LINES,
-    "pace of looking for leases that ran out": upkeep.REAP_SECONDS,
-    "leases taken back in one commit": upkeep.REAPED_AT_ONCE,
+    "pace of looking for leases that ran out": maintenance.REAP_SECONDS,
+    "leases taken back in one commit": maintenance.REAPED_AT_ONCE,
     "delay before a lease is taken back, over several nodes": jobs_parts.REAP_GRACE_MS,
-    "scheduled jobs counted as queued in one commit": upkeep.PROMOTED_AT_ONCE,
-    "leases taken back before a claim": reap.REAPED_BEFORE_A_CLAIM,
-    "leases renewed in one commit after an outage": upkeep.RENEWED_AT_ONCE,
+    "scheduled jobs counted as queued in one commit": maintenance.PROMOTED_AT_ONCE,
+    "leases taken back before a claim": reaper.REAPED_BEFORE_A_CLAIM,
+    "leases renewed in one commit after an outage": maintenance.RENEWED_AT_ONCE,
     "expired keys freed in one write": jobs_contract.FREED_RECORDS,
     "ended jobs freed in one write": jobs_contract.FREED_JOBS,
     "jobs that have just become ready, and keys that have expired, counted for the gauges": jobs_reading.MAX_COUNTED,
@@ -201,21 +191,21 @@ CONSTANTS = {
     "operations in these blocks": ledger_limits.MAX_RECENT_BYTES,
     "strings, brackets and commas of a body with operations or keys": ledger_requests.PIECES_EACH,
     "those of another body of the ledger": ledger_members.MOST_PIECES,
-    "length of a page token of the ledger": paging.MAX_TOKEN_CHARACTERS,
-    "body of the ledger that is read beside the others' work": threads.APART_BYTES,
-    "pace of comments on an idle stream of blocks": live.PULSE_SECONDS,
+    "length of a page token of the ledger": pagination.MAX_TOKEN_CHARACTERS,
+    "body of the ledger that is read beside the others' work": thread_pool.APART_BYTES,
+    "pace of comments on an idle stream of blocks": calls.KEEPALIVE_SECONDS,
     "blocks that a watcher may be behind without reading": ledger_limits.WATCH_BEHIND,
-    "bytes of an event stream that wait in the system's buffer": live.UNSENT_BYTES,
-    "time to tell a watcher why it is cut off": live.LAST_WORDS_SECONDS,
-    "blocks that a watcher is given at once": watching.PAGE_HEADERS,
-    "time that a watcher may take for them without being behind": watching.SLOW_SECONDS,
-    "pace of looking for blocks that nobody announced": watching.LOOK_AGAIN_SECONDS,
+    "bytes of an event stream that wait in the system's buffer": calls.UNSENT_BYTES,
+    "time to tell a watcher why it is cut off": calls.LAST_WORDS_SECONDS,
+    "blocks that a watcher is given at once": block_watch.PAGE_HEADERS,
+    "time that a watcher may take for them without being behind": block_watch.SLOW_SECONDS,
+    "pace of looking for blocks that nobody announced": block_watch.LOOK_AGAIN_SECONDS,
     "blocks freed in one write": ledger_contract.FREED_BLOCKS,
     "forgotten clients freed in one write": ledger_contract.FREED_STREAMS,
     "places looked at in one sweep": ledger_contract.PLACES_AT_ONCE,
     "`ttlSeconds` of an organization": ledger_limits.MAX_TTL_SECONDS,
     "`evictionInterval` of an organization": ledger_limits.MAX_INTERVAL,
-    "`retentionBlocks` of a vault": orders.MAX_RETAINED,
+    "`retentionBlocks` of a vault": validation.MAX_RETAINED,
     "connections of gRPC": grpc_server.MAX_CONNECTIONS,
     "calls of gRPC under way": grpc_server.MAX_CALLS,
     "calls of gRPC under way that need no credential": grpc_server.MAX_OPEN_CALLS,
@@ -260,9 +250,9 @@ CONSTANTS = {
     "sync rules": deltas_limits.MAX_RULES_BYTES,
     "buckets of sync rules": deltas_limits.MAX_BUCKETS,
     "filters of a bucket": deltas_limits.MAX_FILTERS,
-    "checkpoints that are made or sent at once": spools.MAX_AT_ONCE,
-    "the same of one caller": spools.MAX_EACH,
-    "room that they leave on the disk": spools.FREE_BYTES,
+    "checkpoints that are made or sent at once": spool_files.MAX_AT_ONCE,
+    "the same of one caller": spool_files.MAX_EACH,
+    "room that they leave on the disk": spool_files.FREE_BYTES,
     "frames of a WebSocket of deltas that wait to be answered": deltas_conversation.MAX_MESSAGES,
     "wait of such a push for room in the queue of writes": deltas_conversation.ROOM_SECONDS,
     "silence after which such a client is asked for a sign of life": deltas_conversation.PING_SECONDS,
@@ -284,28 +274,28 @@ CONSTANTS = {
     "gaps between epochs that a gateway remembers apart": KEPT_GAPS,
     "pace of the log line on cursors of events beyond the log or of a lost epoch": LOG_EVERY_MS,
     "jump of the clock that is taken at once": JUMP_MS,
-    "audit lines waiting for the disk": line_queue.MAX_WAITING_BYTES,
+    "audit lines waiting for the disk": rotated_file.MAX_WAITING_BYTES,
     "audit lines of one source at once": PACED_LINES.burst,
     "time until one more of them": PACED_LINES.refill_ms,
     "important audit lines of one source at once": IMPORTANT_LINES.burst,
     "time until one more important one": IMPORTANT_LINES.refill_ms,
-    "sources of audit lines that are told apart": line_pace.MAX_SOURCES,
-    "length of a text in an audit line": audit.MAX_TEXT,
-    "length of an audit line": audit.MAX_LINE_BYTES,
-    "size of `audit.jsonl`, `audit-important.jsonl` and `alerts.jsonl`": line_file.MAX_BYTES,
-    "files of each that were moved aside": line_file.KEPT,
-    "wait of an answer for its audit line": audit.WAIT_SECONDS,
+    "sources of audit lines that are told apart": audit_rate_limit.MAX_SOURCES,
+    "length of a text in an audit line": audit_log.MAX_TEXT,
+    "length of an audit line": audit_log.MAX_LINE_BYTES,
+    "size of `audit.jsonl`, `audit-important.jsonl` and `alerts.jsonl`": rotated_file.MAX_BYTES,
+    "files of each that were moved aside": rotated_file.KEPT,
+    "wait of an answer for its audit line": audit_log.WAIT_SECONDS,
     "lines of the same warning or error in a while": logs.TOLD_AT_ONCE,
     "such a while": logs.TOLD_SECONDS,
     "warnings and errors that are told apart": logs.MAX_COMPLAINTS,
     "lines of a log in a diagnosis": logs.LOG_LINES,
     "length of such a line": logs.MAX_LINE_BYTES,
-    "end of a log that is looked at for them": bundle.MAX_TAIL_BYTES,
-    "logs in a diagnosis": bundle.MAX_LOGS,
-    "oldest jobs of each kind in a diagnosis": bundle.OLDEST_JOBS,
-    "transactions of a node at once": Address("").lanes,
-    "connections for reads": Address("").readers,
-    "wait for a database that is away": Address("").patience_ms,
+    "end of a log that is looked at for them": diagnosis_bundle.MAX_TAIL_BYTES,
+    "logs in a diagnosis": diagnosis_bundle.MAX_LOGS,
+    "oldest jobs of each kind in a diagnosis": diagnosis_bundle.OLDEST_JOBS,
+    "transactions of a node at once": PgAddress("").lanes,
+    "connections for reads": PgAddress("").readers,
+    "wait for a database that is away": PgAddress("").patience_ms,
     "one exchange with the database": BUSY_SHARE,
     "wait for locks that others hold": LOCK_SHARE,
     "slots for named locks": SLOTS,

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import httpx
 
-from semel.contracts.jobs.limits import Policy
-from semel.contracts.jobs.tables import TABLES
-from semel.contracts.jobs.wire.drafts import parse_draft
-from semel.contracts.jobs.wire.fields import parse_members
-from semel.server.jobs.journal import ENTRIES, Pace
-from semel.server.jobs_metrics import COUNTS, GAUGES, HITS, SECONDS
+from semel.surfaces.jobs.audit_trail import ENTRIES, JobAuditPace
+from semel.surfaces.jobs.limits import JobPolicy
+from semel.surfaces.jobs.metrics import COUNTS, GAUGES, HITS, SECONDS
+from semel.surfaces.jobs.tables import TABLES
+from semel.surfaces.jobs.wire.fields import parse_members
+from semel.surfaces.jobs.wire.submission import parse_draft
 from tests.docs.test_docs import DOCS, code, tables
 from tests.running import RunningServer
 
 PAGE = DOCS / "reference/jobs.md"
 SOME = {"job_id": "job_" + 32 * "0", "queue": "images", "name": "nightly"}
 DIGEST = r"[0-9a-f]{64}"
-PACES = {Pace.FIRST: "before the", Pace.SOON: "within a second", Pace.RARELY: "rarely"}
+PACES = {JobAuditPace.FIRST: "before the", JobAuditPace.SOON: "within a second", JobAuditPace.RARELY: "rarely"}
 
 
 def test_paths_have_the_methods_that_are_shown(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_hashes() -> None:
     rows = [row for row in tables(PAGE, 3) if re.fullmatch(DIGEST, code(row[2])) and '"kind"' in row[0]]
     assert len(rows) == 6
     for sent, hashed_as, digest in rows:
-        draft = parse_draft(parse_members(code(sent).encode()), None, b"default", Policy(), bytes(8))
+        draft = parse_draft(parse_members(code(sent).encode()), None, b"default", JobPolicy(), bytes(8))
         assert draft.payload_hash.hex() == code(digest), sent
         if code(hashed_as):
             assert hashlib.sha256(code(hashed_as).encode()).hexdigest() == code(digest), sent

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import httpx
 
-from semel.contracts.ledger.commands import Code
-from semel.contracts.ledger.model import ORG_STATUSES, VAULT_STATUSES
-from semel.contracts.ledger.tables import TABLES
 from semel.kernel.errors import REGISTRY
-from semel.server.ledger.journal import COLLISION, GAP
+from semel.surfaces.ledger.access import COLLISION, GAP
+from semel.surfaces.ledger.commands import WriteErrorCode
+from semel.surfaces.ledger.model import ORG_STATUSES, VAULT_STATUSES
+from semel.surfaces.ledger.tables import TABLES
 from tests.docs.test_docs import DOCS, code, tables
 from tests.running import RunningServer
 
@@ -47,7 +47,7 @@ def test_paths_have_the_methods_that_are_shown(tmp_path: Path) -> None:
 
 def test_every_code_has_its_row() -> None:
     rows = [row for row in tables(PAGE, 5) if row[1].isdigit() and not re.search(r"` \d", row[0])]
-    assert [(code(row[0]), int(row[1])) for row in rows] == [(one.name, one.value) for one in Code]
+    assert [(code(row[0]), int(row[1])) for row in rows] == [(one.name, one.value) for one in WriteErrorCode]
 
 
 def test_every_status_has_its_row() -> None:

@@ -13,7 +13,7 @@ import httpx
 
 from semel import once
 from semel.once import Outbox
-from semel.once.letters import RETRIED
+from semel.once.messages import RETRIED
 from tests.once.counter import counting
 from tests.running import RunningServer
 

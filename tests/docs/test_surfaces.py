@@ -19,7 +19,7 @@ REFERENCE = {"streams": "http"}
 
 def surfaces_of(root: Path) -> set[str]:
     """The folders that have rules of their own, or answer requests of their own."""
-    rules = {path.parent.name for path in root.glob("src/semel/contracts/*/contract.py")}
+    rules = {path.parent.name for path in root.glob("src/semel/surfaces/*/contract.py")}
     hosts = {path.parent.name for path in root.glob("src/semel/server/*/host.py")}
     return rules | hosts
 

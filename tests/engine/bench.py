@@ -10,19 +10,18 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, ParamSpec
 
 from semel.engine.batch import Surroundings, run
+from semel.engine.clock import DecisionClock
 from semel.engine.contract import Contract, EngineError, Order, Write
-from semel.engine.engine import Caller, Engine, EngineLimits
-from semel.engine.observer import BatchReport
-from semel.engine.soft import SoftChanges
-from semel.engine.submission import BatchResult, Submission
-from semel.engine.timekeeper import Timekeeper
+from semel.engine.engine import Engine, EngineLimits, WaitingCaller
+from semel.engine.group_commit import BatchReport, BatchResult, QueuedWrite
+from semel.engine.soft_changes import SoftChanges
 from semel.store.memory import MemoryStore
 from semel.store.protocol import (
     AnyTable,
     Changes,
     CommitUnknownError,
     Hear,
-    Loaded,
+    LoadedRows,
     Lock,
     Range,
     Row,
@@ -183,7 +182,7 @@ class _FaultyTx:
     def now_ms(self) -> int:
         return self._inside.now_ms
 
-    def load(self, keys: Any, ranges: Sequence[Range]) -> Loaded:
+    def load(self, keys: Any, ranges: Sequence[Range]) -> LoadedRows:
         self._store.loads.append(({table: list(wanted) for table, wanted in keys.items()}, list(ranges)))
         self._store.check(f"load {len(self._store.loads)}")
         return self._inside.load(keys, ranges)
@@ -221,7 +220,7 @@ class Desk:
         self.around = Surroundings(
             store=self.store,
             soft=self.soft,
-            timekeeper=Timekeeper(self.world, self.observer),
+            timekeeper=DecisionClock(self.world, self.observer),
             observer=self.observer,
             error_id=lambda: self.world.random_bytes(4).hex(),
             is_admitted=lambda order: order in self.admitted,
@@ -230,7 +229,7 @@ class Desk:
 
     def run(self, *commands: Any, contract: Contract | None = None) -> BatchResult:
         """One batch of these commands."""
-        return run(self.around, [Submission(Write(contract or self.toy, command), command) for command in commands])
+        return run(self.around, [QueuedWrite(Write(contract or self.toy, command), command) for command in commands])
 
     def answers(self, *commands: Any, contract: Contract | None = None) -> list[Any]:
         """What one batch answers, in the order of decision."""
@@ -259,11 +258,11 @@ class Bench:
         self.observer = Recorder()
         self.engine = Engine(self.store, self.world, limits, self.observer, self.gate)
 
-    async def submit(self, command: Any, caller: Caller | None = None, size: int = 0, cost: int = 1) -> Any:
+    async def submit(self, command: Any, caller: WaitingCaller | None = None, size: int = 0, cost: int = 1) -> Any:
         """One write."""
         return await self.engine.submit(self.toy.write(command, size, cost), caller)
 
-    async def outcome(self, command: Any, caller: Caller | None = None) -> Any:
+    async def outcome(self, command: Any, caller: WaitingCaller | None = None) -> Any:
         """The answer, or the error that came in its place."""
         try:
             return await self.submit(command, caller)

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.engine.batch import MAX_RERUNS, in_order, run
-from semel.engine.contract import FaultError, MissingRowsError, Order, Outcome, Stage, View
-from semel.engine.observer import Commit
-from semel.engine.submission import BatchResult, Submission
+from semel.engine.contract import DecisionResult, FaultError, MissingRowsError, Order, Stage, View
+from semel.engine.group_commit import BatchResult, Commit, QueuedWrite
 from semel.kernel.clock import Now
 from semel.store.protocol import CommitUnknownError, Lock, StoreError
 from tests.engine.bench import Desk
@@ -103,7 +102,7 @@ def test_locks_are_sorted_and_merged() -> None:
 
 def test_a_lock_is_shared_only_when_everyone_shares_it() -> None:
     desk = Desk()
-    submissions = [Submission(desk.toy.write(Nothing())) for _ in range(3)]
+    submissions = [QueuedWrite(desk.toy.write(Nothing())) for _ in range(3)]
     for submission, locks in zip(
         submissions,
         [(Lock(b"x", True), Lock(b"y", True)), (Lock(b"y"),), (Lock(b"x", True), Lock(b"y", True))],
@@ -128,7 +127,7 @@ def test_changes_made_before_asking_for_locks_are_taken_back() -> None:
     desk = Desk()
 
     class Impatient(Toy):
-        def decide(self, view: View, command: Any, now: Now) -> Outcome:
+        def decide(self, view: View, command: Any, now: Now) -> DecisionResult:
             if isinstance(command, AskForLocks):
                 view.insert(JOB, JobRow(b"q", 1, READY, b""))
             return super().decide(view, command, now)
@@ -228,7 +227,7 @@ class Insatiable(Toy):
     def needs(self, command: Any) -> Generator[Stage, View, None]:
         yield from ()
 
-    def decide(self, view: View, command: Any, now: Now) -> Outcome:
+    def decide(self, view: View, command: Any, now: Now) -> DecisionResult:
         self.asked += 1
         view.insert(JOB, JobRow(b"q", 1, READY, b""))
         raise MissingRowsError(Stage(keys=[(COUNTER, (str(self.asked).encode(),))]))
@@ -283,7 +282,7 @@ def test_other_writes_keep_their_places_around_a_sequence() -> None:
 @given(st.lists(st.one_of(st.builds(Step, st.sampled_from((b"s", b"t")), st.integers(1, 5)), st.just(Nothing()))))
 def test_putting_in_order_loses_nothing_and_moves_only_members(arrival: list[Any]) -> None:
     toy = Toy()
-    submissions = [Submission(toy.write(command), place) for place, command in enumerate(arrival)]
+    submissions = [QueuedWrite(toy.write(command), place) for place, command in enumerate(arrival)]
     ordered = in_order(submissions)
     assert sorted(one.sender for one in ordered) == list(range(len(arrival)))
     for before, after in zip(submissions, ordered, strict=True):
@@ -307,7 +306,7 @@ def test_a_gap_waits_only_while_its_predecessor_is_on_its_way() -> None:
     assert deferred(result) == [Step(b"s", 2)]
     assert [submission.write.command for submission, _ in result.decided] == [Add(b"a", b"k")]
     desk.admitted.clear()
-    after = run(desk.around, [Submission(desk.toy.write(Step(b"s", 1))), *result.deferred])
+    after = run(desk.around, [QueuedWrite(desk.toy.write(Step(b"s", 1))), *result.deferred])
     assert [outcome.answer for _, outcome in after.decided] == ["stored", "stored"]
 
 
@@ -315,7 +314,7 @@ def test_a_predecessor_that_failed_in_the_same_batch_is_not_waited_for() -> None
     desk = Desk()
 
     class Stumbling(Toy):
-        def decide(self, view: View, command: Any, now: Now) -> Outcome:
+        def decide(self, view: View, command: Any, now: Now) -> DecisionResult:
             if command == Step(b"s", 1):
                 raise BrokenError
             return super().decide(view, command, now)
@@ -329,7 +328,7 @@ def test_a_predecessor_that_failed_in_the_same_batch_is_not_waited_for() -> None
 def test_nobody_waits_without_end() -> None:
     desk = Desk()
     desk.admitted.add(Order(b"s", 1))
-    waiting = [Submission(desk.toy.write(Step(b"s", 2)))]
+    waiting = [QueuedWrite(desk.toy.write(Step(b"s", 2)))]
     result = run(desk.around, waiting)
     while not result.decided and waiting[0].deferrals < 1_000:
         result = run(desk.around, waiting)
@@ -395,7 +394,7 @@ def test_a_decision_is_told_nothing_by_a_decision_that_was_taken_back() -> None:
     desk.run(Enqueue(b"q", 1), Enqueue(b"q", 2))
 
     class Greedy(Toy):
-        def decide(self, view: View, command: Any, now: Now) -> Outcome:
+        def decide(self, view: View, command: Any, now: Now) -> DecisionResult:
             outcome = super().decide(view, command, now)
             if command == Claim(b"q", b"broken"):
                 raise BrokenError

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from semel.engine.crash import POINTS, crash_at
+from semel.engine.crash_point import POINTS, crash_at
 from tests.engine.bench import on_loop, running
 from tests.engine.toy import Add
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from semel.engine.contract import FaultError, NotStoredError, OutcomeUnknownError, OverloadedError, UnavailableError
-from semel.engine.engine import Caller, EngineLimits
+from semel.engine.engine import EngineLimits, WaitingCaller
+from semel.engine.group_commit import Commit
 from semel.engine.lane import MAX_TRIES, BatchLimits
-from semel.engine.observer import Commit
 from semel.engine.reading import Reading
-from semel.engine.sweeper import Sweeper
+from semel.engine.sweep import Sweeper
 from semel.store.open import open_store
 from semel.store.protocol import Lock, Store
 from tests.engine.bench import PATIENCE_SECONDS, Bench, Gate, on_loop, running, slow_call
@@ -242,7 +242,7 @@ async def test_a_write_larger_than_a_batch_goes_alone() -> None:
 @on_loop
 async def test_a_write_whose_caller_has_gone_is_dropped_undecided() -> None:
     async with running() as bench:
-        gone, cancelled = Caller(), Caller()
+        gone, cancelled = WaitingCaller(), WaitingCaller()
         async with bench.held():
             sent = [
                 asyncio.create_task(bench.outcome(Add(b"a", b"gone", 100), gone)),
@@ -278,7 +278,7 @@ async def test_a_caller_that_goes_away_during_the_commit_harms_nobody() -> None:
 @on_loop
 async def test_a_successor_does_not_wait_for_a_step_that_was_dropped() -> None:
     async with running() as bench:
-        gone = Caller()
+        gone = WaitingCaller()
         async with bench.held():
             first = asyncio.create_task(bench.outcome(Step(b"s", 1), gone))
             second = asyncio.create_task(bench.outcome(Step(b"s", 2)))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from semel.engine.generations import GENERATION, GenerationRow, Generations, Turn
 from semel.engine.reading import Reading
-from semel.engine.soft import SoftChanges
+from semel.engine.soft_changes import SoftChanges
 from semel.kernel.clock import HOLD_MS, Now
 from tests.engine.bench import Desk
 from tests.engine.toy import RECEIPT, Add

@@ -7,7 +7,7 @@ import pytest
 from semel.engine.contract import NotStoredError
 from semel.engine.engine import EngineLimits
 from semel.engine.lane import BatchLimits
-from semel.engine.slices import LOADED_AT_ONCE
+from semel.engine.view import LOADED_AT_ONCE
 from semel.store.open import open_store
 from tests.engine.bench import Bench, Desk, on_loop, running
 from tests.engine.toy import MIGRATIONS, STEP, TABLES, Step, StepRow, ToyWorld

@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 
 from semel.engine.batch import run
-from semel.engine.contract import LastWord, Outcome, Write
-from semel.engine.observer import Commit
-from semel.engine.submission import BatchResult, Submission
+from semel.engine.contract import DecisionResult, LastWord, Write
+from semel.engine.group_commit import BatchResult, Commit, QueuedWrite
 from semel.store.protocol import CommitUnknownError, StoreError
 from tests.engine.bench import Desk
 from tests.engine.toy import COUNTER, JOB, RECEIPT, Add, AskForLocks, Broken, Enqueue, Look, Poison
 
 REFUSED = "refused"
-_Parts = Generator[Any, Outcome | None, LastWord]
+_Parts = Generator[Any, DecisionResult | None, LastWord]
 
 
 def write_of(desk: Desk, commands: Sequence[Any], *, is_refused: bool = False, seen: list[Any] | None = None) -> Write:
@@ -30,14 +29,14 @@ def write_of(desk: Desk, commands: Sequence[Any], *, is_refused: bool = False, s
             answers.append(outcome.answer)
         if seen is not None:
             seen.extend(answers)
-        return LastWord(Outcome(REFUSED if is_refused else answers), is_refused=is_refused)
+        return LastWord(DecisionResult(REFUSED if is_refused else answers), is_refused=is_refused)
 
     return Write(desk.toy, commands[0], parts=parts, is_large=True)
 
 
 def carried_out(desk: Desk, write: Write) -> BatchResult:
     """Run it as a batch of its own."""
-    return run(desk.around, [Submission(write)])
+    return run(desk.around, [QueuedWrite(write)])
 
 
 def counters(desk: Desk) -> list[tuple[bytes, int]]:
@@ -83,11 +82,11 @@ def test_a_part_that_the_store_does_not_take_leaves_nothing_of_the_others() -> N
 def test_a_part_that_needs_another_lock_puts_the_whole_write_off_with_it() -> None:
     desk = Desk()
     write = write_of(desk, [Add(b"a", b"k"), AskForLocks(b"b")])
-    first = Submission(write)
+    first = QueuedWrite(write)
     result = run(desk.around, [first])
     assert (result.commit, result.deferred, result.decided) == (Commit.NOTHING, [first], [])
     assert counters(desk) == []
-    assert len(first.locks) > len(Submission(write).locks)
+    assert len(first.locks) > len(QueuedWrite(write).locks)
     assert run(desk.around, [first]).commit is Commit.DURABLE
     assert (b"a", 1) in counters(desk)
 

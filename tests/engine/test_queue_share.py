@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from semel.engine.queue_share import NOBODY, QueueShare
+from semel.engine.back_pressure import NO_PRINCIPAL, QueueShare
 
 
 def test_b7_a_principal_holds_no_more_than_its_share_and_others_are_not_counted() -> None:
@@ -29,6 +29,6 @@ def test_b7_nothing_is_kept_of_a_principal_whose_writes_are_done() -> None:
     for number in range(1_000):
         share.add(f"p{number}", 5)
         share.remove(f"p{number}", 5)
-    share.add(NOBODY, 5)
-    share.remove(NOBODY, 5)
+    share.add(NO_PRINCIPAL, 5)
+    share.remove(NO_PRINCIPAL, 5)
     assert len(share) == 0

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semel.engine.contract import MissingRowsError
-from semel.engine.ranges import LoadedRange, same_rows
-from semel.engine.view import BatchView
+from semel.engine.view import BatchView, LoadedRange, same_rows
 from semel.store.protocol import Range
 from tests.engine.toy import JOB, READY, TAKEN, JobRow, ready
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from semel.engine.signals import Signals
+from semel.engine.notification import CommitNotifier
 from tests.engine.bench import on_loop, running
 from tests.engine.toy import COUNTER, Add, Broken, CounterRow, Look
 
 
 @on_loop
 async def test_a_signal_wakes_those_who_listen_to_its_topic() -> None:
-    signals = Signals()
+    signals = CommitNotifier()
     one, other, elsewhere = signals.watch(b"a"), signals.watch(b"a"), signals.watch(b"b")
     assert len(signals) == 3
     signals.send([b"a", b"nobody"])
@@ -23,7 +23,7 @@ async def test_a_signal_wakes_those_who_listen_to_its_topic() -> None:
 
 @on_loop
 async def test_a_signal_before_the_wait_is_not_missed() -> None:
-    signals = Signals()
+    signals = CommitNotifier()
     watch = signals.watch(b"a")
     signals.send([b"a"])
     assert await watch.wait(0)
@@ -35,7 +35,7 @@ async def test_a_signal_before_the_wait_is_not_missed() -> None:
 
 @on_loop
 async def test_arming_twice_is_listening_once() -> None:
-    signals = Signals()
+    signals = CommitNotifier()
     watch = signals.watch(b"a")
     watch.arm()
     watch.arm()
@@ -44,7 +44,7 @@ async def test_arming_twice_is_listening_once() -> None:
 
 @on_loop
 async def test_a_signal_that_comes_during_the_wait() -> None:
-    signals = Signals()
+    signals = CommitNotifier()
     watch = signals.watch(b"a")
     waiting = asyncio.create_task(watch.wait(10))
     await asyncio.sleep(0)
@@ -54,7 +54,7 @@ async def test_a_signal_that_comes_during_the_wait() -> None:
 
 @on_loop
 async def test_one_reader_can_be_woken_alone() -> None:
-    signals = Signals()
+    signals = CommitNotifier()
     one, other = signals.watch(b"a"), signals.watch(b"a")
     one.wake()
     assert await one.wait(10)
@@ -64,7 +64,7 @@ async def test_one_reader_can_be_woken_alone() -> None:
 
 @on_loop
 async def test_a_reader_that_closes_leaves_nothing_behind() -> None:
-    signals = Signals()
+    signals = CommitNotifier()
     watch = signals.watch(b"a")
     watch.close()
     watch.close()
@@ -77,7 +77,7 @@ async def test_a_reader_that_closes_leaves_nothing_behind() -> None:
 
 @on_loop
 async def test_a_reader_that_was_woken_alone_leaves_nothing_behind() -> None:
-    signals = Signals()
+    signals = CommitNotifier()
     watch = signals.watch(b"a")
     for _ in range(5):
         watch.wake()
@@ -89,7 +89,7 @@ async def test_a_reader_that_was_woken_alone_leaves_nothing_behind() -> None:
 
 @on_loop
 async def test_everyone_is_woken_at_the_end() -> None:
-    signals = Signals()
+    signals = CommitNotifier()
     watches = [signals.watch(topic) for topic in (b"a", b"a", b"b")]
     signals.send_all()
     assert [await watch.wait(0) for watch in watches] == [True, True, True]
@@ -98,7 +98,7 @@ async def test_everyone_is_woken_at_the_end() -> None:
 
 @on_loop
 async def test_every_signal_is_a_new_turn() -> None:
-    signals = Signals()
+    signals = CommitNotifier()
     turn = signals.turn
     signals.send([b"nobody"])
     assert signals.turn > turn

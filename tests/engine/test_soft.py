@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from semel.engine import soft
+from semel.engine import soft_changes
 from semel.engine.batch import store_soft
-from semel.engine.observer import Commit
-from semel.engine.soft import SoftChanges
+from semel.engine.group_commit import Commit
+from semel.engine.soft_changes import SoftChanges
 from semel.engine.view import BatchView
 from semel.store.open import open_store
 from semel.store.protocol import Touch
@@ -73,7 +73,7 @@ def test_what_is_stored_is_forgotten_unless_it_has_grown() -> None:
 
 
 def test_beyond_the_limit_new_places_are_dropped_and_known_ones_still_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(soft, "MAX_WAITING", 2)
+    monkeypatch.setattr(soft_changes, "MAX_WAITING", 2)
     changes = SoftChanges()
     changes.touch([touch(1), touch(1, b"b"), touch(1, b"c"), touch(2)])
     assert list(changes.waiting(9)) == [touch(2), touch(1, b"b")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from semel.engine.sweeper import MAX_ROUNDS, Sweeper
+from semel.engine.sweep import MAX_ROUNDS, Sweeper
 from semel.store.protocol import StoreError
 from tests.engine.bench import PATIENCE_SECONDS, Bench, on_loop, running
 from tests.engine.toy import COUNTER, Add, Broken, CounterRow

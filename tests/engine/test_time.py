@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.engine.timekeeper import Timekeeper
-from semel.kernel.clock import HOLD_MS, JUMP_MS, Pace, advance, now_of, start
+from semel.engine.clock import DecisionClock
+from semel.kernel.clock import HOLD_MS, JUMP_MS, ClockPace, advance, now_of, start
 from tests.engine.bench import Recorder
 from tests.engine.toy import ToyWorld
 
@@ -19,7 +19,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.wall, self.monotonic = 1_000_000_000, 5_000
-        self.pace: Pace = start(self.wall, self.monotonic)
+        self.pace: ClockPace = start(self.wall, self.monotonic)
         self.began = self.wall
 
     def read(self, passed: int = 0, jump: int = 0) -> tuple[int, int]:
@@ -131,7 +131,7 @@ def test_without_jumps_back_time_is_the_wall_clock(readings: list[tuple[int, int
 
 def test_the_timekeeper_reports_a_jump_once() -> None:
     world, observer = ToyWorld(), Recorder()
-    keeper = Timekeeper(world, observer)
+    keeper = DecisionClock(world, observer)
     world.pass_ms(1_000)
     assert keeper.now(world.wall)[:2] == (world.wall, world.wall)
     assert observer.jumps == []
@@ -151,7 +151,7 @@ def test_the_timekeeper_reports_a_jump_once() -> None:
 
 def test_the_timekeeper_goes_by_the_stores_clock() -> None:
     world = ToyWorld()
-    keeper = Timekeeper(world, Recorder())
+    keeper = DecisionClock(world, Recorder())
     assert keeper.now(world.wall + 500)[:2] == (world.wall + 500, world.wall + 500)
     assert keeper.now(world.wall)[:2] == (world.wall + 500, world.wall + 500)
 
@@ -159,7 +159,7 @@ def test_the_timekeeper_goes_by_the_stores_clock() -> None:
 @pytest.mark.parametrize("behind", [1, JUMP_MS, DAY])
 def test_a_store_whose_clock_is_behind_holds_time_still(behind: int) -> None:
     world = ToyWorld()
-    keeper = Timekeeper(world, Recorder())
+    keeper = DecisionClock(world, Recorder())
     keeper.now(world.wall)
     assert keeper.now(world.wall - behind)[:2] == (world.wall, world.wall)
 
@@ -167,5 +167,5 @@ def test_a_store_whose_clock_is_behind_holds_time_still(behind: int) -> None:
 @pytest.mark.parametrize("apart", [-DAY, JUMP_MS + 1, DAY])
 def test_a_store_whose_clock_is_not_ours_is_believed_from_the_start(apart: int) -> None:
     world, observer = ToyWorld(), Recorder()
-    assert Timekeeper(world, observer).now(world.wall + apart)[:2] == (world.wall + apart, world.wall + apart)
+    assert DecisionClock(world, observer).now(world.wall + apart)[:2] == (world.wall + apart, world.wall + apart)
     assert observer.jumps == []

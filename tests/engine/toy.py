@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
-from semel.engine.contract import MissingLocksError, Order, Outcome, Stage, View, Write
+from semel.engine.contract import DecisionResult, MissingLocksError, Order, Stage, View, Write
 from semel.engine.generations import GENERATION
 from semel.engine.reading import Reading
 from semel.kernel.clock import Now
@@ -202,7 +202,7 @@ class Toy:
             yield Stage(keys=[(COUNTER, (command.name,))])
             raise BrokenError
 
-    def decide(self, view: View, command: Any, now: Now) -> Outcome:
+    def decide(self, view: View, command: Any, now: Now) -> DecisionResult:
         """Each command by its own rule."""
         self.decided.append(command)
         rule = _RULES.get(type(command))
@@ -210,7 +210,7 @@ class Toy:
             return rule(view, command, now)
         if isinstance(command, AskForLocks) and self.decided.count(command) <= command.times:
             raise MissingLocksError((Lock(b"extra"),))
-        return Outcome(answer=None)
+        return DecisionResult(answer=None)
 
     def chores(self, reading: Reading) -> Sequence[Any]:
         """What the test has left here; a chore may be an exception, which is raised."""
@@ -235,85 +235,85 @@ def raised(view: View, name: bytes, amount: int) -> CounterRow:
     return counter
 
 
-def _add(view: View, command: Add, now: Now) -> Outcome:
+def _add(view: View, command: Add, now: Now) -> DecisionResult:
     receipt = view.get(RECEIPT, (command.name, command.key))
     if receipt is not None:
-        return Outcome(receipt.answer if receipt.amount == command.amount else None)
+        return DecisionResult(receipt.answer if receipt.amount == command.amount else None)
     counter = raised(view, command.name, command.amount)
     view.put(RECEIPT, ReceiptRow(command.name, command.key, command.amount, counter.value))
-    return Outcome(counter.value, signals=(command.name,))
+    return DecisionResult(counter.value, signals=(command.name,))
 
 
-def _look(view: View, command: Look, now: Now) -> Outcome:
+def _look(view: View, command: Look, now: Now) -> DecisionResult:
     counter = view.get(COUNTER, (command.name,))
     touches = (Touch(COUNTER, (command.name,), "seen_at", now.ms),)
-    return Outcome(None if counter is None else counter.value, touches=touches)
+    return DecisionResult(None if counter is None else counter.value, touches=touches)
 
 
-def _rewrite(view: View, command: Rewrite, now: Now) -> Outcome:
+def _rewrite(view: View, command: Rewrite, now: Now) -> DecisionResult:
     counter = view.get(COUNTER, (command.name,))
     assert counter is not None
     view.put(COUNTER, counter)
-    return Outcome(counter.value)
+    return DecisionResult(counter.value)
 
 
-def _add_and_look(view: View, command: AddAndLook, now: Now) -> Outcome:
+def _add_and_look(view: View, command: AddAndLook, now: Now) -> DecisionResult:
     counter = raised(view, command.name, 1)
-    return Outcome(counter.value, touches=(Touch(COUNTER, (command.name,), "seen_at", now.ms),))
+    return DecisionResult(counter.value, touches=(Touch(COUNTER, (command.name,), "seen_at", now.ms),))
 
 
-def _enqueue(view: View, command: Enqueue, now: Now) -> Outcome:
+def _enqueue(view: View, command: Enqueue, now: Now) -> DecisionResult:
     view.insert(JOB, JobRow(command.queue, command.number, READY, b""))
-    return Outcome(command.number, signals=(command.queue,))
+    return DecisionResult(command.number, signals=(command.queue,))
 
 
-def _claim(view: View, command: Claim, now: Now) -> Outcome:
+def _claim(view: View, command: Claim, now: Now) -> DecisionResult:
     found = view.range(ready(command.queue))
     if not found:
-        return Outcome(None)
+        return DecisionResult(None)
     job: JobRow = found[0]
     view.put(JOB, job._replace(state=TAKEN, owner=command.owner))
-    return Outcome(job.number)
+    return DecisionResult(job.number)
 
 
-def _step(view: View, command: Step, now: Now) -> Outcome:
+def _step(view: View, command: Step, now: Now) -> DecisionResult:
     row = view.get(STEP, (command.client,))
     last = 0 if row is None else row.last
     if command.number <= last:
-        return Outcome("again")
+        return DecisionResult("again")
     if command.number > last + 1:
         previous = Order(command.client, command.number - 1)
-        return Outcome("gap", later=command.patient and view.is_admitted(previous))
+        return DecisionResult("gap", later=command.patient and view.is_admitted(previous))
     view.put(STEP, StepRow(command.client, command.number))
-    return Outcome("stored")
+    return DecisionResult("stored")
 
 
-def _broken(view: View, command: Broken, now: Now) -> Outcome:
+def _broken(view: View, command: Broken, now: Now) -> DecisionResult:
     raised(view, command.name, 1_000)
     view.insert(JOB, JobRow(b"broken", 1, READY, b""))
     view.rotate(RECEIPT)
     raise BrokenError
 
 
-def _poison(view: View, command: Poison, now: Now) -> Outcome:
+def _poison(view: View, command: Poison, now: Now) -> DecisionResult:
     view.insert(JOB, JobRow(command.queue, command.number, TAKEN, b"poison"))
-    return Outcome("poisonous")
+    return DecisionResult("poisonous")
 
 
-def _chain(view: View, command: Chain, now: Now) -> Outcome:
+def _chain(view: View, command: Chain, now: Now) -> DecisionResult:
     counter = raised(view, command.name, 1)
     more = [Write(CHAINS, Chain(command.name, command.more - 1))] if command.more else []
-    return Outcome(counter.value, signals=(command.name,), follow_ups=more)
+    return DecisionResult(counter.value, signals=(command.name,), follow_ups=more)
 
 
-def _forget(view: View, command: Forget, now: Now) -> Outcome:
+def _forget(view: View, command: Forget, now: Now) -> DecisionResult:
     view.forget(JOB, (command.queue, command.number))
     if command.is_broken:
         raise BrokenError
-    return Outcome(None)
+    return DecisionResult(None)
 
 
-_RULES: dict[type, Callable[[View, Any, Now], Outcome]] = {
+_RULES: dict[type, Callable[[View, Any, Now], DecisionResult]] = {
     Add: _add,
     Look: _look,
     Rewrite: _rewrite,

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from semel.contracts.deltas.refusals import RefusedDeltas
-from semel.contracts.deltas.rules.epochs import KEPT_GAPS, first_position, leapt, refuse_lost
-from semel.contracts.deltas.rules.gateways import empty_gateway
-from semel.contracts.epoch import EPOCH, EPOCH_KEY, EpochRow, load_pairs
-from semel.contracts.streams.offsets import Offset
-from semel.contracts.streams.rules.epochs import KEPT_EPOCHS, entered, offset_at, position_of
-from semel.contracts.streams.tables import StreamRow
 from semel.kernel.errors import Refused
 from semel.store.memory import MemoryStore
 from semel.store.protocol import Changes, Snapshot
+from semel.surfaces.deltas.commands import RefusedDeltas
+from semel.surfaces.deltas.rules.gateways import KEPT_GAPS, empty_gateway, first_position, leapt, refuse_lost
+from semel.surfaces.epoch import EPOCH, EPOCH_KEY, EpochRow, load_pairs
+from semel.surfaces.streams.rules.offsets import KEPT_EPOCHS, Offset, entered, offset_at, position_of
+from semel.surfaces.streams.tables import StreamRow
 
 NOW = 1_000_000
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from semel.server.events.clocks import Clocks
-from semel.server.events.conversation import Conversation
+from semel.surfaces.events.connection_limits import ConnectionTimers
+from semel.surfaces.events.conversation import EventConversation
 from semel.surfaces.events.settings import EventsSettings
 
 
@@ -31,7 +31,7 @@ def stalls_of(sizes: list[int]) -> int:
 
     async def scenario() -> int:
         listener = Listener()
-        clocks = Clocks(cast(Conversation, listener), EventsSettings(events_slow_ms=5))
+        clocks = ConnectionTimers(cast(EventConversation, listener), EventsSettings(events_slow_ms=5))
         left = [*sizes]
         clocks.filled(lambda: left.pop(0))
         for _ in range(1_000):

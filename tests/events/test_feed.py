@@ -7,18 +7,18 @@ from collections import Counter
 from collections.abc import Coroutine, Hashable
 from typing import Any
 
-from semel.contracts.events.commands import Item, Prune, Submit
-from semel.contracts.events.contract import Events
-from semel.contracts.events.rules.partitions import checked
-from semel.contracts.events.tables import EventRow
-from semel.contracts.schema import TABLES
+from semel.engine.clock import SystemWorld
 from semel.engine.contract import Write
 from semel.engine.engine import Engine
 from semel.kernel.keys import pack
-from semel.server.events.feed import Feed
-from semel.server.events.subscriber import Mode, Subscriber
-from semel.server.world import SystemWorld
 from semel.store.memory import MemoryStore
+from semel.surfaces.events.commands import EventItem, EventPrune, EventSubmit
+from semel.surfaces.events.contract import Events
+from semel.surfaces.events.feed import EventFeed
+from semel.surfaces.events.rules.partitions import checked
+from semel.surfaces.events.subscriber import EventSubscriber, SubscriberMode
+from semel.surfaces.events.tables import EventRow
+from semel.surfaces.schema import TABLES
 
 
 class Sink:
@@ -52,21 +52,21 @@ class Node:
         world = SystemWorld()
         self.engine = Engine(MemoryStore(TABLES, world.wall_ms), world)
         self.under_way: dict[bytes, asyncio.Future[object]] = {}
-        self.feed = Feed(self.engine, lambda row: self.under_way.get(row.id), str, Counter())
+        self.feed = EventFeed(self.engine, lambda row: self.under_way.get(row.id), str, Counter())
         self.task = asyncio.create_task(self.feed.run())
         self._events = Events()
 
     async def commit(self, *ids: str, names: tuple[str, ...] = ("p",)) -> None:
         partitions = checked(names)
-        items = [Item(one, one.encode(), pack(one.encode()), b"d" * 32, partitions, {}, b"{}") for one in ids]
-        await self.engine.submit(Write(self._events, Submit(tuple(items), "c", b"submitter"), 10, len(ids)))
+        items = [EventItem(one, one.encode(), pack(one.encode()), b"d" * 32, partitions, {}, b"{}") for one in ids]
+        await self.engine.submit(Write(self._events, EventSubmit(tuple(items), "c", b"submitter"), 10, len(ids)))
 
     async def prune(self, committed_id: int, name: bytes = b"p") -> None:
         """Forget an event."""
-        await self.engine.submit(Write(self._events, Prune(((committed_id, (name,)),))))
+        await self.engine.submit(Write(self._events, EventPrune(((committed_id, (name,)),))))
 
-    def subscriber(self, sink: Sink) -> Subscriber:
-        return Subscriber(self.feed, sink, 1_000_000)
+    def subscriber(self, sink: Sink) -> EventSubscriber:
+        return EventSubscriber(self.feed, sink, 1_000_000)
 
     async def stop(self) -> None:
         self.task.cancel()
@@ -125,7 +125,7 @@ def test_an_answer_goes_out_before_its_events_whichever_way_they_are_read() -> N
         await asyncio.sleep(0.05)
         assert sink.sent == []
         answer.set_result(None)
-        await until(lambda: sink.sent == [1] and one.mode is Mode.LIVE)
+        await until(lambda: sink.sent == [1] and one.mode is SubscriberMode.LIVE)
         later: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         node.under_way[b"e2"] = later
         await node.commit("e2")  # comes by the feed
@@ -153,7 +153,7 @@ def test_a_subscription_that_grows_in_mid_cycle_sends_nothing_twice() -> None:
         one.hold()
         one.subscribe(2, frozenset("ab"))
         one.release()
-        await until(lambda: one.mode is Mode.LIVE)
+        await until(lambda: one.mode is SubscriberMode.LIVE)
         assert sink.sent == [3, 5, 4]
         await node.commit("x6", names=("b",))
         await until(lambda: sink.sent == [3, 5, 4, 6])
@@ -172,7 +172,7 @@ def test_a_feed_that_nobody_hangs_on_listens_to_nothing() -> None:
             one = node.subscriber(sink)
             one.subscribe(number - 1, frozenset("p"))
             one.release()
-            await until(lambda one=one: one.mode is Mode.LIVE)
+            await until(lambda one=one: one.mode is SubscriberMode.LIVE)
             await node.commit(f"e{number}")
             await until(lambda sink=sink, number=number: sink.sent == [number])
             one.close()
@@ -197,7 +197,7 @@ def test_what_was_pruned_before_the_feed_saw_it_is_not_passed_over_in_silence() 
         one = node.subscriber(sink)
         one.subscribe(0, frozenset("p"))
         one.release()
-        await until(lambda: one.mode is Mode.LIVE)
+        await until(lambda: one.mode is SubscriberMode.LIVE)
         node.task.cancel()
         await node.commit("e1")
         await node.commit("e2")
@@ -230,12 +230,12 @@ def test_c1_a_live_reader_with_a_word_for_what_was_pruned_is_told_and_goes_on() 
         one, other = node.subscriber(sink), node.subscriber(ahead)
         one.subscribe(0, frozenset("p"))
         one.release()
-        await until(lambda: one.mode is Mode.LIVE)
+        await until(lambda: one.mode is SubscriberMode.LIVE)
         node.task.cancel()
         await node.commit("e1", "e2", "e3")
         other.subscribe(2, frozenset("p"))
         other.release()
-        await until(lambda: other.mode is Mode.LIVE)
+        await until(lambda: other.mode is SubscriberMode.LIVE)
         await node.prune(1)
         await node.prune(2)
         node.task = asyncio.create_task(node.feed.run())
@@ -265,7 +265,7 @@ def test_a_fault_in_live_delivery_is_told_to_those_it_concerns() -> None:
         one = node.subscriber(broken)
         one.subscribe(0, frozenset("p"))
         one.release()
-        await until(lambda: one.mode is Mode.LIVE)
+        await until(lambda: one.mode is SubscriberMode.LIVE)
         await node.commit("e1")  # comes by the feed
         await until(lambda: broken.words != "")
         one.close()

@@ -15,9 +15,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from semel.contracts.events.limits import MAX_ID_BYTES, MAX_NAMES
-from semel.contracts.events.rules import partitions
-from semel.kernel import json_marks
+from semel.kernel.json import parse
+from semel.surfaces.events.limits import MAX_ID_BYTES, MAX_NAMES
+from semel.surfaces.events.rules import partitions
 from tests.events.handmade import CLOSE, CONTINUATION, PING, HandMade
 from tests.events.wire import PATIENCE_SECONDS, VERSION, Events, fresh, item, serving
 from tests.running import RunningServer
@@ -187,4 +187,4 @@ def test_large_lists_of_names_are_not_remembered() -> None:
 def test_a_string_without_an_end_is_looked_at_once() -> None:
     """From each later quote again would be the square of its length, and that stopped the whole server."""
     text = "[" * 70 + '"' + '\\"[' * 10_000
-    assert sum(1 for _ in json_marks._STRUCTURE.finditer(text)) == 71
+    assert sum(1 for _ in parse._STRUCTURE.finditer(text)) == 71

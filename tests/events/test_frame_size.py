@@ -16,16 +16,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.contracts.events.commands import Committed, Item, NotProcessed, Rejection, Submit, Submitted
-from semel.contracts.events.limits import MAX_COMMITTED_ID, Limits
-from semel.contracts.events.rules.partitions import NO_PARTITIONS
-from semel.contracts.events.wire.camel_v2 import CamelV2
-from semel.contracts.events.wire.dialect import Terms
-from semel.contracts.events.wire.frame_size import answer_within, refuse_long_answer, shown_at_most, shown_bytes
-from semel.contracts.events.wire.items import item_of
-from semel.contracts.events.wire.messages import Identity, WireError
-from semel.contracts.events.wire.seed import Seed
-from semel.contracts.events.wire.session import Session
+from semel.surfaces.events.commands import (
+    EventCommitted,
+    EventItem,
+    EventNotProcessed,
+    EventRejection,
+    EventSubmit,
+    EventSubmitted,
+)
+from semel.surfaces.events.limits import MAX_COMMITTED_ID, EventLimits
+from semel.surfaces.events.rules.partitions import NO_PARTITIONS
+from semel.surfaces.events.wire.camel_case_versions import CamelCaseV2
+from semel.surfaces.events.wire.dialect import EventPolicy
+from semel.surfaces.events.wire.items import item_of
+from semel.surfaces.events.wire.message_size import answer_within, refuse_long_answer, shown_at_most, shown_bytes
+from semel.surfaces.events.wire.messages import EventIdentity, WireError
+from semel.surfaces.events.wire.session import EventSession
+from semel.surfaces.events.wire.snake_case import SnakeCaseDialect
 from tests.events.wire import VERSION, Camel, Events, Message, Peer, fresh, item, serving
 from tests.running import path_with
 
@@ -358,7 +365,7 @@ def test_c2_a_committed_event_keeps_its_answer_when_the_limit_falls(tmp_path: Pa
 TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
 VALUES = st.one_of(TEXTS, st.just(10**20), st.integers(-9, 9), st.none(), st.dictionaries(TEXTS, TEXTS, max_size=2))
 MEMBERS = st.sampled_from(["payload", "meta", "partition", "schemaVersion", "userId", "projectId", "other"])
-ANYONE = Identity("", lambda name: True, lambda name: True)
+ANYONE = EventIdentity("", lambda name: True, lambda name: True)
 
 
 @given(TEXTS, st.lists(TEXTS, min_size=1, max_size=5), st.dictionaries(MEMBERS, VALUES), TEXTS)
@@ -371,27 +378,29 @@ def test_c2_the_quick_measure_of_an_event_is_never_below_what_a_dialect_prints(
 
 IDS = st.text(min_size=1, max_size=200)
 """Halves of surrogate pairs too, which make the whole answer print as ASCII."""
-RESULTS = st.sampled_from([Committed(MAX_COMMITTED_ID, MAX_COMMITTED_ID, True), "taken", "wordy", "blocked"])
+RESULTS = st.sampled_from([EventCommitted(MAX_COMMITTED_ID, MAX_COMMITTED_ID, True), "taken", "wordy", "blocked"])
 
 
 @given(st.lists(st.tuples(IDS, RESULTS), min_size=1, max_size=5, unique_by=lambda pair: pair[0]), st.booleans())
 def test_c2_an_answer_that_was_begun_fits_whatever_the_results_are(pairs: list[tuple[str, Any]], is_2x: bool) -> None:
-    items = tuple(Item(one, b"", b"", b"", NO_PARTITIONS, None, b"") for one, _ in pairs)
-    command = Submit(items, "", b"", is_2x)
-    limits = Limits(message_bytes=4_096)
+    items = tuple(EventItem(one, b"", b"", b"", NO_PARTITIONS, None, b"") for one, _ in pairs)
+    command = EventSubmit(items, "", b"", is_2x)
+    limits = EventLimits(message_bytes=4_096)
     try:
         refuse_long_answer(command, limits)
     except WireError:
         return
     results = []
     for one, said in pairs:
-        taken = Rejection("validation_failed", (("event", f"id {one[:128]} is already committed with other content"),))
-        wordy = Rejection("validation_failed", (("event", one * 50),) * 3)
-        named: dict[Any, Any] = {"taken": taken, "wordy": wordy, "blocked": NotProcessed(pairs[0][0][:128])}
+        taken = EventRejection(
+            "validation_failed", (("event", f"id {one[:128]} is already committed with other content"),)
+        )
+        wordy = EventRejection("validation_failed", (("event", one * 50),) * 3)
+        named: dict[Any, Any] = {"taken": taken, "wordy": wordy, "blocked": EventNotProcessed(pairs[0][0][:128])}
         results.append(named.get(said, said) if is_2x or said != "blocked" else wordy)
-    session = Session(Terms(limits), b"")
-    session.dialect = CamelV2("p") if is_2x else Seed()
+    session = EventSession(EventPolicy(limits), b"")
+    session.dialect = CamelCaseV2("p") if is_2x else SnakeCaseDialect()
     show = partial(session.dialect.submitted, command)
-    payload = answer_within(show, Submitted(tuple(results), MAX_COMMITTED_ID), limits)
+    payload = answer_within(show, EventSubmitted(tuple(results), MAX_COMMITTED_ID), limits)
     name = "n" * (limits.reply_bytes - 2)
     assert len(session.message("submit_events_result", payload, name, MAX_COMMITTED_ID)) <= limits.message_bytes

@@ -8,23 +8,21 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.events.commands import Item, Submit
-from semel.contracts.events.limits import Limits
-from semel.contracts.events.rules.submit import _complaints
-from semel.contracts.events.tables import EventRow
-from semel.contracts.events.validation import Candidate
-from semel.contracts.events.wire.camel_v1 import CamelV1
-from semel.contracts.events.wire.camel_v2 import CamelV2
-from semel.contracts.events.wire.dialect import Dialect, Terms
-from semel.contracts.events.wire.http import parse_body, submission
-from semel.contracts.events.wire.messages import Identity, WireError
-from semel.contracts.events.wire.seed import Seed
-from semel.contracts.events.wire.session import Session
-from semel.kernel import json_outline, json_pieces
-from semel.kernel.json_outline import is_heavy
+from semel.kernel.json import chunks, outline
+from semel.kernel.json.outline import is_heavy
+from semel.surfaces.events.commands import Candidate, EventItem, EventSubmit
+from semel.surfaces.events.limits import EventLimits
+from semel.surfaces.events.rules.event_log import _complaints
+from semel.surfaces.events.tables import EventRow
+from semel.surfaces.events.wire.camel_case_versions import CamelCaseV1, CamelCaseV2
+from semel.surfaces.events.wire.dialect import EventDialect, EventPolicy
+from semel.surfaces.events.wire.http_messages import parse_body, submission
+from semel.surfaces.events.wire.messages import EventIdentity, WireError
+from semel.surfaces.events.wire.session import EventSession
+from semel.surfaces.events.wire.snake_case import SnakeCaseDialect
 
-WHO = Identity("c", lambda _: True, lambda _: True)
-TERMS = Terms(Limits())
+WHO = EventIdentity("c", lambda _: True, lambda _: True)
+TERMS = EventPolicy(EventLimits())
 HEAVY = "[" + "[]," * 200_000 + "0]"
 
 PAYLOADS = [
@@ -58,33 +56,33 @@ def camel_item(payload: str, meta: str) -> str:
     return f'{{"id":"1",{names},"payload":{payload},"meta":{meta}}}'
 
 
-def over_http(items: str) -> Submit:
+def over_http(items: str) -> EventSubmit:
     payload = parse_body(f'{{"events":[{items}],"more":{{"a":[1]}}}}'.encode())
     return submission(payload, WHO, TERMS, b"o")
 
 
-def over_socket(dialect: Dialect, version: str) -> Callable[[str], Submit]:
-    def read(items: str) -> Submit:
-        session = Session(TERMS, b"o")
+def over_socket(dialect: EventDialect, version: str) -> Callable[[str], EventSubmit]:
+    def read(items: str) -> EventSubmit:
+        session = EventSession(TERMS, b"o")
         session.dialect = dialect
         session.activate(WHO)
         head = f'"type":"submit_events","msg_id":"m","msgId":"m","timestamp":1,"{version}":"1.0"'
         request = session.read(f'{{{head},"payload":{{"events":[{items}]}}}}'.encode())
-        assert isinstance(request, Submit)
+        assert isinstance(request, EventSubmit)
         return request
 
     return read
 
 
-READERS: dict[str, tuple[Callable[[str], Submit], bool]] = {
+READERS: dict[str, tuple[Callable[[str], EventSubmit], bool]] = {
     "HTTP": (over_http, False),
-    "seed": (over_socket(Seed(), "protocol_version"), False),
-    "1.3": (over_socket(CamelV1(), "protocolVersion"), True),
-    "2.x": (over_socket(CamelV2("p"), "protocolVersion"), True),
+    "seed": (over_socket(SnakeCaseDialect(), "protocol_version"), False),
+    "1.3": (over_socket(CamelCaseV1(), "protocolVersion"), True),
+    "2.x": (over_socket(CamelCaseV2("p"), "protocolVersion"), True),
 }
 
 
-def told(read: Callable[[str], Submit], items: str) -> Any:
+def told(read: Callable[[str], EventSubmit], items: str) -> Any:
     """What is made of a request, without the event as values."""
     try:
         return [_without_values(item) for item in read(items).items]
@@ -92,15 +90,15 @@ def told(read: Callable[[str], Submit], items: str) -> Any:
         return error.code
 
 
-def _without_values(item: Item) -> Any:
+def _without_values(item: EventItem) -> Any:
     return item._replace(event=None, text=json.loads(item.text or b"null"))
 
 
 @pytest.fixture(params=[8, 60, 5_000])
 def as_text(request: pytest.FixtureRequest) -> Callable[[pytest.MonkeyPatch], None]:
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(json_outline, "LIGHT_BYTES", -1)
-        monkeypatch.setattr(json_pieces, "PIECE_BYTES", request.param)
+        monkeypatch.setattr(outline, "LIGHT_BYTES", -1)
+        monkeypatch.setattr(chunks, "PIECE_BYTES", request.param)
 
     return patch
 
@@ -124,9 +122,11 @@ def test_a3_an_event_kept_as_text_is_shown_like_its_values(
 ) -> None:
     event = f'{{"type":"t","payload":{payload},"meta":{meta},"userId":"u","other":[1,2]}}'.encode()
     row = EventRow(7, b"id", b"c", b"", 1_000, b'["p"]', event)
-    plain = [json.loads(dialect.event(row)) for dialect in (Seed(), CamelV1(), CamelV2("p"))]
+    plain = [json.loads(dialect.event(row)) for dialect in (SnakeCaseDialect(), CamelCaseV1(), CamelCaseV2("p"))]
     as_text(monkeypatch)
-    assert [json.loads(dialect.event(row)) for dialect in (Seed(), CamelV1(), CamelV2("p"))] == plain
+    assert [
+        json.loads(dialect.event(row)) for dialect in (SnakeCaseDialect(), CamelCaseV1(), CamelCaseV2("p"))
+    ] == plain
 
 
 def test_a3_a_validator_is_shown_the_values_of_an_event_that_is_kept_as_text() -> None:
@@ -144,7 +144,7 @@ def test_a3_a_validator_is_shown_the_values_of_an_event_that_is_kept_as_text() -
 
 def test_a3_the_same_event_is_the_same_whether_it_is_kept_as_text_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = over_http(seed_item(HEAVY)).items[0]
-    monkeypatch.setattr(json_outline, "LIGHT_BYTES", 10**9)
+    monkeypatch.setattr(outline, "LIGHT_BYTES", 10**9)
     plain = over_http(seed_item(HEAVY)).items[0]
     assert plain.event is not None
     assert (kept.digest, kept.text) == (plain.digest, plain.text)

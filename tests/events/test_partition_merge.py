@@ -13,17 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.contracts.events.partition_merge import first_places
-from semel.contracts.events.reading import history
-from semel.contracts.events.tables import EVENT, EVENT_HEAD, EVENT_PLACE, EventHeadRow, EventPlaceRow, EventRow
-from semel.contracts.schema import MIGRATIONS, TABLES
 from semel.engine.reading import Reading
-from semel.engine.soft import SoftChanges
+from semel.engine.soft_changes import SoftChanges
 from semel.kernel.clock import Now
 from semel.store.memory import MemoryStore
 from semel.store.protocol import Changes, Lock, Range, Store
-from semel.store.sqlite.store import SqliteStore
+from semel.store.sqlite.store import SqliteFileStore
 from semel.store.table import Key
+from semel.surfaces.events.reading import first_places, history
+from semel.surfaces.events.tables import EVENT, EVENT_HEAD, EVENT_PLACE, EventHeadRow, EventPlaceRow, EventRow
+from semel.surfaces.schema import MIGRATIONS, TABLES
 
 NAMES = [f"p{number:02d}" for number in range(64)]
 LIMIT = 500
@@ -161,7 +160,7 @@ def looking(store: Store) -> Iterator[Counted]:
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 def test_c5_a_page_of_a_store_reads_no_more_places_over_64_partitions_than_over_one(tmp_path: Path, kind: str) -> None:
     store: Store = (
-        MemoryStore(TABLES, lambda: 1) if kind == "memory" else SqliteStore(tmp_path, TABLES, MIGRATIONS, lambda: 1)
+        MemoryStore(TABLES, lambda: 1) if kind == "memory" else SqliteFileStore(tmp_path, TABLES, MIGRATIONS, lambda: 1)
     )
     try:
         filled(store, 8_000)

@@ -16,21 +16,20 @@ from typing import Any, TypeVar, cast
 import orjson
 import pytest
 
-from semel.contracts.events.limits import Limits
-from semel.contracts.events.wire.camel_v2 import CamelV2
-from semel.contracts.events.wire.dialect import Dialect, Terms
-from semel.contracts.events.wire.messages import Identity, Sync
-from semel.contracts.events.wire.seed import Seed
-from semel.contracts.events.wire.session import Session
 from semel.engine.reading import Reading
-from semel.server.events.cursors import CursorWatch
-from semel.server.events.hub import Hub
-from semel.server.events.looks import Looks
-from semel.server.events.subscriber import Mode
+from semel.surfaces.events.limits import EventLimits
+from semel.surfaces.events.requests import SyncHandler
+from semel.surfaces.events.service import CursorMonitor, EventService
+from semel.surfaces.events.subscriber import SubscriberMode
+from semel.surfaces.events.wire.camel_case_versions import CamelCaseV2
+from semel.surfaces.events.wire.dialect import EventDialect, EventPolicy
+from semel.surfaces.events.wire.messages import EventIdentity, Sync
+from semel.surfaces.events.wire.session import EventSession
+from semel.surfaces.events.wire.snake_case import SnakeCaseDialect
 from tests.events.test_feed import Node, Sink, run, until
 
 T = TypeVar("T")
-TERMS = Terms(Limits())
+TERMS = EventPolicy(EventLimits())
 
 
 class Gate:
@@ -53,18 +52,18 @@ class Gate:
 class Client:
     """One connection of a node, and what it was told: pages, and events that were sent live."""
 
-    def __init__(self, node: Node, dialect: Dialect) -> None:
+    def __init__(self, node: Node, dialect: EventDialect) -> None:
         self.node = node
         self.gate = Gate(node)
         self.sink = Sink(b"client")
         self.subscriber = node.subscriber(self.sink)
         self.pages: list[Any] = []
-        session = Session(TERMS, b"client")
+        session = EventSession(TERMS, b"client")
         session.dialect = dialect
-        session.activate(Identity("client", lambda name: True, lambda name: True))
-        near, watch = SimpleNamespace(engine=self.gate), CursorWatch(Counter(), lambda: 0)
-        hub = cast(Hub, SimpleNamespace(context=near, terms=TERMS, feed=node.feed, cursors=watch))
-        self.looks = Looks(hub, "", session, self.subscriber, self._tell, lambda principal, instance: True)
+        session.activate(EventIdentity("client", lambda name: True, lambda name: True))
+        near, watch = SimpleNamespace(engine=self.gate), CursorMonitor(Counter(), lambda: 0)
+        hub = cast(EventService, SimpleNamespace(context=near, terms=TERMS, feed=node.feed, cursors=watch))
+        self.looks = SyncHandler(hub, "", session, self.subscriber, self._tell, lambda principal, instance: True)
 
     def _tell(self, kind: str, payload: bytes, reply_to: str | None) -> None:
         assert kind == "sync_response"
@@ -93,7 +92,7 @@ async def onlooker(node: Node) -> Sink:
     other = node.subscriber(sink)
     other.subscribe(0, frozenset("pq"))
     other.release()
-    await until(lambda: other.mode is Mode.LIVE)
+    await until(lambda: other.mode is SubscriberMode.LIVE)
     return sink
 
 
@@ -114,7 +113,7 @@ def test_c3_what_is_committed_while_a_page_is_on_its_way_is_sent_live(case: str)
     async def scenario() -> None:
         node = Node()
         seen = await onlooker(node)
-        client = Client(node, Seed())
+        client = Client(node, SnakeCaseDialect())
         await node.commit("e1")
         for asked in BEFORE[case]:
             await client.sync(*asked)
@@ -140,7 +139,7 @@ def test_c3_what_is_committed_while_a_2x_cycle_pages_is_sent_behind_its_last_pag
     async def scenario() -> None:
         node = Node()
         seen = await onlooker(node)
-        client = Client(node, CamelV2("p"))
+        client = Client(node, CamelCaseV2("p"))
         await node.commit("e1", "e2")
 
         async def first() -> None:

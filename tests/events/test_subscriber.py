@@ -11,11 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from semel.contracts.events.reading import Page
-from semel.contracts.events.tables import EventRow
-from semel.server.events import subscriber as module
-from semel.server.events.feed import Feed
-from semel.server.events.subscriber import Mode, Subscriber
+from semel.surfaces.events import subscriber as module
+from semel.surfaces.events.feed import EventFeed
+from semel.surfaces.events.reading import EventPage
+from semel.surfaces.events.subscriber import EventSubscriber, SubscriberMode
+from semel.surfaces.events.tables import EventRow
 
 
 def event(committed_id: int, *names: str, origin: bytes = b"other") -> EventRow:
@@ -56,17 +56,17 @@ class Log:
     def __init__(self, rows: Sequence[EventRow]) -> None:
         self.rows = list(rows)
         self.position = 0
-        self.live: list[Subscriber] = []
-        self.looks: list[tuple[tuple[frozenset[str], int, int | None], asyncio.Future[Page]]] = []
+        self.live: list[EventSubscriber] = []
+        self.looks: list[tuple[tuple[frozenset[str], int, int | None], asyncio.Future[EventPage]]] = []
 
     def admits(self, cursor: int) -> bool:
         return cursor >= self.last
 
-    def join(self, subscriber: Subscriber) -> None:
+    def join(self, subscriber: EventSubscriber) -> None:
         self.position = self.last
         self.live.append(subscriber)
 
-    def leave(self, subscriber: Subscriber) -> None:
+    def leave(self, subscriber: EventSubscriber) -> None:
         self.live.remove(subscriber)
 
     def count(self, sent: int) -> None:
@@ -75,8 +75,8 @@ class Log:
     async def wait_for_answer(self, row: EventRow) -> None:
         pass
 
-    async def read(self, look: Callable[[Any], Any]) -> Page:
-        waiting: asyncio.Future[Page] = asyncio.get_running_loop().create_future()
+    async def read(self, look: Callable[[Any], Any]) -> EventPage:
+        waiting: asyncio.Future[EventPage] = asyncio.get_running_loop().create_future()
         self.looks.append((look(None), waiting))
         return await waiting
 
@@ -89,7 +89,7 @@ class Log:
         (names, after, upto), waiting = self.looks.pop(place)
         top = self.last if upto is None else min(upto, self.last)
         found = [row for row in self.rows if after < row.committed_id <= top and any(n in names for n in _names(row))]
-        waiting.set_result(Page(found, found[-1].committed_id if found else after, top, False))
+        waiting.set_result(EventPage(found, found[-1].committed_id if found else after, top, False))
         await settle()
 
 
@@ -116,8 +116,8 @@ def _looks_are_their_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "history", asked)
 
 
-def subscribed(log: Log, sink: Sink) -> Subscriber:
-    return Subscriber(cast(Feed, log), sink, 1_000)
+def subscribed(log: Log, sink: Sink) -> EventSubscriber:
+    return EventSubscriber(cast(EventFeed, log), sink, 1_000)
 
 
 def test_a_new_subscriber_is_sent_what_comes_after_its_watermark() -> None:
@@ -128,7 +128,7 @@ def test_a_new_subscriber_is_sent_what_comes_after_its_watermark() -> None:
         one.release()
         await settle()
         await log.answer()
-        assert (sink.sent, one.mode, log.live) == ([2], Mode.LIVE, [one])
+        assert (sink.sent, one.mode, log.live) == ([2], SubscriberMode.LIVE, [one])
 
     run(scenario())
 
@@ -148,7 +148,7 @@ def test_the_old_set_counts_up_to_the_watermark_and_the_new_one_behind_it() -> N
         await log.answer()
         await log.answer()
         assert sink.sent == [1, 3, 5, 6]
-        assert one.mode is Mode.LIVE
+        assert one.mode is SubscriberMode.LIVE
 
     run(scenario())
 
@@ -170,7 +170,7 @@ def test_a_look_from_before_a_change_of_subscription_is_void() -> None:
         while log.looks:
             await log.answer()
         assert sink.sent == [1, 2, 3, 4]
-        assert one.mode is Mode.LIVE
+        assert one.mode is SubscriberMode.LIVE
 
     run(scenario())
 
@@ -184,11 +184,11 @@ def test_nothing_is_sent_while_it_is_held() -> None:
         await settle()
         one.hold()
         await log.answer()
-        assert (sink.sent, one.mode) == ([], Mode.HELD)
+        assert (sink.sent, one.mode) == ([], SubscriberMode.HELD)
         one.release()
         await settle()
         await log.answer()
-        assert (sink.sent, one.mode) == ([1], Mode.LIVE)
+        assert (sink.sent, one.mode) == ([1], SubscriberMode.LIVE)
 
     run(scenario())
 
@@ -200,16 +200,16 @@ def test_a_full_sink_is_left_to_read_the_log_later() -> None:
         one.subscribe(1, frozenset("a"))
         one.release()
         await settle()
-        assert one.mode is Mode.LIVE
+        assert one.mode is SubscriberMode.LIVE
         log.rows += [event(2, "a"), event(3, "a")]
         sink.is_full = True
         assert not one.take(log.rows[1], b"2", before=1)
-        assert (one.mode, log.live, one.cursor) == (Mode.LAGGING, [], 1)
+        assert (one.mode, log.live, one.cursor) == (SubscriberMode.LAGGING, [], 1)
         sink.is_full = False
         one.drained()
         await settle()
         await log.answer()
-        assert (sink.sent, one.mode) == ([2, 3], Mode.LIVE)
+        assert (sink.sent, one.mode) == ([2, 3], SubscriberMode.LIVE)
 
     run(scenario())
 
@@ -239,7 +239,7 @@ def test_what_the_client_was_answered_is_not_sent_to_it_again() -> None:
         one.release()
         await settle()
         await log.answer()
-        assert (sink.sent, one.mode) == ([2], Mode.LIVE)
+        assert (sink.sent, one.mode) == ([2], SubscriberMode.LIVE)
         one.skip(3)
         one.skip(2)  # was sent before: nothing is to be skipped for it
         assert [one.take(event(3, "a"), b"3", 2), one.take(event(4, "a"), b"4", 3)] == [False, True]
@@ -256,7 +256,7 @@ def test_what_was_pruned_before_it_was_sent_is_not_passed_over_in_silence() -> N
         one.release()
         await settle()
         _, waiting = log.looks.pop()
-        waiting.set_result(Page([], 1, 1, False, pruned_to=1))
+        waiting.set_result(EventPage([], 1, 1, False, pruned_to=1))
         await settle()
         assert sink.sent == []
         assert sink.words is not None
@@ -282,7 +282,7 @@ def test_a_partition_added_in_the_middle_of_a_cycle_begins_at_the_cycle_s_bound(
         while log.looks:
             await log.answer()
         assert sorted(sink.sent) == [1, 2, 3, 4]
-        assert one.mode is Mode.LIVE
+        assert one.mode is SubscriberMode.LIVE
 
     run(scenario())
 
@@ -296,6 +296,6 @@ def test_a_closed_one_sends_nothing_more() -> None:
         await settle()
         one.close()
         await log.answer()
-        assert (sink.sent, one.mode, one.names) == ([], Mode.OFF, frozenset())
+        assert (sink.sent, one.mode, one.names) == ([], SubscriberMode.OFF, frozenset())
 
     run(scenario())

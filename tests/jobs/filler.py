@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from semel.contracts.jobs.commands import Cancel, Claim, Draft, Report, Submit
-from semel.contracts.jobs.contract import Jobs as Contract
-from semel.contracts.jobs.limits import Bounds, Policy
-from semel.contracts.jobs.rules.integrity import digest_of
+from semel.engine.clock import SystemWorld
 from semel.engine.contract import Write
 from semel.engine.engine import Engine
-from semel.server.world import SystemWorld
 from semel.store.protocol import Store
+from semel.surfaces.jobs.commands import CancelJob, ClaimJobs, JobDraft, JobReport, SubmitJobs
+from semel.surfaces.jobs.contract import JobContract as Contract
+from semel.surfaces.jobs.limits import JobBounds, JobPolicy
+from semel.surfaces.jobs.rules.completion import digest_of
 
-POLICY = Policy(queued=Bounds(0), max_inflight=0)
+POLICY = JobPolicy(queued=JobBounds(0), max_inflight=0)
 
 
 class Filler:
@@ -38,14 +38,14 @@ class Filler:
         while len(ids) < count:
             size = min(100, count - len(ids))
             drafts = tuple(self._draft(kind, queue, principal, delay_ms) for _ in range(size))
-            ids += [one.job.id for one in await self._do(Submit(drafts), size)]
+            ids += [one.job.id for one in await self._do(SubmitJobs(drafts), size)]
         return ids
 
-    def _draft(self, kind: bytes, queue: bytes, principal: bytes, delay_ms: int) -> Draft:
+    def _draft(self, kind: bytes, queue: bytes, principal: bytes, delay_ms: int) -> JobDraft:
         self._number += 1
         chance = self._number.to_bytes(8, "big")
         rest = (b"", b"", delay_ms, None, 1, 3_600_000, False, frozenset[str](), chance)
-        return Draft(principal, b"", "", b"", kind, b"{}", queue, 4, *rest)
+        return JobDraft(principal, b"", "", b"", kind, b"{}", queue, 4, *rest)
 
     async def claim(self, count: int, queue: bytes) -> list[Any]:
         """Lease so many."""
@@ -53,7 +53,7 @@ class Filler:
         while len(leases) < count:
             most = min(100, count - len(leases))
             rest = (None, None, b"", 0, SystemWorld().wall_ms(), b"s" * 32)
-            claimed = await self._do(Claim(b"w", b"w", most, (), (queue,), *rest), most)
+            claimed = await self._do(ClaimJobs(b"w", b"w", most, (), (queue,), *rest), most)
             assert claimed.leases
             leases += claimed.leases
         return leases
@@ -64,10 +64,10 @@ class Filler:
             some = leases[start : start + 500]
             value = b"1" if ok else b'{"code":"c","message":"m"}'
             reports = [
-                Report(job.id, key, ok, value, digest_of(job.id, ok, value), "c", "m", False) for job, key in some
+                JobReport(job.id, key, ok, value, digest_of(job.id, ok, value), "c", "m", False) for job, key in some
             ]
             await asyncio.gather(*map(self._do, reports))
 
     async def cancel(self, ids: Sequence[bytes]) -> None:
         for job_id in ids:
-            await self._do(Cancel(job_id, b"", is_admin=True, forces=False))
+            await self._do(CancelJob(job_id, b"", is_admin=True, forces=False))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from semel.contracts.jobs.limits import Policy
+from semel.surfaces.jobs.limits import JobPolicy
 
 WAITING, LEASED, DONE = "waiting", "leased", "done"
 DEAD_REASONS = ("exhausted", "permanent", "lease_exhausted")
@@ -176,7 +176,7 @@ class Taken(NamedTuple):
 class Model:
     """Everything there is."""
 
-    def __init__(self, policy: Policy, vary: Callable[[Job, int], int] = lambda job, delay_ms: delay_ms) -> None:
+    def __init__(self, policy: JobPolicy, vary: Callable[[Job, int], int] = lambda job, delay_ms: delay_ms) -> None:
         self.policy = policy
         self._vary = vary
         """What jitter makes of a delay."""

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from semel.contracts.jobs.commands import Claim, Claimed, Command, Draft, Lease, Report, Submit
-from semel.contracts.jobs.contract import Jobs
-from semel.contracts.jobs.limits import Bounds, Policy
-from semel.contracts.jobs.tables import ALONE, JOB, JOB_RECORD, JOB_TENANT, JOB_TOTALS, NO_TOTALS, TABLES
 from semel.engine.generations import GENERATION
-from semel.engine.observer import Commit
+from semel.engine.group_commit import Commit
 from semel.engine.reading import Reading
 from semel.store.memory import MemoryStore
 from semel.store.protocol import AnyTable, Range, Store
+from semel.surfaces.jobs.commands import ClaimJobs, JobCommand, JobDraft, JobLease, JobReport, JobsClaimed, SubmitJobs
+from semel.surfaces.jobs.contract import JobContract
+from semel.surfaces.jobs.limits import JobBounds, JobPolicy
+from semel.surfaces.jobs.tables import ALONE, JOB, JOB_RECORD, JOB_TENANT, JOB_TOTALS, NO_TOTALS, TABLES
 from tests.engine.bench import Desk
 from tests.engine.toy import ToyWorld
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 START = 1_760_000_000_000
 FOR_EVER = 2**62
 HOUR_MS = 3_600_000
-OPEN = Policy(queued=Bounds(0), max_inflight=0)
+OPEN = JobPolicy(queued=JobBounds(0), max_inflight=0)
 """No limit is near."""
 ROWS = 100_000
 
@@ -47,9 +47,9 @@ def draft(
     delay_ms: int = 0,
     max_attempts: int = 5,
     lease_ms: int = 1_000,
-) -> Draft:
+) -> JobDraft:
     """A job as it would be asked for."""
-    return Draft(
+    return JobDraft(
         principal=principal.encode(),
         key=key.encode(),
         key_prefix=key[:4],
@@ -78,9 +78,9 @@ def claim(
     kinds: Iterable[str] = (),
     asked_at: int = START,
     waits: bool = False,
-) -> Claim:
+) -> ClaimJobs:
     """A claim that reaps first."""
-    return Claim(
+    return ClaimJobs(
         principal=b"workers",
         worker=worker.encode(),
         most=most,
@@ -96,22 +96,24 @@ def claim(
     )
 
 
-def done(lease: Lease) -> Report:
+def done(lease: JobLease) -> JobReport:
     """The run of a lease went well."""
-    return Report(lease.job.id, lease.token, True, b"1", sha256(b"1").digest())
+    return JobReport(lease.job.id, lease.token, True, b"1", sha256(b"1").digest())
 
 
-def failed(lease: Lease) -> Report:
+def failed(lease: JobLease) -> JobReport:
     """It failed, for good."""
-    return Report(lease.job.id, lease.token, False, b"{}", sha256(b"{}").digest(), "boom", "it broke", retryable=False)
+    return JobReport(
+        lease.job.id, lease.token, False, b"{}", sha256(b"{}").digest(), "boom", "it broke", retryable=False
+    )
 
 
 class Rig:
     """Jobs under one policy; another one on the same store is the next life of the server."""
 
-    def __init__(self, policy: Policy = OPEN, world: ToyWorld | None = None, store: Store | None = None) -> None:
+    def __init__(self, policy: JobPolicy = OPEN, world: ToyWorld | None = None, store: Store | None = None) -> None:
         self.world = world or ToyWorld(START)
-        self.jobs = Jobs(policy)
+        self.jobs = JobContract(policy)
         self.stored = store or MemoryStore((GENERATION, *TABLES), self.world.wall_ms)
         self._desk = Desk(self.stored, self.world)
         self.commit = Commit.NOTHING
@@ -119,7 +121,7 @@ class Rig:
         self.reruns = 0
         """How often a decision of the last batch had to be made again, because it needed more rows."""
 
-    def together(self, *commands: Command) -> list[Any]:
+    def together(self, *commands: JobCommand) -> list[Any]:
         """What these are told, in one batch and in this order; none of them may end in a fault."""
         self._desk.store.loads.clear()
         result = self._desk.run(*commands, contract=self.jobs)
@@ -128,22 +130,22 @@ class Rig:
         self.commit = result.commit
         return [outcome.answer for _, outcome in result.decided]
 
-    def do(self, command: Command) -> Any:
+    def do(self, command: JobCommand) -> Any:
         """What one is told, in a batch of its own."""
         [answer] = self.together(command)
         return answer
 
-    def submit(self, drafts: Iterable[Draft]) -> list[Any]:
+    def submit(self, drafts: Iterable[JobDraft]) -> list[Any]:
         """Submit them, a hundred at a time, as requests do."""
         waiting, answers = list(drafts), []
         while waiting:
-            answers += self.do(Submit(tuple(waiting[:100])))
+            answers += self.do(SubmitJobs(tuple(waiting[:100])))
             del waiting[:100]
         return answers
 
-    def claim(self, *queues: str, **fields: Any) -> tuple[Lease, ...]:
+    def claim(self, *queues: str, **fields: Any) -> tuple[JobLease, ...]:
         """The leases that a claim is given now."""
-        claimed: Claimed = self.do(claim(*queues, asked_at=self.world.wall, **fields))
+        claimed: JobsClaimed = self.do(claim(*queues, asked_at=self.world.wall, **fields))
         return claimed.leases
 
     @property

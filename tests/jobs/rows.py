@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from semel.contracts.jobs import commands as real
-from semel.contracts.jobs.limits import Policy
-from semel.contracts.jobs.rules.retries import delay_ms
-from semel.contracts.jobs.tables import (
+from semel.kernel.verdict import NEVER
+from semel.store.memory import MemoryStore
+from semel.store.protocol import AnyTable, Range
+from semel.surfaces.jobs import commands as real
+from semel.surfaces.jobs.limits import JobPolicy
+from semel.surfaces.jobs.rules.reaper import delay_ms
+from semel.surfaces.jobs.tables import (
     ALONE,
     AS_QUEUED,
     AS_SCHEDULED,
@@ -28,9 +31,6 @@ from semel.contracts.jobs.tables import (
     WAITING,
     JobRow,
 )
-from semel.kernel.retention import NEVER
-from semel.store.memory import MemoryStore
-from semel.store.protocol import AnyTable, Range
 from tests.jobs.model import Admitted, Given, Job, Model, Refused, Taken
 
 ROWS = 100_000
@@ -59,7 +59,7 @@ def serial_of(job_id: bytes) -> int:
     return int.from_bytes(job_id, "big") & (2**42 - 1)
 
 
-def jitter_of(policy: Policy, job_id: bytes, attempt: int) -> int:
+def jitter_of(policy: JobPolicy, job_id: bytes, attempt: int) -> int:
     """The delay after a failed attempt."""
     return delay_ms(policy, job_id, attempt, None)
 
@@ -80,31 +80,31 @@ def _events(answer: Any) -> tuple[str, ...]:
 
 def _told(answer: Any, now: int) -> Any:
     match answer:
-        case real.Admitted():
+        case real.JobAdmitted():
             job = answer.job
             ignored = tuple(sorted(answer.ignored))
             state = state_of(job, now)
             return Admitted(
                 answer.rule, serial_of(job.id), state, job.attempt, job.revision, answer.expires_at, ignored
             )
-        case real.Collision():
+        case real.JobKeyCollision():
             return Refused("IDEMPOTENCY_KEY_COLLISION", serial_of(answer.id))
-        case real.Refusal():
+        case real.JobRefusal():
             return Refused(answer.code.removeprefix("jobs:"), answer.facts.get("status"))
-        case real.Claimed():
+        case real.JobsClaimed():
             leases = [lease.job for lease in answer.leases]
             given = tuple((serial_of(job.id), job.epoch, job.attempt, job.held_ms) for job in leases)
             return Given(given, answer.is_saturated)
-        case real.Reported():
+        case real.JobReported():
             job = answer.job
             return Taken(answer.dedup, state_of(job, now), job.ready_at if job.phase == WAITING else None)
-        case real.Held():
+        case real.LeaseExtended():
             return answer.until_ms - now, answer.is_cancelled
-        case real.Stepped():
+        case real.JobStepResult():
             return None if answer.result is None else answer.result.decode(), answer.dedup
-        case real.Changed():
+        case real.JobChanged():
             return state_of(answer.job, now)
-        case real.Done():
+        case real.JobsAffected():
             return answer.number
     return answer
 

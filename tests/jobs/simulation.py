@@ -15,17 +15,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from semel.contracts.jobs import commands as real
-from semel.contracts.jobs.contract import Jobs
-from semel.contracts.jobs.limits import Bounds, Policy
-from semel.contracts.jobs.tables import JOB, LEASED, TABLES, JobRow
 from semel.engine.contract import EngineError, Write
-from semel.engine.crash import POINTS
+from semel.engine.crash_point import POINTS
 from semel.engine.engine import Engine
 from semel.engine.generations import GENERATION
-from semel.engine.sweeper import Sweeper
+from semel.engine.sweep import Sweeper
 from semel.store.memory import MemoryStore
 from semel.store.protocol import Range
+from semel.surfaces.jobs import commands as real
+from semel.surfaces.jobs.contract import JobContract
+from semel.surfaces.jobs.limits import JobBounds, JobPolicy
+from semel.surfaces.jobs.tables import JOB, LEASED, TABLES, JobRow
 from tests.engine.toy import ToyWorld
 from tests.jobs.model import Ask, Filter, Job, Model, Said
 from tests.jobs.rows import differences, jitter_of, serial_of, told_of
@@ -69,16 +69,16 @@ class Verdict:
             self.faults.append(what)
 
 
-def random_policy(chance: random.Random) -> Policy:
+def random_policy(chance: random.Random) -> JobPolicy:
     """Settings under which limits are met all the time."""
-    return Policy(
+    return JobPolicy(
         key_ttl_ms=chance.choice((1_000, 5_000, 60_000)),
         max_records=chance.choice((0, 3, 6, 25)),
         max_records_each=chance.choice((0, 0, 2, 12)),
         evicts=chance.random() < 0.5,
         retention_ms=chance.choice((0, 2_000, 100_000)),
-        queued=Bounds(chance.choice((0, 3, 8)), chance.choice((0, 0, 4)), chance.choice((0, 0, 3))),
-        scheduled=Bounds(chance.choice((0, 2, 6)), chance.choice((0, 0, 2)), chance.choice((0, 0, 2))),
+        queued=JobBounds(chance.choice((0, 3, 8)), chance.choice((0, 0, 4)), chance.choice((0, 0, 3))),
+        scheduled=JobBounds(chance.choice((0, 2, 6)), chance.choice((0, 0, 2)), chance.choice((0, 0, 2))),
         principal_share=chance.choice((1.0, 0.5, 0.34)),
         max_inflight=chance.choice((0, 2, 5)),
         offer_ms=chance.choice((0, 700, 2_000)),
@@ -100,7 +100,7 @@ class Simulation:
         self._policy = random_policy(self._chance)._replace(is_idempotent=seed % 10 != 0)
         self._keys = [f"k{number}" for number in range(self._chance.choice((4, 4, 40)))]
         self._world = ToyWorld(1_760_000_000_000)
-        self._contract = Jobs(self._policy)
+        self._contract = JobContract(self._policy)
         self._store = MemoryStore((GENERATION, *TABLES), self._world.wall_ms)
         self._model = Model(self._policy, self._vary)
         self._model.steady = self._world.wall
@@ -213,7 +213,7 @@ class Simulation:
     async def _renew(self) -> None:
         """What a server does before it listens: every lease gets its time again."""
         ids = tuple(row.id for row in self._rows() if row.phase == LEASED)
-        await self._engine.submit(Write(self._contract, real.Renew(ids, None)))
+        await self._engine.submit(Write(self._contract, real.RenewLeases(ids, None)))
         self._model.restart(self._world.wall)
 
     def _rows(self) -> list[JobRow]:
@@ -229,7 +229,7 @@ class Simulation:
         told = told_of(answer, self._model.now, expected)
         what = f"{self._where}: {move.command}\n  was told {told}\n  expected {expected}\n  under {self._policy}"
         self._verdict.require(told == expected, what)
-        for lease in answer.leases if isinstance(answer, real.Claimed) else ():
+        for lease in answer.leases if isinstance(answer, real.JobsClaimed) else ():
             self._tokens[serial_of(lease.job.id), lease.job.epoch] = lease.token
         for name in _kinds(move.command, expected):
             self._verdict.seen[name] += 1
@@ -279,7 +279,7 @@ class Simulation:
 
     def _submit(self) -> Move:
         asks = [self._ask() for _ in range(self._chance.choice((1, 1, 1, 1, 3)))]
-        command = real.Submit(tuple(map(_draft, asks)))
+        command = real.SubmitJobs(tuple(map(_draft, asks)))
         is_safe = self._policy.is_idempotent and all(ask.key for ask in asks)
         return Move(command, lambda: tuple((self._model.submit(ask), self._model.noted) for ask in asks), is_safe)
 
@@ -296,7 +296,7 @@ class Simulation:
         if not asked.queues:
             asked = asked._replace(reach=chance.choice((None, None, ("q1", "q3"))))
         asked = asked._replace(waits=chance.random() < 0.4)
-        command = real.Claim(
+        command = real.ClaimJobs(
             principal=WORKER_PRINCIPAL,
             worker=asked.worker.encode(),
             most=asked.most,
@@ -344,7 +344,7 @@ class Simulation:
 
     def _said_again(self, lease: tuple[int, int, bytes, bytes], said: Said, *, is_foreign: bool = False) -> Move:
         serial, epoch, job_id, token = lease
-        command = real.Report(
+        command = real.JobReport(
             id=job_id,
             token=None if is_foreign else token,
             ok=said.ok,
@@ -374,18 +374,18 @@ class Simulation:
 
     def _deferred(self, lease: tuple[int, int, bytes, bytes], delay_ms: int) -> Move:
         serial, epoch, job_id, token = lease
-        command = real.Defer(job_id, token, delay_ms, str(delay_ms).encode())
+        command = real.DeferJob(job_id, token, delay_ms, str(delay_ms).encode())
         return Move(command, lambda: (self._model.defer(serial, epoch, delay_ms), self._model.noted))
 
     def _heartbeat(self) -> Move:
         serial, epoch, job_id, token = self._lease()
-        command = real.Heartbeat(job_id, token, None)
+        command = real.JobHeartbeat(job_id, token, None)
         return Move(command, lambda: (self._model.heartbeat(serial, epoch), self._model.noted))
 
     def _use_step(self) -> Move:
         (serial, epoch, job_id, token), chance = self._lease(), self._chance
         key, result = chance.choice(("s1", "s2")), chance.choice((None, f"{chance.randrange(99)}"))
-        command = real.Step(job_id, token, key.encode(), None if result is None else result.encode())
+        command = real.JobStep(job_id, token, key.encode(), None if result is None else result.encode())
         return Move(command, lambda: (self._model.step(serial, epoch, key, result), self._model.noted))
 
     def _cancel(self) -> Move:
@@ -393,19 +393,19 @@ class Simulation:
         serial = chance.choice([*list(self._model.jobs)[-8:], 0])
         principal, force = chance.choice((*PRINCIPALS, None)), chance.random() < 0.4
         owner = b"somebody else" if principal is None else principal.encode()
-        command = real.Cancel(self._id(serial), owner, principal is None, force)
+        command = real.CancelJob(self._id(serial), owner, principal is None, force)
         return Move(command, lambda: (self._model.cancel(serial, principal, force=force), self._model.noted))
 
     def _requeue(self) -> Move:
         failed = [job.serial for job in self._model.all("done") if job.reason]
         serial = self._chance.choice([*failed, *failed, *self._model.jobs, 0])
-        command = real.Requeue(self._id(serial), "admin")
+        command = real.RequeueJob(self._id(serial), "admin")
         return Move(command, lambda: (self._model.requeue(serial), self._model.noted), is_repeatable=False)
 
     def _release(self) -> Move:
         principal, key = self._chance.choice(PRINCIPALS), self._chance.choice(self._keys)
         force = self._chance.random() < 0.2
-        command = real.Release(principal.encode(), key.encode(), key, force)
+        command = real.ReleaseKey(principal.encode(), key.encode(), key, force)
         return Move(command, lambda: (self._model.release(principal, key, force=force), self._model.noted))
 
     def _limit(self) -> Move:
@@ -415,15 +415,15 @@ class Simulation:
         return Move(command, lambda: (self._model.limit(queue, most, timeout_ms), ()))
 
     def _promote(self) -> Move:
-        return Move(real.Promote(1_000, FOR_EVER), lambda: (self._model.promote(), ()))
+        return Move(real.PromoteJobs(1_000, FOR_EVER), lambda: (self._model.promote(), ()))
 
     def _reap(self) -> Move:
-        return Move(real.Reap(1_000, FOR_EVER), lambda: (self._model.reap(), self._model.noted))
+        return Move(real.ReapLeases(1_000, FOR_EVER), lambda: (self._model.reap(), self._model.noted))
 
 
-def _draft(ask: Ask) -> real.Draft:
+def _draft(ask: Ask) -> real.JobDraft:
     start = f"{ask.delay_ms} {ask.run_at}" if ask.delay_ms or ask.run_at is not None else ""
-    return real.Draft(
+    return real.JobDraft(
         principal=ask.principal.encode(),
         key=ask.key.encode(),
         key_prefix=ask.key,
@@ -447,7 +447,7 @@ def _draft(ask: Ask) -> real.Draft:
 
 def _kinds(command: Any, expected: Any) -> list[str]:
     """Names for what was seen: the command with the kind of its answer, and what would be audited."""
-    pairs = expected if isinstance(command, real.Submit) else (expected,)
+    pairs = expected if isinstance(command, real.SubmitJobs) else (expected,)
     name = type(command).__name__
     found = []
     for answer, events in pairs:

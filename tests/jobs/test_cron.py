@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.contracts.jobs.rules.cron import CronError, between, latest, next_after, parse
+from semel.surfaces.jobs.rules.cron import CronError, between, latest, next_after, parse
 
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 

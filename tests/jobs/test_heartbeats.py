@@ -8,15 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from semel.contracts.jobs.commands import Done, Heartbeat, Held, Lease, Reap, Renew, Submit
-from semel.contracts.jobs.contract import Jobs as Contract
-from semel.contracts.jobs.tables import JOB, LEASED, TABLES, WAITING
-from semel.contracts.schema import MIGRATIONS
 from semel.engine.contract import Write
 from semel.engine.engine import Engine
 from semel.engine.generations import GENERATION
-from semel.engine.observer import Commit
+from semel.engine.group_commit import Commit
 from semel.store.open import open_store
+from semel.surfaces.jobs.commands import (
+    JobHeartbeat,
+    JobLease,
+    JobsAffected,
+    LeaseExtended,
+    ReapLeases,
+    RenewLeases,
+    SubmitJobs,
+)
+from semel.surfaces.jobs.contract import JobContract as Contract
+from semel.surfaces.jobs.tables import JOB, LEASED, TABLES, WAITING
+from semel.surfaces.schema import MIGRATIONS
 from tests.engine.bench import on_loop
 from tests.engine.toy import ToyWorld
 from tests.faulty_vfs import FaultyVfs
@@ -27,14 +35,14 @@ from tests.together import eventually
 LEASE_MS = 1_000
 
 
-def _leased(rig: Rig, **fields: object) -> Lease:
+def _leased(rig: Rig, **fields: object) -> JobLease:
     rig.submit([draft(lease_ms=LEASE_MS, **fields)])  # type: ignore[arg-type]
     [lease] = rig.claim("q")
     return lease
 
 
-def _beat(lease: Lease, progress: bytes | None = None) -> Heartbeat:
-    return Heartbeat(lease.job.id, lease.token, progress)
+def _beat(lease: JobLease, progress: bytes | None = None) -> JobHeartbeat:
+    return JobHeartbeat(lease.job.id, lease.token, progress)
 
 
 @on_loop
@@ -49,17 +57,17 @@ async def test_d5_fifty_heartbeats_with_progress_cost_no_sync(tmp_path: Path) ->
             return await engine.submit(Write(jobs, command))
 
         try:
-            await do(Submit((draft(lease_ms=LEASE_MS),)))
+            await do(SubmitJobs((draft(lease_ms=LEASE_MS),)))
             claimed = await do(claim("q"))
             [lease] = claimed.leases  # type: ignore[attr-defined]
             await asyncio.sleep(0)
             before = vfs.count_syncs
             for number in range(50):
                 world.pass_ms(300)
-                assert isinstance(await do(_beat(lease, b"%d" % number)), Held)
+                assert isinstance(await do(_beat(lease, b"%d" % number)), LeaseExtended)
             await asyncio.sleep(1.2)  # they are stored meanwhile
             assert vfs.count_syncs == before
-            assert await do(Reap(10, FOR_EVER)) == Done(0)
+            assert await do(ReapLeases(10, FOR_EVER)) == JobsAffected(0)
             with store.read() as snapshot:
                 row = snapshot.get(JOB, (lease.job.id,))
                 assert row is not None
@@ -90,7 +98,7 @@ def test_d5_a_reap_and_a_claim_see_extensions_that_are_not_stored(number: int) -
         rig.do(_beat(lease))
     rig.world.pass_ms(LEASE_MS - 1)
     assert rig.claim("q", worker="another") == ()
-    assert rig.do(Reap(10, FOR_EVER)) == Done(0)
+    assert rig.do(ReapLeases(10, FOR_EVER)) == JobsAffected(0)
     assert {row.phase for row in rig.rows(JOB)} == {LEASED}
     rig.world.pass_ms(1)
     assert len(rig.claim("q", most=number, worker="another")) == min(number, 32)
@@ -103,23 +111,23 @@ def test_d5_a_crash_that_forgets_heartbeats_ends_no_lease() -> None:
         rig.world.pass_ms(LEASE_MS - 1)
         rig.do(_beat(lease))
     next_life = Rig(world=rig.world, store=rig.stored)
-    next_life.do(Renew((lease.job.id,), None))
+    next_life.do(RenewLeases((lease.job.id,), None))
     next_life.world.pass_ms(LEASE_MS - 1)
-    assert next_life.do(Reap(10, FOR_EVER)) == Done(0)
-    assert isinstance(next_life.do(_beat(lease)), Held)
+    assert next_life.do(ReapLeases(10, FOR_EVER)) == JobsAffected(0)
+    assert isinstance(next_life.do(_beat(lease)), LeaseExtended)
 
 
 def test_d5_an_extension_of_an_earlier_lease_says_nothing_of_the_next_one() -> None:
     rig = Rig()
     lease = _leased(rig)
     rig.world.pass_ms(10)
-    rig.do(Heartbeat(lease.job.id, lease.token, b"1"))
+    rig.do(JobHeartbeat(lease.job.id, lease.token, b"1"))
     rig.world.pass_ms(LEASE_MS)
-    rig.do(Reap(10, FOR_EVER))
+    rig.do(ReapLeases(10, FOR_EVER))
     [second] = rig.claim("q", worker="another")
     assert (second.job.due_at - second.job.claimed_at, second.job.progress) == (LEASE_MS, b"")
     rig.world.pass_ms(LEASE_MS)
-    assert rig.do(Reap(10, FOR_EVER)).number == 1
+    assert rig.do(ReapLeases(10, FOR_EVER)).number == 1
     assert rig.rows(JOB)[0].phase == WAITING
 
 
@@ -131,9 +139,9 @@ def test_d5_over_several_nodes_a_lease_is_taken_back_later_than_an_extension_may
     rig.do(_beat(lease))
     other_node = Rig(policy, world=rig.world, store=rig.stored)  # it does not know of the heartbeat yet
     rig.world.pass_ms(2_000)
-    assert other_node.do(Reap(10, FOR_EVER)) == Done(0)
+    assert other_node.do(ReapLeases(10, FOR_EVER)) == JobsAffected(0)
     rig.world.pass_ms(1)
-    assert other_node.do(Reap(10, FOR_EVER)).number == 1
+    assert other_node.do(ReapLeases(10, FOR_EVER)).number == 1
 
 
 def test_d5_progress_is_seen_on_every_node_within_a_while(jobs: Jobs, queue: str) -> None:

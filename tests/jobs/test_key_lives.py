@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.jobs.commands import Changed, Command, Report, Reported, Requeue, Submit
-from semel.contracts.jobs.contract import JOBS
-from semel.contracts.jobs.tables import JOB, JOB_RECORD, WAITING
 from semel.store.protocol import Changes
+from semel.surfaces.jobs.commands import JobChanged, JobCommand, JobReport, JobReported, RequeueJob, SubmitJobs
+from semel.surfaces.jobs.contract import JOBS_LOCK
+from semel.surfaces.jobs.tables import JOB, JOB_RECORD, WAITING
 from tests.jobs.rig import HOUR_MS, OPEN, Rig, claim, done, draft, failed
 
 FULL = 100
@@ -27,7 +27,7 @@ def test_a_large_batch_is_admitted_to_a_full_store_that_forgets_the_keys_of_many
     for lease in rig.claim(most=FULL):
         rig.world.pass_ms(1)
         rig.do(done(lease))
-    answers = rig.do(Submit(tuple(draft(key=f"k{number}", principal="new") for number in range(size))))
+    answers = rig.do(SubmitJobs(tuple(draft(key=f"k{number}", principal="new") for number in range(size))))
     assert rules(answers) == ["J2"] * size
     assert [note.event for answer in answers for note in answer.notes] == ["IDEMPOTENCY_EVICT"] * size
     left = [row.principal.decode() for row in rig.rows(JOB_RECORD)]
@@ -42,7 +42,7 @@ def test_a_key_that_has_expired_is_not_pinned_again_by_a_requeue() -> None:
     [lease] = rig.claim()
     rig.do(failed(lease))
     rig.world.pass_ms(5_000)
-    changed: Changed = rig.do(Requeue(lease.job.id, "admin"))
+    changed: JobChanged = rig.do(RequeueJob(lease.job.id, "admin"))
     assert changed.job.phase == WAITING
     assert rules(rig.submit([draft(key="k", payload="two")])) == ["J2"]
     [old, _] = rig.claim(most=2)
@@ -58,12 +58,12 @@ def test_an_outside_report_may_end_a_job_that_was_requeued() -> None:
     rig = Rig()
     rig.submit([draft(key="k")])
     [job] = rig.rows(JOB)
-    report = Report(job.id, None, False, b"{}", sha256(b"{}").digest(), "boom", "it broke", is_foreign=True)
-    first: Reported = rig.do(report)
+    report = JobReport(job.id, None, False, b"{}", sha256(b"{}").digest(), "boom", "it broke", is_foreign=True)
+    first: JobReported = rig.do(report)
     assert (first.dedup, first.job.reason) == (False, b"permanent")
     assert rig.do(report).dedup is True
-    rig.do(Requeue(job.id, "admin"))
-    again: Reported = rig.do(report)
+    rig.do(RequeueJob(job.id, "admin"))
+    again: JobReported = rig.do(report)
     assert (again.dedup, again.job.revision) == (False, 1)
     rig.check_counts()
 
@@ -82,7 +82,7 @@ def test_a_key_whose_job_is_gone_is_new(payload: str) -> None:
 
 def lose(rig: Rig, job_id: bytes) -> None:
     """Take a job's row out of the store behind the rules' back."""
-    tx = rig.stored.begin((JOBS,))
+    tx = rig.stored.begin((JOBS_LOCK,))
     tx.flush(Changes({}, {}, {JOB: [(job_id,)]}))
     tx.commit()
 
@@ -91,19 +91,19 @@ def test_what_is_only_repeated_is_not_committed() -> None:
     """A hit, a collision, a repeated report, a repeated claim and an empty one change nothing, and so sync nothing."""
     rig = Rig()
 
-    def ends(*commands: Command) -> list[str]:
+    def ends(*commands: JobCommand) -> list[str]:
         commits = []
         for command in commands:
             rig.do(command)
             commits.append(rig.commit.value)
         return commits
 
-    first = Submit((draft(key="k", lease_ms=HOUR_MS),))
+    first = SubmitJobs((draft(key="k", lease_ms=HOUR_MS),))
     named = claim(asked_at=rig.world.wall)._replace(claim=b"c")
     assert ends(first) == ["durable"]
     [lease] = rig.do(named).leases
     rig.world.pass_ms(5_000)
-    other = Submit((draft(key="k", payload="two"),))
+    other = SubmitJobs((draft(key="k", payload="two"),))
     assert ends(first, other, named, claim("nowhere")) == ["nothing"] * 4
     assert ends(done(lease)) == ["durable"]
     assert ends(done(lease), first, other) == ["nothing"] * 3

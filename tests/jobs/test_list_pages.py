@@ -13,19 +13,19 @@ from typing import Any, cast
 import apsw
 import pytest
 
-from semel.contracts.jobs import lists
-from semel.contracts.jobs.lists import Filter, list_jobs
-from semel.contracts.jobs.rules.states import State
-from semel.contracts.jobs.tables import JOB
-from semel.contracts.schema import MIGRATIONS, TABLES
+from semel.engine.clock import SystemWorld
 from semel.engine.reading import Reading
-from semel.engine.soft import SoftChanges
+from semel.engine.soft_changes import SoftChanges
 from semel.kernel.clock import Now
-from semel.server.world import SystemWorld
 from semel.store.open import open_store
 from semel.store.protocol import Range, Snapshot, Store
-from semel.store.sqlite.statements import Statements
+from semel.store.sqlite.statements import SqliteStatements
 from semel.store.table import Key
+from semel.surfaces.jobs import lists
+from semel.surfaces.jobs.lists import JobFilter, list_jobs
+from semel.surfaces.jobs.rules.states import JobState
+from semel.surfaces.jobs.tables import JOB
+from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.jobs.filler import Filler
 from tests.jobs.wire import Jobs
 from tests.postgres.shared import fresh_url
@@ -136,7 +136,7 @@ def look(store: Store, ask: Callable[[Reading], Any], later_ms: int = 0) -> tupl
 
 
 FILTERS = [
-    Filter(*given)
+    JobFilter(*given)
     for given in product(
         (None, b"default", b"ann", b"nobody"),
         (None, *STATES),
@@ -168,15 +168,15 @@ def test_d8_every_filter_gives_exact_pages_for_what_they_show(
 
 def test_d8_every_state_is_found(filled: Store) -> None:
     for state in STATES:
-        wanted = Filter(b"ann", state, b"one", b"odd")
+        wanted = JobFilter(b"ann", state, b"one", b"odd")
         page, _ = look(filled, lambda reading: list_jobs(reading, wanted, None, PAGE))  # noqa: B023
         assert len(page.jobs) == (2 * OTHERS if state == "failed" else OTHERS), state
-    assert {state.value for state in State if state.value} == set(STATES)
+    assert {state.value for state in JobState if state.value} == set(STATES)
 
 
 def test_d8_a_job_that_has_just_become_ready_is_listed_as_queued(filled: Store) -> None:
     """Nothing is written at that instant: it stands with the scheduled ones until it is promoted."""
-    ready = Filter(b"ann", "queued", b"one", b"odd")
+    ready = JobFilter(b"ann", "queued", b"one", b"odd")
     for later_ms, counts in ((0, (OTHERS, OTHERS)), (7_200_000, (2 * OTHERS, 0))):
         pages = [
             look(filled, lambda reading: list_jobs(reading, wanted, None, PAGE), later_ms)[0]  # noqa: B023
@@ -188,7 +188,7 @@ def test_d8_a_job_that_has_just_become_ready_is_listed_as_queued(filled: Store) 
 def test_d8_a_list_of_too_many_kinds_and_queues_goes_on_in_short_pages(
     filled: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = Filter(None, "failed", b"one", None)
+    wanted = JobFilter(None, "failed", b"one", None)
     whole, _ = look(filled, lambda reading: list_jobs(reading, wanted, None, 1_000))
     monkeypatch.setattr(lists, "MAX_LISTED_LINES", 1)
     monkeypatch.setattr(lists, "MAX_LISTED_ROWS", 1_000)
@@ -204,7 +204,7 @@ def test_d8_a_list_of_too_many_kinds_and_queues_goes_on_in_short_pages(
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_d8_pages_of_lists_are_read_from_an_index_in_its_order(url: str) -> None:
-    made = Statements(JOB, "job")
+    made = SqliteStatements(JOB, "job")
     line = (2, b"kind", b"queue")
     with closing(apsw.Connection(f"{url.removeprefix('sqlite:')}/semel.db")) as data:
 

@@ -15,18 +15,18 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.jobs.commands import Claim, Claimed, Command, Draft, Submit
-from semel.contracts.jobs.contract import Jobs
-from semel.contracts.jobs.tables import TABLES
-from semel.engine.contract import Outcome, View, Write
-from semel.engine.engine import Caller, Engine
+from semel.engine.contract import DecisionResult, View, Write
+from semel.engine.engine import Engine, WaitingCaller
 from semel.engine.generations import GENERATION
 from semel.kernel.clock import Now
-from semel.server.audit import FILE_NAME, AuditLog
-from semel.server.jobs.journal import Journal
-from semel.server.jobs.waiters import Waiters
-from semel.server.meter import Meter
+from semel.server.ops.audit_log import FILE_NAME, AuditLog
+from semel.server.ops.meter import Meter
 from semel.store.memory import MemoryStore
+from semel.surfaces.jobs.audit_trail import JobAuditTrail
+from semel.surfaces.jobs.commands import ClaimJobs, JobCommand, JobDraft, JobsClaimed, SubmitJobs
+from semel.surfaces.jobs.contract import JobContract
+from semel.surfaces.jobs.long_poll import LongPolls
+from semel.surfaces.jobs.tables import TABLES
 from tests.engine.bench import on_loop
 from tests.engine.toy import ToyWorld
 from tests.jobs.rig import FOR_EVER, HOUR_MS, OPEN, START, claim, draft
@@ -50,15 +50,15 @@ class Running(ToyWorld):
         return time.monotonic_ns() // 1_000_000
 
 
-class Watched(Jobs):
+class Watched(JobContract):
     """Keeps the names of the workers whose claims were decided."""
 
     def __init__(self) -> None:
         super().__init__(OPEN)
         self.tried: set[bytes] = set()
 
-    def decide(self, view: View, command: Command, now: Now) -> Outcome:
-        if isinstance(command, Claim):
+    def decide(self, view: View, command: JobCommand, now: Now) -> DecisionResult:
+        if isinstance(command, ClaimJobs):
             self.tried.add(command.worker)
         return super().decide(view, command, now)
 
@@ -72,21 +72,21 @@ class Site:
         self.log = folder / FILE_NAME
         self.audit = AuditLog(folder, world)
         self.engine = Engine(store, world)
-        self.waiters = Waiters(self.engine, self.jobs, world, Journal(self.audit, self.meter))
+        self.waiters = LongPolls(self.engine, self.jobs, world, JobAuditTrail(self.audit, self.meter))
         self.waiters.reap_until = FOR_EVER
 
-    async def do(self, command: Command) -> Any:
+    async def do(self, command: JobCommand) -> Any:
         """Have one command decided."""
         return await self.engine.submit(Write(self.jobs, command))
 
-    async def submit(self, *drafts: Draft) -> None:
-        await self.do(Submit(drafts))
+    async def submit(self, *drafts: JobDraft) -> None:
+        await self.do(SubmitJobs(drafts))
 
-    async def claim(self, asked: Claim, wait_ms: int = 0) -> Claimed:
+    async def claim(self, asked: ClaimJobs, wait_ms: int = 0) -> JobsClaimed:
         """A claim through the waiters."""
-        return (await self.waiters.claim(asked, Caller(), wait_ms))[0]
+        return (await self.waiters.claim(asked, WaitingCaller(), wait_ms))[0]
 
-    def wait(self, asked: Claim, wait_ms: int = LONG_MS) -> asyncio.Task[Claimed]:
+    def wait(self, asked: ClaimJobs, wait_ms: int = LONG_MS) -> asyncio.Task[JobsClaimed]:
         """Begin to wait."""
         return asyncio.create_task(self.claim(asked, wait_ms))
 
@@ -122,7 +122,7 @@ async def test_a_waiter_is_answered_while_others_keep_another_queue_busy(tmp_pat
             """Come back at once, and leave a job for every one that was taken."""
             while True:
                 await node.claim(claim("a", worker=name), LONG_MS)
-                made.append(node.engine.admit(Write(node.jobs, Submit((draft("a"),)))))
+                made.append(node.engine.admit(Write(node.jobs, SubmitJobs((draft("a"),)))))
 
         await node.submit(*[draft("a") for _ in range(100)])
         busy = [asyncio.create_task(work(f"busy-{number}")) for number in range(BUSY)]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from semel.contracts.jobs.commands import Claimed, LimitQueue, Note, Submit
-from semel.contracts.jobs.rules.claim import MAX_ANSWER_BYTES, MAX_LINES
-from semel.contracts.jobs.rules.reach import Reach
-from semel.contracts.jobs.tables import JOB
-from semel.contracts.jobs.wire.fields import parse_members
-from semel.contracts.jobs.wire.reports import Asker, parse_claim
+from semel.surfaces.jobs.commands import JobNote, JobsClaimed, LimitQueue, SubmitJobs
+from semel.surfaces.jobs.limits import Reach
+from semel.surfaces.jobs.rules.claim import MAX_ANSWER_BYTES, MAX_LINES
+from semel.surfaces.jobs.tables import JOB
+from semel.surfaces.jobs.wire.fields import parse_members
+from semel.surfaces.jobs.wire.worker_calls import ClaimCaller, parse_claim
 from tests.jobs.rig import HOUR_MS, OPEN, START, Rig, claim, done, draft
 
 MANY = 20
@@ -28,7 +28,7 @@ def names(count: int, prefix: str = "q") -> list[str]:
 
 def test_a_claim_beside_a_submission_into_many_new_queues() -> None:
     rig = Rig()
-    told = rig.together(Submit(tuple(map(draft, names(MANY)))), *[claim(worker=f"w{n}") for n in range(3)])
+    told = rig.together(SubmitJobs(tuple(map(draft, names(MANY)))), *[claim(worker=f"w{n}") for n in range(3)])
     taken = [lease.job.queue for claimed in told[1:] for lease in claimed.leases]
     assert taken == [b"q0000", b"q0001", b"q0002"]
     assert len(rig.claim(most=MANY)) == MANY - 3
@@ -59,7 +59,7 @@ def test_a_claim_that_reaps_in_many_queues_before_the_reaper_does() -> None:
     rig.submit(map(draft, names(MANY)))
     assert len(rig.claim(most=MANY)) == MANY
     rig.world.pass_ms(2_000)
-    claimed: Claimed = rig.do(claim(asked_at=rig.world.wall))
+    claimed: JobsClaimed = rig.do(claim(asked_at=rig.world.wall))
     assert [note.event for note in claimed.notes] == ["LEASE_REAP"] * MANY
     assert [(lease.job.queue, lease.job.attempt) for lease in claimed.leases] == [(b"q0000", 2)]
     assert len(rig.claim(most=MANY)) == MANY - 1
@@ -76,7 +76,7 @@ def test_full_queues_do_not_hide_those_behind_them() -> None:
     rig.submit(draft(queue, lease_ms=HOUR_MS) for queue in names(HUNDREDS) * 2)
     taken = [lease.job.queue.decode() for _ in range(HUNDREDS // 100) for lease in rig.claim(most=100)]
     assert sorted(taken) == names(HUNDREDS)
-    claimed: Claimed = rig.do(claim())
+    claimed: JobsClaimed = rig.do(claim())
     assert (claimed.leases, claimed.is_saturated) == ((), True)
 
 
@@ -85,12 +85,12 @@ def test_a_claim_that_finds_no_slot_tells_which_limit_it_met() -> None:
     rig.do(LimitQueue(b"narrow", 1))
     rig.submit([draft("narrow"), draft("narrow")])
     assert len(rig.claim(most=2)) == 1
-    claimed: Claimed = rig.do(claim())
-    assert claimed.notes == (Note("INFLIGHT_SATURATED", {"inflight": 1, "max": 1, "queue": "narrow"}),)
+    claimed: JobsClaimed = rig.do(claim())
+    assert claimed.notes == (JobNote("INFLIGHT_SATURATED", {"inflight": 1, "max": 1, "queue": "narrow"}),)
     rig.submit([draft("wide"), draft("wide")])
     assert len(rig.claim(most=2)) == 1
     claimed = rig.do(claim())
-    assert claimed.notes == (Note("INFLIGHT_SATURATED", {"inflight": 2, "max": 2}),)
+    assert claimed.notes == (JobNote("INFLIGHT_SATURATED", {"inflight": 2, "max": 2}),)
 
 
 def test_queues_whose_jobs_are_all_delayed_by_now_do_not_hide_those_behind_them() -> None:
@@ -112,8 +112,8 @@ def test_a_worker_that_is_limited_to_few_queues_finds_them_behind_thousands(reac
     rig = Rig()
     rig.submit(map(draft, names(MAX_LINES + 104)))
     rig.submit([draft("z")])
-    asked = parse_claim(parse_members(b'{"worker_id":"w"}'), Asker(b"workers", reach, START, b"a secret"))
-    claimed: Claimed = rig.do(asked.claim)
+    asked = parse_claim(parse_members(b'{"worker_id":"w"}'), ClaimCaller(b"workers", reach, START, b"a secret"))
+    claimed: JobsClaimed = rig.do(asked.claim)
     assert [lease.job.queue for lease in claimed.leases] == [b"z"]
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from semel.contracts.jobs.rules.submission import RULE, RULES
+from semel.surfaces.jobs.rules.idempotency import RULE, RULES
 from tests.jobs.rows import AUDITED
 from tests.jobs.simulation import Simulation
 
@@ -37,17 +37,20 @@ def test_every_answer_and_every_row_is_the_models() -> None:
 # -- The comparison itself ---------------------------------------------------------------------------------------------
 
 BREAKAGES: dict[str, tuple[str, object]] = {
-    "another payload is taken for the same": ("semel.contracts.jobs.rules.submit.known", lambda *_, **__: RULE["J3"]),
-    "a full queue takes one more": ("semel.contracts.jobs.rules.submit.refused", lambda *_, **__: None),
-    "every token is the current one": ("semel.contracts.jobs.rules.report.is_current", lambda *_: True),
-    "the order is that of creation": ("semel.contracts.jobs.rules.claim._place", lambda job: job.id),
-    "a failed run is tried again at once": ("semel.contracts.jobs.rules.report.delay_ms", lambda *_: 0),
-    "a key outlives the end of its job by nothing": ("semel.contracts.jobs.rules.ends._unpin", lambda *_: 0),
-    "keys are not counted": ("semel.contracts.jobs.rules.tally.Tally.count_records", lambda *_: None),
-    "no lease runs out": ("semel.contracts.jobs.rules.reap._ended", lambda *_: []),
-    "an offer lasts as long as a lease": ("semel.contracts.jobs.rules.claim.offer_ms", lambda job, policy: job.held_ms),
-    "a run takes as long as it likes": ("semel.contracts.jobs.rules.reap.in_time", lambda job, due_at: due_at),
-    "no caller has a share": ("semel.contracts.jobs.rules.capacity._excess", lambda *_: 0),
+    "another payload is taken for the same": (
+        "semel.surfaces.jobs.rules.submission.known",
+        lambda *_, **__: RULE["J3"],
+    ),
+    "a full queue takes one more": ("semel.surfaces.jobs.rules.submission.capacity_refusal", lambda *_, **__: None),
+    "every token is the current one": ("semel.surfaces.jobs.rules.leases.is_current", lambda *_: True),
+    "the order is that of creation": ("semel.surfaces.jobs.rules.claim._place", lambda job: job.id),
+    "a failed run is tried again at once": ("semel.surfaces.jobs.rules.leases.delay_ms", lambda *_: 0),
+    "a key outlives the end of its job by nothing": ("semel.surfaces.jobs.rules.completion._unpin", lambda *_: 0),
+    "keys are not counted": ("semel.surfaces.jobs.rules.counters.JobCounters.count_records", lambda *_: None),
+    "no lease runs out": ("semel.surfaces.jobs.rules.reaper._ended", lambda *_: []),
+    "an offer lasts as long as a lease": ("semel.surfaces.jobs.rules.claim.offer_ms", lambda job, policy: job.held_ms),
+    "a run takes as long as it likes": ("semel.surfaces.jobs.rules.reaper.in_time", lambda job, due_at: due_at),
+    "no caller has a share": ("semel.surfaces.jobs.rules.counters._excess", lambda *_: 0),
 }
 
 

@@ -13,8 +13,18 @@ from functools import partial
 
 import pytest
 
-from semel.contracts.jobs.commands import Claimed, Defer, Done, Heartbeat, Held, Lease, Reap, Renew, Step
-from semel.contracts.jobs.tables import JOB, LEASED, WAITING, JobRow
+from semel.surfaces.jobs.commands import (
+    DeferJob,
+    JobHeartbeat,
+    JobLease,
+    JobsAffected,
+    JobsClaimed,
+    JobStep,
+    LeaseExtended,
+    ReapLeases,
+    RenewLeases,
+)
+from semel.surfaces.jobs.tables import JOB, LEASED, WAITING, JobRow
 from tests.jobs.rig import FOR_EVER, OPEN, Rig, claim, done, draft, failed
 from tests.jobs.wire import CLAIM, PATIENCE_SECONDS, Jobs, Message, fresh
 from tests.running import HOST
@@ -152,7 +162,7 @@ def test_d1_a_token_of_an_offer_that_lapsed_is_dead(jobs: Jobs, queue: str) -> N
 # -- The rules, with clocks that are moved by hand ---------------------------------------------------------------------
 
 
-def _offered(rig: Rig, **fields: object) -> Lease:
+def _offered(rig: Rig, **fields: object) -> JobLease:
     rig.submit([draft(lease_ms=60_000, **fields)])  # type: ignore[arg-type]
     [lease] = rig.claim("q", waits=True)
     assert lease.job.offered
@@ -166,9 +176,9 @@ def _row(rig: Rig) -> JobRow:
 
 
 FIRST_CALLS = {
-    "heartbeat": lambda lease: Heartbeat(lease.job.id, lease.token, None),
-    "a step that is asked for": lambda lease: Step(lease.job.id, lease.token, b"s", None),
-    "a step that is stored": lambda lease: Step(lease.job.id, lease.token, b"s", b"1"),
+    "heartbeat": lambda lease: JobHeartbeat(lease.job.id, lease.token, None),
+    "a step that is asked for": lambda lease: JobStep(lease.job.id, lease.token, b"s", None),
+    "a step that is stored": lambda lease: JobStep(lease.job.id, lease.token, b"s", b"1"),
 }
 
 
@@ -179,20 +189,20 @@ def test_d1_the_first_call_makes_an_offer_a_lease_of_full_length(call) -> None: 
     rig.world.pass_ms(OFFER_MS - 1)
     rig.do(call(lease))
     rig.world.pass_ms(59_999)
-    assert rig.do(Reap(10, FOR_EVER)) == Done(0)
+    assert rig.do(ReapLeases(10, FOR_EVER)) == JobsAffected(0)
     rig.world.pass_ms(1)
-    reaped = rig.do(Reap(10, FOR_EVER))
+    reaped = rig.do(ReapLeases(10, FOR_EVER))
     assert [note.event for note in reaped.notes] == ["LEASE_REAP"]
     assert (_row(rig).phase, _row(rig).attempt) == (WAITING, 1)
 
 
-@pytest.mark.parametrize("report", [done, failed, lambda lease: Defer(lease.job.id, lease.token, 0, b"")])
+@pytest.mark.parametrize("report", [done, failed, lambda lease: DeferJob(lease.job.id, lease.token, 0, b"")])
 def test_d1_a_report_on_an_offer_is_taken(report) -> None:  # type: ignore[no-untyped-def]
     rig = Rig()
     lease = _offered(rig)
     rig.do(report(lease))
     rig.world.pass_ms(OFFER_MS)
-    assert rig.do(Reap(10, FOR_EVER)) == Done(0)
+    assert rig.do(ReapLeases(10, FOR_EVER)) == JobsAffected(0)
     assert not _row(rig).offered
 
 
@@ -200,7 +210,7 @@ def test_d1_an_offer_that_lapses_is_no_attempt_and_keeps_its_place() -> None:
     rig = Rig()
     lease = _offered(rig, max_attempts=1)
     rig.world.pass_ms(OFFER_MS)
-    lapsed = rig.do(Reap(10, FOR_EVER))
+    lapsed = rig.do(ReapLeases(10, FOR_EVER))
     assert [note.event for note in lapsed.notes] == ["OFFER_LAPSED"]
     row = _row(rig)
     assert (row.phase, row.attempt, row.epoch, row.ready_at) == (WAITING, 0, 1, lease.job.ready_at)
@@ -213,7 +223,7 @@ def test_d1_a_poll_that_reaps_its_own_workers_offer_is_not_given_the_job_again()
     rig = Rig()
     _offered(rig)
     rig.world.pass_ms(OFFER_MS)
-    claimed: Claimed = rig.do(claim("q", waits=True, asked_at=rig.world.wall))
+    claimed: JobsClaimed = rig.do(claim("q", waits=True, asked_at=rig.world.wall))
     assert (claimed.leases, claimed.is_silenced) == ((), True)
     assert len(rig.claim("q", waits=True, worker="another")) == 1
 
@@ -224,8 +234,8 @@ def test_d1_an_offer_does_not_lapse_because_the_server_was_away(since: int | Non
     lease = _offered(rig, max_attempts=1)
     steady = rig.world.wall
     rig.world.pass_ms(60_000)
-    rig.do(Renew((lease.job.id,), None if since is None else steady))
+    rig.do(RenewLeases((lease.job.id,), None if since is None else steady))
     rig.world.pass_ms(OFFER_MS - 1)
-    assert rig.do(Reap(10, FOR_EVER)) == Done(0)
-    assert isinstance(rig.do(Heartbeat(lease.job.id, lease.token, None)), Held)
+    assert rig.do(ReapLeases(10, FOR_EVER)) == JobsAffected(0)
+    assert isinstance(rig.do(JobHeartbeat(lease.job.id, lease.token, None)), LeaseExtended)
     assert (_row(rig).phase, _row(rig).offered) == (LEASED, 0)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import httpx
 
-from semel.contracts.jobs.commands import Claimed, Done, Heartbeat, Reap
+from semel.surfaces.jobs.commands import JobHeartbeat, JobsAffected, JobsClaimed, ReapLeases
 from tests.jobs.rig import START, Rig, claim, draft
 from tests.jobs.wire import PATH, PATIENCE_SECONDS, Jobs, Message, fresh, serving
 from tests.nodes import Nodes
@@ -160,10 +160,10 @@ def test_a_reap_that_was_held_up_is_void() -> None:
     [lease] = rig.claim()
     rig.world.pass_ms(2_000)
     before = START + 1_999
-    assert rig.do(Reap(100, before)) == Done(0)
-    claimed: Claimed = rig.do(claim(asked_at=rig.world.wall)._replace(reap_until=before))
+    assert rig.do(ReapLeases(100, before)) == JobsAffected(0)
+    claimed: JobsClaimed = rig.do(claim(asked_at=rig.world.wall)._replace(reap_until=before))
     assert (claimed.leases, claimed.notes) == ((), ())
-    assert rig.do(Heartbeat(lease.job.id, lease.token, None)).until_ms == rig.world.wall + 1_000
+    assert rig.do(JobHeartbeat(lease.job.id, lease.token, None)).until_ms == rig.world.wall + 1_000
     rig.world.pass_ms(2_000)
-    assert rig.do(Reap(100, rig.world.wall)).number == 1
-    assert rig.do(Heartbeat(lease.job.id, lease.token, None)).code == "jobs:lease_lost"
+    assert rig.do(ReapLeases(100, rig.world.wall)).number == 1
+    assert rig.do(JobHeartbeat(lease.job.id, lease.token, None)).code == "jobs:lease_lost"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.jobs.commands import Admitted, Heartbeat, Promote, Refusal
-from semel.contracts.jobs.limits import Bounds
-from semel.contracts.jobs.tables import AS_QUEUED, AS_SCHEDULED, JOB, JOB_QUEUE, JOB_SHARE, JOB_TOTALS, NOT_COUNTED
 from semel.store.protocol import AnyTable, Changes
+from semel.surfaces.jobs.commands import JobAdmitted, JobHeartbeat, JobRefusal, PromoteJobs
+from semel.surfaces.jobs.limits import JobBounds
+from semel.surfaces.jobs.tables import AS_QUEUED, AS_SCHEDULED, JOB, JOB_QUEUE, JOB_SHARE, JOB_TOTALS, NOT_COUNTED
 from tests.events.tokens import token_file
 from tests.jobs.rig import FOR_EVER, OPEN, Rig, done, draft
 from tests.jobs.wire import Jobs, serving
@@ -77,12 +77,12 @@ def test_b7_a_scheduled_job_that_becomes_ready_is_never_refused(tmp_path: Path) 
 
 def _admitted(rig: Rig, number: int = 1, **fields: object) -> int:
     drafts = [draft(**fields) for _ in range(number)]  # type: ignore[arg-type]
-    return sum(isinstance(answer, Admitted) for answer in rig.submit(drafts))
+    return sum(isinstance(answer, JobAdmitted) for answer in rig.submit(drafts))
 
 
 @pytest.mark.parametrize("delay_ms", [0, YEAR_MS], ids=["queued", "scheduled"])
 def test_b7_bounds_of_a_caller_and_of_a_queue(delay_ms: int) -> None:
-    bounds = Bounds(0, each_principal=3, each_queue=2)
+    bounds = JobBounds(0, each_principal=3, each_queue=2)
     rig = Rig(OPEN._replace(queued=bounds, scheduled=bounds))
     assert _admitted(rig, 5, queue="q1", delay_ms=delay_ms) == 2
     assert _admitted(rig, 5, queue="q2", delay_ms=delay_ms) == 1
@@ -91,7 +91,7 @@ def test_b7_bounds_of_a_caller_and_of_a_queue(delay_ms: int) -> None:
 
 
 def test_b7_what_one_holds_beyond_its_share_counts_against_nobody_else() -> None:
-    rig = Rig(OPEN._replace(queued=Bounds(8), principal_share=0.5))
+    rig = Rig(OPEN._replace(queued=JobBounds(8), principal_share=0.5))
     assert _admitted(rig, 20) == 8
     assert _admitted(rig, 20, principal="bob") == 4
     assert _admitted(rig, 20, principal="cid") == 0, "the bound is met without what is beyond a share"
@@ -99,10 +99,10 @@ def test_b7_what_one_holds_beyond_its_share_counts_against_nobody_else() -> None
 
 
 def test_b7_without_credentials_a_bound_is_a_bound() -> None:
-    rig = Rig(OPEN._replace(queued=Bounds(8)))
+    rig = Rig(OPEN._replace(queued=JobBounds(8)))
     assert _admitted(rig, 20) == 8
     [refused] = rig.submit([draft(principal="bob")])
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, JobRefusal)
 
 
 def test_b7_a_job_is_counted_as_queued_once_its_time_has_come() -> None:
@@ -110,9 +110,9 @@ def test_b7_a_job_is_counted_as_queued_once_its_time_has_come() -> None:
     rig.submit([draft(delay_ms=1_000), draft()])
     assert {row.counted for row in rig.rows(JOB)} == {AS_SCHEDULED, AS_QUEUED}
     rig.world.pass_ms(999)
-    assert rig.do(Promote(10, FOR_EVER)).number == 0
+    assert rig.do(PromoteJobs(10, FOR_EVER)).number == 0
     rig.world.pass_ms(1)
-    assert rig.do(Promote(10, FOR_EVER)).number == 1
+    assert rig.do(PromoteJobs(10, FOR_EVER)).number == 1
     [share], [queue] = rig.rows(JOB_SHARE), rig.rows(JOB_QUEUE)
     assert (share.queued, share.scheduled, queue.queued, queue.scheduled) == (2, 0, 2, 0)
 
@@ -137,14 +137,14 @@ def test_b7_jobs_from_before_these_counts_go_on_and_are_counted(is_counted_first
     [held] = rig.claim("q")
     _from_before(rig)
     if is_counted_first:
-        assert rig.do(Promote(10, FOR_EVER)).number == 3
+        assert rig.do(PromoteJobs(10, FOR_EVER)).number == 3
         [share], [queue] = rig.rows(JOB_SHARE), rig.rows(JOB_QUEUE)
         assert (share.queued, share.scheduled, queue.queued, queue.scheduled, queue.leased) == (2, 1, 2, 1, 1)
-    rig.do(Heartbeat(held.job.id, held.token, b"1"))
+    rig.do(JobHeartbeat(held.job.id, held.token, b"1"))
     rig.do(done(held))
     for lease in rig.claim("q", most=10):
         rig.do(done(lease))
-    rig.do(Promote(10, FOR_EVER))
+    rig.do(PromoteJobs(10, FOR_EVER))
     rig.check_counts()
     [share], [totals] = rig.rows(JOB_SHARE), rig.rows(JOB_TOTALS)
     assert (share.queued, share.scheduled, totals.waiting, totals.scheduled) == (0, 1, 1, 1)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from semel.contracts.jobs.commands import PutSchedule, Tick, Ticked
-from semel.contracts.jobs.limits import Bounds, Policy
-from semel.contracts.jobs.reading import due_schedules
-from semel.contracts.jobs.tables import JOB, JOB_SCHEDULE
-from semel.server.jobs.upkeep import TICKS_AT_ONCE
+from semel.surfaces.jobs.commands import FireSchedule, PutSchedule, ScheduleFired
+from semel.surfaces.jobs.limits import JobBounds, JobPolicy
+from semel.surfaces.jobs.maintenance import TICKS_AT_ONCE
+from semel.surfaces.jobs.reading import due_schedules
+from semel.surfaces.jobs.tables import JOB, JOB_SCHEDULE
 from tests.jobs.rig import OPEN, Rig, done, draft
 
 MINUTE_MS = 60_000
@@ -20,8 +20,8 @@ def every_minute(name: str, owner: str = "ann") -> PutSchedule:
     return PutSchedule(name.encode(), owner.encode(), b"* * * * *", b"k", b"{}", b"q", 4, 1, b"last", False)
 
 
-def tick(rig: Rig, name: str) -> Ticked:
-    told: Ticked = rig.do(Tick(name.encode(), rig.world.random_bytes(8)))
+def tick(rig: Rig, name: str) -> ScheduleFired:
+    told: ScheduleFired = rig.do(FireSchedule(name.encode(), rig.world.random_bytes(8)))
     return told
 
 
@@ -67,7 +67,7 @@ def test_a_hundred_refused_schedules_do_not_hide_the_others() -> None:
 
 
 def test_a_refused_tick_comes_again_and_fires_its_own_instant() -> None:
-    rig = Rig(Policy(queued=Bounds(1), max_inflight=0))
+    rig = Rig(JobPolicy(queued=JobBounds(1), max_inflight=0))
     rig.submit([draft()])
     rig.do(every_minute("s"))
     rig.world.pass_ms(MINUTE_MS)

@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.jobs.commands import Claimed, Command, Heartbeat, Lease, Step, Submit
-from semel.contracts.jobs.contract import Jobs
-from semel.contracts.jobs.tables import JOB, TABLES
 from semel.engine.contract import EngineError, NotStoredError, UnavailableError, Write
-from semel.engine.engine import Caller, Engine
+from semel.engine.engine import Engine, WaitingCaller
 from semel.engine.generations import GENERATION
-from semel.server.audit import AuditLog
-from semel.server.jobs.journal import Journal
-from semel.server.jobs.upkeep import Upkeep
-from semel.server.jobs.waiters import Waiters
-from semel.server.meter import Meter
+from semel.server.ops.audit_log import AuditLog
+from semel.server.ops.meter import Meter
 from semel.store.memory import MemoryStore
+from semel.surfaces.jobs.audit_trail import JobAuditTrail
+from semel.surfaces.jobs.commands import JobCommand, JobHeartbeat, JobLease, JobsClaimed, JobStep, SubmitJobs
+from semel.surfaces.jobs.contract import JobContract
+from semel.surfaces.jobs.long_poll import LongPolls
+from semel.surfaces.jobs.maintenance import JobMaintenance
+from semel.surfaces.jobs.tables import JOB, TABLES
 from tests.engine.bench import FaultyStore, Gate, on_loop
 from tests.engine.toy import ToyWorld
 from tests.jobs.rig import OPEN, START, claim, draft
@@ -44,28 +44,28 @@ class Node:
         self.gate = Gate()
         self.engine = Engine(self.store, self.world, reach=self.gate)
         self.audit = AuditLog(folder, self.world)
-        self._jobs = Jobs(OPEN)
-        journal = Journal(self.audit, Meter(self.world.monotonic_ms))
-        self._waiters = Waiters(self.engine, self._jobs, self.world, journal)
-        self._upkeep = Upkeep(self.engine, self._jobs, self.world, journal, self._waiters)
+        self._jobs = JobContract(OPEN)
+        journal = JobAuditTrail(self.audit, Meter(self.world.monotonic_ms))
+        self._waiters = LongPolls(self.engine, self._jobs, self.world, journal)
+        self._upkeep = JobMaintenance(self.engine, self._jobs, self.world, journal, self._waiters)
 
-    async def do(self, command: Command, caller: Caller | None = None) -> Any:
+    async def do(self, command: JobCommand, caller: WaitingCaller | None = None) -> Any:
         return await self.engine.submit(Write(self._jobs, command), caller)
 
-    async def take(self) -> Lease:
+    async def take(self) -> JobLease:
         """A job that is held by a worker from now on."""
         await self._upkeep.turn()
-        await self.do(Submit((draft(lease_ms=LEASE_MS),)))
+        await self.do(SubmitJobs((draft(lease_ms=LEASE_MS),)))
         [lease] = (await self.claim()).leases
         return lease
 
-    async def claim(self) -> Claimed:
+    async def claim(self) -> JobsClaimed:
         """Somebody looks for work, and reaps before that."""
-        return (await self._waiters.claim(claim(asked_at=self.world.wall), Caller(), 0))[0]
+        return (await self._waiters.claim(claim(asked_at=self.world.wall), WaitingCaller(), 0))[0]
 
-    async def holds(self, lease: Lease) -> bool:
+    async def holds(self, lease: JobLease) -> bool:
         """Whether its worker is still believed."""
-        answer = await self.do(Heartbeat(lease.job.id, lease.token, None))
+        answer = await self.do(JobHeartbeat(lease.job.id, lease.token, None))
         return getattr(answer, "code", "") != "jobs:lease_lost"
 
     async def spend(self, ms: int, error: type[EngineError] | None = None) -> None:
@@ -85,7 +85,7 @@ class Node:
         await self.gate.reached()
         return turn
 
-    async def due_at(self, lease: Lease) -> int:
+    async def due_at(self, lease: JobLease) -> int:
         row = await self.engine.read(lambda reading: reading.get(JOB, (lease.job.id,)))
         assert row is not None
         return row.due_at
@@ -104,7 +104,7 @@ async def running(folder: Path) -> AsyncIterator[Node]:
         node.audit.close()
 
 
-async def check_that_it_lives(node: Node, lease: Lease) -> None:
+async def check_that_it_lives(node: Node, lease: JobLease) -> None:
     """Nobody takes it, before the next turn or after it; a worker that then could hold on and did not has lost it."""
     assert (await node.claim()).leases == ()
     await node.spend(TURN_MS)
@@ -136,7 +136,7 @@ async def test_a_store_that_is_read_and_takes_no_writes(tmp_path: Path) -> None:
         await node.spend(LEASE_MS // 2)
         node.store.faults["flush"] = ALWAYS
         with pytest.raises(NotStoredError):
-            await node.do(Step(lease.job.id, lease.token, b"step", b"1"))
+            await node.do(JobStep(lease.job.id, lease.token, b"step", b"1"))
         left_ms = await node.due_at(lease) - node.world.wall
         await node.spend(AWAY_MS, NotStoredError)
         node.store.faults.clear()
@@ -152,8 +152,8 @@ async def test_a_store_that_is_read_while_a_write_hangs(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         lease = await node.take()
         node.gate.close("locked")
-        gone = Caller()
-        waits = asyncio.create_task(node.do(Heartbeat(lease.job.id, lease.token, None), gone))
+        gone = WaitingCaller()
+        waits = asyncio.create_task(node.do(JobHeartbeat(lease.job.id, lease.token, None), gone))
         await node.gate.reached()
         gone.leave()
         claims = []
@@ -188,7 +188,7 @@ async def test_writes_that_the_store_refuses_for_what_is_in_them_prolong_nothing
         for _ in range(LEASE_MS // TURN_MS + 1):
             node.store.faults["flush"] = 2  # a batch, and what is tried of it one by one
             with pytest.raises(NotStoredError):
-                await node.do(Submit((draft(),)))
+                await node.do(SubmitJobs((draft(),)))
             await node.spend(TURN_MS)
         [other] = (await node.claim()).leases
         assert (other.job.id, other.job.attempt) == (lease.job.id, 2)
@@ -199,9 +199,9 @@ async def test_callers_that_leave_prolong_nothing(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         lease = await node.take()
         before = await node.due_at(lease)
-        gone = Caller()
+        gone = WaitingCaller()
         gone.leave()
         with pytest.raises(NotStoredError):
-            await node.do(Heartbeat(lease.job.id, lease.token, None), gone)
+            await node.do(JobHeartbeat(lease.job.id, lease.token, None), gone)
         await node.spend(2 * TURN_MS)
         assert await node.due_at(lease) == before

@@ -6,8 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from semel.kernel.json_error import JsonError
-from semel.kernel.json_text import decode, not_json, refuse_constant, refuse_deep, syntax_error
+from semel.kernel.json.text import JsonError, decode, not_json, refuse_constant, refuse_deep, syntax_error
 
 _WHITE_SPACE = b" \t\n\r"
 _SPACES = re.compile(r"[ \t\n\r]+")

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from semel.kernel.canonical import (
+from semel.kernel.json.canonical import (
     MAX_DEPTH,
     Integers,
     JsonError,
@@ -24,9 +24,8 @@ from semel.kernel.canonical import (
     canonicalize,
     parse,
 )
-from semel.kernel.json_number import print_double
-from semel.kernel.json_parse import parse_slowly
-from semel.kernel.json_proof import load, print_proved, prints_canonically
+from semel.kernel.json.number import print_double
+from semel.kernel.json.parse import load, parse_slowly, print_proved, prints_canonically
 
 
 def strict(raw: str | bytes) -> bytes:
@@ -374,9 +373,9 @@ def test_ordinary_documents_take_the_quick_path(raw: bytes, monkeypatch: pytest.
     def forbidden(*_: object) -> None:
         raise AssertionError("the slow path was taken")
 
-    monkeypatch.setattr("semel.kernel.canonical.canonical_slowly", forbidden)
-    monkeypatch.setattr("semel.kernel.canonical.parse_slowly", forbidden)
-    monkeypatch.setattr("semel.kernel.json_parse.parse_slowly", forbidden)
+    monkeypatch.setattr("semel.kernel.json.canonical.canonical_slowly", forbidden)
+    monkeypatch.setattr("semel.kernel.json.canonical.parse_slowly", forbidden)
+    monkeypatch.setattr("semel.kernel.json.parse.parse_slowly", forbidden)
     assert canonicalize(raw, Integers.REFUSE, Surrogates.REFUSE) == expected
     assert canonical(parse(raw), Integers.REFUSE, Surrogates.REFUSE) == expected
 

@@ -9,7 +9,7 @@ import rfc8785
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from semel.kernel.canonical import (
+from semel.kernel.json.canonical import (
     Integers,
     JsonError,
     JsonKind,
@@ -19,8 +19,8 @@ from semel.kernel.canonical import (
     canonicalize,
     parse,
 )
-from semel.kernel.json_messages import Messages, split_messages
-from semel.kernel.json_parse import parse_slowly
+from semel.kernel.json.messages import Messages, split_messages
+from semel.kernel.json.parse import parse_slowly
 
 SAFE_INTEGERS = st.integers(-(2**53) + 1, 2**53 - 1)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from semel.kernel.canonical import Integers, Surrogates, canonical, canonical_slowly, canonicalize
-from semel.kernel.fingerprint import fingerprint
-from semel.kernel.json_parse import parse, parse_slowly
+from semel.kernel.hashes import fingerprint
+from semel.kernel.json.canonical import Integers, Surrogates, canonical, canonical_slowly, canonicalize
+from semel.kernel.json.parse import parse, parse_slowly
 
 
 def hexadecimal(raw: str, integers: Integers, surrogates: Surrogates) -> str:

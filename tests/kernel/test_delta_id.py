@@ -15,8 +15,8 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.kernel.canonical import JsonError, JsonKind, parse
-from semel.kernel.delta_id import columns_text, delta_id, json_text, plain_column
+from semel.kernel.hashes import columns_text, delta_id, json_text, plain_column
+from semel.kernel.json.canonical import JsonError, JsonKind, parse
 
 USUAL: dict[str, Any] = {"clientId": "client-a", "hlc": "115998720000000000", "table": "todos", "rowId": "row-1"}
 LITERALS = (

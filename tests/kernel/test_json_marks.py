@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.kernel.canonical import Integers, Surrogates, canonical, parse
-from semel.kernel.json_error import JsonError, JsonKind
-from semel.kernel.json_marks import first_mark, parse_marked
-from semel.kernel.json_print import dump
+from semel.kernel.json.canonical import Integers, Surrogates, canonical, parse
+from semel.kernel.json.fragment import dump
+from semel.kernel.json.parse import first_mark, parse_marked
+from semel.kernel.json.text import JsonError, JsonKind
 
 LEVELS = 70
 

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from semel.kernel import json_messages, json_pieces
-from semel.kernel.json_error import JsonError
-from semel.kernel.json_messages import Messages, TooManyMessagesError, split_messages
-from semel.kernel.json_text import MAX_DEPTH
+from semel.kernel.json import chunks, messages
+from semel.kernel.json.messages import Messages, TooManyMessagesError, split_messages
+from semel.kernel.json.text import MAX_DEPTH, JsonError
 from tests.kernel.reference_messages import split_one_by_one
 from tests.kernel.test_canonical_properties import ANYTHING, SPELLINGS
 
@@ -191,8 +190,8 @@ TOKENS += [
 def outcome(raw: bytes, piece_bytes: int) -> Messages | None:
     """What the quick way says, with pieces so short that there is a cut wherever there may be one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_messages, "PIECE_BYTES", piece_bytes)
-        patch.setattr(json_pieces, "PIECE_BYTES", piece_bytes)
+        patch.setattr(messages, "PIECE_BYTES", piece_bytes)
+        patch.setattr(chunks, "PIECE_BYTES", piece_bytes)
         try:
             return split_messages(raw, MEGABYTE)
         except JsonError:

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from semel.kernel import json_pieces
-from semel.kernel.canonical import Integers, Surrogates, canonical_outlined, canonical_parsed, parse
-from semel.kernel.json_error import JsonError, JsonKind
-from semel.kernel.json_fragment import JsonFragment, JsonOutline
-from semel.kernel.json_marks import first_mark, parse_marked
-from semel.kernel.json_outline import OutlinePlan, is_heavy, outline
-from semel.kernel.json_print import dump
+from semel.kernel.json import chunks
+from semel.kernel.json.canonical import Integers, Surrogates, canonical_outlined, canonical_parsed, parse
+from semel.kernel.json.fragment import JsonFragment, JsonOutline, dump
+from semel.kernel.json.outline import OutlinePlan, is_heavy, outline
+from semel.kernel.json.parse import first_mark, parse_marked
+from semel.kernel.json.text import JsonError, JsonKind
 
 LEVELS = 68
 NAMES = frozenset({"a", "b", "meta"})
@@ -55,7 +54,7 @@ DOCUMENTS = st.recursive(LEAVES, texts, max_leaves=30)
 def outlined(raw: bytes, plan: OutlinePlan, piece_bytes: int) -> Any:
     """The outline, or the error, with pieces of this size."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_pieces, "PIECE_BYTES", piece_bytes)
+        patch.setattr(chunks, "PIECE_BYTES", piece_bytes)
         try:
             return outline(raw, plan)
         except JsonError as error:

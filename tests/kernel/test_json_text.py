@@ -8,9 +8,8 @@ from itertools import accumulate
 
 import pytest
 
-from semel.kernel import json_text
-from semel.kernel.json_error import JsonError
-from semel.kernel.json_text import MAX_DEPTH, depth_of, outside_strings, refuse_deep
+from semel.kernel.json import text
+from semel.kernel.json.text import MAX_DEPTH, JsonError, depth_of, outside_strings, refuse_deep
 
 
 def test_depth_is_counted_over_pieces_of_the_text() -> None:
@@ -32,7 +31,7 @@ def test_a_text_that_is_too_deep_is_not_measured_to_its_end(monkeypatch: pytest.
         looked_at += len(steps)
         return accumulate(steps, initial=initial)
 
-    monkeypatch.setattr(json_text, "accumulate", counted)
+    monkeypatch.setattr(text, "accumulate", counted)
     with pytest.raises(JsonError, match="nested more than 64"):
         refuse_deep(b"[" * 1_000_000)
     assert looked_at < 10_000

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.kernel.idempotency_key import InvalidKeyError, parse_idempotency_key
-from semel.kernel.keys import MAX_RAW, pack, time_ordered_id, unpack
+from semel.kernel.keys import MAX_RAW, InvalidKeyError, pack, parse_idempotency_key, time_ordered_id, unpack
 
 NAMES = st.binary(max_size=80) | st.uuids().map(lambda one: str(one).encode())
 PRINTABLE = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1, max_size=256)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from semel.kernel import json_runs, large_json
-from semel.kernel.canonical import Integers, JsonError, JsonKind, Surrogates, canonical_parsed, canonicalize
-from semel.kernel.json_marks import first_mark
-from semel.kernel.large_json import LargeJson, read_json
+from semel.kernel.json import chunks, large
+from semel.kernel.json.canonical import Integers, JsonError, JsonKind, Surrogates, canonical_parsed, canonicalize
+from semel.kernel.json.large import LargeJson, read_json
+from semel.kernel.json.parse import first_mark
 
 SCALARS = [0, -5, 1.5, 1.0, 1e30, 2**53 + 1, 10**19, True, None, "", 'a"b\\', "é,]}", "😀x", "x" * 40]
 NAMES = ["a", "b", "é", "😀", "\ufb33", "", 'q"x', "z\\"]
@@ -69,9 +69,9 @@ def expected(raw: bytes) -> bytes | str:
 
 @pytest.mark.parametrize("piece", [8, 33, 100])
 def test_a3_a_text_cut_into_pieces_is_printed_as_a_whole_one_is(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_runs, "PIECE_BYTES", piece)
-    monkeypatch.setattr(large_json, "SMALL_BYTES", piece)
-    monkeypatch.setattr(large_json, "WHOLE_BYTES", piece)
+    monkeypatch.setattr(chunks, "RUN_BYTES", piece)
+    monkeypatch.setattr(large, "SMALL_BYTES", piece)
+    monkeypatch.setattr(large, "WHOLE_BYTES", piece)
     chance = random.Random(piece)
     for _ in range(ROUNDS):
         raw = text_of(chance)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from semel.kernel.prefixes import key_prefix
+from semel.kernel.keys import key_prefix
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.kernel.producers import MAX_NUMBER, TABLE, Epoch, ProducerState, Seq, expected_seq, judge
+from semel.kernel.producer import MAX_NUMBER, TABLE, EpochPosition, ProducerState, SeqPosition, expected_seq, judge
 from semel.kernel.verdict import Verdict
 
 NUMBERS = st.integers(0, MAX_NUMBER)
@@ -61,8 +61,12 @@ def test_a_producer_that_retries_at_random_commits_each_number_once(claims: list
 
 
 def test_the_table_has_no_row_that_cannot_occur() -> None:
-    openings = {(epoch, seq) for epoch in (Epoch.UNKNOWN, Epoch.OLDER, Epoch.NEWER) for seq in (Seq.FIRST, Seq.AHEAD)}
-    same = {(Epoch.SAME, seq) for seq in (Seq.REPEAT, Seq.NEXT, Seq.AHEAD)}
+    openings = {
+        (epoch, seq)
+        for epoch in (EpochPosition.UNKNOWN, EpochPosition.OLDER, EpochPosition.NEWER)
+        for seq in (SeqPosition.FIRST, SeqPosition.AHEAD)
+    }
+    same = {(EpochPosition.SAME, seq) for seq in (SeqPosition.REPEAT, SeqPosition.NEXT, SeqPosition.AHEAD)}
     assert set(TABLE) == openings | same
 
 

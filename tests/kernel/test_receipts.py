@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.kernel.errors import REGISTRY, Problem
-from semel.kernel.retention import NEVER, FollowsLog, Forever, PinnedThenWindow, Window
-from semel.kernel.verdict import Verdict, judge
+from semel.kernel.verdict import NEVER, FollowsLog, Forever, PinnedThenWindow, Verdict, Window, judge
 
 TIMES = st.integers(0, 2**50)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.kernel.utc import utc_ms, utc_text
+from semel.kernel.clock import utc_ms, utc_text
 
 END_OF_9999 = 253_402_300_799_999
 

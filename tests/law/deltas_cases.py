@@ -9,7 +9,7 @@ import httpx
 import orjson
 from websockets.sync.client import ClientConnection, connect
 
-from semel.server.deltas.proto.sync_pb2 import SyncPull, SyncPush
+from semel.surfaces.deltas.proto.sync_pb2 import SyncPull, SyncPush
 from tests.deltas.vectors import delta, now_ms, stamp
 from tests.deltas_binary.caller import PULL, PUSH, row_delta
 from tests.law.case import JSON, PATIENCE_SECONDS, Case, Make, Request, later

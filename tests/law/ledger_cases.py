@@ -11,7 +11,7 @@ import grpc
 import httpx
 import orjson
 
-from semel.server.ledger.proto import ledger_pb2 as pb
+from semel.surfaces.ledger.proto import ledger_pb2 as pb
 from tests.law.case import PATIENCE_SECONDS, Case, Make, Request
 from tests.law.rig import WatchedServer
 

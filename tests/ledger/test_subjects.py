@@ -11,10 +11,10 @@ import httpx
 import psycopg
 import pytest
 
-from semel.contracts.ledger.tables import LEDGER_ENTITY, LEDGER_PAST
-from semel.store.postgres.statements import Statements as PostgresStatements
+from semel.store.postgres.statements import PgStatements as PostgresStatements
 from semel.store.protocol import AnyTable, Range
-from semel.store.sqlite.statements import Statements as SqliteStatements
+from semel.store.sqlite.statements import SqliteStatements
+from semel.surfaces.ledger.tables import LEDGER_ENTITY, LEDGER_PAST
 from tests.ledger.rig import Site, SiteOf
 from tests.ledger.words import WIRES, Message, Place, fresh, relate, unrelate
 from tests.postgres.shared import shared_cluster

@@ -7,19 +7,19 @@ import calendar
 import time
 from typing import Any
 
-from semel.contracts.ledger.model import (
-    Check,
-    Condition,
+from semel.surfaces.ledger.model import (
+    BlockHeader,
+    ConditionKind,
     CreateRelationship,
     DeleteEntity,
     DeleteRelationship,
     Entity,
-    Header,
-    Instant,
+    LedgerPlace,
+    LedgerTime,
+    LedgerTransaction,
     Operation,
-    Place,
+    SetCondition,
     SetEntity,
-    Transaction,
 )
 
 Json = dict[str, Any]
@@ -36,7 +36,7 @@ def from_base64(value: str) -> bytes:
     return base64.b64decode(value, validate=True)
 
 
-def path_of(place: Place) -> str:
+def path_of(place: LedgerPlace) -> str:
     """Where a place is on the wire."""
     return f"/ledger/v1/orgs/{place.org}" + (f"/vaults/{place.vault}" if place.vault else "")
 
@@ -55,15 +55,15 @@ def write_operation(operation: Operation) -> Json:
     raise ValueError(f"no client sends {operation}")
 
 
-def _write_condition(condition: Condition) -> Json:
+def _write_condition(condition: SetCondition) -> Json:
     match condition.check:
-        case Check.NOT_EXISTS:
+        case ConditionKind.NOT_EXISTS:
             return {"notExists": True}
-        case Check.MUST_EXIST:
+        case ConditionKind.MUST_EXIST:
             return {"mustExists": True}
-        case Check.VERSION:
+        case ConditionKind.VERSION:
             return {"version": str(condition.version)}
-        case Check.VALUE:
+        case ConditionKind.VALUE:
             return {"valueEquals": to_base64(condition.value)}
 
 
@@ -83,34 +83,34 @@ def read_operation(document: Json) -> Operation:
     raise ValueError(f"nobody has sent {document}")
 
 
-def _read_condition(document: Json | None) -> Condition | None:
+def _read_condition(document: Json | None) -> SetCondition | None:
     if not document:
         return None
     ((name, given),) = document.items()
     match name:
         case "notExists":
-            return Condition(Check.NOT_EXISTS if given else Check.MUST_EXIST)
+            return SetCondition(ConditionKind.NOT_EXISTS if given else ConditionKind.MUST_EXIST)
         case "mustExists":
-            return Condition(Check.MUST_EXIST if given else Check.NOT_EXISTS)
+            return SetCondition(ConditionKind.MUST_EXIST if given else ConditionKind.NOT_EXISTS)
         case "version":
-            return Condition(Check.VERSION, version=int(given))
+            return SetCondition(ConditionKind.VERSION, version=int(given))
         case "valueEquals":
-            return Condition(Check.VALUE, value=from_base64(given))
+            return SetCondition(ConditionKind.VALUE, value=from_base64(given))
     raise ValueError(f"no condition is called {name}")
 
 
-def read_instant(text: str) -> Instant:
+def read_instant(text: str) -> LedgerTime:
     """A time with up to nine digits behind the point."""
     whole, _, fraction = text.removesuffix("Z").partition(".")
     seconds = calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S"))
-    return Instant(seconds, int(fraction.ljust(9, "0")) if fraction else 0)
+    return LedgerTime(seconds, int(fraction.ljust(9, "0")) if fraction else 0)
 
 
-def read_header(document: Json) -> Header:
+def read_header(document: Json) -> BlockHeader:
     """A header."""
-    return Header(
+    return BlockHeader(
         height=int(document["height"]),
-        place=Place(int(document["organization"]["slug"]), int(document.get("vault", {}).get("slug", "0"))),
+        place=LedgerPlace(int(document["organization"]["slug"]), int(document.get("vault", {}).get("slug", "0"))),
         previous_hash=from_base64(document["previousHash"]["value"]),
         tx_root=from_base64(document["txMerkleRoot"]["value"]),
         state_root=from_base64(document["stateRoot"]["value"]),
@@ -121,9 +121,9 @@ def read_header(document: Json) -> Header:
     )
 
 
-def read_transaction(document: Json) -> Transaction:
+def read_transaction(document: Json) -> LedgerTransaction:
     """A transaction, whole."""
-    return Transaction(
+    return LedgerTransaction(
         id=from_base64(document["id"]["id"]),
         client=document["clientId"]["id"].encode(),
         sequence=int(document["sequence"]),

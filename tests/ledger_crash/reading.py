@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from urllib.parse import quote
 
-from semel.contracts.ledger.model import Entity, Header, Place, Transaction
+from semel.surfaces.ledger.model import BlockHeader, Entity, LedgerPlace, LedgerTransaction
 from tests.ledger_crash.documents import TIPS, Json, path_of, read_entity, read_header, read_transaction
 from tests.ledger_crash.verdict import Chain
 from tests.ledger_crash.writer import LedgerLine
@@ -21,12 +21,12 @@ class Reader:
     def __init__(self, ports: Sequence[int]) -> None:
         self._line = LedgerLine(ports, Random(1))
 
-    def chain(self, place: Place, retain: int, clients: Sequence[str]) -> Chain:
+    def chain(self, place: LedgerPlace, retain: int, clients: Sequence[str]) -> Chain:
         """A place, whole."""
         path = path_of(place)
         tip = self._get(f"{path}/tip")
-        headers: list[Header] = []
-        bodies: dict[int, Transaction] = {}
+        headers: list[BlockHeader] = []
+        bodies: dict[int, LedgerTransaction] = {}
         while len(headers) < int(tip["height"]):
             start = len(headers) + 1
             for block in self._get(f"{path}/blocks?from={start}&to={start + PAGE - 1}")["blocks"]:

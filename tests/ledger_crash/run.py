@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from semel.contracts.ledger.model import Place
+from semel.surfaces.ledger.model import LedgerPlace
 from tests.crash.lives import PointLives
 from tests.ledger_crash.reading import Reader
 from tests.ledger_crash.verdict import Verdict, judge
@@ -58,8 +58,8 @@ class CrashRun:
         env = SETTINGS | {"SEMEL_STORE": store}
         self._servers = [RunningServer(folder / f"node-{number}", env=env) for number in range(plan.nodes)]
         self._ports = [server.port for server in self._servers]
-        self._retain: dict[Place, int] = {}
-        self._clients: dict[Place, list[str]] = {}
+        self._retain: dict[LedgerPlace, int] = {}
+        self._clients: dict[LedgerPlace, list[str]] = {}
         self._writers: list[Writer] = []
 
     def run(self) -> Verdict:
@@ -84,13 +84,13 @@ class CrashRun:
         line = LedgerLine(self._ports, self._chance)
         for number, writers in enumerate(CLIENTS):
             made = line.hear("POST", "/ledger/v1/orgs", {"name": f"org-{number}"})
-            places = {Place(int(made.body["slug"]["slug"])): 0}
+            places = {LedgerPlace(int(made.body["slug"]["slug"])): 0}
             for retain in (0, RETAINED):
                 policy = {"mode": "BLOCK_RETENTION_MODE_COMPACTED", "retentionBlocks": str(retain)}
                 body = {"retentionPolicy": policy} if retain else {}
                 org = next(iter(places)).org
                 made = line.hear("POST", f"/ledger/v1/orgs/{org}/vaults", body)
-                places[Place(org, int(made.body["vault"]["slug"]))] = retain
+                places[LedgerPlace(org, int(made.body["vault"]["slug"]))] = retain
             for place, retain in places.items():
                 self._retain[place] = retain
                 self._clients[place] = sorted({client for client, _ in writers})

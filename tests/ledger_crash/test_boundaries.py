@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from semel.contracts.ledger import reading
-from semel.contracts.ledger.commands import Replayed, Written
-from semel.contracts.ledger.limits import Policy
-from semel.contracts.ledger.model import CreateRelationship, DeleteEntity, Entity, Operation, Place, SetEntity
-from semel.contracts.schema import MIGRATIONS, TABLES
 from semel.store.open import open_store
 from semel.store.protocol import Store
+from semel.surfaces.ledger import reading
+from semel.surfaces.ledger.commands import WriteCommitted, WriteReplayed
+from semel.surfaces.ledger.limits import LedgerPolicy
+from semel.surfaces.ledger.model import CreateRelationship, DeleteEntity, Entity, LedgerPlace, Operation, SetEntity
+from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.engine.toy import ToyWorld
 from tests.faulty_vfs import FaultyVfs
 from tests.ledger_model.hashing import ZERO, block_hash, state_root, transaction_hash
@@ -30,8 +30,8 @@ from tests.ledger_model.rig import ORG, Rig
 WRITES = 9
 EVERY = 12
 """Between two syncs only some writes are photographed."""
-POLICY = Policy(eviction_interval=4)
-PLACE = Place(ORG, 9)
+POLICY = LedgerPolicy(eviction_interval=4)
+PLACE = LedgerPlace(ORG, 9)
 CHECKPOINT_PAGES = 60
 """Small, so that the log is also folded into the database."""
 
@@ -160,11 +160,11 @@ async def _judge(folder: Path, acknowledged: int, answers: list[Any]) -> int:
 async def _retry(rig: Rig, there: int, answers: list[Any]) -> None:
     """What is there is replayed, what is not is carried out, and then replayed too."""
     if there:
-        assert await send(rig, there) == Replayed(answers[there - 1].committed)
+        assert await send(rig, there) == WriteReplayed(answers[there - 1].committed)
     if there < WRITES:
         now = await send(rig, there + 1)
-        assert isinstance(now, Written)
+        assert isinstance(now, WriteCommitted)
         assert now.committed.transaction.sequence == answers[there].committed.transaction.sequence
         assert now.committed.header.height == there + 1
         assert now.committed.header.term > answers[there].committed.header.term
-        assert await send(rig, there + 1) == Replayed(now.committed)
+        assert await send(rig, there + 1) == WriteReplayed(now.committed)

@@ -13,7 +13,15 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.ledger.model import Entity, Header, Instant, Operation, Place, SetEntity, Transaction
+from semel.surfaces.ledger.model import (
+    BlockHeader,
+    Entity,
+    LedgerPlace,
+    LedgerTime,
+    LedgerTransaction,
+    Operation,
+    SetEntity,
+)
 from tests.ledger_crash.documents import to_base64
 from tests.ledger_crash.run import CrashRun, Plan
 from tests.ledger_crash.verdict import ACTOR, Chain, judge
@@ -35,8 +43,8 @@ def test_every_acknowledged_transaction_is_one_block(tmp_path: Path, plan: Plan)
 
 # -- The verdict itself ------------------------------------------------------------------------------------------------
 
-PLACE = Place(7, 0)
-AT = Instant(1_760_000_000)
+PLACE = LedgerPlace(7, 0)
+AT = LedgerTime(1_760_000_000)
 
 
 class Scene:
@@ -44,8 +52,8 @@ class Scene:
 
     def __init__(self) -> None:
         self.orders = [self.order("a", 1), self.order("a", 2), self.order("b", None, b"k" * 16)]
-        self.headers: list[Header] = []
-        self.bodies: dict[int, Transaction] = {}
+        self.headers: list[BlockHeader] = []
+        self.bodies: dict[int, LedgerTransaction] = {}
         self.entities: dict[bytes, Entity] = {}
         for order, sequence in zip(self.orders, (1, 2, 1), strict=True):
             self.commit(order, sequence)
@@ -67,13 +75,13 @@ class Scene:
         """One more block."""
         height = len(self.headers) + 1
         tx_id = height.to_bytes(16, "big")
-        body = Transaction(tx_id, order.client.encode(), sequence, order.operations, AT, ACTOR)
+        body = LedgerTransaction(tx_id, order.client.encode(), sequence, order.operations, AT, ACTOR)
         operation = order.operations[0]
         assert isinstance(operation, SetEntity)
         self.entities[b"e"] = Entity(b"e", operation.value, 0, height)
         previous = block_hash(self.headers[-1]) if self.headers else ZERO
         root = state_root(self.entities.values())
-        header = Header(height, PLACE, previous, transaction_hash(body), root, AT, 1, height + 2, b"node")
+        header = BlockHeader(height, PLACE, previous, transaction_hash(body), root, AT, 1, height + 2, b"node")
         self.headers.append(header)
         self.bodies[height] = body
         facts = {"txId": {"id": to_base64(tx_id)}, "blockHeight": str(height), "assignedSequence": str(sequence)}
@@ -169,7 +177,7 @@ WRONG: dict[str, tuple[Callable[[Scene], Any], str]] = {
 }
 
 
-def _written(header: Header) -> Any:
+def _written(header: BlockHeader) -> Any:
     hashes = {"previousHash": header.previous_hash, "txMerkleRoot": header.tx_root, "stateRoot": header.state_root}
     return {name: {"value": to_base64(value)} for name, value in hashes.items()} | {
         "height": str(header.height),

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from semel.contracts.ledger.model import Entity, Header, Operation, Place, Transaction
+from semel.surfaces.ledger.model import BlockHeader, Entity, LedgerPlace, LedgerTransaction, Operation
 from tests.ledger_crash.documents import Json, from_base64, path_of, read_header
 from tests.ledger_crash.writer import Heard, Order
 from tests.ledger_model.hashing import ZERO, block_hash, state_root, transaction_hash
@@ -34,11 +34,11 @@ ACTOR = b"client:anonymous"
 class Chain:
     """One place, as it is read at the end."""
 
-    place: Place
+    place: LedgerPlace
     retain: int
     """How many bodies are kept; 0 for all."""
-    headers: Sequence[Header]
-    bodies: Mapping[int, Transaction]
+    headers: Sequence[BlockHeader]
+    bodies: Mapping[int, LedgerTransaction]
     """By height."""
     tip: Json
     entities: Sequence[Entity]
@@ -106,9 +106,9 @@ def facts_of(heard: Heard) -> tuple[str, int, int]:
     return success.get("txId", {}).get("id"), height, sequence
 
 
-def _by_place(orders: Iterable[Order]) -> dict[Place, dict[int, Order]]:
+def _by_place(orders: Iterable[Order]) -> dict[LedgerPlace, dict[int, Order]]:
     """The orders of each place by the height that was told first."""
-    told: dict[Place, dict[int, Order]] = defaultdict(dict)
+    told: dict[LedgerPlace, dict[int, Order]] = defaultdict(dict)
     for order in orders:
         if order.answers:
             told[order.place].setdefault(facts_of(order.answers[0])[1], order)
@@ -204,7 +204,7 @@ def _judge_state(verdict: Verdict, chain: Chain, told: Mapping[int, Order]) -> N
 
 
 def _judge_logs(verdict: Verdict, chains: Sequence[Chain], others: int) -> None:
-    logs: dict[int, list[Header]] = defaultdict(list)
+    logs: dict[int, list[BlockHeader]] = defaultdict(list)
     for chain in chains:
         logs[chain.place.org] += chain.headers
     for org, headers in logs.items():

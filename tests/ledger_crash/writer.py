@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from semel.contracts.ledger.model import (
-    Check,
-    Condition,
+from semel.surfaces.ledger.model import (
+    ConditionKind,
     CreateRelationship,
     DeleteEntity,
     DeleteRelationship,
+    LedgerPlace,
     Operation,
-    Place,
+    SetCondition,
     SetEntity,
 )
 from tests.jobs.line import Body, Line
@@ -66,7 +66,7 @@ class LedgerLine(Line):
 class Order:
     """One transaction that somebody wants, and what was said about it, in this client's order."""
 
-    place: Place
+    place: LedgerPlace
     client: str
     sequence: int | None
     key: bytes
@@ -96,7 +96,7 @@ class Order:
 class Writer:
     """One thread; `orders` grows while it works."""
 
-    def __init__(self, place: Place, client: str, mode: str, name: str, ports: Sequence[int], seed: int) -> None:
+    def __init__(self, place: LedgerPlace, client: str, mode: str, name: str, ports: Sequence[int], seed: int) -> None:
         self._place, self._client, self._mode, self._name = place, client, mode, name
         self._chance = random.Random(f"{seed} {name}")
         self._line = LedgerLine(ports, self._chance)
@@ -182,7 +182,7 @@ class Writer:
 
     def _fail_a_condition(self) -> None:
         """It takes neither the sequence nor the key: the next transaction has the same number."""
-        must = Condition(Check.MUST_EXIST)
+        must = SetCondition(ConditionKind.MUST_EXIST)
         operations = (SetEntity(b"half", b"never"), SetEntity(b"never", b"never", condition=must))
         wrong = Order(self._place, self._client, self._sequence(), self._key(), operations)
         self._refuse(412, "KEY_NOT_FOUND", *wrong.request())

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from grpc import aio
 
-from semel.contracts.ledger.model import Place
 from semel.server.grpc.reflection import standard_class
-from semel.server.ledger.grpc.host import GrpcHost
-from semel.server.ledger.grpc.outbound import place_pb
-from semel.server.ledger.proto import ledger_pb2 as pb
+from semel.surfaces.ledger.grpc.answers import place_pb
+from semel.surfaces.ledger.grpc.listener import LedgerGrpc
+from semel.surfaces.ledger.model import LedgerPlace
+from semel.surfaces.ledger.proto import ledger_pb2 as pb
 from tests.ledger_wire.office import Office
 from tests.running import HOST, free_port
 
@@ -25,7 +25,7 @@ HEALTH_REQUEST = standard_class("grpc.health.v1.HealthCheckRequest")
 HEALTH_RESPONSE = standard_class("grpc.health.v1.HealthCheckResponse")
 
 
-def write_request(place: Place, sequence: int, value: bytes) -> pb.WriteRequest:
+def write_request(place: LedgerPlace, sequence: int, value: bytes) -> pb.WriteRequest:
     """One entity is set."""
     return pb.WriteRequest(
         **place_pb(place),
@@ -38,7 +38,7 @@ def write_request(place: Place, sequence: int, value: bytes) -> pb.WriteRequest:
 class Rig:
     """A server of one office and a channel to it."""
 
-    def __init__(self, office: Office, grpc_host: GrpcHost, channel: Any) -> None:
+    def __init__(self, office: Office, grpc_host: LedgerGrpc, channel: Any) -> None:
         self.office = office
         self.host = grpc_host
         self.channel = channel
@@ -53,7 +53,7 @@ class Rig:
             await self.ask(path, request, **options)
         return caught.value
 
-    async def write(self, place: Place, sequence: int, value: bytes = b"v", **options: Any) -> pb.WriteResponse:
+    async def write(self, place: LedgerPlace, sequence: int, value: bytes = b"v", **options: Any) -> pb.WriteResponse:
         request = write_request(place, sequence, value)
         return pb.WriteResponse.FromString(await self.ask("/ledger.v1.WriteService/Write", request, **options))
 
@@ -64,7 +64,7 @@ class Rig:
 @asynccontextmanager
 async def rig_of(folder: Path, **settings: Any) -> AsyncIterator[Rig]:
     async with Office(folder, **settings) as office:
-        server = GrpcHost(office.context, office.desk)
+        server = LedgerGrpc(office.context, office.desk)
         await server.start(HOST, free_port())
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1)]
         async with aio.insecure_channel(f"{HOST}:{server.port}", options=options) as channel:

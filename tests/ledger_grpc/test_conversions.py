@@ -11,16 +11,16 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
-from semel.contracts.ledger.commands import Declined, Vault
-from semel.contracts.ledger.model import Entity, Operation, Place, Status
-from semel.contracts.ledger.reading import Block
-from semel.contracts.ledger.refusals import RefusedLedger
-from semel.contracts.ledger.wire import answers
 from semel.server.grpc import messages
 from semel.server.grpc.metadata import GrpcError
-from semel.server.ledger.grpc import inbound, outbound
-from semel.server.ledger.grpc.transaction_parts import block_parts, chain_parts
-from semel.server.ledger.proto import ledger_pb2 as pb
+from semel.surfaces.ledger.commands import RefusedLedger, Vault, WriteDeclined
+from semel.surfaces.ledger.grpc import answers as outbound
+from semel.surfaces.ledger.grpc import requests
+from semel.surfaces.ledger.grpc.answers import block_parts, chain_parts
+from semel.surfaces.ledger.model import Entity, LedgerPlace, LedgerStatus, Operation
+from semel.surfaces.ledger.proto import ledger_pb2 as pb
+from semel.surfaces.ledger.reading import LedgerBlock
+from semel.surfaces.ledger.wire import answers
 from tests.ledger_grpc.samples import (
     COMMITTED,
     DECLINED,
@@ -60,7 +60,7 @@ def without_empty(value: Any) -> Any:
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
 def test_an_operation_comes_back(operation: Operation) -> None:
     message = pb.Operation.FromString(outbound.operation_pb(operation).SerializeToString())
-    assert inbound.operations([message]) == (operation,)
+    assert requests.operations([message]) == (operation,)
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def test_an_operation_comes_back(operation: Operation) -> None:
 def test_a_false_condition_is_its_opposite(condition: pb.SetCondition, same_as: pb.SetCondition | None) -> None:
     one = pb.Operation(set_entity=pb.SetEntity(key="k", condition=condition))
     other = pb.Operation(set_entity=pb.SetEntity(key="k", condition=same_as))
-    assert inbound.operations([one]) == inbound.operations([other])
+    assert requests.operations([one]) == requests.operations([other])
 
 
 def test_an_operation_with_nothing_in_it_is_refused() -> None:
     with pytest.raises(RefusedLedger, match=r"operations\[1\]"):
-        inbound.operations([pb.Operation(delete_entity=pb.DeleteEntity(key="k")), pb.Operation()])
+        requests.operations([pb.Operation(delete_entity=pb.DeleteEntity(key="k")), pb.Operation()])
 
 
 def test_a_batch_is_flat() -> None:
@@ -92,25 +92,25 @@ def test_a_batch_is_flat() -> None:
         operations=[pb.BatchWriteOperation(operations=map(outbound.operation_pb, group)) for group in groups],
         include_tx_proofs=True,
     )
-    order = inbound.batch_order(request, MOST)
+    order = requests.parse_batch(request, MOST)
     assert order.draft.operations == tuple(operation for group in groups for operation in group)
-    assert (order.place, order.draft.wants_proof, order.draft.sequence) == (Place(1), True, None)
+    assert (order.place, order.draft.wants_proof, order.draft.sequence) == (LedgerPlace(1), True, None)
 
 
 @pytest.mark.parametrize("sequence", [0, 1, LARGEST])
 def test_a_sequence_is_told_from_none(sequence: int) -> None:
     request = pb.WriteRequest(organization=pb.OrganizationSlug(slug=1), vault=pb.VaultSlug(slug=2), sequence=sequence)
-    order = inbound.write_order(request, MOST)
-    assert (order.place, order.draft.sequence, order.is_legacy) == (Place(1, 2), sequence, False)
+    order = requests.parse_write(request, MOST)
+    assert (order.place, order.draft.sequence, order.is_legacy) == (LedgerPlace(1, 2), sequence, False)
     request.ClearField("sequence")
-    assert inbound.write_order(request, MOST).draft.sequence is None
+    assert requests.parse_write(request, MOST).draft.sequence is None
 
 
 def test_a_request_names_its_organization() -> None:
     with pytest.raises(RefusedLedger, match="organization"):
-        inbound.place_of(pb.GetTipRequest())
+        requests.place_of(pb.GetTipRequest())
     with pytest.raises(RefusedLedger, match="organization"):
-        inbound.slug_of(pb.GetOrganizationRequest())
+        requests.slug_of(pb.GetOrganizationRequest())
 
 
 @pytest.mark.parametrize("mode", [3, -1])
@@ -118,14 +118,14 @@ def test_a_retention_that_has_no_name_is_refused(mode: int) -> None:
     request = pb.CreateVaultRequest()
     request.retention_policy.mode = mode  # type: ignore[assignment]
     with pytest.raises(RefusedLedger, match="retention"):
-        inbound.retained_blocks(request)
+        requests.retained_blocks(request)
 
 
 def test_retention() -> None:
     policy = pb.BlockRetentionPolicy(mode=pb.BLOCK_RETENTION_MODE_COMPACTED, retention_blocks=5)
-    assert inbound.retained_blocks(pb.CreateVaultRequest()) == 0
-    assert inbound.retained_blocks(pb.CreateVaultRequest(retention_policy=pb.BlockRetentionPolicy())) == 0
-    assert inbound.retained_blocks(pb.CreateVaultRequest(retention_policy=policy)) == 5
+    assert requests.retained_blocks(pb.CreateVaultRequest()) == 0
+    assert requests.retained_blocks(pb.CreateVaultRequest(retention_policy=pb.BlockRetentionPolicy())) == 0
+    assert requests.retained_blocks(pb.CreateVaultRequest(retention_policy=policy)) == 5
 
 
 def test_bytes_that_are_no_message_are_refused() -> None:
@@ -138,7 +138,7 @@ def test_bytes_that_are_no_message_are_refused() -> None:
 def test_unknown_fields_are_passed_over() -> None:
     request = pb.WriteRequest(organization=pb.OrganizationSlug(slug=1), idempotency_key=b"k" * 16)
     content = request.SerializeToString() + b"\x3a\x0cclient:admin" + b"\x20\x07"
-    order = messages.parser(pb.WriteRequest, partial(inbound.write_order, most=MOST))(content)
+    order = messages.parser(pb.WriteRequest, partial(requests.parse_write, most=MOST))(content)
     assert (order.draft.sequence, order.is_legacy) == (None, False)
 
 
@@ -168,11 +168,11 @@ SAME = {
     "entity-lasting": (outbound.entity_pb(LASTING), answers.entity_json(LASTING)),
     "relationship": (outbound.relationship_pb((b"d:1", b"v", b"u:1")), answers.triple_json((b"d:1", b"v", b"u:1"))),
     "block": (
-        pb.Block.FromString(b"".join(block_parts(Block(HEADER, TRANSACTION)))),
+        pb.Block.FromString(b"".join(block_parts(LedgerBlock(HEADER, TRANSACTION)))),
         answers.block_json(HEADER, TRANSACTION),
     ),
     "block-compacted": (
-        pb.Block.FromString(b"".join(block_parts(Block(HEADER, None)))),
+        pb.Block.FromString(b"".join(block_parts(LedgerBlock(HEADER, None)))),
         answers.block_json(HEADER, None),
     ),
     "announcement": (outbound.announcement_pb(HEADER), answers.announcement_json(HEADER)),
@@ -188,7 +188,7 @@ def test_both_wires_tell_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("declined", DECLINED.values(), ids=DECLINED)
-def test_both_wires_decline_the_same(declined: Declined) -> None:
+def test_both_wires_decline_the_same(declined: WriteDeclined) -> None:
     assert told(outbound.declined_pb(declined)) == answers.declined_json(declined)
 
 
@@ -202,8 +202,8 @@ def test_both_wires_prove_the_same(entity: Entity | None, witness: Entity | None
     assert told(outbound.state_proof_pb(proof)) == answers.state_proof_json(proof)
 
 
-@pytest.mark.parametrize("status", [Status.ACTIVE, Status.READ_ONLY, Status.DELETED])
-def test_every_status_of_a_vault(status: Status) -> None:
+@pytest.mark.parametrize("status", [LedgerStatus.ACTIVE, LedgerStatus.READ_ONLY, LedgerStatus.DELETED])
+def test_every_status_of_a_vault(status: LedgerStatus) -> None:
     vault: Vault = VAULT._replace(status=status, retain=0)
     assert told(outbound.vault_pb(vault, "n")) == answers.vault_json(vault, "n")
 
@@ -215,8 +215,8 @@ def test_an_absent_entity_is_told_without_a_value() -> None:
 
 
 def test_a_place_is_named_in_full() -> None:
-    header = outbound.header_pb(HEADER._replace(place=Place(5)))
+    header = outbound.header_pb(HEADER._replace(place=LedgerPlace(5)))
     assert header.HasField("vault")
     assert (header.organization.slug, header.vault.slug) == (5, 0)
-    assert inbound.place_of(pb.GetTipRequest(**outbound.place_pb(PLACE))) == PLACE
+    assert requests.place_of(pb.GetTipRequest(**outbound.place_pb(PLACE))) == PLACE
     assert base64.b64decode(told(header)["previousHash"]["value"]) == HEADER.previous_hash

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from semel.contracts.fields import Fields
 from semel.kernel.errors import Grpc
+from semel.kernel.header_fields import HeaderFields
 from semel.server.grpc.metadata import (
     LONGEST_SECONDS,
     GrpcError,
@@ -17,8 +17,8 @@ from semel.server.grpc.metadata import (
 )
 
 
-def with_field(name: str, value: str | None) -> Fields:
-    return Fields([] if value is None else [(name.encode(), value.encode())])
+def with_field(name: str, value: str | None) -> HeaderFields:
+    return HeaderFields([] if value is None else [(name.encode(), value.encode())])
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_trace_is_gone_on_with(value: str | None, found: bytes | None) -> None
     ],
 )
 def test_what_is_not_grpc(method: str, kind: str, status: bytes | None) -> None:
-    fields = Fields([(b":method", method.encode()), (b"content-type", kind.encode())])
+    fields = HeaderFields([(b":method", method.encode()), (b"content-type", kind.encode())])
     assert http_refusal(fields) == status
 
 

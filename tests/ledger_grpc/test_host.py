@@ -14,9 +14,9 @@ from semel.server.grpc import server as limits
 from semel.server.grpc.flow_control import SPARE_FRAMES
 from semel.server.grpc.messages import PREFIX_BYTES, frame
 from semel.server.grpc.reflection import standard_class
-from semel.server.ledger.grpc.host import GrpcHost
-from semel.server.ledger.grpc.outbound import place_pb
-from semel.server.ledger.proto import ledger_pb2 as pb
+from semel.surfaces.ledger.grpc.answers import place_pb
+from semel.surfaces.ledger.grpc.listener import LedgerGrpc
+from semel.surfaces.ledger.proto import ledger_pb2 as pb
 from tests.ledger_grpc.peers import Line
 from tests.ledger_grpc.rig import (
     GRACE_SECONDS,
@@ -257,7 +257,7 @@ def test_a_stop_cuts_off_what_does_not_end(tmp_path: Path) -> None:
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         with pytest.raises(OSError, match=r".+"):
-            await GrpcHost(rig.office.context, rig.office.desk).start(HOST, rig.host.port)
+            await LedgerGrpc(rig.office.context, rig.office.desk).start(HOST, rig.host.port)
 
     served(tmp_path, scenario)
 

@@ -6,32 +6,39 @@ from functools import partial
 
 import pytest
 
-from semel.contracts.ledger.commands import Committed
-from semel.contracts.ledger.model import ZERO, Header, Instant, Operation, Place, SetEntity, Transaction
-from semel.contracts.ledger.reading import Block, tx_proof
-from semel.contracts.ledger.refusals import RefusedLedger
 from semel.server.grpc import messages
 from semel.server.grpc.metadata import GrpcError
-from semel.server.ledger.grpc import inbound, outbound
-from semel.server.ledger.grpc.large_writes import large_batch, large_write
-from semel.server.ledger.grpc.transaction_parts import block_parts, parts_of, success_parts
-from semel.server.ledger.proto import ledger_pb2 as pb
+from semel.surfaces.ledger.commands import CommittedTransaction, RefusedLedger
+from semel.surfaces.ledger.grpc import answers, requests
+from semel.surfaces.ledger.grpc.answers import block_parts, parts_of, success_parts
+from semel.surfaces.ledger.grpc.requests import parse_large_batch, parse_large_write
+from semel.surfaces.ledger.model import (
+    ZERO,
+    BlockHeader,
+    LedgerPlace,
+    LedgerTime,
+    LedgerTransaction,
+    Operation,
+    SetEntity,
+)
+from semel.surfaces.ledger.proto import ledger_pb2 as pb
+from semel.surfaces.ledger.reading import LedgerBlock, tx_proof
 from tests.ledger_grpc.samples import OPERATIONS as SAMPLES
 
 MOST = 100
 OPERATIONS = tuple(SAMPLES.values())
 LARGE = SetEntity(b"large", b"\xff" * 200_000, 7, None)
 WHOLE = {
-    "write": messages.parser(pb.WriteRequest, partial(inbound.write_order, most=MOST)),
-    "batch": messages.parser(pb.BatchWriteRequest, partial(inbound.batch_order, most=MOST)),
+    "write": messages.parser(pb.WriteRequest, partial(requests.parse_write, most=MOST)),
+    "batch": messages.parser(pb.BatchWriteRequest, partial(requests.parse_batch, most=MOST)),
 }
-IN_PARTS = {"write": partial(large_write, most=MOST), "batch": partial(large_batch, most=MOST)}
+IN_PARTS = {"write": partial(parse_large_write, most=MOST), "batch": partial(parse_large_batch, most=MOST)}
 KINDS = sorted(WHOLE)
 
 
 def message(kind: str, given: tuple[Operation, ...], **fields: object) -> bytes:
     """A message of this kind, with everything that one can have."""
-    told = [outbound.operation_pb(one) for one in given]
+    told = [answers.operation_pb(one) for one in given]
     groups = [
         pb.BatchWriteOperation(operations=told[:2]),
         pb.BatchWriteOperation(),
@@ -71,19 +78,19 @@ def test_a3_too_many_operations_of_a_large_message_are_refused(kind: str) -> Non
         IN_PARTS[kind](message(kind, (LARGE,) * (MOST + 1)))
 
 
-def committed() -> Committed:
+def committed() -> CommittedTransaction:
     """A transaction with every kind of operation, and its block."""
-    at = Instant(5, 6)
-    transaction = Transaction(b"i" * 16, b"c", 3, (*OPERATIONS, LARGE), at, b"a")
-    return Committed(transaction, Header(4, Place(7, 8), ZERO, ZERO, ZERO, at, 1, 2, b"n"))
+    at = LedgerTime(5, 6)
+    transaction = LedgerTransaction(b"i" * 16, b"c", 3, (*OPERATIONS, LARGE), at, b"a")
+    return CommittedTransaction(transaction, BlockHeader(4, LedgerPlace(7, 8), ZERO, ZERO, ZERO, at, 1, 2, b"n"))
 
 
 def test_a3_a_transaction_in_parts_is_the_message_it_is_as_a_whole() -> None:
     done = committed()
     for proof in (None, tx_proof(done)):
-        whole = pb.WriteSuccess(**outbound.success_fields(done, proof))
+        whole = pb.WriteSuccess(**answers.success_fields(done, proof))
         assert pb.WriteSuccess.FromString(b"".join(success_parts(pb.WriteSuccess, done, proof))) == whole
-    block = Block(done.header, done.transaction)
+    block = LedgerBlock(done.header, done.transaction)
     parts = parts_of(pb.GetBlockResponse(), block=[block_parts(block)])
-    told = pb.Block(header=outbound.header_pb(done.header), transactions=[outbound.transaction_pb(done.transaction)])
+    told = pb.Block(header=answers.header_pb(done.header), transactions=[answers.transaction_pb(done.transaction)])
     assert pb.GetBlockResponse.FromString(b"".join(parts)) == pb.GetBlockResponse(block=told)

@@ -6,17 +6,17 @@ from functools import partial
 
 import pytest
 
-from semel.contracts.ledger.model import Place
 from semel.server.grpc import messages
-from semel.server.ledger.grpc import inbound
-from semel.server.ledger.proto import ledger_pb2 as pb
+from semel.surfaces.ledger.grpc import requests
+from semel.surfaces.ledger.model import LedgerPlace
+from semel.surfaces.ledger.proto import ledger_pb2 as pb
 
 CLIENT = b"\x1a\x05\x0a\x03app"
 MOST = 1_000
 SEQUENCE = b"\x20"
 WRITES = {
-    "write": messages.parser(pb.WriteRequest, partial(inbound.write_order, most=MOST)),
-    "batch": messages.parser(pb.BatchWriteRequest, partial(inbound.batch_order, most=MOST)),
+    "write": messages.parser(pb.WriteRequest, partial(requests.parse_write, most=MOST)),
+    "batch": messages.parser(pb.BatchWriteRequest, partial(requests.parse_batch, most=MOST)),
 }
 
 
@@ -33,16 +33,16 @@ def varint(number: int) -> bytes:
 @pytest.mark.parametrize(
     ("place", "expected"),
     [
-        (b"\x08\x07\x10\x09", Place(7, 9)),
-        (b"\x08\x07", Place(7)),
-        (b"\x0a\x02\x08\x07\x12\x02\x08\x09", Place(7, 9)),
-        (b"\x0a\x02\x08\x07", Place(7)),
-        (b"\x08\x07\x12\x02\x08\x09", Place(7, 9)),
+        (b"\x08\x07\x10\x09", LedgerPlace(7, 9)),
+        (b"\x08\x07", LedgerPlace(7)),
+        (b"\x0a\x02\x08\x07\x12\x02\x08\x09", LedgerPlace(7, 9)),
+        (b"\x0a\x02\x08\x07", LedgerPlace(7)),
+        (b"\x08\x07\x12\x02\x08\x09", LedgerPlace(7, 9)),
     ],
     ids=["numbers", "number", "messages", "message", "both"],
 )
 @pytest.mark.parametrize("sequence", [1, 300, 2**64 - 1])
-def test_a_sequence_in_place_of_the_key(kind: str, place: bytes, expected: Place, sequence: int) -> None:
+def test_a_sequence_in_place_of_the_key(kind: str, place: bytes, expected: LedgerPlace, sequence: int) -> None:
     order = WRITES[kind](place + CLIENT + SEQUENCE + varint(sequence))
     assert (order.is_legacy, order.place, order.draft.sequence) == (True, expected, sequence)
     assert (order.draft.key, order.draft.client) == (b"", "app")
@@ -62,6 +62,6 @@ def test_a_key_or_a_sequence_of_ours_comes_first(kind: str) -> None:
 
 
 def test_reads_take_plain_numbers() -> None:
-    parse = messages.parser(pb.GetClientStateRequest, inbound.place_of)
-    assert parse(b"\x08\x07\x10\x09" + CLIENT) == Place(7, 9)
-    assert messages.parser(pb.GetOrganizationRequest, inbound.slug_of)(b"\x08\x07") == 7
+    parse = messages.parser(pb.GetClientStateRequest, requests.place_of)
+    assert parse(b"\x08\x07\x10\x09" + CLIENT) == LedgerPlace(7, 9)
+    assert messages.parser(pb.GetOrganizationRequest, requests.slug_of)(b"\x08\x07") == 7

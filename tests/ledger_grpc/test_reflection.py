@@ -7,7 +7,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 
 from semel.server.grpc.reflection import Reflection, standard_class
-from semel.server.ledger.proto import ledger_pb2
+from semel.surfaces.ledger.proto import ledger_pb2
 
 SERVICES = [
     "grpc.health.v1.Health",
@@ -61,7 +61,7 @@ def test_a_tool_can_build_every_service(reflection: Reflection, service: str) ->
 )
 def test_symbols(reflection: Reflection, symbol: str) -> None:
     assert [file.name for file in files(reflection, file_containing_symbol=symbol)] == [
-        "semel/server/ledger/proto/ledger.proto",
+        "semel/surfaces/ledger/proto/ledger.proto",
         TIMESTAMP,
     ]
 

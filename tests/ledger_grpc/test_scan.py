@@ -8,14 +8,14 @@ from functools import partial
 import pytest
 from google.protobuf.message import Message
 
-from semel.contracts.ledger.refusals import RefusedLedger
 from semel.server.grpc import messages
 from semel.server.grpc.messages import SPARE_FIELDS, WireField, count_fields, wire_fields
 from semel.server.grpc.metadata import GrpcError
-from semel.server.ledger.grpc import inbound
-from semel.server.ledger.grpc.inbound import batch_order, check_groups, check_operations, write_order
-from semel.server.ledger.grpc.statuses import refusal_of
-from semel.server.ledger.proto import ledger_pb2 as pb
+from semel.surfaces.ledger.commands import RefusedLedger
+from semel.surfaces.ledger.grpc import requests
+from semel.surfaces.ledger.grpc.answers import refusal_of
+from semel.surfaces.ledger.grpc.requests import check_groups, check_operations, parse_batch, parse_write
+from semel.surfaces.ledger.proto import ledger_pb2 as pb
 
 MOST = 100
 ORG = b"\x0a\x02\x08\x07"
@@ -109,7 +109,7 @@ def test_too_many_are_refused_before_anything_is_made_of_them(name: str, monkeyp
     ("count", "is_fine"), [(1, True), (MOST, True), (MOST + 1, False), (MOST + SPARE_FIELDS, False)]
 )
 def test_operations_of_a_write(count: int, is_fine: bool) -> None:
-    parse = messages.parser(pb.WriteRequest, partial(write_order, most=MOST), partial(check_operations, MOST))
+    parse = messages.parser(pb.WriteRequest, partial(parse_write, most=MOST), partial(check_operations, MOST))
     if is_fine:
         assert len(parse(write(count)).draft.operations) == count
     else:
@@ -132,7 +132,7 @@ def test_operations_of_a_write(count: int, is_fine: bool) -> None:
     ids=["one", "two", "each", "empty-ones", "one-more", "too-many", "groups", "together"],
 )
 def test_operations_of_a_batch(counts: tuple[int, ...], is_fine: bool) -> None:
-    parse = messages.parser(pb.BatchWriteRequest, partial(batch_order, most=MOST), partial(check_groups, MOST))
+    parse = messages.parser(pb.BatchWriteRequest, partial(parse_batch, most=MOST), partial(check_groups, MOST))
     if is_fine:
         assert len(parse(batch(*counts)).draft.operations) == sum(counts)
     else:
@@ -144,10 +144,10 @@ def test_a_large_operation_is_one() -> None:
     large = pb.Operation(set_entity=pb.SetEntity(key="k", value=UNKNOWN_NUMBER * 100_000))
     groups = [pb.BatchWriteOperation(operations=[large]), pb.BatchWriteOperation(operations=[DELETE] * (MOST - 1))]
     request = pb.BatchWriteRequest(organization=pb.OrganizationSlug(slug=7), operations=groups)
-    parse = messages.parser(pb.BatchWriteRequest, partial(batch_order, most=MOST), partial(check_groups, MOST))
+    parse = messages.parser(pb.BatchWriteRequest, partial(parse_batch, most=MOST), partial(check_groups, MOST))
     assert len(parse(request.SerializeToString()).draft.operations) == MOST
 
 
 def test_some_fields_that_nobody_knows_are_passed_over() -> None:
     content = ORG + b"\xfa\x07\xe8\x07" + bytes(1_000) + UNKNOWN_NUMBER * 50
-    assert messages.parser(pb.GetTipRequest, inbound.place_of)(content).org == 7
+    assert messages.parser(pb.GetTipRequest, requests.place_of)(content).org == 7

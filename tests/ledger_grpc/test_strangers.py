@@ -13,9 +13,9 @@ from semel.server.grpc import health
 from semel.server.grpc import server as limits
 from semel.server.grpc.health import HealthPoll
 from semel.server.grpc.messages import OPEN_BYTES, frame
-from semel.server.ledger.grpc.inbound import BATCH_READ_BYTES, READ_BYTES
-from semel.server.ledger.grpc.outbound import place_pb
-from semel.server.ledger.proto import ledger_pb2 as pb
+from semel.surfaces.ledger.grpc.answers import place_pb
+from semel.surfaces.ledger.grpc.requests import BATCH_READ_BYTES, READ_BYTES
+from semel.surfaces.ledger.proto import ledger_pb2 as pb
 from tests.ledger_grpc.peers import INVALID_ARGUMENT, UNAVAILABLE, Line
 from tests.ledger_grpc.rig import HEALTH_REQUEST, Rig, served, write_request
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from semel.server.grpc.flow_control import CallOrder
-from semel.server.threads import APART_BYTES
+from semel.server.thread_pool import APART_BYTES
 
 PATIENCE_SECONDS = 60.0
 LARGE = APART_BYTES + 1

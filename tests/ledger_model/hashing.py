@@ -1,6 +1,6 @@
 """Every hash of the ledger once more, in the slowest and plainest way, sharing nothing with the server.
 
-Values are the shapes of `semel.contracts.ledger.model`; what is done with them is written here from the published
+Values are the shapes of `semel.surfaces.ledger.model`; what is done with them is written here from the published
 layouts. The model hashes with it, and so does the verdict of the crash harness.
 """
 
@@ -10,19 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 
-from semel.contracts.ledger.model import (
-    Condition,
+from semel.surfaces.ledger.model import (
+    BlockHeader,
     CreateRelationship,
     DeleteEntity,
     DeleteRelationship,
     Entity,
     ExpireEntity,
-    Header,
+    LedgerTransaction,
     Operation,
+    SetCondition,
     SetEntity,
     Side,
     StateProof,
-    Transaction,
 )
 
 ZERO = bytes(32)
@@ -38,7 +38,7 @@ def _text(value: bytes) -> bytes:
     return len(value).to_bytes(4, "little") + value
 
 
-def _condition(condition: Condition | None) -> bytes:
+def _condition(condition: SetCondition | None) -> bytes:
     if condition is None:
         return b"\x00"
     kind = condition.check.value
@@ -69,7 +69,7 @@ def request_hash(operations: Sequence[Operation]) -> bytes:
     return sha256(operations_bytes(operations)).digest()
 
 
-def transaction_hash(transaction: Transaction) -> bytes:
+def transaction_hash(transaction: LedgerTransaction) -> bytes:
     """The leaf of a transaction."""
     return sha256(
         transaction.id
@@ -82,7 +82,7 @@ def transaction_hash(transaction: Transaction) -> bytes:
     ).digest()
 
 
-def block_hash(header: Header) -> bytes:
+def block_hash(header: BlockHeader) -> bytes:
     """Of the 148 bytes that name a block."""
     hashed = (
         _long(header.height)

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from semel.contracts.ledger.tables import (
+from semel.store.memory import MemoryStore
+from semel.store.protocol import AnyTable, Range
+from semel.surfaces.ledger.tables import (
     INLINE_BYTES,
     LEDGER_BODY,
     LEDGER_BUCKET,
@@ -19,8 +21,6 @@ from semel.contracts.ledger.tables import (
     LEDGER_VALUE,
     ROOTS_EVERY,
 )
-from semel.store.memory import MemoryStore
-from semel.store.protocol import AnyTable, Range
 from tests.ledger_model.model import NO_KEY, Commit, Model, Organization, Scope
 
 ROWS = 1_000_000

@@ -10,19 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from semel.contracts.ledger.model import (
-    Check,
+from semel.surfaces.ledger.model import (
+    BlockHeader,
+    ConditionKind,
     CreateRelationship,
     DeleteEntity,
     DeleteRelationship,
     Entity,
     ExpireEntity,
-    Header,
-    Instant,
+    LedgerPlace,
+    LedgerTime,
+    LedgerTransaction,
     Operation,
-    Place,
     SetEntity,
-    Transaction,
 )
 from tests.ledger_model.hashing import (
     EMPTY,
@@ -42,7 +42,7 @@ NO_KEY = (b"", bytes(16))
 class Ask(NamedTuple):
     """One write, and what comes from outside with it."""
 
-    place: Place
+    place: LedgerPlace
     client: bytes
     sequence: int | None
     key: bytes
@@ -66,8 +66,8 @@ class Wrote(NamedTuple):
 
     row: str
     is_new: bool
-    transaction: Transaction
-    header: Header
+    transaction: LedgerTransaction
+    header: BlockHeader
     with_proof: bool
 
 
@@ -101,8 +101,8 @@ class Commit:
 
     key: bytes
     hash: bytes
-    transaction: Transaction
-    header: Header
+    transaction: LedgerTransaction
+    header: BlockHeader
     with_proof: bool
     is_old: bool = False
     """Whether an eviction has found it older than the time to live."""
@@ -125,7 +125,7 @@ class Stream:
 class Scope:
     """One place: what it holds, and how it came to that."""
 
-    place: Place
+    place: LedgerPlace
     retain: int
     status: str = "ACTIVE"
     blocks: list[Commit] = field(default_factory=list)
@@ -179,9 +179,9 @@ class Model:
     def make_org(self, slug: int, name: bytes, settings: Settings, now: int) -> None:
         """No entry of any log, which begins at this time."""
         org = self.orgs[slug] = Organization(slug, name, settings, at=now)
-        org.scopes[0] = Scope(Place(slug), 0)
+        org.scopes[0] = Scope(LedgerPlace(slug), 0)
 
-    def make_vault(self, place: Place, retain: int, now: int) -> Refused | Header:
+    def make_vault(self, place: LedgerPlace, retain: int, now: int) -> Refused | BlockHeader:
         """An entry; the header of height 0, which nothing is linked to."""
         org = self.orgs.get(place.org)
         if org is None:
@@ -190,8 +190,8 @@ class Model:
             return Refused("failed_precondition")
         org.scopes[place.vault] = Scope(place, retain)
         self._enter(org, now)
-        at = Instant(org.at // 1000, org.at % 1000 * 1_000_000)
-        return Header(0, place, ZERO, EMPTY, state_root(()), at, self.term, org.entries, b"")
+        at = LedgerTime(org.at // 1000, org.at % 1000 * 1_000_000)
+        return BlockHeader(0, place, ZERO, EMPTY, state_root(()), at, self.term, org.entries, b"")
 
     def change_org(self, slug: int, settings: Settings, status: str, now: int) -> None:
         """An entry; if it is one at which streams are evicted, then by the settings that it brought."""
@@ -199,7 +199,7 @@ class Model:
         org.settings, org.status = settings, status
         self._enter(org, now)
 
-    def change_vault(self, place: Place, status: str, now: int) -> None:
+    def change_vault(self, place: LedgerPlace, status: str, now: int) -> None:
         """An entry."""
         self.orgs[place.org].scopes[place.vault].status = status
         self._enter(self.orgs[place.org], now)
@@ -258,7 +258,7 @@ class Model:
             org.seconds.append(clock // 1000)
         return answer
 
-    def _refused(self, place: Place) -> Refused | None:
+    def _refused(self, place: LedgerPlace) -> Refused | None:
         org = self.orgs.get(place.org)
         if org is None:
             return Refused("organization_not_found")
@@ -328,12 +328,12 @@ class Model:
             if failed is not None:
                 return failed
         stream = org.streams.setdefault((ask.place.vault, ask.client), Stream())
-        instant = Instant(at // 1000, at % 1000 * 1_000_000)
+        instant = LedgerTime(at // 1000, at % 1000 * 1_000_000)
         tx_id = height.to_bytes(6, "big") + ask.chance
-        transaction = Transaction(tx_id, ask.client, stream.last + 1, ask.operations, instant, ask.actor)
+        transaction = LedgerTransaction(tx_id, ask.client, stream.last + 1, ask.operations, instant, ask.actor)
         previous = block_hash(scope.blocks[-1].header) if scope.blocks else ZERO
         leaf, root = transaction_hash(transaction), state_root(state.values())
-        header = Header(height, ask.place, previous, leaf, root, instant, self.term, org.entries + 1, ask.leader)
+        header = BlockHeader(height, ask.place, previous, leaf, root, instant, self.term, org.entries + 1, ask.leader)
         commit = Commit(ask.key, request_hash(ask.operations), transaction, header, ask.with_proof)
         scope.states.append(state)
         scope.blocks.append(commit)
@@ -344,7 +344,7 @@ class Model:
 
     # -- Reading -------------------------------------------------------------------------------------------------------
 
-    def client_state(self, place: Place, client: bytes) -> tuple[int, bytes | None, int | None, int | None]:
+    def client_state(self, place: LedgerPlace, client: bytes) -> tuple[int, bytes | None, int | None, int | None]:
         """Last sequence; its transaction, block and time while they are known."""
         stream = self.orgs[place.org].streams.get((place.vault, client))
         if stream is None:
@@ -377,13 +377,13 @@ def _failed(state: dict[bytes, Entity], operation: SetEntity, seconds: int) -> D
         there = None
     if condition is None:
         return None
-    if condition.check is Check.NOT_EXISTS:
+    if condition.check is ConditionKind.NOT_EXISTS:
         return None if there is None else _current("KEY_EXISTS", there)
     if there is None:
         return Declined("KEY_NOT_FOUND", key=operation.key)
-    if condition.check is Check.VERSION and there.version != condition.version:
+    if condition.check is ConditionKind.VERSION and there.version != condition.version:
         return _current("VERSION_MISMATCH", there)
-    if condition.check is Check.VALUE and there.value != condition.value:
+    if condition.check is ConditionKind.VALUE and there.value != condition.value:
         return _current("VALUE_MISMATCH", there)
     return None
 

@@ -13,12 +13,19 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from semel.contracts.ledger import commands as real
-from semel.contracts.ledger.contract import Ledger
-from semel.contracts.ledger.limits import Policy
-from semel.contracts.ledger.model import Place, Status
-from semel.contracts.ledger.rules.encoding import decode_operations, request_hash
-from semel.contracts.ledger.tables import (
+from semel.engine.contract import DecisionResult, Stage, View, Write
+from semel.engine.engine import Engine, EngineLimits
+from semel.engine.generations import GENERATION
+from semel.engine.lane import BatchLimits
+from semel.kernel.clock import Now
+from semel.store.memory import MemoryStore
+from semel.store.protocol import Lock
+from semel.surfaces.ledger import commands as real
+from semel.surfaces.ledger.contract import LedgerContract
+from semel.surfaces.ledger.limits import LedgerPolicy
+from semel.surfaces.ledger.model import LedgerPlace, LedgerStatus
+from semel.surfaces.ledger.rules.chain import decode_operations, request_hash
+from semel.surfaces.ledger.tables import (
     ENTRY_ORG,
     ENTRY_VAULT,
     LEDGER_BLOCK,
@@ -31,18 +38,11 @@ from semel.contracts.ledger.tables import (
     BodyRow,
     EntryRow,
 )
-from semel.engine.contract import Outcome, Stage, View, Write
-from semel.engine.engine import Engine, EngineLimits
-from semel.engine.generations import GENERATION
-from semel.engine.lane import BatchLimits
-from semel.kernel.clock import Now
-from semel.store.memory import MemoryStore
-from semel.store.protocol import Lock
 from tests.engine.toy import ToyWorld
 from tests.ledger_model.leftovers import rows_of
 
 PATIENCE_SECONDS = 60.0
-NOTHING = real.FreePlace(Place(1), 1)
+NOTHING = real.FreePlace(LedgerPlace(1), 1)
 LARGE = 10**9
 
 
@@ -91,13 +91,13 @@ def _ms(seconds: int, nanos: int) -> int:
     return seconds * 1_000 + nanos // 1_000_000
 
 
-def _made(org: Any) -> real.MakeOrg:
-    return real.MakeOrg(org.name, (org.org,), b"owner", b"")
+def _made(org: Any) -> real.CreateOrg:
+    return real.CreateOrg(org.name, (org.org,), b"owner", b"")
 
 
 def _written(block: BlockRow, body: BodyRow) -> real.WriteCommand:
     write = real.PreparedWrite(
-        Place(block.org, block.vault),
+        LedgerPlace(block.org, block.vault),
         body.client,
         body.sequence,
         body.key,
@@ -110,12 +110,12 @@ def _written(block: BlockRow, body: BodyRow) -> real.WriteCommand:
 
 def _settled(row: EntryRow) -> Any:
     if row.kind == ENTRY_VAULT:
-        return real.MakeVault(row.org, (row.vault,), int(row.detail), b"owner", b"")
+        return real.CreateVault(row.org, (row.vault,), int(row.detail), b"owner", b"")
     if row.kind == ENTRY_ORG:
         changes = orjson.loads(row.detail)
-        status = {"status": Status[changes["status"]]} if "status" in changes else {}
+        status = {"status": LedgerStatus[changes["status"]]} if "status" in changes else {}
         return real.ChangeOrg(row.org, real.OrgSettings(**(changes | status)))
-    return real.ChangeVault(Place(row.org, row.vault), Status[row.detail.decode()])
+    return real.ChangeVault(LedgerPlace(row.org, row.vault), LedgerStatus[row.detail.decode()])
 
 
 class Timed:
@@ -123,8 +123,8 @@ class Timed:
 
     name = "ledger"
 
-    def __init__(self, policy: Policy) -> None:
-        self._ledger = Ledger(policy)
+    def __init__(self, policy: LedgerPolicy) -> None:
+        self._ledger = LedgerContract(policy)
 
     def locks(self, command: tuple[int, Any]) -> Sequence[Lock]:
         """The ledger's."""
@@ -137,7 +137,7 @@ class Timed:
     def order(self, command: tuple[int, Any]) -> None:
         """As they come."""
 
-    def decide(self, view: View, command: tuple[int, Any], now: Now) -> Outcome:
+    def decide(self, view: View, command: tuple[int, Any], now: Now) -> DecisionResult:
         """At the logged time."""
         ms = command[0]
         return self._ledger.decide(view, command[1], Now(ms, ms, ms, ms))
@@ -147,15 +147,15 @@ class Timed:
         return ()
 
 
-def replay(log: Sequence[Entry], policy: Policy, batch: int, terms: int) -> MemoryStore:
+def replay(log: Sequence[Entry], policy: LedgerPolicy, batch: int, terms: int) -> MemoryStore:
     """Everything in an empty store, so many entries in a batch, and as many terms as there were."""
     commands: list[tuple[int, Any]] = []
     term = 0
     for entry in log:
-        commands += [(entry.ms, real.Open(b"", b"secret"))] * (entry.term - term)
+        commands += [(entry.ms, real.OpenTerm(b"", b"secret"))] * (entry.term - term)
         term = max(term, entry.term)
         commands.append((entry.ms, entry.command))
-    commands += [(0, real.Open(b"", b"secret"))] * (terms - term)
+    commands += [(0, real.OpenTerm(b"", b"secret"))] * (terms - term)
     store = MemoryStore((GENERATION, *TABLES), lambda: 0)
     asyncio.run(_carry_out(store, Timed(policy), commands, batch))
     return store
@@ -178,7 +178,10 @@ async def _carry_out(store: MemoryStore, contract: Timed, commands: Sequence[tup
         sent = [engine.admit(Write(contract, command)) for command in commands]
         gate.set()
         for command, answer in zip(commands, await asyncio.gather(*sent), strict=True):
-            assert not isinstance(answer, real.Refusal | real.Declined | real.Replayed), (command, answer)
+            assert not isinstance(answer, real.LedgerRefusal | real.WriteDeclined | real.WriteReplayed), (
+                command,
+                answer,
+            )
         await first
     finally:
         gate.set()

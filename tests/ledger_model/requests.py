@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from semel.contracts.ledger.model import (
-    Check,
-    Condition,
+from semel.surfaces.ledger.model import (
+    ConditionKind,
     CreateRelationship,
     DeleteEntity,
     DeleteRelationship,
     ExpireEntity,
+    LedgerPlace,
     Operation,
-    Place,
+    SetCondition,
     SetEntity,
 )
 from tests.ledger_model.model import MOST, TOLD_VALUE_BYTES, Ask, Model, Stream
@@ -31,7 +31,7 @@ RELATIONS = (
     (b"doc:1", b"viewer", b"group:2#member"),
     (b"doc:12", b"owner", b"user:1"),
 )
-NOWHERE = (Place(1), Place(1, 7))
+NOWHERE = (LedgerPlace(1), LedgerPlace(1, 7))
 RECENT = 12
 
 
@@ -41,7 +41,7 @@ class Requests:
     def __init__(self, chance: random.Random, model: Model) -> None:
         self._chance = chance
         self._model = model
-        self._asked: dict[Place, list[Ask]] = {}
+        self._asked: dict[LedgerPlace, list[Ask]] = {}
         self._keys = [bytes([number]) * 16 for number in range(1, 9)]
 
     def draw(self) -> Ask:
@@ -61,7 +61,7 @@ class Requests:
         """What a client that heard nothing sends: the same, of which a server makes another attempt."""
         return self._again(ask)
 
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[LedgerPlace]:
         places = [scope.place for org in self._model.orgs.values() for scope in org.scopes.values()]
         return [*places, *places, *places, *places, *places, *NOWHERE] if self._chance.random() < 0.1 else places
 
@@ -71,7 +71,7 @@ class Requests:
         with_proof = chance.random() < 0.3
         return ask._replace(actor=actor, leader=leader, chance=chance.randbytes(10), with_proof=with_proof)
 
-    def _fresh(self, place: Place) -> Ask:
+    def _fresh(self, place: LedgerPlace) -> Ask:
         """Something new by its client's count, mostly."""
         client = self._chance.choice(CLIENTS)
         mode = self._chance.choice(("sequence", "sequence", "both", "both", "key", "key", "neither"))
@@ -85,14 +85,14 @@ class Requests:
     def _key(self) -> bytes:
         return self._chance.choice(self._keys) if self._chance.random() < 0.4 else self._chance.randbytes(16)
 
-    def _stream(self, place: Place, client: bytes) -> Stream:
+    def _stream(self, place: LedgerPlace, client: bytes) -> Stream:
         org = self._model.orgs.get(place.org)
         return (org.streams.get((place.vault, client)) if org else None) or Stream()
 
-    def _next(self, place: Place, client: bytes) -> int:
+    def _next(self, place: LedgerPlace, client: bytes) -> int:
         return min(MOST, self._stream(place, client).last + 1)
 
-    def _odd_sequence(self, place: Place, client: bytes) -> int:
+    def _odd_sequence(self, place: LedgerPlace, client: bytes) -> int:
         last = self._stream(place, client).last
         old = self._chance.randrange(1, last + 1) if last else 1
         return self._chance.choice((old, old, old, 1, max(1, last), last + 2, last + 3, last + 64, last + 66, MOST))
@@ -143,11 +143,11 @@ class Requests:
 
     # -- Operations ---------------------------------------------------------------------------------------------------
 
-    def _operations(self, place: Place) -> tuple[Operation, ...]:
+    def _operations(self, place: LedgerPlace) -> tuple[Operation, ...]:
         count = self._chance.choice((1, 1, 1, 2, 3, 7))
         return tuple(self._operation(place) for _ in range(count))
 
-    def _operation(self, place: Place) -> Operation:
+    def _operation(self, place: LedgerPlace) -> Operation:
         chance = self._chance
         key = chance.choice(ENTITIES)
         draw = chance.random()
@@ -159,13 +159,13 @@ class Requests:
             return chance.choice((DeleteEntity(key), ExpireEntity(key, chance.randrange(100))))
         return SetEntity(key, chance.choice(VALUES), self._expiry(place), self._condition(place, key))
 
-    def _expiry(self, place: Place) -> int:
+    def _expiry(self, place: LedgerPlace) -> int:
         """Never, long ago, or about now."""
         org = self._model.orgs.get(place.org)
         now = org.at // 1000 - 2 if org else 0
         return self._chance.choice((0, 0, 0, 0, 1, now + self._chance.randrange(8), MOST))
 
-    def _condition(self, place: Place, key: bytes) -> Condition | None:
+    def _condition(self, place: LedgerPlace, key: bytes) -> SetCondition | None:
         chance = self._chance
         org = self._model.orgs.get(place.org)
         scope = org.scopes.get(place.vault) if org else None
@@ -175,9 +175,9 @@ class Requests:
         return chance.choice(
             (
                 *(None,) * 8,
-                Condition(Check.NOT_EXISTS),
-                Condition(Check.MUST_EXIST),
-                Condition(Check.VERSION, version=version),
-                Condition(Check.VALUE, value=value),
+                SetCondition(ConditionKind.NOT_EXISTS),
+                SetCondition(ConditionKind.MUST_EXIST),
+                SetCondition(ConditionKind.VERSION, version=version),
+                SetCondition(ConditionKind.VALUE, value=value),
             )
         )

@@ -6,60 +6,60 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from semel.contracts.ledger import commands as real
-from semel.contracts.ledger import reading
-from semel.contracts.ledger.contract import Ledger
-from semel.contracts.ledger.drafts import prepare, write_command
-from semel.contracts.ledger.limits import Limits, Policy
-from semel.contracts.ledger.model import Operation, Place, SetEntity
-from semel.contracts.ledger.tables import TABLES
 from semel.engine.contract import Write
 from semel.engine.engine import Engine
 from semel.engine.generations import GENERATION
 from semel.engine.reading import Reading
-from semel.engine.sweeper import Sweeper
+from semel.engine.sweep import Sweeper
 from semel.store.memory import MemoryStore
 from semel.store.protocol import Store
+from semel.surfaces.ledger import commands as real
+from semel.surfaces.ledger import reading
+from semel.surfaces.ledger.contract import LedgerContract
+from semel.surfaces.ledger.limits import LedgerLimits, LedgerPolicy
+from semel.surfaces.ledger.model import LedgerPlace, Operation, SetEntity
+from semel.surfaces.ledger.tables import TABLES
+from semel.surfaces.ledger.validation import prepare, write_command
 from tests.engine.toy import ToyWorld
 
 T = TypeVar("T")
 
 BEGIN = 1_760_000_000
 ORG = 7001
-OWN = Place(ORG)
+OWN = LedgerPlace(ORG)
 """The organization's own scope."""
 
 
 class Rig:
     """The engine of a scene; times are seconds after the beginning."""
 
-    def __init__(self, policy: Policy, store: Store | None = None) -> None:
+    def __init__(self, policy: LedgerPolicy, store: Store | None = None) -> None:
         self.world = ToyWorld(BEGIN * 1_000)
         self.store = store or MemoryStore((GENERATION, *TABLES), self.world.wall_ms)
-        self._ledger = Ledger(policy)
+        self._ledger = LedgerContract(policy)
         self._drawn = 0
 
     async def start(self) -> None:
         """A process: another engine on the same rows."""
         self._engine = Engine(self.store, self.world)
-        await self.send(real.Open(b"", b"secret"))
+        await self.send(real.OpenTerm(b"", b"secret"))
 
     async def stop(self) -> None:
         """The end of it."""
         await self._engine.stop()
 
-    async def send(self, command: real.Command) -> Any:
+    async def send(self, command: real.LedgerCommand) -> Any:
         """Carry out a command."""
         return await self._engine.submit(Write(self._ledger, command))
 
     async def make(self) -> None:
         """The organization."""
-        await self.send(real.MakeOrg(b"org", (ORG,), b"", b""))
+        await self.send(real.CreateOrg(b"org", (ORG,), b"", b""))
 
-    async def make_vault(self, slug: int, retain: int) -> Place:
+    async def make_vault(self, slug: int, retain: int) -> LedgerPlace:
         """One of its vaults; an entry of the log."""
-        await self.send(real.MakeVault(ORG, (slug,), retain, b"", b""))
-        return Place(ORG, slug)
+        await self.send(real.CreateVault(ORG, (slug,), retain, b"", b""))
+        return LedgerPlace(ORG, slug)
 
     def at(self, seconds: float) -> None:
         """Set the clock."""
@@ -73,7 +73,7 @@ class Rig:
         sequence: int | None = None,
         key: bytes = b"",
         *,
-        place: Place = OWN,
+        place: LedgerPlace = OWN,
         operations: tuple[Operation, ...] = (SetEntity(b"k", b"v"),),
     ) -> Any:
         """One transaction."""
@@ -81,7 +81,11 @@ class Rig:
         chance = self._drawn.to_bytes(real.CHANCE_BYTES, "big")
         return await self.send(
             write_command(
-                Limits(), prepare(Limits(), place, client, sequence, key, operations), b"client:me", b"node", chance
+                LedgerLimits(),
+                prepare(LedgerLimits(), place, client, sequence, key, operations),
+                b"client:me",
+                b"node",
+                chance,
             )
         )
 
@@ -98,7 +102,7 @@ class Rig:
             if org.entries % org.eviction_interval == 0:
                 return
 
-    async def last(self, client: bytes, place: Place = OWN) -> int:
+    async def last(self, client: bytes, place: LedgerPlace = OWN) -> int:
         """The last sequence of a client, as everyone is told."""
         return (await self._engine.read(lambda look: reading.client_state(look, place, client))).last
 
@@ -111,7 +115,7 @@ class Rig:
         await Sweeper(self._engine, [self._ledger], 1).sweep(self._ledger)
 
 
-def play(policy: Policy, scene: Callable[[Rig], Awaitable[None]]) -> Rig:
+def play(policy: LedgerPolicy, scene: Callable[[Rig], Awaitable[None]]) -> Rig:
     """One scene, from an empty store."""
     rig = Rig(policy)
 

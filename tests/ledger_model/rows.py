@@ -6,13 +6,13 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from semel.contracts.ledger import commands as real
-from semel.contracts.ledger import listing, proving, reading
-from semel.contracts.ledger.drafts import prepare, write_command
-from semel.contracts.ledger.limits import Limits
-from semel.contracts.ledger.model import Entity, Place
-from semel.contracts.ledger.refusals import RefusedLedger
 from semel.engine.reading import Reading
+from semel.surfaces.ledger import commands as real
+from semel.surfaces.ledger import pagination, proofs, reading
+from semel.surfaces.ledger.commands import RefusedLedger
+from semel.surfaces.ledger.limits import LedgerLimits
+from semel.surfaces.ledger.model import Entity, LedgerPlace
+from semel.surfaces.ledger.validation import prepare, write_command
 from tests.ledger_model import hashing
 from tests.ledger_model.model import Ask, Declined, Model, Organization, Refused, Scope, Wrote
 from tests.ledger_model.requests import NEIGHBOURS
@@ -20,10 +20,10 @@ from tests.ledger_model.requests import NEIGHBOURS
 PAGE = 1_000
 
 
-def command_of(ask: Ask) -> real.WriteCommand | real.Refusal:
+def command_of(ask: Ask) -> real.WriteCommand | real.LedgerRefusal:
     """What the server makes of a request; its encoding and hash must be those of the model."""
     try:
-        command = write_command(Limits(), prepare(Limits(), *ask[:5]), *ask[5:8], with_proof=ask.with_proof)
+        command = write_command(LedgerLimits(), prepare(LedgerLimits(), *ask[:5]), *ask[5:8], with_proof=ask.with_proof)
     except RefusedLedger as refused:
         return refused.refusal
     assert command.write.encoded == hashing.operations_bytes(ask.operations), ask
@@ -34,11 +34,11 @@ def command_of(ask: Ask) -> real.WriteCommand | real.Refusal:
 def told_of(asked: Any, answer: Any) -> Any:
     """An answer as the model would give it, but for the rows of those that tell of a block."""
     match answer:
-        case real.Written():
+        case real.WriteCommitted():
             return Wrote("", True, *answer.committed, with_proof=asked.with_proof)
-        case real.Replayed():
+        case real.WriteReplayed():
             return Wrote("", False, *answer.committed, with_proof=answer.with_proof)
-        case real.Declined():
+        case real.WriteDeclined():
             return Declined(
                 answer.code.name,
                 answer.row,
@@ -51,13 +51,13 @@ def told_of(asked: Any, answer: Any) -> Any:
                 answer.last,
                 tuple(sorted(answer.details.items())),
             )
-        case real.Refusal():
+        case real.LedgerRefusal():
             return Refused(answer.code)
         case real.Org():
             return answer.slug, answer.entries
         case real.Vault():
             return answer.place, answer.status.name
-        case real.Made():
+        case real.CreatedPlace():
             assert answer.header is not None
             return answer.place, answer.header._replace(leader=b"")
     return answer
@@ -107,13 +107,13 @@ def _scope_differences(
         yield from _past_differences(look, scope, chance)
 
 
-def _entities(look: Reading, place: Place) -> list[Entity]:
-    page = listing.list_entities(look, place, b"", None, True, PAGE, "")
+def _entities(look: Reading, place: LedgerPlace) -> list[Entity]:
+    page = pagination.list_entities(look, place, b"", None, True, PAGE, "")
     return list(page.items)
 
 
-def _relationships(look: Reading, place: Place) -> list[tuple[bytes, bytes, bytes]]:
-    page = listing.list_relationships(look, place, None, None, None, None, PAGE, "")
+def _relationships(look: Reading, place: LedgerPlace) -> list[tuple[bytes, bytes, bytes]]:
+    page = pagination.list_relationships(look, place, None, None, None, None, PAGE, "")
     return list(page.items)
 
 
@@ -138,7 +138,7 @@ def _entity_differences(look: Reading, scope: Scope, height: int, chance: random
     was = scope.states[height].get(key)
     visible = was if was is None or not was.expires_at or was.expires_at > header.at.seconds else None
     if not scope.has_state(height):
-        for function in (reading.read_entity, proving.prove_entity):
+        for function in (reading.read_entity, proofs.prove_entity):
             try:
                 yield f"{key!r} of {place} at {height} is {function(look, place, key, height)}, expected no answer"
             except RefusedLedger as refused:
@@ -148,7 +148,7 @@ def _entity_differences(look: Reading, scope: Scope, height: int, chance: random
     found = reading.read_entity(look, place, key, height)
     if found != (visible, height):
         yield f"{key!r} of {place} at {height} is {found}, expected {visible}"
-    proved = proving.prove_entity(look, place, key, height)
+    proved = proofs.prove_entity(look, place, key, height)
     fault = hashing.proof_fault(proved.proof, header.state_root)
     if (proved.entity, proved.header, proved.proof.entity, proved.proof.key) != (visible, header, was, key) or fault:
         yield f"{key!r} of {place} at {height} is proved by {proved}: {fault}"

@@ -18,18 +18,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from semel.contracts.ledger import commands as real
-from semel.contracts.ledger.contract import Ledger
-from semel.contracts.ledger.limits import Policy
-from semel.contracts.ledger.model import Place, Status
-from semel.contracts.ledger.tables import TABLES
 from semel.engine.contract import EngineError, Write
-from semel.engine.crash import POINTS
+from semel.engine.crash_point import POINTS
 from semel.engine.engine import Engine
 from semel.engine.generations import GENERATION
-from semel.engine.sweeper import Sweeper
-from semel.kernel.clock import Pace, advance, start
+from semel.engine.sweep import Sweeper
+from semel.kernel.clock import ClockPace, advance, start
 from semel.store.memory import MemoryStore
+from semel.surfaces.ledger import commands as real
+from semel.surfaces.ledger.contract import LedgerContract
+from semel.surfaces.ledger.limits import LedgerPolicy
+from semel.surfaces.ledger.model import LedgerPlace, LedgerStatus
+from semel.surfaces.ledger.tables import TABLES
 from tests.engine.toy import ToyWorld
 from tests.ledger_model.leftovers import leftovers
 from tests.ledger_model.model import Ask, Model, Organization, Refused, Settings
@@ -41,7 +41,7 @@ MOST_FAULTS = 20
 STEPS = 400
 PATIENCE_SECONDS = 60.0
 SLUGS = (7001, 7002)
-NOTHING = real.FreePlace(Place(1), 1)
+NOTHING = real.FreePlace(LedgerPlace(1), 1)
 """A command that finds nothing to do."""
 
 
@@ -74,9 +74,9 @@ class Verdict:
             self.faults.append(what)
 
 
-def random_policy(chance: random.Random) -> Policy:
+def random_policy(chance: random.Random) -> LedgerPolicy:
     """Settings under which streams are evicted all the time."""
-    return Policy(
+    return LedgerPolicy(
         eviction_interval=chance.choice((1, 3, 7, 40)),
         ttl_seconds=chance.choice((2, 10, 60)),
         fence=chance.random() < 0.3,
@@ -93,12 +93,12 @@ class Simulation:
         self._sweeps = sweeps
         self.policy = random_policy(self._chance)
         self._world = ToyWorld(1_760_000_000_000)
-        self._contract = Ledger(self.policy)
+        self._contract = LedgerContract(self.policy)
         self.store = MemoryStore((GENERATION, *TABLES), self._world.wall_ms)
         self.model = Model(self.policy.writes_per_second)
         self._requests = Requests(self._chance, self.model)
         self._verdict = Verdict()
-        self._pace: Pace | None = None
+        self._pace: ClockPace | None = None
         self._slugs = 9000
         self._armed = ""
         self._is_next = False
@@ -150,7 +150,7 @@ class Simulation:
         self._pace = None
         self._engine = Engine(self.store, self._world, reach=self._reach)
         self._look_at_the_clock()
-        await self._engine.submit(Write(self._contract, real.Open(b"", b"secret")))
+        await self._engine.submit(Write(self._contract, real.OpenTerm(b"", b"secret")))
         self.model.term += 1
 
     async def _prepare(self) -> None:
@@ -158,7 +158,7 @@ class Simulation:
         for slug in SLUGS:
             now = self._look_at_the_clock()
             name = b"org %d" % slug
-            await self._engine.submit(Write(self._contract, real.MakeOrg(name, (slug,), b"owner", b"")))
+            await self._engine.submit(Write(self._contract, real.CreateOrg(name, (slug,), b"owner", b"")))
             self.model.make_org(slug, name, start, now)
             for retain in (0, self._chance.choice((1, 3, 20))):
                 await self._send([self._make_vault(slug, retain)])
@@ -223,7 +223,7 @@ class Simulation:
 
     async def _submit(self, move: Move) -> Any:
         """What is refused at the door does not come to the engine, which then does not look at the clock either."""
-        if isinstance(move.command, real.Refusal):
+        if isinstance(move.command, real.LedgerRefusal):
             return move.command
         self._look_at_the_clock()
         try:
@@ -238,7 +238,7 @@ class Simulation:
         gate = self._gate = threading.Event()
         first = self._engine.admit(Write(self._contract, NOTHING))
         assert self._at_gate.wait(PATIENCE_SECONDS)
-        moves = [move for move in moves if not isinstance(move.command, real.Refusal)]
+        moves = [move for move in moves if not isinstance(move.command, real.LedgerRefusal)]
         sent = [self._engine.admit(Write(self._contract, move.command)) for move in moves]
         self._gate = None
         gate.set()
@@ -316,19 +316,19 @@ class Simulation:
         org = self._chance.choice(list(self.model.orgs.values()))
         stopped = [scope.place for scope in org.scopes.values() if scope.status == "READ_ONLY"]
         if org.status != "ACTIVE":
-            return self._change_org(org, org.settings, Status.ACTIVE)
+            return self._change_org(org, org.settings, LedgerStatus.ACTIVE)
         if stopped and self._chance.random() < 0.7:
-            return self._change_vault(self._chance.choice(stopped), Status.ACTIVE)
+            return self._change_vault(self._chance.choice(stopped), LedgerStatus.ACTIVE)
         vaults = [scope.place for scope in org.scopes.values() if scope.place.vault and scope.status == "ACTIVE"]
         draw = self._chance.random()
         if draw < 0.1 or not vaults:
             return self._make_vault(org.slug, self._chance.choice((0, 2)))
         if draw < 0.2:
-            status = self._chance.choice((Status.READ_ONLY, Status.READ_ONLY, Status.DELETED))
-            is_spare = status is Status.READ_ONLY or len(vaults) > 2
-            return self._change_vault(self._chance.choice(vaults), status if is_spare else Status.READ_ONLY)
+            status = self._chance.choice((LedgerStatus.READ_ONLY, LedgerStatus.READ_ONLY, LedgerStatus.DELETED))
+            is_spare = status is LedgerStatus.READ_ONLY or len(vaults) > 2
+            return self._change_vault(self._chance.choice(vaults), status if is_spare else LedgerStatus.READ_ONLY)
         if draw < 0.25:
-            return self._change_org(org, org.settings, Status.SUSPENDED)
+            return self._change_org(org, org.settings, LedgerStatus.SUSPENDED)
         return self._change_org(org, self._other_settings(org.settings), None)
 
     def _other_settings(self, settings: Settings) -> Settings:
@@ -337,7 +337,7 @@ class Simulation:
         settings = settings._replace(ttl=chance.choice((settings.ttl, 1, 5, 20, 300)))
         return settings._replace(fence=chance.choice((settings.fence, settings.fence, not settings.fence)))
 
-    def _change_org(self, org: Organization, settings: Settings, status: Status | None) -> Move:
+    def _change_org(self, org: Organization, settings: Settings, status: LedgerStatus | None) -> Move:
         changes = real.OrgSettings(*settings, status=status)
         name = org.status if status is None else status.name
 
@@ -347,7 +347,7 @@ class Simulation:
 
         return Move(real.ChangeOrg(org.slug, changes), expect)
 
-    def _change_vault(self, place: Place, status: Status) -> Move:
+    def _change_vault(self, place: LedgerPlace, status: LedgerStatus) -> Move:
         def expect() -> Any:
             self.model.change_vault(place, status.name, self._now)
             return place, status.name
@@ -356,13 +356,13 @@ class Simulation:
 
     def _make_vault(self, slug: int, retain: int) -> Move:
         self._slugs += 1
-        place = Place(slug, self._slugs)
+        place = LedgerPlace(slug, self._slugs)
 
         def expect() -> Any:
             made = self.model.make_vault(place, retain, self._now)
             return made if isinstance(made, Refused) else (place, made)
 
-        return Move(real.MakeVault(slug, (place.vault,), retain, b"owner", b""), expect)
+        return Move(real.CreateVault(slug, (place.vault,), retain, b"owner", b""), expect)
 
 
 def _brief(text: str) -> str:
@@ -373,7 +373,7 @@ def _brief(text: str) -> str:
 def _in_order(moves: list[Move]) -> list[int]:
     """Places in the order of decision: as they came, but writes of one stream change places until numbers rise."""
     order = list(range(len(moves)))
-    streams: dict[tuple[Place, bytes], list[int]] = {}
+    streams: dict[tuple[LedgerPlace, bytes], list[int]] = {}
     for place, move in enumerate(moves):
         if move.ask is not None and move.ask.sequence is not None:
             streams.setdefault((move.ask.place, move.ask.client), []).append(place)

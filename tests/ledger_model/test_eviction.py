@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from semel.contracts.ledger.commands import ChangeOrg, Code, Declined, MakeOrg, OrgSettings, Refusal, Replayed, Written
-from semel.contracts.ledger.limits import MAX_SEQUENCE, Policy
-from semel.contracts.ledger.model import Place, SetEntity
-from semel.contracts.ledger.tables import LEDGER_COMMIT, LEDGER_STREAM
 from semel.store.protocol import Changes
+from semel.surfaces.ledger.commands import (
+    ChangeOrg,
+    CreateOrg,
+    LedgerRefusal,
+    OrgSettings,
+    WriteCommitted,
+    WriteDeclined,
+    WriteErrorCode,
+    WriteReplayed,
+)
+from semel.surfaces.ledger.limits import MAX_SEQUENCE, LedgerPolicy
+from semel.surfaces.ledger.model import LedgerPlace, SetEntity
+from semel.surfaces.ledger.tables import LEDGER_COMMIT, LEDGER_STREAM
 from tests.ledger_model.rig import ORG, Rig, play
 
 KEY = b"k" * 16
@@ -25,14 +34,14 @@ def test_exactly_the_time_to_live_stays_and_a_second_more_goes(ttl: int, sweeps:
         rig.at(ttl + 0.999)
         await rig.fill_to_trigger()
         assert await rig.last(b"ann") == 1
-        assert isinstance(await rig.write(b"ann", None, KEY), Replayed)
+        assert isinstance(await rig.write(b"ann", None, KEY), WriteReplayed)
         rig.at(ttl + 1)
         await rig.fill_to_trigger()
         if sweeps:
             await rig.sweep()
         assert await rig.last(b"ann") == 0
 
-    play(Policy(eviction_interval=5, ttl_seconds=ttl), scene)
+    play(LedgerPolicy(eviction_interval=5, ttl_seconds=ttl), scene)
 
 
 def test_a_commit_of_a_living_client_is_forgotten_by_the_same_second() -> None:
@@ -42,15 +51,15 @@ def test_a_commit_of_a_living_client_is_forgotten_by_the_same_second() -> None:
         await rig.write(b"ann", 2)
         rig.at(60)
         await rig.fill_to_trigger()
-        assert isinstance(await rig.write(b"ann", None, KEY), Replayed)
+        assert isinstance(await rig.write(b"ann", None, KEY), WriteReplayed)
         rig.at(61)
         await rig.fill_to_trigger()
         assert await rig.last(b"ann") == 2
         again = await rig.write(b"ann", None, KEY)
-        assert isinstance(again, Written)
+        assert isinstance(again, WriteCommitted)
         assert again.committed.transaction.sequence == 3
 
-    play(Policy(eviction_interval=5, ttl_seconds=60), scene)
+    play(LedgerPolicy(eviction_interval=5, ttl_seconds=60), scene)
 
 
 def test_without_a_trigger_nothing_is_forgotten_however_old() -> None:
@@ -62,11 +71,11 @@ def test_without_a_trigger_nothing_is_forgotten_however_old() -> None:
         assert (await rig.fill()).entries == 99
         await rig.sweep()
         assert await rig.last(b"ann") == 1
-        assert isinstance(await rig.write(b"ann", 1, KEY), Replayed)
+        assert isinstance(await rig.write(b"ann", 1, KEY), WriteReplayed)
         await rig.fill()
         assert await rig.last(b"ann") == 0
 
-    play(Policy(eviction_interval=100, ttl_seconds=1), scene)
+    play(LedgerPolicy(eviction_interval=100, ttl_seconds=1), scene)
 
 
 def test_a_clock_that_steps_back_evicts_nothing_and_time_stands_still() -> None:
@@ -87,7 +96,7 @@ def test_a_clock_that_steps_back_evicts_nothing_and_time_stands_still() -> None:
         await rig.fill_to_trigger()
         assert (await rig.last(b"ann"), await rig.last(b"bob")) == (0, 0)
 
-    play(Policy(eviction_interval=5, ttl_seconds=60), scene)
+    play(LedgerPolicy(eviction_interval=5, ttl_seconds=60), scene)
 
 
 def test_the_settings_of_the_entry_itself_count_and_nothing_that_was_forgotten_returns() -> None:
@@ -100,7 +109,7 @@ def test_the_settings_of_the_entry_itself_count_and_nothing_that_was_forgotten_r
         await rig.send(ChangeOrg(ORG, OrgSettings(eviction_interval=1, ttl_seconds=10**6)))
         assert (await rig.last(b"ann"), await rig.last(b"bob")) == (0, 1)
 
-    play(Policy(eviction_interval=1_000, ttl_seconds=60), scene)
+    play(LedgerPolicy(eviction_interval=1_000, ttl_seconds=60), scene)
 
 
 def test_a_client_that_was_evicted_begins_anew() -> None:
@@ -109,15 +118,15 @@ def test_a_client_that_was_evicted_begins_anew() -> None:
         rig.at(3)
         await rig.fill_to_trigger()
         gap = await rig.write(b"ann", 4)
-        assert (gap.code, gap.last) == (Code.SEQUENCE_GAP, 0)
+        assert (gap.code, gap.last) == (WriteErrorCode.SEQUENCE_GAP, 0)
         again = await rig.write(b"ann", 1, bytes([3]) * 16)
-        assert isinstance(again, Written)
+        assert isinstance(again, WriteCommitted)
         assert again.committed.transaction.id != first[0].committed.transaction.id
         assert (await rig.write(b"ann", 1, bytes([3]) * 16)).committed == again.committed
-        assert isinstance(await rig.write(b"ann", None, bytes([2]) * 16), Written)
+        assert isinstance(await rig.write(b"ann", None, bytes([2]) * 16), WriteCommitted)
         assert await rig.last(b"ann") == 2
 
-    play(Policy(eviction_interval=4, ttl_seconds=2), scene)
+    play(LedgerPolicy(eviction_interval=4, ttl_seconds=2), scene)
 
 
 def test_with_the_fence_a_sequence_never_runs_again() -> None:
@@ -132,25 +141,27 @@ def test_with_the_fence_a_sequence_never_runs_again() -> None:
         await rig.sweep()
         assert (await rig.last(b"ann", full), await rig.last(b"ann", short)) == (2, 2)
         # The bodies of the one are kept: the request is compared with them. Those of the other are not.
-        assert isinstance(await rig.write(b"ann", 1, bytes([9]) * 16, place=full), Replayed)
+        assert isinstance(await rig.write(b"ann", 1, bytes([9]) * 16, place=full), WriteReplayed)
         other = await rig.write(b"ann", 1, place=full, operations=OTHER)
-        assert (other.code, other.row) == (Code.IDEMPOTENCY_KEY_REUSED, "R10")
+        assert (other.code, other.row) == (WriteErrorCode.IDEMPOTENCY_KEY_REUSED, "R10")
         gone = await rig.write(b"ann", 1, place=short, operations=OTHER)
-        assert gone == Declined(Code.ALREADY_COMMITTED, gone.message, "R11", sequence=1, details={"verified": "false"})
-        assert isinstance(await rig.write(b"ann", 3, place=short), Written)
+        assert gone == WriteDeclined(
+            WriteErrorCode.ALREADY_COMMITTED, gone.message, "R11", sequence=1, details={"verified": "false"}
+        )
+        assert isinstance(await rig.write(b"ann", 3, place=short), WriteCommitted)
 
-    play(Policy(eviction_interval=3, ttl_seconds=10, fence=True), scene)
+    play(LedgerPolicy(eviction_interval=3, ttl_seconds=10, fence=True), scene)
 
 
 def test_one_log_does_not_evict_for_another() -> None:
     async def scene(rig: Rig) -> None:
-        await rig.send(MakeOrg(b"other", (ORG + 1,), b"", b""))
-        await rig.write(b"ann", 1, place=Place(ORG + 1))
+        await rig.send(CreateOrg(b"other", (ORG + 1,), b"", b""))
+        await rig.write(b"ann", 1, place=LedgerPlace(ORG + 1))
         rig.at(1_000)
         await rig.fill_to_trigger()
-        assert await rig.last(b"ann", Place(ORG + 1)) == 1
+        assert await rig.last(b"ann", LedgerPlace(ORG + 1)) == 1
 
-    play(Policy(eviction_interval=5, ttl_seconds=1), scene)
+    play(LedgerPolicy(eviction_interval=5, ttl_seconds=1), scene)
 
 
 def test_the_last_sequence_of_all_can_be_used_and_then_only_repeated() -> None:
@@ -159,16 +170,16 @@ def test_the_last_sequence_of_all_can_be_used_and_then_only_repeated() -> None:
     async def scene(rig: Rig) -> None:
         await rig.write(b"ann", 1, KEY)
         _move(rig, MAX_SEQUENCE - 1)
-        assert isinstance(await rig.write(b"ann", None, b"l" * 16), Written)
+        assert isinstance(await rig.write(b"ann", None, b"l" * 16), WriteCommitted)
         assert await rig.last(b"ann") == MAX_SEQUENCE
-        assert isinstance(await rig.write(b"ann", MAX_SEQUENCE), Replayed)
+        assert isinstance(await rig.write(b"ann", MAX_SEQUENCE), WriteReplayed)
         refused = await rig.write(b"ann", None, b"m" * 16)
-        assert isinstance(refused, Refusal)
+        assert isinstance(refused, LedgerRefusal)
         assert refused.code == "failed_precondition"
         past_all = await rig.write(b"ann", 1, operations=OTHER)
         assert past_all.row == "R11"
 
-    play(Policy(), scene)
+    play(LedgerPolicy(), scene)
 
 
 def _move(rig: Rig, last: int) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.ledger.rules import judgement, memory
-from semel.contracts.ledger.rules.log import next_entry
-from semel.contracts.ledger.rules.state_tree import leaf_hash
-from semel.contracts.ledger.tables import OrgRow
 from semel.kernel.clock import Now
+from semel.surfaces.ledger.rules import commits, idempotency
+from semel.surfaces.ledger.rules.organizations import next_entry
+from semel.surfaces.ledger.rules.state_tree import leaf_hash
+from semel.surfaces.ledger.tables import OrgRow
 from tests.ledger_model.simulation import Simulation
 
 SEEDS = range(1, 13)
@@ -26,9 +26,9 @@ REFUSALS = {
     *("invalid_argument", "permission_denied", "organization_not_found", "vault_not_found"),
     *("failed_precondition", "resource_exhausted"),
 }
-ROWS = [rule.row for rule in judgement.RULES if rule.row not in AT_THE_DOOR]
+ROWS = [rule.row for rule in idempotency.RULES if rule.row not in AT_THE_DOOR]
 GREEDY = tuple(
-    rule._replace(applies=lambda case: not case.is_old) if rule.row == "R6" else rule for rule in judgement.RULES
+    rule._replace(applies=lambda case: not case.is_old) if rule.row == "R6" else rule for rule in idempotency.RULES
 )
 """A table whose R6 takes every sequence that is new."""
 
@@ -51,13 +51,13 @@ def test_every_answer_and_every_hash_is_the_models() -> None:
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row != "R6"])
 def test_a_table_without_a_row_is_found_out(monkeypatch: pytest.MonkeyPatch, row: str) -> None:
-    monkeypatch.setattr(judgement, "RULES", tuple(rule for rule in judgement.RULES if rule.row != row))
+    monkeypatch.setattr(idempotency, "RULES", tuple(rule for rule in idempotency.RULES if rule.row != row))
     assert any(Simulation(seed).run().faults for seed in SEEDS)
 
 
 def _cut_a_second_late(org: OrgRow) -> OrgRow:
     """Exactly the time to live is one second too much."""
-    moved = memory.moved_cuts(org)
+    moved = commits.advance_cuts(org)
     return moved if moved == org else moved._replace(cut=moved.cut + 1, client_cut=moved.client_cut + 1)
 
 
@@ -74,34 +74,37 @@ def _falling_time(org: OrgRow, now: Now) -> OrgRow:
 
 
 def _without_fence(org: OrgRow) -> OrgRow:
-    return memory.moved_cuts(org._replace(fence=0))._replace(fence=org.fence)
+    return commits.advance_cuts(org._replace(fence=0))._replace(fence=org.fence)
 
 
 BREAKAGES: dict[str, tuple[str, Any]] = {
-    "gaps are left": ("semel.contracts.ledger.rules.judgement.RULES", GREEDY),
-    "a second too early": ("semel.contracts.ledger.rules.write.moved_cuts", _cut_a_second_late),
-    "what was forgotten returns": ("semel.contracts.ledger.rules.makings.moved_cuts", _cut_that_falls),
-    "the fence does not hold": ("semel.contracts.ledger.rules.write.moved_cuts", _without_fence),
-    "nothing is evicted": ("semel.contracts.ledger.rules.write.moved_cuts", lambda org: org),
-    "changes are no trigger": ("semel.contracts.ledger.rules.makings.moved_cuts", lambda org: org),
-    "time falls with the clock": ("semel.contracts.ledger.rules.write.next_entry", _falling_time),
-    "no client is ever gone": ("semel.contracts.ledger.rules.memory.living", lambda org, stream: stream),
-    "a client that returns has its old life": ("semel.contracts.ledger.rules.blocks.living", lambda org, stream: stream),
-    "every commit is remembered": ("semel.contracts.ledger.rules.memory.is_in_window", lambda *_: True),
+    "gaps are left": ("semel.surfaces.ledger.rules.idempotency.RULES", GREEDY),
+    "a second too early": ("semel.surfaces.ledger.rules.write.advance_cuts", _cut_a_second_late),
+    "what was forgotten returns": ("semel.surfaces.ledger.rules.organizations.advance_cuts", _cut_that_falls),
+    "the fence does not hold": ("semel.surfaces.ledger.rules.write.advance_cuts", _without_fence),
+    "nothing is evicted": ("semel.surfaces.ledger.rules.write.advance_cuts", lambda org: org),
+    "changes are no trigger": ("semel.surfaces.ledger.rules.organizations.advance_cuts", lambda org: org),
+    "time falls with the clock": ("semel.surfaces.ledger.rules.write.next_entry", _falling_time),
+    "no client is ever gone": ("semel.surfaces.ledger.rules.commits.unless_evicted", lambda org, stream: stream),
+    "a client that returns has its old life": (
+        "semel.surfaces.ledger.rules.commits.unless_evicted",
+        lambda org, stream: stream,
+    ),
+    "every commit is remembered": ("semel.surfaces.ledger.rules.commits.is_in_window", lambda *_: True),
     "the last commit is forgotten too": (
-        "semel.contracts.ledger.rules.memory.is_in_window",
+        "semel.surfaces.ledger.rules.commits.is_in_window",
         lambda org, stream, commit: commit.at >= org.cut,
     ),
-    "bodies are never compacted": ("semel.contracts.ledger.rules.memory.is_compacted", lambda *_: False),
-    "bodies are not looked up": ("semel.contracts.ledger.rules.memory.is_compacted", lambda *_: True),
-    "the expired are there": ("semel.contracts.ledger.rules.operations.is_expired", lambda *_: False),
-    "the rate is not counted": ("semel.contracts.ledger.rules.write._counted", lambda org, now: org),
-    "read only is no obstacle": ("semel.contracts.ledger.rules.write.refuse_write", lambda org, place: None),
-    "bodies are freed before their time": ("semel.contracts.ledger.rules.upkeep.is_compacted", lambda *_: True),
-    "last commits are freed": ("semel.contracts.ledger.rules.upkeep.living", lambda *_: None),
-    "last commits are not released": ("semel.contracts.ledger.rules.blocks.release_last", lambda *_: None),
+    "bodies are never compacted": ("semel.surfaces.ledger.rules.commits.is_compacted", lambda *_: False),
+    "bodies are not looked up": ("semel.surfaces.ledger.rules.commits.is_compacted", lambda *_: True),
+    "the expired are there": ("semel.surfaces.ledger.rules.state.is_expired", lambda *_: False),
+    "the rate is not counted": ("semel.surfaces.ledger.rules.write._counted", lambda org, now: org),
+    "read only is no obstacle": ("semel.surfaces.ledger.rules.write.refuse_write", lambda org, place: None),
+    "bodies are freed before their time": ("semel.surfaces.ledger.rules.maintenance.is_compacted", lambda *_: True),
+    "last commits are freed": ("semel.surfaces.ledger.rules.maintenance.unless_evicted", lambda *_: None),
+    "last commits are not released": ("semel.surfaces.ledger.rules.commits.release_last", lambda *_: None),
     "the root leaves out the time of expiry": (
-        "semel.contracts.ledger.rules.state_tree.leaf_hash",
+        "semel.surfaces.ledger.rules.state_tree.leaf_hash",
         lambda entity: leaf_hash(entity._replace(expires_at=0)),
     ),
 }

@@ -9,30 +9,41 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.ledger.commands import CHANCE_BYTES, Code, MakeOrg, Open, WriteCommand, Written
-from semel.contracts.ledger.contract import Ledger
-from semel.contracts.ledger.drafts import prepare, write_command
-from semel.contracts.ledger.limits import PIPELINE, Limits
-from semel.contracts.ledger.model import Check, Condition, Operation, Place, SetEntity
-from semel.contracts.ledger.tables import TABLES
 from semel.engine.contract import Write
 from semel.engine.engine import Engine, EngineLimits
 from semel.engine.generations import GENERATION
 from semel.engine.lane import BatchLimits
 from semel.store.memory import MemoryStore
+from semel.surfaces.ledger.commands import (
+    CHANCE_BYTES,
+    CreateOrg,
+    OpenTerm,
+    WriteCommand,
+    WriteCommitted,
+    WriteErrorCode,
+)
+from semel.surfaces.ledger.contract import LedgerContract
+from semel.surfaces.ledger.limits import PIPELINE, LedgerLimits
+from semel.surfaces.ledger.model import ConditionKind, LedgerPlace, Operation, SetCondition, SetEntity
+from semel.surfaces.ledger.tables import TABLES
+from semel.surfaces.ledger.validation import prepare, write_command
 from tests.engine.toy import ToyWorld
 
 ORG = 7001
 PATIENCE_SECONDS = 60.0
 SET: Operation = SetEntity(b"k", b"v")
-FAILS: Operation = SetEntity(b"nothing", b"v", condition=Condition(Check.MUST_EXIST))
+FAILS: Operation = SetEntity(b"nothing", b"v", condition=SetCondition(ConditionKind.MUST_EXIST))
 
 
 def command(sequence: int, operation: Operation) -> WriteCommand:
     """One write of the one client."""
     chance = sequence.to_bytes(CHANCE_BYTES, "big")
     return write_command(
-        Limits(), prepare(Limits(), Place(ORG), b"ann", sequence, b"", (operation,)), b"client:ann", b"n", chance
+        LedgerLimits(),
+        prepare(LedgerLimits(), LedgerPlace(ORG), b"ann", sequence, b"", (operation,)),
+        b"client:ann",
+        b"n",
+        chance,
     )
 
 
@@ -48,10 +59,10 @@ def decide(commands: list[WriteCommand], batch: int) -> dict[int, Any]:
     async def run() -> list[Any]:
         store = MemoryStore((GENERATION, *TABLES), ToyWorld().wall_ms)
         engine = Engine(store, ToyWorld(), EngineLimits(batch=BatchLimits(writes=batch)), reach=reach)
-        ledger = Ledger()
+        ledger = LedgerContract()
         try:
-            await engine.submit(Write(ledger, Open(b"", b"secret")))
-            await engine.submit(Write(ledger, MakeOrg(b"org", (ORG,), b"", b"")))
+            await engine.submit(Write(ledger, OpenTerm(b"", b"secret")))
+            await engine.submit(Write(ledger, CreateOrg(b"org", (ORG,), b"", b"")))
             gate.clear()
             sent = [engine.admit(Write(ledger, one)) for one in commands]
             gate.set()
@@ -71,7 +82,7 @@ def test_a_pipeline_is_decided_in_its_order(seed: int, batch: int) -> None:
     random.Random(seed).shuffle(numbers)
     answers = decide([command(number, SET) for number in numbers], batch)
     for number in numbers:
-        assert isinstance(answers[number], Written)
+        assert isinstance(answers[number], WriteCommitted)
         assert answers[number].committed.header.height == number
 
 
@@ -81,16 +92,16 @@ def test_behind_one_that_fails_all_others_are_gaps(failing: int, batch: int) -> 
     numbers = list(range(1, 31))
     random.Random(failing).shuffle(numbers)
     answers = decide([command(number, FAILS if number == failing else SET) for number in numbers], batch)
-    assert [number for number in numbers if isinstance(answers[number], Written)] == [
+    assert [number for number in numbers if isinstance(answers[number], WriteCommitted)] == [
         number for number in numbers if number < failing
     ]
-    assert answers[failing].code is Code.KEY_NOT_FOUND
+    assert answers[failing].code is WriteErrorCode.KEY_NOT_FOUND
     for number in range(failing + 1, 31):
-        assert (answers[number].code, answers[number].last) == (Code.SEQUENCE_GAP, failing - 1)
+        assert (answers[number].code, answers[number].last) == (WriteErrorCode.SEQUENCE_GAP, failing - 1)
 
 
 @pytest.mark.parametrize("batch", [1, 512])
 def test_a_hole_in_the_pipeline_is_waited_for_by_nobody(batch: int) -> None:
     answers = decide([command(number, SET) for number in (4, 2, 5, 1)], batch)
-    assert [type(answers[number]) is Written for number in (1, 2, 4, 5)] == [True, True, False, False]
-    assert {answers[4].code, answers[5].code} == {Code.SEQUENCE_GAP}
+    assert [type(answers[number]) is WriteCommitted for number in (1, 2, 4, 5)] == [True, True, False, False]
+    assert {answers[4].code, answers[5].code} == {WriteErrorCode.SEQUENCE_GAP}

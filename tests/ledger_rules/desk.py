@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from semel.contracts.ledger import commands as real
-from semel.contracts.ledger.contract import Ledger
-from semel.contracts.ledger.drafts import prepare, write_command
-from semel.contracts.ledger.limits import Limits, Policy
-from semel.contracts.ledger.model import CreateRelationship, Entity, Operation, Place, SetEntity
-from semel.contracts.ledger.rules.encoding import state_key
-from semel.contracts.ledger.tables import TABLES
 from semel.engine.generations import GENERATION
+from semel.engine.group_commit import BatchResult
 from semel.engine.reading import Reading
-from semel.engine.submission import BatchResult
 from semel.store.memory import MemoryStore
 from semel.store.protocol import AnyTable, Range, Snapshot
+from semel.surfaces.ledger import commands as real
+from semel.surfaces.ledger.contract import LedgerContract
+from semel.surfaces.ledger.limits import LedgerLimits, LedgerPolicy
+from semel.surfaces.ledger.model import CreateRelationship, Entity, LedgerPlace, Operation, SetEntity
+from semel.surfaces.ledger.rules.chain import state_key
+from semel.surfaces.ledger.tables import TABLES
+from semel.surfaces.ledger.validation import prepare, write_command
 from tests.engine.bench import Desk
 from tests.engine.toy import ToyWorld
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 BEGIN = 1_760_000_000
 ORG = 7001
-OWN = Place(ORG)
+OWN = LedgerPlace(ORG)
 ROWS = 1_000_000
 ROUNDS = 1_000
 
@@ -34,30 +34,30 @@ State = dict[bytes, Entity]
 class LedgerDesk:
     """Every commit is also entered in `states`: what each place holds at each height."""
 
-    def __init__(self, policy: Policy | None = None) -> None:
+    def __init__(self, policy: LedgerPolicy | None = None) -> None:
         self.world = ToyWorld(BEGIN * 1_000)
         self.memory = MemoryStore((GENERATION, *TABLES), self.world.wall_ms)
-        self.ledger = Ledger(policy)
-        self.states: dict[Place, list[State]] = {OWN: [{}]}
+        self.ledger = LedgerContract(policy)
+        self.states: dict[LedgerPlace, list[State]] = {OWN: [{}]}
         self._drawn = 0
         self.open()
-        self.carry_out(real.MakeOrg(b"org", (ORG,), b"", b""))
+        self.carry_out(real.CreateOrg(b"org", (ORG,), b"", b""))
 
     def open(self) -> None:
         """A process of its own, with clocks of its own, on the rows as they are."""
         self.inside = Desk(self.memory, self.world)
-        self.carry_out(real.Open(b"", b"secret"))
+        self.carry_out(real.OpenTerm(b"", b"secret"))
 
-    def make_vault(self, slug: int, retain: int = 0) -> Place:
+    def make_vault(self, slug: int, retain: int = 0) -> LedgerPlace:
         """A vault that keeps so many bodies."""
-        self.carry_out(real.MakeVault(ORG, (slug,), retain, b"", b""))
-        place = Place(ORG, slug)
+        self.carry_out(real.CreateVault(ORG, (slug,), retain, b"", b""))
+        place = LedgerPlace(ORG, slug)
         self.states[place] = [{}]
         return place
 
     def command(
         self,
-        place: Place,
+        place: LedgerPlace,
         *operations: Operation,
         client: bytes = b"ann",
         sequence: int | None = None,
@@ -66,33 +66,33 @@ class LedgerDesk:
         """A write under a key of its own, unless it is given a sequence or a key."""
         self._drawn += 1
         own = key or (b"" if sequence else self._drawn.to_bytes(16, "big"))
-        prepared = prepare(Limits(), place, client, sequence, own, operations)
+        prepared = prepare(LedgerLimits(), place, client, sequence, own, operations)
         chance = self._drawn.to_bytes(real.CHANCE_BYTES, "big")
-        return write_command(Limits(), prepared, b"client:me", b"node", chance)
+        return write_command(LedgerLimits(), prepared, b"client:me", b"node", chance)
 
-    def run(self, *commands: real.Command) -> BatchResult:
+    def run(self, *commands: real.LedgerCommand) -> BatchResult:
         """One batch, in which nothing may fail or be put off."""
         result = self.inside.run(*commands, contract=self.ledger)
         assert not self.inside.observer.faults, self.inside.observer.faults
         assert not result.deferred
         for _, outcome in result.decided:
-            if isinstance(outcome.answer, real.Written):
+            if isinstance(outcome.answer, real.WriteCommitted):
                 self._enter(outcome.answer.committed)
         return result
 
-    def carry_out(self, command: real.Command) -> Any:
+    def carry_out(self, command: real.LedgerCommand) -> Any:
         """A batch of one; its answer."""
         [(_, outcome)] = self.run(command).decided
         return outcome.answer
 
-    def write(self, place: Place, *operations: Operation, **identity: Any) -> Any:
+    def write(self, place: LedgerPlace, *operations: Operation, **identity: Any) -> Any:
         """One transaction, whatever comes of it."""
         return self.carry_out(self.command(place, *operations, **identity))
 
-    def commit(self, place: Place, *operations: Operation, **identity: Any) -> int:
+    def commit(self, place: LedgerPlace, *operations: Operation, **identity: Any) -> int:
         """One that must succeed; its height."""
         answer = self.write(place, *operations, **identity)
-        assert isinstance(answer, real.Written), answer
+        assert isinstance(answer, real.WriteCommitted), answer
         return answer.committed.header.height
 
     def look(
@@ -122,7 +122,7 @@ class LedgerDesk:
                 self.carry_out(chore)
         raise AssertionError("chores without an end")
 
-    def _enter(self, committed: real.Committed) -> None:
+    def _enter(self, committed: real.CommittedTransaction) -> None:
         header = committed.header
         heights = self.states[header.place]
         assert header.height == len(heights)

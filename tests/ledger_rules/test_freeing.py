@@ -8,12 +8,13 @@ from hashlib import sha256
 
 import pytest
 
-from semel.contracts.ledger import contract, listing, proving, reading
-from semel.contracts.ledger.commands import FreePlace
-from semel.contracts.ledger.limits import Policy
-from semel.contracts.ledger.model import DeleteEntity, Operation, Place, SetEntity
-from semel.contracts.ledger.refusals import RefusedLedger
-from semel.contracts.ledger.tables import (
+from semel.engine.reading import Reading
+from semel.store.protocol import Changes
+from semel.surfaces.ledger import contract, pagination, proofs, reading
+from semel.surfaces.ledger.commands import FreePlace, RefusedLedger
+from semel.surfaces.ledger.limits import LedgerPolicy
+from semel.surfaces.ledger.model import DeleteEntity, LedgerPlace, Operation, SetEntity
+from semel.surfaces.ledger.tables import (
     INLINE_BYTES,
     LEDGER_BLOCK,
     LEDGER_PAST,
@@ -22,12 +23,10 @@ from semel.contracts.ledger.tables import (
     LEDGER_VALUE,
     ROOTS_EVERY,
 )
-from semel.engine.reading import Reading
-from semel.store.protocol import Changes
 from tests.ledger_model import hashing
 from tests.ledger_rules.desk import OWN, LedgerDesk
 
-QUICK = Policy(eviction_interval=1, ttl_seconds=1)
+QUICK = LedgerPolicy(eviction_interval=1, ttl_seconds=1)
 """Every entry forgets what is two seconds old."""
 NAMES = [b"a", b"b", b"c", b"d"]
 BLOCKS = 16
@@ -45,7 +44,7 @@ def operation(chance: random.Random) -> Operation:
     return SetEntity(name, large(chance) if kind < 0.8 else b"small")
 
 
-def needed_values(desk: LedgerDesk, place: Place, oldest: int) -> set[tuple[int, bytes]]:
+def needed_values(desk: LedgerDesk, place: LedgerPlace, oldest: int) -> set[tuple[int, bytes]]:
     """The large values that some height from the oldest on shows."""
     return {
         (one.version, one.key)
@@ -55,25 +54,25 @@ def needed_values(desk: LedgerDesk, place: Place, oldest: int) -> set[tuple[int,
     }
 
 
-def stored_values(desk: LedgerDesk, place: Place) -> set[tuple[int, bytes]]:
+def stored_values(desk: LedgerDesk, place: LedgerPlace) -> set[tuple[int, bytes]]:
     rows = [row for row in desk.rows(LEDGER_VALUE) if (row.org, row.vault) == place]
     for row in rows:
         assert desk.states[place][row.version][row.key].value == row.value
     return {(row.version, row.key) for row in rows}
 
 
-def check_heights(desk: LedgerDesk, place: Place, oldest: int) -> None:
+def check_heights(desk: LedgerDesk, place: LedgerPlace, oldest: int) -> None:
     """Every height from the oldest on is told and proved, and none below it."""
 
     def look(read: Reading) -> None:
         for height in range(max(1, oldest), len(desk.states[place])):
             state = desk.states[place][height]
-            assert list(listing.list_entities(read, place, b"", height, True, 100, "").items) == [
+            assert list(pagination.list_entities(read, place, b"", height, True, 100, "").items) == [
                 state[key] for key in sorted(state)
             ]
             for name in NAMES:
                 assert reading.read_entity(read, place, name, height).entity == state.get(name)
-                proof = proving.prove_entity(read, place, name, height).proof
+                proof = proofs.prove_entity(read, place, name, height).proof
                 assert proof.entity == state.get(name)
                 assert hashing.proof_fault(proof, hashing.state_root(state.values())) == ""
         if oldest > 1:
@@ -106,13 +105,13 @@ def test_large_values_go_with_the_last_height_that_shows_them(seed: int, retain:
     assert len(needed_values(desk, place, 0)) > len(stored_values(desk, place))
 
 
-def check_proofs(desk: LedgerDesk, place: Place, heights: Iterable[int], chance: random.Random) -> None:
+def check_proofs(desk: LedgerDesk, place: LedgerPlace, heights: Iterable[int], chance: random.Random) -> None:
     """At each height one key is proved, there or not."""
 
     def look(read: Reading) -> None:
         for height in heights:
             state, name = desk.states[place][height], chance.choice(NAMES)
-            proof = proving.prove_entity(read, place, name, height).proof
+            proof = proofs.prove_entity(read, place, name, height).proof
             assert proof.entity == state.get(name)
             assert hashing.proof_fault(proof, hashing.state_root(state.values())) == ""
 
@@ -145,19 +144,19 @@ def test_proofs_of_data_without_written_roots_are_the_same() -> None:
     desk = LedgerDesk()
     for number in range(ROOTS_EVERY + 2):
         desk.commit(OWN, SetEntity(NAMES[number % 3], b"%d" % number))
-    before = desk.look(lambda read: [proving.prove_entity(read, OWN, b"a", height) for height in range(1, ROOTS_EVERY)])
+    before = desk.look(lambda read: [proofs.prove_entity(read, OWN, b"a", height) for height in range(1, ROOTS_EVERY)])
     tx = desk.memory.begin(())
     tx.flush(Changes({}, {}, {LEDGER_ROOTS: [LEDGER_ROOTS.key_of(row) for row in desk.rows(LEDGER_ROOTS)]}))
     tx.commit()
     assert not desk.rows(LEDGER_ROOTS)
     check_proofs(desk, OWN, range(1, ROOTS_EVERY, 7), random.Random(1))
-    after = desk.look(lambda read: [proving.prove_entity(read, OWN, b"a", height) for height in range(1, ROOTS_EVERY)])
+    after = desk.look(lambda read: [proofs.prove_entity(read, OWN, b"a", height) for height in range(1, ROOTS_EVERY)])
     assert after == before
 
 
 def test_nothing_goes_before_its_commit_is_forgotten() -> None:
     """A body that is compacted may still have to answer a retry."""
-    desk = LedgerDesk(Policy(eviction_interval=1, ttl_seconds=1_000))
+    desk = LedgerDesk(LedgerPolicy(eviction_interval=1, ttl_seconds=1_000))
     place = desk.make_vault(9, retain=1)
     for number in range(5):
         desk.commit(place, SetEntity(b"a", b"%d" % number * (INLINE_BYTES + 1)))
@@ -197,7 +196,7 @@ def freed(desk: LedgerDesk) -> list[Chore]:
         assert desk.carry_out(command).number == len(done[-1].heights)
 
 
-def forgotten(desk: LedgerDesk, place: Place, sizes: list[int]) -> None:
+def forgotten(desk: LedgerDesk, place: LedgerPlace, sizes: list[int]) -> None:
     """Blocks with bodies of about these sizes, all of which may go."""
     for size in sizes:
         desk.commit(place, SetEntity(b"k", bytes(size)), key=b"k" * 16, client=b"client %d" % len(desk.states[place]))

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.ledger import listing, proving, reading
-from semel.contracts.ledger.commands import Code, Declined, Written
-from semel.contracts.ledger.limits import MAX_TOLD_VALUE_BYTES
-from semel.contracts.ledger.model import Check, Condition, DeleteEntity, Operation, Place, SetEntity
-from semel.contracts.ledger.tables import INLINE_BYTES, LEDGER_ENTITY, LEDGER_PAST, LEDGER_VALUE
 from semel.engine.reading import Reading
+from semel.surfaces.ledger import pagination, proofs, reading
+from semel.surfaces.ledger.commands import WriteCommitted, WriteDeclined, WriteErrorCode
+from semel.surfaces.ledger.limits import MAX_TOLD_VALUE_BYTES
+from semel.surfaces.ledger.model import ConditionKind, DeleteEntity, LedgerPlace, Operation, SetCondition, SetEntity
+from semel.surfaces.ledger.tables import INLINE_BYTES, LEDGER_ENTITY, LEDGER_PAST, LEDGER_VALUE
 from tests.ledger_model import hashing
 from tests.ledger_model.replay import differing, dump, log_of, replay
 from tests.ledger_rules.desk import OWN, LedgerDesk
@@ -23,11 +23,11 @@ SIZES = {"inline": LARGEST_INLINE, "large": LARGE, "huge": HUGE}
 MANY = 1_000
 
 
-def value_is(value: bytes) -> Condition:
-    return Condition(Check.VALUE, value=value)
+def value_is(value: bytes) -> SetCondition:
+    return SetCondition(ConditionKind.VALUE, value=value)
 
 
-def put(key: bytes, value: bytes, condition: Condition | None = None) -> SetEntity:
+def put(key: bytes, value: bytes, condition: SetCondition | None = None) -> SetEntity:
     return SetEntity(key, value, condition=condition)
 
 
@@ -46,9 +46,9 @@ def test_a_value_that_is_the_hash_of_a_large_one_is_not_taken_for_it() -> None:
     desk = LedgerDesk()
     desk.commit(OWN, put(b"k", LARGE))
     digest = sha256(LARGE).digest()
-    assert desk.write(OWN, put(b"k", b"", value_is(digest))).code is Code.VALUE_MISMATCH
+    assert desk.write(OWN, put(b"k", b"", value_is(digest))).code is WriteErrorCode.VALUE_MISMATCH
     desk.commit(OWN, put(b"k", digest))
-    assert desk.write(OWN, put(b"k", b"", value_is(LARGE))).code is Code.VALUE_MISMATCH
+    assert desk.write(OWN, put(b"k", b"", value_is(LARGE))).code is WriteErrorCode.VALUE_MISMATCH
     assert desk.look(lambda look: reading.read_entity(look, OWN, b"k", None)).entity == (b"k", digest, 0, 2)
     desk.commit(OWN, put(b"k", LARGE, value_is(digest)))
 
@@ -70,7 +70,7 @@ def test_a_condition_on_the_value(size: str, before: str) -> None:
     same_length = value[:-1] + b"?"
     for wrong in (same_length, value + b"l", value[:-1], b"", sha256(value).digest()):
         declined = desk.write(OWN, *BEFORE[before], put(b"k", b"new", value_is(wrong)))
-        assert (declined.code, declined.key, declined.current_version) == (Code.VALUE_MISMATCH, b"k", 1)
+        assert (declined.code, declined.key, declined.current_version) == (WriteErrorCode.VALUE_MISMATCH, b"k", 1)
     assert len(desk.states[OWN]) == 2
     desk.commit(OWN, *BEFORE[before], put(b"k", same_length, value_is(value)))
     desk.commit(OWN, *BEFORE[before], put(b"k", b"small", value_is(same_length)))
@@ -83,23 +83,23 @@ def test_a_condition_on_a_value_that_the_same_transaction_has_set(size: str) -> 
     desk.commit(OWN, put(b"k", HUGE[::-1] + b"!"))
     for wrong in (value[:-1] + b"?", value + b"l", HUGE[::-1] + b"!"):
         declined = desk.write(OWN, put(b"k", value), put(b"k", b"new", value_is(wrong)))
-        assert (declined.code, declined.current_version) == (Code.VALUE_MISMATCH, 2)
+        assert (declined.code, declined.current_version) == (WriteErrorCode.VALUE_MISMATCH, 2)
     desk.commit(OWN, put(b"k", value), put(b"k", LARGE, value_is(value)), put(b"k", HUGE, value_is(LARGE)))
     assert [row.value for row in desk.rows(LEDGER_VALUE) if row.version == 2] == [HUGE]
     gone = desk.write(OWN, DeleteEntity(b"k"), put(b"k", b"new", value_is(HUGE)))
-    assert gone.code is Code.KEY_NOT_FOUND
+    assert gone.code is WriteErrorCode.KEY_NOT_FOUND
 
 
 FAILING = {
-    Code.KEY_EXISTS: Condition(Check.NOT_EXISTS),
-    Code.VERSION_MISMATCH: Condition(Check.VERSION, 7),
-    Code.VALUE_MISMATCH: value_is(b"something else"),
+    WriteErrorCode.KEY_EXISTS: SetCondition(ConditionKind.NOT_EXISTS),
+    WriteErrorCode.VERSION_MISMATCH: SetCondition(ConditionKind.VERSION, 7),
+    WriteErrorCode.VALUE_MISMATCH: value_is(b"something else"),
 }
 
 
 @pytest.mark.parametrize("is_own", [False, True], ids=["stored before", "set by the same transaction"])
 @pytest.mark.parametrize("code", FAILING, ids=[code.name for code in FAILING])
-def test_a_failed_condition_tells_the_value_up_to_a_size(code: Code, is_own: bool) -> None:
+def test_a_failed_condition_tells_the_value_up_to_a_size(code: WriteErrorCode, is_own: bool) -> None:
     for value, told in ((b"", b""), (LARGEST_INLINE, LARGEST_INLINE), (LARGE, None), (HUGE, None)):
         desk = LedgerDesk()
         first = put(b"k", value)
@@ -107,7 +107,7 @@ def test_a_failed_condition_tells_the_value_up_to_a_size(code: Code, is_own: boo
         if not is_own:
             desk.commit(OWN, first)
         declined = desk.write(OWN, *((first, failing) if is_own else (failing,)))
-        assert isinstance(declined, Declined)
+        assert isinstance(declined, WriteDeclined)
         assert (declined.code, declined.current_version, declined.current_value) == (code, 1, told)
 
 
@@ -124,7 +124,7 @@ HISTORY: tuple[tuple[Operation, ...], ...] = (
 KEYS = (b"a", b"b", b"c", b"d", b"nothing")
 
 
-def check_height(desk: LedgerDesk, place: Place, asked: int | None, height: int) -> None:
+def check_height(desk: LedgerDesk, place: LedgerPlace, asked: int | None, height: int) -> None:
     """Reads, proofs and lists tell what was there."""
     state = desk.states[place][height]
 
@@ -132,11 +132,11 @@ def check_height(desk: LedgerDesk, place: Place, asked: int | None, height: int)
         root = hashing.state_root(state.values())
         for key in KEYS:
             assert reading.read_entity(read, place, key, asked) == (state.get(key), height)
-            proved = proving.prove_entity(read, place, key, asked)
+            proved = proofs.prove_entity(read, place, key, asked)
             assert (proved.entity, proved.proof.entity) == (state.get(key), state.get(key))
             assert (proved.header.height, proved.header.state_root) == (height, root)
             assert hashing.proof_fault(proved.proof, root) == ""
-        page = listing.list_entities(read, place, b"", asked, False, 10, "")
+        page = pagination.list_entities(read, place, b"", asked, False, 10, "")
         assert list(page.items) == [state[key] for key in sorted(state)]
 
     desk.look(look)
@@ -184,7 +184,7 @@ def test_a_transaction_that_is_declined_loads_none() -> None:
     desk.commit(OWN, put(b"k", HUGE))
     desk.inside.store.loads.clear()
     for condition in FAILING.values():
-        assert isinstance(desk.write(OWN, put(b"k", b"", condition)), Declined)
+        assert isinstance(desk.write(OWN, put(b"k", b"", condition)), WriteDeclined)
     assert LEDGER_VALUE not in loaded(desk)
 
 
@@ -198,7 +198,7 @@ def test_the_log_makes_the_same_rows_again(size: int) -> None:
     places = (OWN, desk.make_vault(9), desk.make_vault(10, retain=2))
     for operations in HISTORY:
         for place in places:
-            assert isinstance(desk.write(place, *operations), Written)
+            assert isinstance(desk.write(place, *operations), WriteCommitted)
     assert {(row.vault, row.version, row.key) for row in desk.rows(LEDGER_VALUE)} == {
         (place.vault, one.version, key)
         for place in places

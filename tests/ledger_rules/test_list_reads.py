@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.ledger import listing, walk
-from semel.contracts.ledger.limits import MAX_LISTED_ROWS
-from semel.contracts.ledger.model import CreateRelationship, Entity, Place, SetEntity
-from semel.contracts.ledger.paging import Page
-from semel.contracts.ledger.reading import blocks, read_entities
-from semel.contracts.ledger.tables import INLINE_BYTES, LEDGER_ENTITY, LEDGER_PAST, EntityRow, PastRow
 from semel.engine.reading import Reading
 from semel.store.protocol import Changes, Snapshot
+from semel.surfaces.ledger import key_scan, pagination
+from semel.surfaces.ledger.limits import MAX_LISTED_ROWS
+from semel.surfaces.ledger.model import CreateRelationship, Entity, LedgerPlace, SetEntity
+from semel.surfaces.ledger.pagination import LedgerPage
+from semel.surfaces.ledger.reading import blocks, read_entities
+from semel.surfaces.ledger.tables import INLINE_BYTES, LEDGER_ENTITY, LEDGER_PAST, EntityRow, PastRow
 from tests.ledger_rules.desk import BEGIN, LedgerDesk
 
 MOST_READS = 17
@@ -53,7 +53,7 @@ def cost(desk: LedgerDesk, ask: Callable[[Reading], Any]) -> tuple[Any, Sequence
 
 
 @pytest.fixture
-def vault() -> tuple[LedgerDesk, Place]:
+def vault() -> tuple[LedgerDesk, LedgerPlace]:
     """More than a page of everything, in two blocks that are then written over."""
     desk = LedgerDesk()
     place = desk.make_vault(9)
@@ -71,22 +71,22 @@ HEIGHTS = {"now": None, "a-recent-height": 13, "an-old-height": 6}
 
 
 def _entities(
-    reading: Reading, place: Place, prefix: bytes, height: int | None, limit: int, token: str
-) -> Page[Entity]:
-    return listing.list_entities(reading, place, prefix, height, False, limit, token)
+    reading: Reading, place: LedgerPlace, prefix: bytes, height: int | None, limit: int, token: str
+) -> LedgerPage[Entity]:
+    return pagination.list_entities(reading, place, prefix, height, False, limit, token)
 
 
 @pytest.mark.parametrize("recent", [1_000, 0], ids=["by-blocks", "by-the-past"])
 @pytest.mark.parametrize("height", HEIGHTS.values(), ids=HEIGHTS)
 def test_e1_a_page_of_a_thousand_asks_few_questions(
-    vault: tuple[LedgerDesk, Place], height: int | None, recent: int, monkeypatch: pytest.MonkeyPatch
+    vault: tuple[LedgerDesk, LedgerPlace], height: int | None, recent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walk, "MAX_RECENT_BLOCKS", recent)
+    monkeypatch.setattr(key_scan, "MAX_RECENT_BLOCKS", recent)
     desk, place = vault
-    asks: list[Callable[..., Page[Any]]] = [
-        lambda reading, token: listing.list_entities(reading, place, b"0", height, False, ITEMS, token),
-        lambda reading, token: listing.list_relationships(reading, place, None, None, None, height, ITEMS, token),
-        lambda reading, token: listing.list_resources(reading, place, b"doc", height, ITEMS, token),
+    asks: list[Callable[..., LedgerPage[Any]]] = [
+        lambda reading, token: pagination.list_entities(reading, place, b"0", height, False, ITEMS, token),
+        lambda reading, token: pagination.list_relationships(reading, place, None, None, None, height, ITEMS, token),
+        lambda reading, token: pagination.list_resources(reading, place, b"doc", height, ITEMS, token),
     ]
     for ask in asks:
         first, calls = cost(desk, partial(ask, token=""))
@@ -95,7 +95,7 @@ def test_e1_a_page_of_a_thousand_asks_few_questions(
         assert (len(second.items), len(calls) <= MOST_READS) == (200, True), calls
 
 
-def test_e1_large_values_are_asked_for_at_once(vault: tuple[LedgerDesk, Place]) -> None:
+def test_e1_large_values_are_asked_for_at_once(vault: tuple[LedgerDesk, LedgerPlace]) -> None:
     desk, place = vault
     for height in (None, 13):
         page, calls = cost(
@@ -113,7 +113,7 @@ def test_e1_large_values_are_asked_for_at_once(vault: tuple[LedgerDesk, Place]) 
 @pytest.mark.parametrize("limit", [1, 10, ITEMS])
 def test_e1_a_page_that_leaves_out_thousands_asks_few_questions(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Expired entities now, and keys that are gone at an older height: as many as a page looks at, and more."""
-    monkeypatch.setattr(walk, "MAX_RECENT_BLOCKS", 0)
+    monkeypatch.setattr(key_scan, "MAX_RECENT_BLOCKS", 0)
     desk = LedgerDesk()
     place = desk.make_vault(9)
     for _ in range(3):

@@ -8,15 +8,22 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from semel.contracts.ledger import listing, walk
-from semel.contracts.ledger.limits import MAX_LISTED_ROWS
-from semel.contracts.ledger.model import CreateRelationship, DeleteEntity, DeleteRelationship, Entity, Place, SetEntity
-from semel.contracts.ledger.paging import Page
-from semel.contracts.ledger.refusals import RefusedLedger
-from semel.contracts.ledger.rules.encoding import relationship_key, split_relationship
-from semel.contracts.ledger.tables import LEDGER_PAST, PastRow
 from semel.engine.reading import Reading
 from semel.store.protocol import Changes
+from semel.surfaces.ledger import key_scan, pagination
+from semel.surfaces.ledger.commands import RefusedLedger
+from semel.surfaces.ledger.limits import MAX_LISTED_ROWS
+from semel.surfaces.ledger.model import (
+    CreateRelationship,
+    DeleteEntity,
+    DeleteRelationship,
+    Entity,
+    LedgerPlace,
+    SetEntity,
+)
+from semel.surfaces.ledger.pagination import LedgerPage
+from semel.surfaces.ledger.rules.chain import relationship_key, split_relationship
+from semel.surfaces.ledger.tables import LEDGER_PAST, PastRow
 from tests.ledger_rules.desk import BEGIN, LedgerDesk, State
 
 MOST_PAGES = 1_000
@@ -28,10 +35,10 @@ RELATIONS = [b"editor", b"viewer"]
 SUBJECTS = [b"user:1", b"user:2", b"user:33"]
 EXPIRIES = (0, 0, BEGIN - 5, BEGIN + 10**6)
 
-Ask = Callable[[Reading, str], Page[Any]]
+Ask = Callable[[Reading, str], LedgerPage[Any]]
 
 
-def pages(desk: LedgerDesk, ask: Ask, between: Callable[[], object] = lambda: None) -> list[Page[Any]]:
+def pages(desk: LedgerDesk, ask: Ask, between: Callable[[], object] = lambda: None) -> list[LedgerPage[Any]]:
     """Every page of a list, with something done before each but the first."""
     found = [desk.look(lambda reading: ask(reading, ""))]
     while len(found) < MOST_PAGES:
@@ -42,7 +49,7 @@ def pages(desk: LedgerDesk, ask: Ask, between: Callable[[], object] = lambda: No
     raise AssertionError("a list without an end")
 
 
-def items(found: Iterable[Page[Any]]) -> list[Any]:
+def items(found: Iterable[LedgerPage[Any]]) -> list[Any]:
     return [item for page in found for item in page.items]
 
 
@@ -75,13 +82,13 @@ ENDS = {
 class List(NamedTuple):
     """A list as it is asked for at a height, and what it must tell of a state."""
 
-    ask: Callable[[Place, int | None, int], Ask]
+    ask: Callable[[LedgerPlace, int | None, int], Ask]
     expected: Callable[[State], list[Any]]
 
 
 def entities(prefix: bytes, include_expired: bool) -> List:
-    def ask(place: Place, height: int | None, limit: int) -> Ask:
-        return lambda reading, token: listing.list_entities(
+    def ask(place: LedgerPlace, height: int | None, limit: int) -> Ask:
+        return lambda reading, token: pagination.list_entities(
             reading, place, prefix, height, include_expired, limit, token
         )
 
@@ -93,9 +100,9 @@ def entities(prefix: bytes, include_expired: bool) -> List:
 
 
 def relationships(*wanted: bytes | None) -> List:
-    def ask(place: Place, height: int | None, limit: int) -> Ask:
+    def ask(place: LedgerPlace, height: int | None, limit: int) -> Ask:
         resource, relation, subject = wanted
-        return lambda reading, token: listing.list_relationships(
+        return lambda reading, token: pagination.list_relationships(
             reading, place, resource, relation, subject, height, limit, token
         )
 
@@ -107,8 +114,8 @@ def relationships(*wanted: bytes | None) -> List:
 
 
 def resources(kind: bytes) -> List:
-    def ask(place: Place, height: int | None, limit: int) -> Ask:
-        return lambda reading, token: listing.list_resources(reading, place, kind, height, limit, token)
+    def ask(place: LedgerPlace, height: int | None, limit: int) -> Ask:
+        return lambda reading, token: pagination.list_resources(reading, place, kind, height, limit, token)
 
     def expected(state: State) -> list[bytes]:
         found = [split_relationship(key)[0] for key in sorted(state) if key[:1] == b"\0"]
@@ -167,7 +174,7 @@ def test_pages_together_are_the_state_of_one_height(name: str, end: str, monkeyp
     """Of the current one and of older ones, while the chain goes on after every page."""
     limit, bounds = ENDS[end]
     for bound, value in bounds.items():
-        monkeypatch.setattr(listing if hasattr(listing, bound) else walk, bound, value)
+        monkeypatch.setattr(pagination if hasattr(pagination, bound) else key_scan, bound, value)
     ask, expected = LISTS[name]
     busy = Busy(1)
     for back in (None, 0, 1, BLOCKS // 2, BLOCKS - 1):
@@ -184,8 +191,8 @@ def test_a_state_that_is_no_longer_kept_ends_a_list() -> None:
     place = desk.make_vault(9, retain=2)
     desk.commit(place, *[SetEntity(b"%d" % number, b"") for number in range(4)])
 
-    def ask(reading: Reading, token: str) -> Page[Entity]:
-        return listing.list_entities(reading, place, b"", None, True, 1, token)
+    def ask(reading: Reading, token: str) -> LedgerPage[Entity]:
+        return pagination.list_entities(reading, place, b"", None, True, 1, token)
 
     first = desk.look(lambda reading: ask(reading, ""))
     for _ in range(2):
@@ -203,7 +210,7 @@ NEXT = (b"doc:7", b"viewer", b"user:1")
 GONE = MAX_LISTED_ROWS + 300
 
 
-def gone(place: Place, resource: bytes, first: int) -> list[PastRow]:
+def gone(place: LedgerPlace, resource: bytes, first: int) -> list[PastRow]:
     """Relationships that were there from height 1 to height 2."""
     keys = (relationship_key(resource, b"viewer", b"user:%05d" % (first + number)) for number in range(GONE))
     return [PastRow(*place, key, 2, b"", 0, 0, 1, split_relationship(key)[2]) for key in keys]
@@ -215,7 +222,7 @@ PASTS = {"before": (b"doc:5", 0), "behind": (b"doc:5", 50_001), "in-another-befo
 @pytest.mark.parametrize("where", PASTS)
 def test_a_resource_among_thousands_of_relationships_that_are_gone(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than one page looks at, at an older height: their rows are put into the store as deletions leave them."""
-    monkeypatch.setattr(walk, "MAX_RECENT_BLOCKS", 0)
+    monkeypatch.setattr(key_scan, "MAX_RECENT_BLOCKS", 0)
     desk = LedgerDesk()
     place = desk.make_vault(9)
     for _ in range(3):

@@ -7,11 +7,11 @@ from hashlib import sha256
 
 import pytest
 
-from semel.contracts.ledger.commands import Refusal, Written
-from semel.contracts.ledger.limits import PIPELINE, Policy
-from semel.contracts.ledger.model import DeleteEntity, Operation, SetEntity
-from semel.contracts.ledger.rules.state_tree import bucket_of
-from semel.contracts.ledger.tables import LEDGER_ORG, LEDGER_PAGE
+from semel.surfaces.ledger.commands import LedgerRefusal, WriteCommitted
+from semel.surfaces.ledger.limits import PIPELINE, LedgerPolicy
+from semel.surfaces.ledger.model import DeleteEntity, Operation, SetEntity
+from semel.surfaces.ledger.rules.state_tree import bucket_of
+from semel.surfaces.ledger.tables import LEDGER_ORG, LEDGER_PAGE
 from tests.ledger_rules.desk import BEGIN, OWN, LedgerDesk
 
 # -- the rate ---------------------------------------------------------------------------------------------------------
@@ -24,12 +24,14 @@ def written(desk: LedgerDesk, tries: int) -> list[bool]:
     """Which of so many transactions in a row are committed; the others are refused for their number."""
     answers = [desk.write(OWN, SetEntity(b"k", b"v")) for _ in range(tries)]
     for answer in answers:
-        assert isinstance(answer, Written) or (isinstance(answer, Refusal) and answer.code == "resource_exhausted")
-    return [isinstance(answer, Written) for answer in answers]
+        assert isinstance(answer, WriteCommitted) or (
+            isinstance(answer, LedgerRefusal) and answer.code == "resource_exhausted"
+        )
+    return [isinstance(answer, WriteCommitted) for answer in answers]
 
 
 def test_so_many_in_a_second_and_as_many_in_the_next() -> None:
-    desk = LedgerDesk(Policy(writes_per_second=RATE))
+    desk = LedgerDesk(LedgerPolicy(writes_per_second=RATE))
     for _ in range(3):
         assert written(desk, RATE + 2) == [True] * RATE + [False] * 2
         desk.pass_seconds(1)
@@ -37,7 +39,7 @@ def test_so_many_in_a_second_and_as_many_in_the_next() -> None:
 
 def test_after_a_start_with_the_clock_set_back_it_goes_on_by_the_clock() -> None:
     """The log's own time stands still until the clock has caught up; the limit must not stand still with it."""
-    desk = LedgerDesk(Policy(writes_per_second=RATE))
+    desk = LedgerDesk(LedgerPolicy(writes_per_second=RATE))
     assert written(desk, RATE + 1) == [True] * RATE + [False]
     desk.world.wall -= 1_000 * BACK_SECONDS
     desk.open()
@@ -90,14 +92,14 @@ def test_a_pipeline_on_a_deep_tree_is_decided_without_reruns(
     commands = [desk.command(OWN, operation(chosen[number - 1]), client=b"bob", sequence=number) for number in numbers]
     desk.inside.store.loads.clear()
     result = desk.run(*commands)
-    assert all(isinstance(outcome.answer, Written) for _, outcome in result.decided)
+    assert all(isinstance(outcome.answer, WriteCommitted) for _, outcome in result.decided)
     assert (len(result.decided), result.reruns) == (PIPELINE, 0)
     pages = [keys for keys, _ in desk.inside.store.loads if LEDGER_PAGE in keys]
     assert len(pages) <= max(len(row.path) for row in desk.rows(LEDGER_PAGE) if row.height == 1)
 
 
 def test_with_the_clock_set_back_under_a_running_process_the_rate_goes_on() -> None:
-    desk = LedgerDesk(Policy(writes_per_second=RATE))
+    desk = LedgerDesk(LedgerPolicy(writes_per_second=RATE))
     assert written(desk, RATE + 1) == [True] * RATE + [False]
     desk.world.wall -= 1_000 * BACK_SECONDS
     for _ in range(BACK_SECONDS + 2):

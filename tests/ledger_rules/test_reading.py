@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.ledger import reading
-from semel.contracts.ledger.limits import MAX_ANSWER_BYTES
-from semel.contracts.ledger.model import SetEntity
-from semel.contracts.ledger.refusals import RefusedLedger
-from semel.contracts.ledger.tables import INLINE_BYTES, LEDGER_ENTITY, LEDGER_VALUE
 from semel.engine.reading import Reading
 from semel.store.protocol import AnyTable, Range, Row, Snapshot
 from semel.store.table import Key
+from semel.surfaces.ledger import reading
+from semel.surfaces.ledger.commands import RefusedLedger
+from semel.surfaces.ledger.limits import MAX_ANSWER_BYTES
+from semel.surfaces.ledger.model import SetEntity
+from semel.surfaces.ledger.tables import INLINE_BYTES, LEDGER_ENTITY, LEDGER_VALUE
 from tests.ledger_rules.desk import OWN, LedgerDesk
 
 MIB = 1024 * 1024

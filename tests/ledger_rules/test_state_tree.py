@@ -7,15 +7,15 @@ from hashlib import sha256
 
 import pytest
 
-from semel.contracts.ledger.model import ZERO, Entity, Sibling, Side
-from semel.contracts.ledger.rules.state_tree import (
+from semel.surfaces.ledger.model import ZERO, Entity, Sibling, Side
+from semel.surfaces.ledger.rules.state_tree import (
     BRANCHES,
     EMPTY_BUCKET,
-    Change,
-    FullPage,
-    Leaf,
-    Node,
-    Page,
+    FullTreePage,
+    LeafChange,
+    TreeLeaf,
+    TreeNode,
+    TreePage,
     change,
     edit_bucket,
     fold,
@@ -45,7 +45,7 @@ class Bucket:
     """One bucket over many blocks, with every page that was ever written."""
 
     def __init__(self) -> None:
-        self.pages: dict[tuple[bytes, int], Page] = {}
+        self.pages: dict[tuple[bytes, int], TreePage] = {}
         self.leaves: dict[bytes, Entity] = {}
         self.height = 0
         self.top = 0
@@ -68,7 +68,7 @@ class Bucket:
             else:
                 self.leaves[key] = entity
 
-    def load(self, path: bytes, height: int) -> Page:
+    def load(self, path: bytes, height: int) -> TreePage:
         return self.pages[path, height]
 
     def slow(self) -> bytes:
@@ -76,7 +76,7 @@ class Bucket:
             return EMPTY_BUCKET
         return slow_root([(sha256(key).digest(), leaf_hash(entity)) for key, entity in self.leaves.items()])
 
-    def fold_path(self, key: bytes) -> tuple[Leaf | None, bytes]:
+    def fold_path(self, key: bytes) -> tuple[TreeLeaf | None, bytes]:
         """What stands where a key's path ends, and the root that its siblings lead to."""
         if not self.top:
             return None, EMPTY_BUCKET
@@ -88,10 +88,10 @@ class Bucket:
             spot, found = way_up(page, branch)
             siblings = found + siblings
             slot = page[branch]
-            if not isinstance(slot, Node):
+            if not isinstance(slot, TreeNode):
                 break
             path, height = path + bytes((branch,)), slot.height
-        assert not isinstance(spot, Node)
+        assert not isinstance(spot, TreeNode)
         current = ZERO if spot is None else spot.hash
         for depth, sibling in zip(range(len(siblings) - 1, -1, -1), siblings, strict=True):
             bit = digest[depth // 8] >> (7 - depth % 8) & 1
@@ -115,7 +115,7 @@ def test_any_history_gives_the_root_of_the_definition(seed: int) -> None:
             spot, root = bucket.fold_path(key)
             assert root == bucket.root
             if key in bucket.leaves:
-                assert spot == Leaf(leaf_hash(bucket.leaves[key]), key)
+                assert spot == TreeLeaf(leaf_hash(bucket.leaves[key]), key)
             else:
                 assert spot is None or spot.key != key
 
@@ -136,27 +136,27 @@ def test_keys_with_long_common_paths_are_told_apart() -> None:
     # Digests made by hand: three keys that share 60 levels of sixteen branches, more than any real ones will.
     shared = b"\xab" * 30
     made = {b"a": shared + b"\x00\x00", b"b": shared + b"\x00\x01", b"c": shared + b"\x80\x00"}
-    pages: dict[tuple[bytes, int], Page] = {}
+    pages: dict[tuple[bytes, int], TreePage] = {}
 
-    def load(path: bytes, height: int) -> Page:
+    def load(path: bytes, height: int) -> TreePage:
         return pages[path, height]
 
-    first = [Change(made[key], key, sha256(key).digest()) for key in (b"a", b"c")]
+    first = [LeafChange(made[key], key, sha256(key).digest()) for key in (b"a", b"c")]
     edit = edit_bucket(BUCKET, 0, first, 1, load)
     assert edit.root == slow_root([(one.digest, one.hash) for one in first if one.hash is not None])
     assert max(len(path) for path in edit.pages) == 61
 
 
 def test_a_page_comes_back_from_its_bytes() -> None:
-    page: Page = (
+    page: TreePage = (
         None,
-        Leaf(b"h" * 32, b"key"),
-        Node(b"n" * 32, 2**40),
+        TreeLeaf(b"h" * 32, b"key"),
+        TreeNode(b"n" * 32, 2**40),
         *(None,) * (BRANCHES - 4),
-        Leaf(b"z" * 32, b""),
+        TreeLeaf(b"z" * 32, b""),
     )
     assert read_page(write_page(page)) == page
-    assert isinstance(fold(page), Node)
+    assert isinstance(fold(page), TreeNode)
 
 
 def test_pages_fill_up_and_empty_again() -> None:
@@ -173,18 +173,18 @@ def test_pages_fill_up_and_empty_again() -> None:
             bucket.apply({key: None if is_death else Entity(key, b"%d" % step, 0, height) for key in some})
             assert bucket.root == bucket.slow()
             assert bucket.fold_path(chance.choice(names))[1] == bucket.root
-            were_full.append(bucket.top > 0 and isinstance(bucket.load(bytes((BUCKET,)), bucket.top), FullPage))
+            were_full.append(bucket.top > 0 and isinstance(bucket.load(bytes((BUCKET,)), bucket.top), FullTreePage))
     assert bucket.leaves == {}
     assert (any(were_full), were_full[0], were_full[-1]) == (True, False, False)
 
 
 def test_a_full_page_is_the_same_read_or_stored() -> None:
-    nodes = tuple(Node(bytes((number,)) * 32, number + 1) for number in range(BRANCHES))
+    nodes = tuple(TreeNode(bytes((number,)) * 32, number + 1) for number in range(BRANCHES))
     page = read_page(write_page(nodes))
-    assert isinstance(page, FullPage)
+    assert isinstance(page, FullTreePage)
     assert (tuple(page), page[2:4], fold(page)) == (nodes, nodes[2:4], fold(nodes))
-    changed = page.changed({3: Node(b"x" * 32, 9)})
-    assert tuple(changed) == (*nodes[:3], Node(b"x" * 32, 9), *nodes[4:])
+    changed = page.changed({3: TreeNode(b"x" * 32, 9)})
+    assert tuple(changed) == (*nodes[:3], TreeNode(b"x" * 32, 9), *nodes[4:])
     assert write_page(changed) == write_page(tuple(changed))
     assert [way_up(page, branch) for branch in range(BRANCHES)] == [way_up(nodes, branch) for branch in range(BRANCHES)]
     with pytest.raises(IndexError):

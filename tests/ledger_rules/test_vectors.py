@@ -6,46 +6,49 @@ from hashlib import sha256
 
 import pytest
 
-from semel.contracts.ledger.model import (
+from semel.surfaces.ledger.model import (
     ZERO,
-    Check,
-    Condition,
+    BlockHeader,
+    ConditionKind,
     CreateRelationship,
     DeleteEntity,
     DeleteRelationship,
     Entity,
     ExpireEntity,
-    Header,
-    Instant,
+    LedgerPlace,
+    LedgerTime,
+    LedgerTransaction,
     Operation,
-    Place,
+    SetCondition,
     SetEntity,
-    Transaction,
 )
-from semel.contracts.ledger.rules.chain import block_hash, genesis_header, merkle_root
-from semel.contracts.ledger.rules.encoding import (
+from semel.surfaces.ledger.rules.chain import (
+    block_hash,
     decode_operations,
     encode_operations,
+    genesis_header,
+    merkle_root,
     relationship_key,
     request_hash,
     split_relationship,
     transaction_hash,
 )
-from semel.contracts.ledger.rules.seahash import seahash
-from semel.contracts.ledger.rules.state_tree import EMPTY_BUCKET, EMPTY_STATE_ROOT, bucket_of, leaf_hash
+from semel.surfaces.ledger.rules.state_tree import EMPTY_BUCKET, EMPTY_STATE_ROOT, bucket_of, leaf_hash, seahash
 
 T1_OPERATIONS = (
-    SetEntity(b"user:1", b"alice", 0, Condition(Check.NOT_EXISTS)),
+    SetEntity(b"user:1", b"alice", 0, SetCondition(ConditionKind.NOT_EXISTS)),
     CreateRelationship(b"doc:readme", b"viewer", b"user:1"),
 )
-T1 = Transaction(bytes(range(16)), b"app-1", 1, T1_OPERATIONS, Instant(1_767_225_600, 123_456_789), b"client:app-1")
+T1 = LedgerTransaction(
+    bytes(range(16)), b"app-1", 1, T1_OPERATIONS, LedgerTime(1_767_225_600, 123_456_789), b"client:app-1"
+)
 T2_OPERATIONS = (
-    SetEntity(b"user:1", b"bob", 1_767_312_000, Condition(Check.VERSION, 1)),
+    SetEntity(b"user:1", b"bob", 1_767_312_000, SetCondition(ConditionKind.VERSION, 1)),
     DeleteEntity(b"user:9"),
     DeleteRelationship(b"doc:readme", b"viewer", b"user:1"),
 )
-T2 = Transaction(bytes(range(16, 32)), b"app-1", 2, T2_OPERATIONS, Instant(1_767_225_601), b"user:789")
-PLACE = Place(7001, 9001)
+T2 = LedgerTransaction(bytes(range(16, 32)), b"app-1", 2, T2_OPERATIONS, LedgerTime(1_767_225_601), b"user:789")
+PLACE = LedgerPlace(7001, 9001)
 
 
 def test_seahash() -> None:
@@ -78,14 +81,14 @@ def test_merkle_roots(leaves: int, root: str) -> None:
 def test_a_header_is_hashed_in_148_bytes() -> None:
     tx_root = transaction_hash(T1, encode_operations(T1_OPERATIONS))
     state_root = bytes.fromhex("a668f864241921a3360641030c766459e638e4495e634b746b64d3c67b425a43")
-    header = Header(1, PLACE, ZERO, tx_root, state_root, T1.at, 1, 1, b"anyone")
+    header = BlockHeader(1, PLACE, ZERO, tx_root, state_root, T1.at, 1, 1, b"anyone")
     assert block_hash(header).hex() == "826eb7943eed2e4f6f9c955f1b1ce9f91ae54c861cc91e14369da230dc3327a1"
     assert block_hash(header._replace(leader=b"")) == block_hash(header)
 
 
 def test_the_empty_state() -> None:
     assert EMPTY_STATE_ROOT.hex() == "0e89e7ed74c9a5944c886585d634e3c68f4dccd0a31968fe52d6df0873ccdec6"
-    genesis = genesis_header(PLACE, Instant(5), 1, 1)
+    genesis = genesis_header(PLACE, LedgerTime(5), 1, 1)
     assert (genesis.height, genesis.previous_hash, genesis.tx_root) == (0, ZERO, EMPTY_BUCKET)
     assert genesis.state_root == EMPTY_STATE_ROOT
 
@@ -100,10 +103,10 @@ OPERATIONS: dict[str, Operation] = {
     "set": SetEntity(b"k", b"v"),
     "empty value": SetEntity(b"k", b""),
     "expires": SetEntity(b"k", b"v", 2**64 - 1),
-    "not exists": SetEntity(b"k", b"v", 0, Condition(Check.NOT_EXISTS)),
-    "must exist": SetEntity(b"k", b"v", 1, Condition(Check.MUST_EXIST)),
-    "version": SetEntity(b"k", b"v", 0, Condition(Check.VERSION, 2**64 - 1)),
-    "value": SetEntity(b"k", b"v", 0, Condition(Check.VALUE, value=b"old")),
+    "not exists": SetEntity(b"k", b"v", 0, SetCondition(ConditionKind.NOT_EXISTS)),
+    "must exist": SetEntity(b"k", b"v", 1, SetCondition(ConditionKind.MUST_EXIST)),
+    "version": SetEntity(b"k", b"v", 0, SetCondition(ConditionKind.VERSION, 2**64 - 1)),
+    "value": SetEntity(b"k", b"v", 0, SetCondition(ConditionKind.VALUE, value=b"old")),
     "delete": DeleteEntity("ключ".encode()),
     "expire": ExpireEntity(b"k", 9),
     "create": CreateRelationship(b"doc:1", b"viewer", b"team:2#member"),

@@ -8,21 +8,19 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from semel.contracts.ledger.model import Operation, Place, SetEntity
-from semel.contracts.schema import MIGRATIONS, TABLES
-from semel.engine.engine import Caller, Engine
-from semel.server.audit import AuditLog
+from semel.engine.clock import SystemWorld
+from semel.engine.engine import Engine, WaitingCaller
+from semel.server.auth.principals import DEVELOPER, Principal, Principals
 from semel.server.context import Context
 from semel.server.http.body import Bodies
-from semel.server.ledger.desk import Asked, Desk
-from semel.server.ledger.parts import make_desk
-from semel.server.ledger.upkeep import Upkeep
-from semel.server.meter import Meter
-from semel.server.metrics import Metrics
-from semel.server.principals import DEVELOPER, Principal, Principals
+from semel.server.ops.audit_log import AuditLog
+from semel.server.ops.meter import Meter
+from semel.server.ops.metrics import Metrics
 from semel.server.settings_loader import make_settings
-from semel.server.world import SystemWorld
 from semel.store.open import open_store
+from semel.surfaces.ledger.model import LedgerPlace, Operation, SetEntity
+from semel.surfaces.ledger.service import LedgerCaller, LedgerMaintenance, LedgerService, make_service
+from semel.surfaces.schema import MIGRATIONS, TABLES
 
 PATIENCE_SECONDS = 60.0
 SET: tuple[Operation, ...] = (SetEntity(b"k", b"v"),)
@@ -51,8 +49,8 @@ class Office:
             audit=AuditLog(self._folder / "logs", self._world),
             bodies=Bodies(self._settings.max_body_bytes, self._settings.max_uploads_bytes),
         )
-        self.desk: Desk = make_desk(self.context)
-        await Upkeep(engine, self.desk.ledger, self._world).begin()
+        self.desk: LedgerService = make_service(self.context)
+        await LedgerMaintenance(engine, self.desk.ledger, self._world).begin()
         self.admin = self.asked()
         return self
 
@@ -60,20 +58,20 @@ class Office:
         await self.context.engine.stop()
         self.context.audit.close()
 
-    def asked(self, principal: Principal = DEVELOPER) -> Asked:
+    def asked(self, principal: Principal = DEVELOPER) -> LedgerCaller:
         """A call of somebody's; one caller waits for one answer at a time."""
-        return self.desk.asked(principal, Caller(), {"path": "/x", "remote_addr": "192.0.2.7"}, has_token=True)
+        return self.desk.asked(principal, WaitingCaller(), {"path": "/x", "remote_addr": "192.0.2.7"}, has_token=True)
 
-    async def org(self) -> Place:
+    async def org(self) -> LedgerPlace:
         """A new organization's own place."""
         return (await self.desk.make_org(self.admin, "shop", b"")).place
 
-    async def vault(self, retain: int = 0) -> Place:
+    async def vault(self, retain: int = 0) -> LedgerPlace:
         """A new vault in a new organization."""
         place = await self.org()
         return (await self.desk.make_vault(self.admin, place.org, retain, b"")).place
 
-    async def fill(self, place: Place, count: int, client: str = "filler") -> None:
+    async def fill(self, place: LedgerPlace, count: int, client: str = "filler") -> None:
         """So many blocks."""
         for _ in range(count):
             key = self._world.random_bytes(16)

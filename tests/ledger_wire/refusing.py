@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.fields import Fields
-from semel.contracts.ledger.refusals import RefusedLedger
+from semel.kernel.header_fields import HeaderFields
+from semel.surfaces.ledger.commands import RefusedLedger
 
-NO_FIELDS = Fields([])
+NO_FIELDS = HeaderFields([])
 KEY = bytes(range(16))
 KEY_TEXT = "AAECAwQFBgcICQoLDA0ODw=="
 KEY_UUID = "00010203-0405-0607-0809-0a0b0c0d0e0f"
@@ -29,9 +29,9 @@ def refused(field: str, code: str = "invalid_argument") -> Iterator[None]:
     assert refusal.message.endswith("."), refusal
 
 
-def keyed(*values: str) -> Fields:
+def keyed(*values: str) -> HeaderFields:
     """Header fields with these idempotency keys."""
-    return Fields([(b"idempotency-key", value.encode()) for value in values])
+    return HeaderFields([(b"idempotency-key", value.encode()) for value in values])
 
 
 def raw(body: Any) -> bytes:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from semel.contracts.fields import Fields
-from semel.contracts.ledger.model import Place
-from semel.contracts.ledger.refusals import RefusedLedger
-from semel.server.ledger.access import API_KEY, actor_of, needs, needs_client, needs_everything, reaches
-from semel.server.ledger.hot import HotAnswers
-from semel.server.principals import DEVELOPER, Principal, Principals, Role, Scope, UnauthorizedError, presented
-from semel.server.rotation import rotation_of
+from semel.kernel.header_fields import HeaderFields
+from semel.server.auth.principals import (
+    DEVELOPER,
+    AccessScope,
+    Principal,
+    Principals,
+    Role,
+    UnauthorizedError,
+    presented,
+)
+from semel.server.auth.rotation import rotation_of
+from semel.surfaces.ledger.access import API_KEY, actor_of, check_client_id, check_full_admin, check_role, reaches
+from semel.surfaces.ledger.commands import RefusedLedger
+from semel.surfaces.ledger.model import LedgerPlace
+from semel.surfaces.ledger.service import ReplayCache
 from tests.ledger_wire.refusing import refused
 
 WRITER = frozenset({Role.READ, Role.WRITE})
@@ -19,7 +27,7 @@ ADMIN = frozenset({Role.ADMIN})
 
 def caller(*scopes: str, roles: frozenset[Role] = WRITER, name: str = "till", client_id: str = "") -> Principal:
     """A known caller who is limited to these names of the ledger."""
-    found = tuple(Scope("ledger", text.removesuffix("*").encode(), text.endswith("*")) for text in scopes)
+    found = tuple(AccessScope("ledger", text.removesuffix("*").encode(), text.endswith("*")) for text in scopes)
     return Principal(name, "client", roles, found or None, client_id)
 
 
@@ -39,33 +47,38 @@ def caller(*scopes: str, roles: frozenset[Role] = WRITER, name: str = "till", cl
 )
 def test_a_scope_reaches_places(scope: str, org: bool, vault: bool, other_vault: bool, other_org: bool) -> None:
     somebody = caller(scope) if scope else caller()
-    wanted = {Place(7001): org, Place(7001, 9001): vault, Place(7001, 9002): other_vault, Place(7002): other_org}
+    wanted = {
+        LedgerPlace(7001): org,
+        LedgerPlace(7001, 9001): vault,
+        LedgerPlace(7001, 9002): other_vault,
+        LedgerPlace(7002): other_org,
+    }
     for place, is_reached in wanted.items():
         assert reaches(somebody, Role.READ, place) is is_reached, place
         assert reaches(somebody, Role.ADMIN, place) is False
         if is_reached:
-            needs(somebody, Role.WRITE, place)
+            check_role(somebody, Role.WRITE, place)
         else:
             with refused("", "permission_denied"):
-                needs(somebody, Role.WRITE, place)
+                check_role(somebody, Role.WRITE, place)
 
 
 def test_a_role_is_needed_whatever_the_place() -> None:
     reader = caller(roles=frozenset({Role.READ}))
-    needs(reader, Role.READ, None)
+    check_role(reader, Role.READ, None)
     for role in (Role.WRITE, Role.ADMIN):
         with refused("", "permission_denied"):
-            needs(reader, role, None)
-        needs(caller(roles=ADMIN), role, Place(7001, 9001))
+            check_role(reader, role, None)
+        check_role(caller(roles=ADMIN), role, LedgerPlace(7001, 9001))
 
 
 def test_the_whole_ledger_is_for_administrators_of_it() -> None:
-    needs_everything(caller(roles=ADMIN))
-    needs_everything(caller("*", roles=ADMIN))
-    needs_everything(DEVELOPER)
+    check_full_admin(caller(roles=ADMIN))
+    check_full_admin(caller("*", roles=ADMIN))
+    check_full_admin(DEVELOPER)
     for somebody in (caller(), caller("7001/*", roles=ADMIN), caller("7*", roles=ADMIN)):
         with refused("", "permission_denied"):
-            needs_everything(somebody)
+            check_full_admin(somebody)
 
 
 NAMES = ("a", "a/b", "till-3", "x/", "default")
@@ -156,7 +169,7 @@ OTHERS: dict[str, tuple[Principal, str]] = {
 @pytest.mark.parametrize("case", OWN)
 def test_client_ids_of_ones_own(case: str) -> None:
     somebody, client = OWN[case]
-    needs_client(somebody, client, CREDENTIALS.owner_of(client))
+    check_client_id(somebody, client, CREDENTIALS.owner_of(client))
 
 
 @pytest.mark.parametrize("case", OTHERS)
@@ -164,9 +177,9 @@ def test_client_ids_of_others(case: str) -> None:
     somebody, client = OTHERS[case]
     owner = CREDENTIALS.owner_of(client)
     with refused("clientId", "permission_denied"):
-        needs_client(somebody, client, owner)
-    needs_client(caller(roles=ADMIN), client, owner)
-    needs_client(DEVELOPER, client, owner)
+        check_client_id(somebody, client, owner)
+    check_client_id(caller(roles=ADMIN), client, owner)
+    check_client_id(DEVELOPER, client, owner)
 
 
 def test_no_client_id_is_that_of_two_credentials() -> None:
@@ -180,7 +193,7 @@ def test_no_client_id_is_that_of_two_credentials() -> None:
 
 def _is_let(somebody: Principal, client: str, owner: str | None) -> bool:
     try:
-        needs_client(somebody, client, owner)
+        check_client_id(somebody, client, owner)
     except RefusedLedger:
         return False
     return True
@@ -207,14 +220,14 @@ def test_nobody_is_anonymous_and_somebody_is_not() -> None:
     ids=["none", "key", "bearer", "all"],
 )
 def test_a_token_comes_in_many_headers(headers: dict[str, str], wanted: bytes | None) -> None:
-    fields = Fields([(name.encode(), value.encode()) for name, value in headers.items()])
+    fields = HeaderFields([(name.encode(), value.encode()) for name, value in headers.items()])
     assert presented(fields, (API_KEY,)) == wanted
 
 
 def test_two_tokens_are_none() -> None:
     with pytest.raises(UnauthorizedError):
-        presented(Fields([(b"x-api-key", b"t"), (b"authorization", b"Bearer u")]), (API_KEY,))
-    assert presented(Fields([(b"x-api-key", b"t")])) is None, "elsewhere it is no credential"
+        presented(HeaderFields([(b"x-api-key", b"t"), (b"authorization", b"Bearer u")]), (API_KEY,))
+    assert presented(HeaderFields([(b"x-api-key", b"t")])) is None, "elsewhere it is no credential"
 
 
 class Clock:
@@ -227,7 +240,7 @@ class Clock:
 
 
 def test_an_answer_is_at_hand_once_it_was_told() -> None:
-    hot = HotAnswers(10, 1_000, Clock())
+    hot = ReplayCache(10, 1_000, Clock())
     assert not hot.tell(b"a")
     assert hot.tell(b"a")
     assert not hot.tell(b"b")
@@ -235,7 +248,7 @@ def test_an_answer_is_at_hand_once_it_was_told() -> None:
 
 
 def test_the_least_recently_told_answer_goes_first() -> None:
-    hot = HotAnswers(2, 1_000, Clock())
+    hot = ReplayCache(2, 1_000, Clock())
     for name in (b"a", b"b"):
         hot.tell(name)
     assert hot.tell(b"a")
@@ -247,7 +260,7 @@ def test_the_least_recently_told_answer_goes_first() -> None:
 
 def test_an_answer_is_at_hand_for_its_time() -> None:
     clock = Clock()
-    hot = HotAnswers(2, 1_000, clock)
+    hot = ReplayCache(2, 1_000, clock)
     hot.tell(b"a")
     clock.now = 999
     assert hot.tell(b"a")

@@ -8,46 +8,53 @@ import orjson
 import pytest
 from google.protobuf import json_format
 
-from semel.contracts.ledger.commands import Code, Committed, Declined, Org, Refusal, Vault
-from semel.contracts.ledger.model import (
+from semel.kernel.errors import REGISTRY
+from semel.surfaces.ledger.commands import (
+    CommittedTransaction,
+    LedgerRefusal,
+    Org,
+    Vault,
+    WriteDeclined,
+    WriteErrorCode,
+)
+from semel.surfaces.ledger.model import (
     ORG_STATUSES,
     VAULT_STATUSES,
-    Check,
-    Condition,
+    BlockHeader,
+    ConditionKind,
     CreateRelationship,
     DeleteEntity,
     DeleteRelationship,
     Entity,
     ExpireEntity,
-    Header,
-    Instant,
-    Place,
+    LedgerPlace,
+    LedgerStatus,
+    LedgerTime,
+    LedgerTransaction,
+    SetCondition,
     SetEntity,
     Sibling,
     Side,
     StateProof,
-    Status,
-    Transaction,
     TxProof,
 )
-from semel.contracts.ledger.rules.chain import block_hash
-from semel.contracts.ledger.wire import answers
-from semel.contracts.ledger.wire.problems import problem_body
-from semel.kernel.errors import REGISTRY
-from semel.server.ledger.proto import ledger_pb2
+from semel.surfaces.ledger.proto import ledger_pb2
+from semel.surfaces.ledger.rules.chain import block_hash
+from semel.surfaces.ledger.wire import answers
+from semel.surfaces.ledger.wire.answers import problem_body
 
-VAULT = Place(7001, 9001)
-AT = Instant(1_767_225_600, 123_456_789)
-HEADER = Header(3, VAULT, b"\1" * 32, b"\2" * 32, b"\3" * 32, AT, 4, 5, b"node-1")
-TRANSACTION = Transaction(
+VAULT = LedgerPlace(7001, 9001)
+AT = LedgerTime(1_767_225_600, 123_456_789)
+HEADER = BlockHeader(3, VAULT, b"\1" * 32, b"\2" * 32, b"\3" * 32, AT, 4, 5, b"node-1")
+TRANSACTION = LedgerTransaction(
     bytes(range(16)),
     b"app-1",
     2,
     (
-        SetEntity(b"user:1", b"alice", 9, Condition(Check.NOT_EXISTS)),
-        SetEntity("\u00fc".encode(), b"", 0, Condition(Check.VERSION, version=7)),
-        SetEntity(b"k", b"x", 0, Condition(Check.VALUE, value=b"y")),
-        SetEntity(b"k", b"x", 0, Condition(Check.MUST_EXIST)),
+        SetEntity(b"user:1", b"alice", 9, SetCondition(ConditionKind.NOT_EXISTS)),
+        SetEntity("\u00fc".encode(), b"", 0, SetCondition(ConditionKind.VERSION, version=7)),
+        SetEntity(b"k", b"x", 0, SetCondition(ConditionKind.VALUE, value=b"y")),
+        SetEntity(b"k", b"x", 0, SetCondition(ConditionKind.MUST_EXIST)),
         DeleteEntity(b"user:9"),
         ExpireEntity(b"user:9", 8),
         CreateRelationship(b"doc:1", b"viewer", b"user:1"),
@@ -56,13 +63,13 @@ TRANSACTION = Transaction(
     AT,
     b"user:789",
 )
-COMMITTED = Committed(TRANSACTION, HEADER)
+COMMITTED = CommittedTransaction(TRANSACTION, HEADER)
 WAY = (Sibling(b"\4" * 32, Side.LEFT), Sibling(b"\5" * 32, Side.RIGHT))
 PROOF = StateProof(
     b"k", Entity(b"k", b"v", 9, 2), b"\6" * 32, WAY, 17, b"\7" * 32, (b"\x08" * 32,) * 255, 3, b"\3" * 32
 )
 ABSENCE = PROOF._replace(entity=None, witness=Entity(b"\0l", b"w", 0, 1))
-ORG = Org(7001, "Sch\u00f6n".encode(), Status.ACTIVE, AT, 5, 1_000, 86_400, True, 2)
+ORG = Org(7001, "Sch\u00f6n".encode(), LedgerStatus.ACTIVE, AT, 5, 1_000, 86_400, True, 2)
 
 MESSAGES: dict[str, tuple[str, answers.Json]] = {
     "header": ("BlockHeader", answers.header_json(HEADER)),
@@ -88,7 +95,7 @@ MESSAGES: dict[str, tuple[str, answers.Json]] = {
     "list": ("ListResourcesResponse", answers.list_json("resources", ["doc:1"], "token", 7)),
     "empty list": ("ListEntitiesResponse", answers.list_json("entities", [], "", 0)),
     "orgs": ("ListOrganizationsResponse", answers.list_json("organizations", [answers.org_json(ORG)], "")),
-    "made org": ("CreateOrganizationResponse", answers.made_org_json(Place(7001))),
+    "made org": ("CreateOrganizationResponse", answers.made_org_json(LedgerPlace(7001))),
     "made vault": ("CreateVaultResponse", answers.made_vault_json(VAULT, HEADER._replace(height=0))),
     **{
         f"org {status.name}": ("GetOrganizationResponse", answers.org_json(ORG._replace(status=status)))
@@ -103,13 +110,25 @@ MESSAGES: dict[str, tuple[str, answers.Json]] = {
         for retain in (0, 7)
     },
     **{
-        f"declined {code.name}": ("WriteError", answers.declined_json(Declined(code, "Because.", "R7")))
-        for code in Code
+        f"declined {code.name}": ("WriteError", answers.declined_json(WriteDeclined(code, "Because.", "R7")))
+        for code in WriteErrorCode
     },
     "declined with all": (
         "WriteError",
         answers.declined_json(
-            Declined(Code.VALUE_MISMATCH, "Because.", "", b"k", 0, b"", bytes(16), 3, 2, 0, {"conflict": "sequence"})
+            WriteDeclined(
+                WriteErrorCode.VALUE_MISMATCH,
+                "Because.",
+                "",
+                b"k",
+                0,
+                b"",
+                bytes(16),
+                3,
+                2,
+                0,
+                {"conflict": "sequence"},
+            )
         ),
     ),
 }
@@ -144,7 +163,7 @@ def test_a_header_in_full() -> None:
         "term": "4",
         "committedIndex": "5",
     }
-    assert answers.header_json(HEADER._replace(place=Place(7001)))["vault"] == {"slug": "0"}
+    assert answers.header_json(HEADER._replace(place=LedgerPlace(7001)))["vault"] == {"slug": "0"}
 
 
 def test_an_announcement_has_the_block_hash() -> None:
@@ -164,7 +183,7 @@ def test_a_success_has_all_of_the_proof_or_nothing_of_it() -> None:
 
 
 def test_an_error_has_what_it_was_given() -> None:
-    gap = Declined(Code.SEQUENCE_GAP, "Go on with 1.", "R7", last=0)
+    gap = WriteDeclined(WriteErrorCode.SEQUENCE_GAP, "Go on with 1.", "R7", last=0)
     assert answers.declined_json(gap) == {
         "code": "WRITE_ERROR_CODE_SEQUENCE_GAP",
         "key": "",
@@ -183,17 +202,17 @@ def test_absence_is_proved_by_what_stands_there() -> None:
 @pytest.mark.parametrize(
     ("at", "wanted"),
     [
-        (Instant(0), "1970-01-01T00:00:00Z"),
-        (Instant(0, 1), "1970-01-01T00:00:00.000000001Z"),
-        (Instant(1, 120_000_000), "1970-01-01T00:00:01.120Z"),
-        (Instant(1, 120_000), "1970-01-01T00:00:01.000120Z"),
-        (Instant(1, 999_999_999), "1970-01-01T00:00:01.999999999Z"),
-        (Instant(-1, 500_000_000), "1969-12-31T23:59:59.500Z"),
-        (Instant(253_402_300_799), "9999-12-31T23:59:59Z"),
+        (LedgerTime(0), "1970-01-01T00:00:00Z"),
+        (LedgerTime(0, 1), "1970-01-01T00:00:00.000000001Z"),
+        (LedgerTime(1, 120_000_000), "1970-01-01T00:00:01.120Z"),
+        (LedgerTime(1, 120_000), "1970-01-01T00:00:01.000120Z"),
+        (LedgerTime(1, 999_999_999), "1970-01-01T00:00:01.999999999Z"),
+        (LedgerTime(-1, 500_000_000), "1969-12-31T23:59:59.500Z"),
+        (LedgerTime(253_402_300_799), "9999-12-31T23:59:59Z"),
     ],
     ids=str,
 )
-def test_an_instant_has_as_many_digits_as_it_needs(at: Instant, wanted: str) -> None:
+def test_an_instant_has_as_many_digits_as_it_needs(at: LedgerTime, wanted: str) -> None:
     assert answers.instant_text(at) == wanted
 
 
@@ -211,7 +230,7 @@ NUMBERED = {
 @pytest.mark.parametrize("code", CODES)
 def test_a_refusal_is_a_problem_document(code: str) -> None:
     kind = REGISTRY[f"ledger:{code}"]
-    assert orjson.loads(problem_body(Refusal(code, "Because."))) == {
+    assert orjson.loads(problem_body(LedgerRefusal(code, "Because."))) == {
         "type": f"/errors/ledger-{code.replace('_', '-')}",
         "title": kind.title,
         "status": kind.status,
@@ -223,6 +242,6 @@ def test_a_refusal_is_a_problem_document(code: str) -> None:
 
 
 def test_a_refusal_says_when_to_come_back_and_what_it_is_about() -> None:
-    told = orjson.loads(problem_body(Refusal("resource_exhausted", "Because.", {"field": "x"}, 1_500)))
+    told = orjson.loads(problem_body(LedgerRefusal("resource_exhausted", "Because.", {"field": "x"}, 1_500)))
     assert told["retry_after_ms"] == 1_500
     assert told["context"] == {"field": "x"}

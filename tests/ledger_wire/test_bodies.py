@@ -12,19 +12,19 @@ import pytest
 
 from semel.server.http.answer import Answer, StreamedAnswer
 from semel.server.http.request import Request
-from semel.server.ledger import admin, reads, writes
-from semel.server.ledger.host import LedgerHost
-from semel.server.threads import APART_BYTES
+from semel.server.thread_pool import APART_BYTES
+from semel.surfaces.ledger import calls, read_calls
+from semel.surfaces.ledger.http import LedgerHttp
 from tests.ledger_wire.office import Office, in_office
 
 CALLS: dict[str, tuple[str, str, Any, str]] = {
-    "write": ("POST", "{org}/writes", writes, "parse_write"),
-    "batch": ("POST", "{org}/batches", writes, "parse_batch"),
-    "batch read": ("POST", "{org}/entities:batchRead", reads, "parse_batch_read"),
-    "new organization": ("POST", "", admin, "parse_org"),
-    "organization": ("PATCH", "{org}", admin, "parse_org_change"),
-    "new vault": ("POST", "{org}/vaults", admin, "parse_vault"),
-    "vault": ("PATCH", "{org}/vaults/{vault}", admin, "parse_vault_change"),
+    "write": ("POST", "{org}/writes", calls, "parse_write"),
+    "batch": ("POST", "{org}/batches", calls, "parse_batch"),
+    "batch read": ("POST", "{org}/entities:batchRead", read_calls, "parse_batch_read"),
+    "new organization": ("POST", "", calls, "parse_org"),
+    "organization": ("PATCH", "{org}", calls, "parse_org_change"),
+    "new vault": ("POST", "{org}/vaults", calls, "parse_vault"),
+    "vault": ("PATCH", "{org}/vaults/{vault}", calls, "parse_vault_change"),
 }
 
 
@@ -54,7 +54,7 @@ class Recorder:
         """There is nothing to end."""
 
 
-async def ask(host: LedgerHost, method: str, path: str, body: bytes) -> int:
+async def ask(host: LedgerHttp, method: str, path: str, body: bytes) -> int:
     """The status of the answer."""
     recorder = Recorder()
     request = Request(recorder, method, path.encode())
@@ -77,7 +77,7 @@ def test_a_large_body_is_read_in_a_thread(tmp_path: Path, monkeypatch: pytest.Mo
 
     async def work(office: Office) -> None:
         place = await office.vault()
-        host = LedgerHost(office.context)
+        host = LedgerHttp(office.context)
         target = f"/ledger/v1/orgs/{path}".rstrip("/").format(org=place.org, vault=place.vault)
         for filler in (0, APART_BYTES):
             assert await ask(host, method, target, b'{"no such member":"%s"}' % (b"x" * filler)) == 400

@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from semel.contracts.ledger import listing
-from semel.contracts.ledger.commands import Code, Declined, OrgSettings, Replayed, Written
-from semel.contracts.ledger.listing import orgs, vaults
-from semel.contracts.ledger.model import ExpireEntity, Place, SetEntity, Status
-from semel.contracts.ledger.reading import client_state, tip
-from semel.server import audit
-from semel.server.ledger.desk import FIRST_SLUG, SLUGS_END
-from semel.server.ledger.parts import make_desk
-from semel.server.principals import Principal, Principals, Role, Scope
+from semel.server.auth.principals import AccessScope, Principal, Principals, Role
+from semel.server.ops import audit_log
+from semel.surfaces.ledger import pagination
+from semel.surfaces.ledger.commands import OrgSettings, WriteCommitted, WriteDeclined, WriteErrorCode, WriteReplayed
+from semel.surfaces.ledger.model import ExpireEntity, LedgerPlace, LedgerStatus, SetEntity
+from semel.surfaces.ledger.pagination import list_orgs, list_vaults
+from semel.surfaces.ledger.reading import client_state, tip
+from semel.surfaces.ledger.service import FIRST_SLUG, SLUGS_END, make_service
 from tests.ledger_wire.office import SET, Office, in_office
 from tests.ledger_wire.refusing import KEY, KEY_UUID, refused
 
@@ -29,17 +28,17 @@ KNOWN = Principals({b"": TILL})
 @pytest.fixture(autouse=True)
 def patient_audit(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server goes on without a file that stands still for a second; here the machine may stand still."""
-    monkeypatch.setattr(audit, "WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(audit_log, "WAIT_SECONDS", 60.0)
 
 
 def test_a_write_is_committed_once_and_replayed(tmp_path: Path) -> None:
     async def work(office: Office) -> None:
         desk, place = office.desk, await office.vault()
         first = await desk.write(office.admin, desk.prepare(place, "app", 1, KEY, SET))
-        assert isinstance(first, Written)
+        assert isinstance(first, WriteCommitted)
         assert first.committed.transaction.actor == b"client:anonymous"
         again = await desk.write(office.admin, desk.prepare(place, "app", None, KEY, SET))
-        assert again == Replayed(first.committed)
+        assert again == WriteReplayed(first.committed)
         assert desk.is_hot(first.committed)
         assert dict(office.desk.journal.metrics.counts) == {"committed": 1, "operations": 1, "replayed": 1}
 
@@ -50,10 +49,10 @@ def test_an_answer_is_cold_until_this_process_has_told_it(tmp_path: Path) -> Non
     async def work(office: Office) -> None:
         place = await office.vault()
         first = await office.desk.write(office.admin, office.desk.prepare(place, "app", 1, KEY, SET))
-        assert isinstance(first, Written)
-        after_restart = make_desk(office.context)
+        assert isinstance(first, WriteCommitted)
+        after_restart = make_service(office.context)
         again = await after_restart.write(office.admin, after_restart.prepare(place, "app", 1, KEY, SET))
-        assert isinstance(again, Replayed)
+        assert isinstance(again, WriteReplayed)
         assert not after_restart.is_hot(again.committed)
         assert after_restart.is_hot(again.committed)
 
@@ -65,8 +64,8 @@ def test_a_key_for_other_operations_is_on_record_before_the_answer(tmp_path: Pat
         place = await office.vault()
         await office.desk.write(office.admin, office.desk.prepare(place, "app", None, KEY, SET))
         answer = await office.desk.write(office.admin, office.desk.prepare(place, "app", None, KEY, OTHER))
-        assert isinstance(answer, Declined)
-        assert answer.code is Code.IDEMPOTENCY_KEY_REUSED
+        assert isinstance(answer, WriteDeclined)
+        assert answer.code is WriteErrorCode.IDEMPOTENCY_KEY_REUSED
         (line,) = office.audited()
         assert line["event"] == "LEDGER_KEY_COLLISION"
         assert line["details"] == {
@@ -113,7 +112,7 @@ def test_what_is_no_write_changes_nothing(tmp_path: Path) -> None:
             await desk.write(asked, desk.prepare(place, "app", 1, b"", (SetEntity(b"k", b"12345"),)))
         with refused("", "permission_denied"):
             await desk.write(asked, desk.prepare(place, "app", 1, b"", (ExpireEntity(b"k", 1),)))
-        for unknown in (Place(1), Place(2**63), Place(2**64 - 1, 1)):
+        for unknown in (LedgerPlace(1), LedgerPlace(2**63), LedgerPlace(2**64 - 1, 1)):
             with refused("", "organization_not_found"):
                 await desk.write(asked, desk.prepare(unknown, "app", 1, b"", SET))
         for unknown in (place._replace(vault=1), place._replace(vault=2**64 - 1)):
@@ -130,7 +129,7 @@ def test_a_caller_is_held_to_its_own(tmp_path: Path) -> None:
     async def work(office: Office) -> None:
         desk, place, till = office.desk, await office.vault(), office.asked(TILL)
         written = await desk.write(till, desk.prepare(place, "till/3", 1, b"", SET))
-        assert isinstance(written, Written)
+        assert isinstance(written, WriteCommitted)
         assert written.committed.transaction.actor == b"client:till"
         with refused("clientId", "permission_denied"):
             await desk.write(till, desk.prepare(place, "other", 1, b"", SET))
@@ -141,7 +140,7 @@ def test_a_caller_is_held_to_its_own(tmp_path: Path) -> None:
         with refused("", "permission_denied"):
             await desk.change_org(till, place.org, OrgSettings(fence=True))
         with refused("", "permission_denied"):
-            await desk.change_vault(till, place, Status.READ_ONLY)
+            await desk.change_vault(till, place, LedgerStatus.READ_ONLY)
         await office.context.audit.written()
         assert [line["event"] for line in office.audited()] == ["AUTH_FAILURE"] * 5
 
@@ -155,7 +154,9 @@ def test_the_longest_name_owns_a_client_id(tmp_path: Path) -> None:
     async def work(office: Office) -> None:
         desk, place = office.desk, await office.vault()
         for own, client in ((wide, "a/c"), (narrow, "a/b"), (namesake, "user:a")):
-            assert isinstance(await desk.write(office.asked(own), desk.prepare(place, client, 1, b"", SET)), Written)
+            assert isinstance(
+                await desk.write(office.asked(own), desk.prepare(place, client, 1, b"", SET)), WriteCommitted
+            )
         for other, client in ((wide, "a/b"), (narrow, "a/c"), (namesake, "a")):
             with refused("clientId", "permission_denied"):
                 await desk.write(office.asked(other), desk.prepare(place, client, 1, b"", SET))
@@ -171,7 +172,7 @@ def test_a_list_of_vaults_tells_nothing_of_those_out_of_reach(tmp_path: Path) ->
         mine, others = order[1:6:2], order[0:7:2]
         told, token, tokens = [], "", []
         while True:
-            read = partial(vaults, slug=place.org, limit=1, token=token, reach=lambda one: one in mine)
+            read = partial(list_vaults, slug=place.org, limit=1, token=token, reach=lambda one: one in mine)
             page = await office.desk.look(office.admin, place, read)
             told += [one.place for one in page.items]
             token = page.token
@@ -188,14 +189,14 @@ def test_a_list_of_vaults_tells_nothing_of_those_out_of_reach(tmp_path: Path) ->
 def test_vaults_within_reach_are_found_behind_many_that_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "FIRST_VAULTS", 2)
+    monkeypatch.setattr(pagination, "FIRST_VAULTS", 2)
 
     async def work(office: Office) -> None:
         place = await office.org()
         made = [(await office.desk.make_vault(office.admin, place.org, 0, b"")).place for _ in range(6)]
         last = max(made)
         for wanted in ([last], [], made):
-            read = partial(vaults, slug=place.org, limit=100, token="", reach=frozenset(wanted).__contains__)
+            read = partial(list_vaults, slug=place.org, limit=100, token="", reach=frozenset(wanted).__contains__)
             page = await office.desk.look(office.admin, place, read)
             assert ([one.place for one in page.items], page.token) == (sorted(wanted), "")
 
@@ -259,15 +260,15 @@ def test_lists_hold_what_the_caller_may_see(tmp_path: Path) -> None:
         desk, mine, _ = office.desk, await office.vault(), await office.vault()
         limited = office.asked(Principal("eve", "user", TILL.roles, ()))
         seen = await desk.look(
-            limited, None, lambda reading: orgs(reading, 0, "", lambda slug: desk.sees(limited, Place(slug)))
+            limited, None, lambda reading: list_orgs(reading, 0, "", lambda slug: desk.sees(limited, LedgerPlace(slug)))
         )
         assert not seen.items
-        some = office.asked(Principal("ann", "user", TILL.roles, (Scope("ledger", b"%d" % mine.org, False),)))
+        some = office.asked(Principal("ann", "user", TILL.roles, (AccessScope("ledger", b"%d" % mine.org, False),)))
         seen = await desk.look(
-            some, None, lambda reading: orgs(reading, 0, "", lambda slug: desk.sees(some, Place(slug)))
+            some, None, lambda reading: list_orgs(reading, 0, "", lambda slug: desk.sees(some, LedgerPlace(slug)))
         )
         assert [one.slug for one in seen.items] == [mine.org]
         with refused("", "permission_denied"):
-            await desk.look(limited, mine, lambda reading: vaults(reading, mine.org, 0, ""))
+            await desk.look(limited, mine, lambda reading: list_vaults(reading, mine.org, 0, ""))
 
     in_office(tmp_path, work, KNOWN)

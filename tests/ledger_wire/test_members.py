@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from semel.contracts.ledger.wire.enums import RETENTION_MODES
-from semel.contracts.ledger.wire.members import (
+from semel.surfaces.ledger.wire.members import (
     MOST,
-    Shape,
+    RETENTION_MODES,
+    ObjectMembers,
     choice,
     data,
     digits,
@@ -26,7 +26,7 @@ from semel.contracts.ledger.wire.members import (
 )
 from tests.ledger_wire.refusing import raw, refused
 
-SHAPE = Shape("key", "clientId", "includeTxProof")
+SHAPE = ObjectMembers("key", "clientId", "includeTxProof")
 
 
 @pytest.mark.parametrize(

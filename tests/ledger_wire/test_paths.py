@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.ledger.model import Place
-from semel.contracts.ledger.wire.paths import Route, height_in, place_in, split_path, tx_id
-from semel.contracts.ledger.wire.query import (
+from semel.surfaces.ledger.model import LedgerPlace
+from semel.surfaces.ledger.wire.urls import (
     EntitiesQuery,
-    Page,
+    LedgerRoute,
+    PageQuery,
     ProofQuery,
     RangeQuery,
     ReadQuery,
     RelationshipsQuery,
     ResourcesQuery,
+    height_in,
     parse_entities,
     parse_nothing,
     parse_page,
@@ -25,30 +26,33 @@ from semel.contracts.ledger.wire.query import (
     parse_relationships,
     parse_resources,
     parse_watch,
+    place_in,
+    split_path,
+    tx_id,
 )
 from tests.ledger_wire.refusing import KEY, KEY_TEXT, KEY_UUID, refused
 
-PATHS: dict[str, Route | None] = {
-    "orgs": Route(None, None, (), ""),
-    "orgs/7": Route("7", None, (), ""),
-    "orgs/7/vaults": Route("7", None, ("vaults",), ""),
-    "orgs/7/vaults/9": Route("7", "9", (), ""),
-    "orgs/7/writes": Route("7", None, ("writes",), ""),
-    "orgs/7/vaults/9/writes": Route("7", "9", ("writes",), ""),
-    "orgs/7/entities:batchRead": Route("7", None, ("entities:batchRead",), ""),
-    "orgs/7/entities%3AbatchRead": Route("7", None, ("entities:batchRead",), ""),
-    "orgs/7/entities/a%2Fb": Route("7", None, ("entities", ""), "a/b"),
-    "orgs/7/entities/a%252Fb": Route("7", None, ("entities", ""), "a%2Fb"),
-    "orgs/7/entities/vaults": Route("7", None, ("entities", ""), "vaults"),
-    "orgs/7/entities/": Route("7", None, ("entities", ""), ""),
-    "orgs/7/entities/%C3%BC": Route("7", None, ("entities", ""), "\u00fc"),
-    "orgs/7/entities/a+b": Route("7", None, ("entities", ""), "a+b"),
-    "orgs/7/entities/..": Route("7", None, ("entities", ""), ".."),
-    "orgs/7/vaults/9/entities/x": Route("7", "9", ("entities", ""), "x"),
-    "orgs/7/clients/a%2Fb/state": Route("7", None, ("clients", "", "state"), "a/b"),
-    "orgs/7/vaults/9/blocks/3/proof": Route("7", "9", ("blocks", "", "proof"), "3"),
-    "orgs/7/vaults/9/vaults": Route("7", "9", ("vaults",), ""),
-    "orgs/": Route("", None, (), ""),
+PATHS: dict[str, LedgerRoute | None] = {
+    "orgs": LedgerRoute(None, None, (), ""),
+    "orgs/7": LedgerRoute("7", None, (), ""),
+    "orgs/7/vaults": LedgerRoute("7", None, ("vaults",), ""),
+    "orgs/7/vaults/9": LedgerRoute("7", "9", (), ""),
+    "orgs/7/writes": LedgerRoute("7", None, ("writes",), ""),
+    "orgs/7/vaults/9/writes": LedgerRoute("7", "9", ("writes",), ""),
+    "orgs/7/entities:batchRead": LedgerRoute("7", None, ("entities:batchRead",), ""),
+    "orgs/7/entities%3AbatchRead": LedgerRoute("7", None, ("entities:batchRead",), ""),
+    "orgs/7/entities/a%2Fb": LedgerRoute("7", None, ("entities", ""), "a/b"),
+    "orgs/7/entities/a%252Fb": LedgerRoute("7", None, ("entities", ""), "a%2Fb"),
+    "orgs/7/entities/vaults": LedgerRoute("7", None, ("entities", ""), "vaults"),
+    "orgs/7/entities/": LedgerRoute("7", None, ("entities", ""), ""),
+    "orgs/7/entities/%C3%BC": LedgerRoute("7", None, ("entities", ""), "\u00fc"),
+    "orgs/7/entities/a+b": LedgerRoute("7", None, ("entities", ""), "a+b"),
+    "orgs/7/entities/..": LedgerRoute("7", None, ("entities", ""), ".."),
+    "orgs/7/vaults/9/entities/x": LedgerRoute("7", "9", ("entities", ""), "x"),
+    "orgs/7/clients/a%2Fb/state": LedgerRoute("7", None, ("clients", "", "state"), "a/b"),
+    "orgs/7/vaults/9/blocks/3/proof": LedgerRoute("7", "9", ("blocks", "", "proof"), "3"),
+    "orgs/7/vaults/9/vaults": LedgerRoute("7", "9", ("vaults",), ""),
+    "orgs/": LedgerRoute("", None, (), ""),
     "org": None,
     "": None,
     "vaults/9": None,
@@ -67,19 +71,19 @@ def test_a_path_that_cannot_be_read_is_refused(path: str) -> None:
 
 
 def test_places() -> None:
-    assert place_in(Route("7001", None, (), "")) == Place(7001)
-    assert place_in(Route("7001", "9001", (), "")) == Place(7001, 9001)
-    assert place_in(Route("0", None, (), "")) == Place(0)
+    assert place_in(LedgerRoute("7001", None, (), "")) == LedgerPlace(7001)
+    assert place_in(LedgerRoute("7001", "9001", (), "")) == LedgerPlace(7001, 9001)
+    assert place_in(LedgerRoute("0", None, (), "")) == LedgerPlace(0)
     with refused("", "vault_not_found"):
-        place_in(Route("7001", "0", (), ""))
+        place_in(LedgerRoute("7001", "0", (), ""))
 
 
 @pytest.mark.parametrize("slug", ["", "x", "-1", "1.0", "7 ", "99999999999999999999", "\u0667"], ids=ascii)
 def test_a_slug_is_a_number(slug: str) -> None:
     with refused("organization"):
-        place_in(Route(slug, None, (), ""))
+        place_in(LedgerRoute(slug, None, (), ""))
     with refused("vault"):
-        place_in(Route("7001", slug, (), ""))
+        place_in(LedgerRoute("7001", slug, (), ""))
     with refused("height"):
         height_in(slug)
 
@@ -101,7 +105,7 @@ def test_an_id_that_is_none_is_refused(given: str) -> None:
 
 # -- queries ----------------------------------------------------------------------------------------------------------
 
-NO_PAGE = Page(0, "")
+NO_PAGE = PageQuery(0, "")
 QUERIES: list[tuple[Any, str, Any]] = [
     (parse_read, "", ReadQuery(None, False, None)),
     (parse_read, "atHeight=0", ReadQuery(None, False, None)),
@@ -112,17 +116,17 @@ QUERIES: list[tuple[Any, str, Any]] = [
     (
         parse_entities,
         "prefix=a%2F%C3%BC&atHeight=7&includeExpired=true&limit=1000&pageToken=x&consistency=1",
-        EntitiesQuery("a/\u00fc".encode(), 7, True, Page(1_000, "x")),
+        EntitiesQuery("a/\u00fc".encode(), 7, True, PageQuery(1_000, "x")),
     ),
     (parse_relationships, "", RelationshipsQuery(None, None, None, None, NO_PAGE, None, None)),
     (
         parse_relationships,
         "resource=doc:1&relation=viewer&subject=user:1%23member&limit=7&at_height=9&page_token=t",
-        RelationshipsQuery(b"doc:1", b"viewer", b"user:1#member", 9, Page(7, "t"), None, None),
+        RelationshipsQuery(b"doc:1", b"viewer", b"user:1#member", 9, PageQuery(7, "t"), None, None),
     ),
     (parse_resources, "type=doc&limit=0", ResourcesQuery(b"doc", None, NO_PAGE)),
     (parse_resources, "", ResourcesQuery(b"", None, NO_PAGE)),
-    (parse_page, "limit=7&pageToken=t", Page(7, "t")),
+    (parse_page, "limit=7&pageToken=t", PageQuery(7, "t")),
     (parse_range, "", RangeQuery(1, 1_000)),
     (parse_range, "from=5", RangeQuery(5, 1_004)),
     (parse_range, "from=5&to=7", RangeQuery(5, 7)),

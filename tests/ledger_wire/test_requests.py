@@ -7,24 +7,23 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.fields import Fields
-from semel.contracts.ledger.commands import NO_QUOTA, OrgSettings, Quota
-from semel.contracts.ledger.model import (
-    Check,
-    Condition,
+from semel.kernel.header_fields import HeaderFields
+from semel.surfaces.ledger.commands import NO_QUOTA, OrgQuota, OrgSettings
+from semel.surfaces.ledger.model import (
+    ConditionKind,
     CreateRelationship,
     DeleteEntity,
     DeleteRelationship,
     ExpireEntity,
+    LedgerStatus,
     Operation,
+    SetCondition,
     SetEntity,
-    Status,
 )
-from semel.contracts.ledger.wire import members
-from semel.contracts.ledger.wire.operations import operation_json, parse_operations
-from semel.contracts.ledger.wire.requests import (
-    Draft,
+from semel.surfaces.ledger.wire import members
+from semel.surfaces.ledger.wire.bodies import (
     OrgDraft,
+    WriteDraft,
     creation_key,
     parse_batch,
     parse_batch_read,
@@ -34,10 +33,11 @@ from semel.contracts.ledger.wire.requests import (
     parse_vault_change,
     parse_write,
 )
+from semel.surfaces.ledger.wire.operations import operation_json, parse_operations
 from tests.ledger_wire.refusing import KEY, KEY_TEXT, KEY_UUID, NO_FIELDS, keyed, raw, refused
 
 MOST = 1_000
-Parse = Callable[[bytes, Fields, int], Draft]
+Parse = Callable[[bytes, HeaderFields, int], WriteDraft]
 
 SET = {"setEntity": {"key": "k", "value": "eA=="}}
 IS_SET = SetEntity(b"k", b"x")
@@ -63,19 +63,19 @@ OPERATIONS: dict[str, tuple[Any, Operation]] = {
     ),
 }
 
-CONDITIONS: dict[str, tuple[Any, Condition | None]] = {
+CONDITIONS: dict[str, tuple[Any, SetCondition | None]] = {
     "none": (None, None),
     "empty": ({}, None),
     "null": ({"notExists": None}, None),
-    "not exists": ({"notExists": True}, Condition(Check.NOT_EXISTS)),
-    "not not exists": ({"not_exists": False}, Condition(Check.MUST_EXIST)),
-    "must exist": ({"mustExists": True}, Condition(Check.MUST_EXIST)),
-    "must not exist": ({"must_exists": False}, Condition(Check.NOT_EXISTS)),
-    "version": ({"version": "7"}, Condition(Check.VERSION, version=7)),
-    "version 0": ({"version": 0}, Condition(Check.VERSION)),
-    "value": ({"valueEquals": "eA=="}, Condition(Check.VALUE, value=b"x")),
-    "no value": ({"value_equals": ""}, Condition(Check.VALUE)),
-    "beside null": ({"version": 7, "notExists": None}, Condition(Check.VERSION, version=7)),
+    "not exists": ({"notExists": True}, SetCondition(ConditionKind.NOT_EXISTS)),
+    "not not exists": ({"not_exists": False}, SetCondition(ConditionKind.MUST_EXIST)),
+    "must exist": ({"mustExists": True}, SetCondition(ConditionKind.MUST_EXIST)),
+    "must not exist": ({"must_exists": False}, SetCondition(ConditionKind.NOT_EXISTS)),
+    "version": ({"version": "7"}, SetCondition(ConditionKind.VERSION, version=7)),
+    "version 0": ({"version": 0}, SetCondition(ConditionKind.VERSION)),
+    "value": ({"valueEquals": "eA=="}, SetCondition(ConditionKind.VALUE, value=b"x")),
+    "no value": ({"value_equals": ""}, SetCondition(ConditionKind.VALUE)),
+    "beside null": ({"version": 7, "notExists": None}, SetCondition(ConditionKind.VERSION, version=7)),
 }
 
 BAD_OPERATIONS: dict[str, tuple[Any, str]] = {
@@ -131,7 +131,7 @@ def test_an_operation_that_is_none_is_refused(name: str) -> None:
 # -- writes and batches -----------------------------------------------------------------------------------------------
 
 WRITE = {"clientId": "app", "sequence": "1", "operations": [SET]}
-DRAFT = Draft("app", 1, b"", (IS_SET,), False)
+DRAFT = WriteDraft("app", 1, b"", (IS_SET,), False)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ DRAFT = Draft("app", 1, b"", (IS_SET,), False)
     ],
     ids=lambda value: ascii(value) if isinstance(value, dict) else "",
 )
-def test_a_write_is_understood(changed: dict[str, Any], wanted: Draft) -> None:
+def test_a_write_is_understood(changed: dict[str, Any], wanted: WriteDraft) -> None:
     assert parse_write(raw(WRITE | changed), NO_FIELDS, MOST) == wanted
 
 
@@ -245,7 +245,7 @@ def test_the_largest_body_that_is_right_is_parsed() -> None:
     nothing = dict.fromkeys(("createRelationship", "deleteRelationship", "deleteEntity", "expireEntity"))
     condition = dict.fromkeys(("notExists", "valueEquals", "mustExists")) | {"version": "1"}
     full = nothing | {"setEntity": {"key": ',[{"', "value": "", "expiresAt": "5", "condition": condition}}
-    wanted = SetEntity(b',[{"', b"", 5, Condition(Check.VERSION, version=1))
+    wanted = SetEntity(b',[{"', b"", 5, SetCondition(ConditionKind.VERSION, version=1))
     batch = parse_batch(raw(WRITE | {"operations": [{"operations": [full]}] * MOST}), NO_FIELDS, MOST)
     assert batch.operations == (wanted,) * MOST
     assert parse_write(raw(WRITE | {"operations": [full] * MOST}), NO_FIELDS, MOST).operations == (wanted,) * MOST
@@ -336,7 +336,7 @@ def test_orders() -> None:
     assert parse_org(raw({"name": "shop", "shard_id": {"id": 3}})) == OrgDraft("shop", NO_QUOTA)
     assert parse_org(b"") == OrgDraft("", NO_QUOTA)
     limits = {"maxStorageBytes": "9", "max_vaults": 8, "maxWriteOpsPerSec": 7, "maxReadOpsPerSec": 0}
-    assert parse_org(raw({"name": "shop", "quota": limits})) == OrgDraft("shop", Quota(9, 8, 7))
+    assert parse_org(raw({"name": "shop", "quota": limits})) == OrgDraft("shop", OrgQuota(9, 8, 7))
     assert parse_org(raw({"name": "shop", "quota": {}})) == parse_org(raw({"name": "shop", "quota": None}))
     wrong: list[tuple[Any, str]] = [
         ({"maxVaults": 2**32}, "quota.max_vaults"),
@@ -350,10 +350,10 @@ def test_orders() -> None:
             parse_org(raw({"name": "shop", "quota": quota}))
     assert parse_org_change(raw({"ttlSeconds": "9"})) == OrgSettings(ttl_seconds=9)
     everything = {"eviction_interval": 7, "ttlSeconds": 9, "fence": False, "status": "ORGANIZATION_STATUS_SUSPENDED"}
-    assert parse_org_change(raw(everything)) == OrgSettings(7, 9, False, Status.SUSPENDED)
-    assert parse_org_change(raw({"status": 5})) == OrgSettings(status=Status.DELETED)
-    assert parse_vault_change(raw({"status": "VAULT_STATUS_READ_ONLY"})) is Status.READ_ONLY
-    assert parse_vault_change(raw({"status": 3})) is Status.DELETED
+    assert parse_org_change(raw(everything)) == OrgSettings(7, 9, False, LedgerStatus.SUSPENDED)
+    assert parse_org_change(raw({"status": 5})) == OrgSettings(status=LedgerStatus.DELETED)
+    assert parse_vault_change(raw({"status": "VAULT_STATUS_READ_ONLY"})) is LedgerStatus.READ_ONLY
+    assert parse_vault_change(raw({"status": 3})) is LedgerStatus.DELETED
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from semel.contracts.fields import Fields
-from semel.contracts.ledger.refusals import RefusedLedger
-from semel.server.ledger.versions import API_VERSION, api_version, check_version
+from semel.kernel.header_fields import HeaderFields
+from semel.surfaces.ledger.commands import RefusedLedger
+from semel.surfaces.ledger.exchange import API_VERSION, api_version, check_version
 
 REFUSED = {
     b"0": "failed_precondition",
@@ -32,7 +32,7 @@ REFUSED = {
 @pytest.mark.parametrize("value", [None, b"1", b"01", b"0" * 19 + b"1"])
 def test_ours(value: bytes | None) -> None:
     assert api_version(value) == 1
-    check_version(Fields([] if value is None else [(API_VERSION, value)]))
+    check_version(HeaderFields([] if value is None else [(API_VERSION, value)]))
 
 
 @pytest.mark.parametrize(("value", "code"), REFUSED.items(), ids=[repr(value[:25]) for value in REFUSED])
@@ -45,4 +45,4 @@ def test_another_is_refused(value: bytes, code: str) -> None:
 
 def test_each_of_many_is_judged() -> None:
     with pytest.raises(RefusedLedger):
-        check_version(Fields([(API_VERSION, b"1"), (API_VERSION, b"2")]))
+        check_version(HeaderFields([(API_VERSION, b"1"), (API_VERSION, b"2")]))

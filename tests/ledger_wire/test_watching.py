@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from semel.contracts.ledger.limits import WATCH_BEHIND
-from semel.contracts.ledger.model import Place, Status
-from semel.contracts.ledger.refusals import RefusedLedger
-from semel.server.ledger import watching
-from semel.server.ledger.desk import Asked
-from semel.server.principals import DEVELOPER, Principal, Role
+from semel.server.auth.principals import DEVELOPER, Principal, Role
+from semel.surfaces.ledger import block_watch
+from semel.surfaces.ledger.commands import RefusedLedger
+from semel.surfaces.ledger.limits import WATCH_BEHIND
+from semel.surfaces.ledger.model import LedgerPlace, LedgerStatus
+from semel.surfaces.ledger.service import LedgerCaller
 from tests.ledger_wire.office import Office, in_office
 from tests.ledger_wire.refusing import refused
 
 LONG = 30.0
 
 
-async def heights(office: Office, asked: Asked, place: Place, start: int, upto: int) -> list[int]:
+async def heights(office: Office, asked: LedgerCaller, place: LedgerPlace, start: int, upto: int) -> list[int]:
     """The heights that a watch tells until it has told this one."""
     told: list[int] = []
     with office.desk.follow(asked, place, start) as watch:
@@ -46,7 +46,7 @@ def test_a_watch_replays_and_then_goes_on_live(tmp_path: Path) -> None:
 
 
 def test_a_long_history_comes_in_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "PAGE_HEADERS", 4)
+    monkeypatch.setattr(block_watch, "PAGE_HEADERS", 4)
 
     async def work(office: Office) -> None:
         place = await office.org()
@@ -68,7 +68,10 @@ def test_a_watch_begins_at_a_block_of_a_place_within_reach(tmp_path: Path) -> No
             office.desk.follow(office.admin, place, 0)
         with refused("", "permission_denied"):
             office.desk.follow(office.asked(Principal("w", "client", frozenset({Role.WRITE}))), place, 1)
-        for unknown, code in ((Place(1), "organization_not_found"), (Place(place.org, 1), "vault_not_found")):
+        for unknown, code in (
+            (LedgerPlace(1), "organization_not_found"),
+            (LedgerPlace(place.org, 1), "vault_not_found"),
+        ):
             with refused("", code):
                 await heights(office, office.admin, unknown, 1, 1)
 
@@ -76,7 +79,7 @@ def test_a_watch_begins_at_a_block_of_a_place_within_reach(tmp_path: Path) -> No
 
 
 def test_a_slow_client_is_cut_off_when_it_falls_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "SLOW_SECONDS", 0.0)  # whoever comes back for more has been slow
+    monkeypatch.setattr(block_watch, "SLOW_SECONDS", 0.0)  # whoever comes back for more has been slow
 
     async def work(office: Office) -> None:
         place = await office.org()
@@ -104,7 +107,7 @@ def test_a_slow_client_is_cut_off_when_it_falls_behind(tmp_path: Path, monkeypat
 
 
 def test_a_client_that_takes_nothing_is_cut_off_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "SLOW_SECONDS", 0.01)
+    monkeypatch.setattr(block_watch, "SLOW_SECONDS", 0.01)
 
     async def work(office: Office) -> None:
         place = await office.org()
@@ -132,7 +135,7 @@ async def _until(event: asyncio.Event) -> None:
 
 
 def test_a_delivery_ends_with_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "SLOW_SECONDS", 0.01)
+    monkeypatch.setattr(block_watch, "SLOW_SECONDS", 0.01)
 
     async def work(office: Office) -> None:
         place = await office.org()
@@ -147,7 +150,7 @@ def test_a_delivery_ends_with_the_server(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_quick_client_is_never_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "SLOW_SECONDS", 3_600.0)
+    monkeypatch.setattr(block_watch, "SLOW_SECONDS", 3_600.0)
 
     async def work(office: Office) -> None:
         place = await office.org()
@@ -200,7 +203,7 @@ def test_a_watch_ends_with_its_vault(tmp_path: Path) -> None:
         place = await office.vault()
         with office.desk.follow(office.admin, place, 1) as watch:
             assert await watch.next(0) == []
-            await office.desk.change_vault(office.admin, place, Status.DELETED)
+            await office.desk.change_vault(office.admin, place, LedgerStatus.DELETED)
             with refused("", "vault_not_found"):
                 await watch.next(LONG)
 

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from semel.once import Happened, Once, OnceError, current_key
-from semel.once.claims import Act, Change
+from semel.once.claims import Act, ReceiptChange
 from semel.once.table import Row
 
 POINTS = ("before claim", "behind claim", "before effect", "behind effect", "before note", "behind note")
@@ -69,7 +69,7 @@ class Charging:
         found = Once(self.place, table=self.table, token=self.token)
         change = found.store.change
 
-        def dying(one: Change) -> Sequence[Row]:
+        def dying(one: ReceiptChange) -> Sequence[Row]:
             name = ACTS.get(one.act, "other")
             die_at(f"before {name}", point)
             rows = change(one)

@@ -28,7 +28,7 @@ import uvicorn
 
 from semel import once
 from semel.once import Middleware, Once
-from semel.once.claims import Act, Change
+from semel.once.claims import Act, ReceiptChange
 from semel.once.table import Row
 
 POINTS = ("unclaimed", "claimed", "begun", "effect", "committed", "noting", "noted", "answered")
@@ -98,7 +98,7 @@ class Dying:
         self._point = ""
         receipts.store.change = self._changed  # type: ignore[method-assign] # this store alone
 
-    def _changed(self, change: Change) -> Sequence[Row]:
+    def _changed(self, change: ReceiptChange) -> Sequence[Row]:
         before, behind = ACTS.get(change.act, ("", ""))
         die_at(before or "never", self._point)
         rows = self._change(change)

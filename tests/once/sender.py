@@ -22,7 +22,7 @@ from typing import Any
 
 from semel.once import Outbox
 from semel.once.delivery import Sending, delivered
-from semel.once.letters import Delivery, Letter
+from semel.once.messages import Delivery, OutboxMessage
 
 POINTS = ("stored", "leased", "delivered", "noted")
 LIMITS: dict[str, Any] = {"timeout": 0.9, "lease": 1.0, "longest_wait": 0.05}
@@ -54,7 +54,7 @@ def main() -> None:
     letters = json.loads(text)
     death = Death(point, len(letters))
 
-    def transport(letter: Letter, deadline: float) -> Delivery:
+    def transport(letter: OutboxMessage, deadline: float) -> Delivery:
         death.at("leased")
         found = delivered(letter, deadline + 20, Sending(5.0, os.environ.get, time.time))
         assert found.status is not None, found

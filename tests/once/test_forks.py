@@ -13,7 +13,7 @@ import pytest
 
 from semel import once
 from semel.once import Once, Outbox
-from semel.once.letters import Delivery, Letter
+from semel.once.messages import Delivery, OutboxMessage
 from tests.once.conftest import fresh_schema
 
 SECONDS = 25
@@ -118,7 +118,7 @@ def test_closing_in_a_child_closes_nothing_of_the_parent(place: str) -> None:
 def test_an_outbox_in_a_child_has_a_store_and_senders_of_its_own(tmp_path: Path) -> None:
     sent: list[str] = []
 
-    def transport(letter: Letter, deadline: float) -> Delivery:
+    def transport(letter: OutboxMessage, deadline: float) -> Delivery:
         sent.append(letter.key)
         return Delivery(status=200)
 

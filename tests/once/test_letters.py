@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from semel.kernel.idempotency_key import parse_idempotency_key
+from semel.kernel.keys import parse_idempotency_key
 from semel.once import EnvSecret, InvalidKey, LetterState
 from semel.once.delivery import retry_after_seconds
-from semel.once.drafts import Draft, lettered
-from semel.once.letters import Delivery, LeasedLetter, Letter, Waits, judged, key_header, wait_of
+from semel.once.message_drafts import MessageDraft, message_of
+from semel.once.messages import Delivery, LeasedMessage, OutboxMessage, RetryWaits, judged, key_header, wait_of
 
 MIB = 1_048_576
 DONE, QUEUED, POISON = LetterState.DONE, LetterState.QUEUED, LetterState.POISON
 
 
-def leased(attempts: int = 1, refusals: int = 0) -> LeasedLetter:
+def leased(attempts: int = 1, refusals: int = 0) -> LeasedMessage:
     """A letter that was tried so often."""
-    letter = Letter("k", "POST", "http://x/", {}, b"", b"")
-    return LeasedLetter(1, "me", letter, attempts, refusals, 0.0)
+    letter = OutboxMessage("k", "POST", "http://x/", {}, b"", b"")
+    return LeasedMessage(1, "me", letter, attempts, refusals, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def leased(attempts: int = 1, refusals: int = 0) -> LeasedLetter:
     + [(status, QUEUED) for status in (100, 103, 401, 403, 408, 409, 421, 423, 425, 429, 500, 501, 502, 503, 504)],
 )
 def test_what_becomes_of_a_letter_by_its_answer(status: int, state: LetterState) -> None:
-    assert judged(Delivery(status), leased(), Waits(), random.Random(1)).state is state
+    assert judged(Delivery(status), leased(), RetryWaits(), random.Random(1)).state is state
 
 
 @pytest.mark.parametrize(
@@ -46,27 +46,27 @@ def test_what_becomes_of_a_letter_by_its_answer(status: int, state: LetterState)
     ],
 )
 def test_only_tries_that_were_seen_make_poison(delivery: Delivery, refusals: int, state: LetterState) -> None:
-    assert judged(delivery, leased(1_000, refusals), Waits(20), random.Random(1)).state is state
+    assert judged(delivery, leased(1_000, refusals), RetryWaits(20), random.Random(1)).state is state
 
 
 def test_a_try_that_was_not_seen_is_not_counted() -> None:
     unseen = Delivery(error="no connection", is_seen=False)
-    assert judged(unseen, leased(9, 5), Waits(), random.Random(1)).refusals == 5
-    assert judged(Delivery(503), leased(9, 5), Waits(), random.Random(1)).refusals == 6
+    assert judged(unseen, leased(9, 5), RetryWaits(), random.Random(1)).refusals == 5
+    assert judged(Delivery(503), leased(9, 5), RetryWaits(), random.Random(1)).refusals == 6
 
 
 def test_waits_grow_twofold_with_jitter_up_to_the_longest() -> None:
     chance = random.Random(1)
     for attempts in range(1, 40):
         most = min(300.0, 0.5 * 2**attempts)
-        waits = [wait_of(attempts, None, Waits(), chance) for _ in range(50)]
+        waits = [wait_of(attempts, None, RetryWaits(), chance) for _ in range(50)]
         assert all(most / 2 <= wait <= most for wait in waits)
         assert len(set(waits)) > 40
 
 
 @pytest.mark.parametrize(("asked", "least", "most"), [(120.0, 120, 120), (0.0, 0, 1), (1e9, 3_600, 3_600)])
 def test_retry_after_is_obeyed_up_to_its_cap(asked: float, least: float, most: float) -> None:
-    assert least <= wait_of(1, asked, Waits(), random.Random(1)) <= most
+    assert least <= wait_of(1, asked, RetryWaits(), random.Random(1)) <= most
 
 
 AT_NOON = "Fri, 31 Dec 2100 12:00:00 GMT"
@@ -99,9 +99,9 @@ def test_a_key_is_quoted_and_read_back_as_it_was(key: str) -> None:
     assert parse_idempotency_key([key_header(key).encode()]) == key.encode()
 
 
-def draft(**changes: Any) -> Draft:
+def draft(**changes: Any) -> MessageDraft:
     """A draft that is fit, but for the changes."""
-    return Draft(**({"url": "https://pay.example/charges", "key": "k"} | changes))
+    return MessageDraft(**({"url": "https://pay.example/charges", "key": "k"} | changes))
 
 
 @pytest.mark.parametrize(
@@ -142,12 +142,12 @@ def draft(**changes: Any) -> Draft:
 )
 def test_what_cannot_be_sent_is_refused_before_it_is_stored(changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidKey) as refused:
-        lettered(draft(**changes), MIB)
+        message_of(draft(**changes), MIB)
     assert "hunter2" not in str(refused.value)
 
 
 def test_equal_json_is_equal_bytes_and_one_letter() -> None:
-    one, other = (lettered(draft(json=value), MIB) for value in ({"a": 1, "b": "\u00e9"}, {"b": "\u00e9", "a": 1}))
+    one, other = (message_of(draft(json=value), MIB) for value in ({"a": 1, "b": "\u00e9"}, {"b": "\u00e9", "a": 1}))
     assert one == other
     assert (one.body, one.headers) == ('{"a":1,"b":"\u00e9"}'.encode(), {"Content-Type": "application/json"})
 
@@ -156,9 +156,9 @@ def test_equal_json_is_equal_bytes_and_one_letter() -> None:
     "changes", [{"json": 2}, {"method": "PUT"}, {"url": "https://pay.example/"}, {"headers": {"Content-Type": "a/b"}}]
 )
 def test_another_body_method_url_or_content_type_is_another_request(changes: dict[str, Any]) -> None:
-    assert lettered(draft(**({"json": 1} | changes)), MIB).fingerprint != lettered(draft(json=1), MIB).fingerprint
+    assert message_of(draft(**({"json": 1} | changes)), MIB).fingerprint != message_of(draft(json=1), MIB).fingerprint
 
 
 def test_other_headers_are_not_compared_so_a_token_may_change() -> None:
-    one, other = (lettered(draft(json=1, headers={"Authorization": token}), MIB) for token in ("a", "b"))
+    one, other = (message_of(draft(json=1, headers={"Authorization": token}), MIB) for token in ("a", "b"))
     assert one.fingerprint == other.fingerprint

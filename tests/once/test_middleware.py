@@ -14,8 +14,8 @@ import pytest
 from semel import once
 from semel.once import Middleware, Once
 from semel.once.calls import failed
-from semel.once.claims import Act, Change
-from semel.once.exchange import Answer
+from semel.once.claims import Act, ReceiptChange
+from semel.once.exchange import OnceAnswer
 from semel.once.http_rules import HttpRules, Incoming
 from tests.once.web import served
 from tests.together import at_once
@@ -197,7 +197,7 @@ def test_whose_keys_they_are_must_be_said(shop: Shop) -> None:
 def test_an_answer_that_the_store_does_not_take_leaves_the_unknown_and_does_not_free_the_key() -> None:
     rules = HttpRules(Once.memory(), scope=None, max_answer=5)
     claim = rules.claim(Incoming("POST", "/charges", b"", {}, {}), "k", b"5")
-    for flow in (rules.ended(claim, Answer(201, [], b"done")), rules.outgrown(claim, 201)):
+    for flow in (rules.ended(claim, OnceAnswer(201, [], b"done")), rules.outgrown(claim, 201)):
         assert next(flow).act is Act.FINISH  # type: ignore[union-attr] # the first need of both is a change
         with pytest.raises(once.OutcomeUnknown) as caught:
             flow.throw(once.StoreUnavailable("away"))
@@ -228,7 +228,7 @@ def test_a_store_that_fails_behind_the_effect_never_frees_the_key(
     store = Once(str(tmp_path / "receipts.db"))
     change, faults = store.store.change, iter([fault])
 
-    def failing(wanted: Change) -> Any:
+    def failing(wanted: ReceiptChange) -> Any:
         if wanted.act is Act.FINISH and (error := next(faults, None)):
             raise error
         return change(wanted)

@@ -21,8 +21,8 @@ import pytest
 
 from semel import once
 from semel.once import EnvSecret, Outbox
-from semel.once.courier import Courier
-from semel.once.letters import Delivery
+from semel.once.dispatcher import Dispatcher
+from semel.once.messages import Delivery
 from semel.once.table import Statement
 from tests.once.conftest import fresh_schema
 from tests.once.counter import BROKEN, CERTIFICATE, DRIP, ENDLESS, LOST, CounterService, counting
@@ -207,14 +207,14 @@ def test_a_flush_counts_a_failed_try_whose_sender_is_slow_to_end(
     box = opened()
     service.answer("/x", 503, headers={"Retry-After": "120"})
     box.post(f"{service.url}/x", json=1, key="k")
-    monkeypatch.setattr(Courier, "_noted", slowly(Courier._noted))
+    monkeypatch.setattr(Dispatcher, "_noted", slowly(Dispatcher._noted))
     assert box.flush_sync(20) == (0, 1, 0, 1)
 
 
-def slowly(noted: Callable[[Courier, Statement], bool]) -> Callable[[Courier, Statement], bool]:
+def slowly(noted: Callable[[Dispatcher, Statement], bool]) -> Callable[[Dispatcher, Statement], bool]:
     """A note that is stored, and a thread that then has to wait for the processor."""
 
-    def later(courier: Courier, note: Statement) -> bool:
+    def later(courier: Dispatcher, note: Statement) -> bool:
         is_noted = noted(courier, note)
         time.sleep(1.5)  # longer than the courier waits for its next look
         return is_noted

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from semel.once.claims import Act, Change, Claim
+from semel.once.claims import Act, OnceClaim, ReceiptChange
 from semel.once.errors import InvalidKey
-from semel.once.identity import Identity
-from semel.once.receipt_log import RESOLUTION_MS, Entry, decided, last_entry
-from semel.once.stores import SqliteStore
+from semel.once.identity import OnceIdentity
+from semel.once.receipt_log import RESOLUTION_MS, ReceiptEntry, decided, last_entry
+from semel.once.stores import OnceSqliteStore
 from semel.once.table import DONE, FAILED, TABLE, Row
 
-WHO = Identity("shop", "k")
+WHO = OnceIdentity("shop", "k")
 LEASE_MS, KEEP_MS = 3_000, 10_000
 START_MS = 1_790_000_000_000
 
@@ -23,9 +23,9 @@ class Log:
     """The log of one key, without a server."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[ReceiptEntry] = []
 
-    def change(self, change: Change, now_ms: int) -> Sequence[Row]:
+    def change(self, change: ReceiptChange, now_ms: int) -> Sequence[Row]:
         """Decide on the last entry, as it comes back from JSON, and append."""
         last = last_entry([entry.as_json() for entry in self.entries])
         entry, rows = decided(change, last, now_ms)
@@ -34,13 +34,13 @@ class Log:
         return rows
 
 
-def drawn(chance: random.Random) -> Change:
+def drawn(chance: random.Random) -> ReceiptChange:
     """Any change, by one of three callers, two of which have the same arguments."""
     number = chance.randrange(3)
-    claim = Claim(WHO, bytes([number // 2]) * 32, f"caller {number}", KEEP_MS, LEASE_MS)
+    claim = OnceClaim(WHO, bytes([number // 2]) * 32, f"caller {number}", KEEP_MS, LEASE_MS)
     act = chance.choice(list(Act))
     if act is Act.RESOLVE:
-        return Change(act, WHO, result="resolved", keep_ms=KEEP_MS)
+        return ReceiptChange(act, WHO, result="resolved", keep_ms=KEEP_MS)
     before = f"caller {chance.randrange(3)}" if act is Act.TAKE_OVER else ""
     state, result = chance.choice([(DONE, "1"), (FAILED, "2"), (DONE, None)])
     return claim.to(act, before=before, state=state, result=result)
@@ -50,7 +50,7 @@ def drawn(chance: random.Random) -> Change:
 def test_log_and_table_agree_on_every_change(seed: int) -> None:
     chance, now_ms = random.Random(seed), START_MS
     log = Log()
-    table = SqliteStore(":memory:", TABLE, lambda: now_ms / 1_000)
+    table = OnceSqliteStore(":memory:", TABLE, lambda: now_ms / 1_000)
     runs = 0
     for _ in range(200):
         # Never within the resolution of the server's time behind the end of a lease or a receipt: the log ends both
@@ -81,7 +81,7 @@ def _told(row: Row) -> tuple[object, ...]:
 
 def test_a_lease_is_never_over_too_early() -> None:
     log = Log()
-    first, second = (Claim(WHO, bytes(32), name, KEEP_MS, LEASE_MS) for name in "ab")
+    first, second = (OnceClaim(WHO, bytes(32), name, KEEP_MS, LEASE_MS) for name in "ab")
     assert log.change(first.to(Act.CLAIM), START_MS)
     over = START_MS + LEASE_MS + RESOLUTION_MS
     assert not log.change(second.to(Act.TAKE_OVER, before="a"), over - 1)
@@ -91,7 +91,7 @@ def test_a_lease_is_never_over_too_early() -> None:
 
 def test_a_receipt_is_never_forgotten_too_early() -> None:
     log = Log()
-    first, second = (Claim(WHO, bytes(32), name, KEEP_MS, LEASE_MS) for name in "ab")
+    first, second = (OnceClaim(WHO, bytes(32), name, KEEP_MS, LEASE_MS) for name in "ab")
     log.change(first.to(Act.CLAIM), START_MS)
     # The server's time has whole seconds: it may have been almost one second later.
     log.change(first.to(Act.FINISH, result="1"), START_MS)
@@ -101,7 +101,7 @@ def test_a_receipt_is_never_forgotten_too_early() -> None:
 
 def test_a_longer_keep_than_the_stream_lives_is_refused() -> None:
     log = Log()
-    claim = Claim(WHO, bytes(32), "a", KEEP_MS, LEASE_MS)
+    claim = OnceClaim(WHO, bytes(32), "a", KEEP_MS, LEASE_MS)
     assert log.change(claim.to(Act.CLAIM), START_MS)
     assert log.change(claim.to(Act.RELEASE), START_MS)
     with pytest.raises(InvalidKey, match="shorter keep"):

@@ -18,7 +18,7 @@ import pytest
 
 from semel import once
 from semel.once import Once, WsgiMiddleware
-from semel.once.claims import Act, Change
+from semel.once.claims import Act, ReceiptChange
 from tests.running import HOST
 from tests.together import at_once
 
@@ -237,7 +237,7 @@ def test_a_store_that_fails_behind_the_effect_never_frees_the_key(
     store = Once.memory()
     change, faults = store.store.change, iter([fault])
 
-    def failing(wanted: Change) -> Any:
+    def failing(wanted: ReceiptChange) -> Any:
         if wanted.act is Act.FINISH and (error := next(faults, None)):
             raise error
         return change(wanted)

@@ -18,11 +18,11 @@ import psycopg
 import pytest
 
 from semel.store.open import open_store
-from semel.store.postgres import line
+from semel.store.postgres import connection
 from semel.store.postgres.address import parse
-from semel.store.postgres.line import Line, Trust
+from semel.store.postgres.connection import PgConnection, Trust
 from semel.store.postgres.locks import slots_of, space
-from semel.store.postgres.store import PostgresStore
+from semel.store.postgres.store import PgStore
 from semel.store.protocol import (
     CommitUnknownError,
     Lock,
@@ -83,7 +83,7 @@ def ms(seconds: float) -> str:
 def hasty(url: str, patience_seconds: float) -> Iterator[tuple[Store, Tx]]:
     """A store with so little patience, and a transaction that waits only for its commit, if that could be had."""
     with ExitStack() as made:
-        with unless_slow(patience_seconds * line.LOCK_SHARE):
+        with unless_slow(patience_seconds * connection.LOCK_SHARE):
             store = made.enter_context(closing(opened(url)))
             tx = adding(store, 2)
         yield store, tx
@@ -173,7 +173,7 @@ def test_a_database_that_stays_away_leaves_the_outcome_unknown_and_the_store_ali
                 store.begin(LOCKS)
             proxy.come_back()
             until(partial(answers, store))
-            with unless_slow(patience_seconds * line.LOCK_SHARE):
+            with unless_slow(patience_seconds * connection.LOCK_SHARE):
                 assert not is_there(store, 2)
                 write(store, [(THING, thing(number=2))])
 
@@ -290,7 +290,7 @@ def test_a_standby_that_stays_away_leaves_the_outcome_unknown(primary: Cluster) 
                 release(primary)
             until(lambda: not waiters(primary))
             until(partial(answers, store))
-            with unless_slow(patience_seconds * line.LOCK_SHARE):
+            with unless_slow(patience_seconds * connection.LOCK_SHARE):
                 assert is_there(store, 2)
 
     in_time(wait_in_vain, 0.8)
@@ -323,7 +323,7 @@ def test_a_server_that_hangs_is_given_up_and_found_again(primary: Cluster) -> No
                 primary.resume()
             until(partial(answers, store))
             # The server takes up what stood in its queue, the commit among it.
-            with unless_slow(patience_seconds * line.LOCK_SHARE):
+            with unless_slow(patience_seconds * connection.LOCK_SHARE):
                 write(store, [(THING, thing(number=3))])
                 assert is_there(store, 3)
 
@@ -343,7 +343,7 @@ def test_a_server_that_hangs_once_it_is_connected_to_is_given_up(
     monkeypatch.setattr(psycopg, "connect", connect_and_hang)
     try:
         with pytest.raises(StoreAwayError):
-            Line(parse(f"{primary.url}?patience_ms=700"), Trust(0.7)).open(time.monotonic())
+            PgConnection(parse(f"{primary.url}?patience_ms=700"), Trust(0.7)).open(time.monotonic())
     finally:
         primary.resume()
 
@@ -377,7 +377,7 @@ def outsider() -> psycopg.Connection:
 
 
 def schema_of(store: Store) -> str:
-    assert isinstance(store, PostgresStore)
+    assert isinstance(store, PgStore)
     return store.address.schema
 
 
@@ -441,12 +441,12 @@ def test_a_soft_change_waits_for_nobody(store: Store) -> None:
 
 
 def test_a_lock_that_is_held_for_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line, "BUSY_SHARE", PATIENCE_SECONDS)  # the answer may take its time to get here
+    monkeypatch.setattr(connection, "BUSY_SHARE", PATIENCE_SECONDS)  # the answer may take its time to get here
 
     def hold(patience_seconds: float) -> None:
         url = fresh_url()
         with closing(opened(url)) as holding, ExitStack() as waiting:
-            with unless_slow(patience_seconds * line.LOCK_SHARE):
+            with unless_slow(patience_seconds * connection.LOCK_SHARE):
                 store = waiting.enter_context(closing(opened(f"{url}&patience_ms={ms(patience_seconds)}")))
                 waiter = store.begin(LOCKS)
             holder = holding.begin(LOCKS)
@@ -455,7 +455,7 @@ def test_a_lock_that_is_held_for_too_long_is_told(monkeypatch: pytest.MonkeyPatc
                 assert waiter.now_ms
             waiter.rollback()
             holder.rollback()
-            with unless_slow(patience_seconds * line.LOCK_SHARE):
+            with unless_slow(patience_seconds * connection.LOCK_SHARE):
                 write(store, [(THING, thing())])
 
     in_time(hold, 0.7)

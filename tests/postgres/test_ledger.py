@@ -14,21 +14,21 @@ from typing import Any
 import httpx
 import pytest
 
-from semel.contracts.ledger.commands import CHANCE_BYTES, Made, MakeOrg, MakeVault, Refusal
-from semel.contracts.ledger.contract import Ledger
-from semel.contracts.ledger.drafts import prepare, write_command
-from semel.contracts.ledger.limits import Limits
-from semel.contracts.ledger.model import Header, Place, SetEntity
-from semel.contracts.ledger.reading import org
-from semel.contracts.ledger.tables import ALONE, LEDGER_MADE, LEDGER_TERM
-from semel.contracts.schema import MIGRATIONS, TABLES
+from semel.engine.clock import SystemWorld
 from semel.engine.contract import Write
 from semel.engine.engine import Engine, nowhere
-from semel.engine.observer import Commit
-from semel.server.ledger.upkeep import Upkeep
-from semel.server.world import SystemWorld
+from semel.engine.group_commit import Commit
 from semel.store.open import open_store
 from semel.store.protocol import Range
+from semel.surfaces.ledger.commands import CHANCE_BYTES, CreatedPlace, CreateOrg, CreateVault, LedgerRefusal
+from semel.surfaces.ledger.contract import LedgerContract
+from semel.surfaces.ledger.limits import LedgerLimits
+from semel.surfaces.ledger.model import BlockHeader, LedgerPlace, SetEntity
+from semel.surfaces.ledger.reading import org
+from semel.surfaces.ledger.service import LedgerMaintenance
+from semel.surfaces.ledger.tables import ALONE, LEDGER_MADE, LEDGER_TERM
+from semel.surfaces.ledger.validation import prepare, write_command
+from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.cli.command import Semel
 from tests.engine.bench import Recorder
 from tests.postgres.shared import fresh_url, shared_cluster
@@ -36,7 +36,7 @@ from tests.postgres.shared import fresh_url, shared_cluster
 PATIENCE_SECONDS = 60.0
 AT_ONCE = 4
 ORGS = (7001, 7002)
-OWN = Place(ORGS[0])
+OWN = LedgerPlace(ORGS[0])
 KEY = b"the caller's key"
 
 
@@ -47,8 +47,8 @@ class Node:
         world = SystemWorld()
         self.observer = Recorder()
         self.engine = Engine(open_store(url, TABLES, MIGRATIONS, world.wall_ms), world, None, self.observer, reach)
-        self.ledger = Ledger()
-        self._upkeep = Upkeep(self.engine, self.ledger, world)
+        self.ledger = LedgerContract()
+        self._upkeep = LedgerMaintenance(self.engine, self.ledger, world)
 
     async def begin(self) -> int:
         """The term that it writes in."""
@@ -60,11 +60,11 @@ class Node:
     async def send(self, command: Any) -> Any:
         return await self.engine.submit(Write(self.ledger, command))
 
-    async def write(self, sequence: int) -> Header:
+    async def write(self, sequence: int) -> BlockHeader:
         """One block; its header."""
-        prepared = prepare(Limits(), OWN, b"ann", sequence, b"", (SetEntity(b"k", b"v"),))
-        answer = await self.send(write_command(Limits(), prepared, b"client:ann", b"node", bytes(CHANCE_BYTES)))
-        header: Header = answer.committed.header
+        prepared = prepare(LedgerLimits(), OWN, b"ann", sequence, b"", (SetEntity(b"k", b"v"),))
+        answer = await self.send(write_command(LedgerLimits(), prepared, b"client:ann", b"node", bytes(CHANCE_BYTES)))
+        header: BlockHeader = answer.committed.header
         return header
 
 
@@ -87,7 +87,7 @@ def term_of(url: str) -> int:
 
 
 def make_orgs(node: Node) -> Any:
-    return asyncio.gather(*[node.send(MakeOrg(b"org", (slug,), b"", b"")) for slug in ORGS])
+    return asyncio.gather(*[node.send(CreateOrg(b"org", (slug,), b"", b"")) for slug in ORGS])
 
 
 def schema_of(url: str) -> str:
@@ -212,9 +212,9 @@ async def create_on_both(url: str) -> tuple[Sequence[Any], Sequence[Node], Seque
             await node.begin()
         await make_orgs(nodes[0])
         with hold.armed():
-            first = asyncio.create_task(nodes[0].send(MakeVault(ORGS[0], (100,), 0, b"me", KEY)))
+            first = asyncio.create_task(nodes[0].send(CreateVault(ORGS[0], (100,), 0, b"me", KEY)))
             assert await asyncio.to_thread(hold.reached.wait, PATIENCE_SECONDS)
-            second = asyncio.create_task(nodes[1].send(MakeVault(ORGS[1], (100,), 0, b"me", KEY)))
+            second = asyncio.create_task(nodes[1].send(CreateVault(ORGS[1], (100,), 0, b"me", KEY)))
             await until_it_waits(second)
         answers = await asyncio.gather(first, second)
         entries = await nodes[1].engine.read(lambda look: [org(look, slug).entries for slug in ORGS])
@@ -228,9 +228,9 @@ async def create_on_both(url: str) -> tuple[Sequence[Any], Sequence[Node], Seque
 
 def test_one_key_for_vaults_of_two_organizations_on_two_nodes_makes_one() -> None:
     (first, second), nodes, entries = asyncio.run(asyncio.wait_for(create_on_both(fresh_url()), PATIENCE_SECONDS))
-    assert isinstance(first, Made)
-    assert first.place == Place(ORGS[0], 100)
-    assert isinstance(second, Refusal)
+    assert isinstance(first, CreatedPlace)
+    assert first.place == LedgerPlace(ORGS[0], 100)
+    assert isinstance(second, LedgerRefusal)
     assert second.code == "failed_precondition"
     assert entries == [1, 0]
     for node in nodes:

@@ -18,13 +18,13 @@ import httpx
 import psycopg
 import pytest
 
-from semel.contracts.schema import MIGRATIONS, TABLES
-from semel.server.world import SystemWorld
+from semel.engine.clock import SystemWorld
 from semel.store.open import open_store
-from semel.store.postgres.hints import decode
-from semel.store.postgres.line import LOCK_SHARE
-from semel.store.postgres.locks import Kind, space
-from semel.store.postgres.marks import NUMBERS
+from semel.store.postgres.commit_fate import NUMBERS
+from semel.store.postgres.connection import LOCK_SHARE
+from semel.store.postgres.locks import LockKind, space
+from semel.store.postgres.notify import decode
+from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.postgres.cluster import Cluster
 from tests.postgres.shared import fresh_url, shared_cluster
 from tests.running import RunningServer
@@ -198,7 +198,7 @@ def leaders(url: str) -> list[str]:
     SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid)
     WHERE locktype = 'advisory' AND granted AND classid::int8 = %s AND objid = 0
     """
-    unsigned = space(schema_of(url), Kind.LEADER) % 2**32
+    unsigned = space(schema_of(url), LockKind.LEADER) % 2**32
     return [name for (name,) in shared_cluster().execute(query, [unsigned])]
 
 
@@ -236,7 +236,7 @@ def test_a_leader_whose_session_is_cut_is_followed_by_one_node(tmp_path: Path) -
     with node(tmp_path, "a", url, SWEEP_INTERVAL_MS="100") as a, node(tmp_path, "b", url, SWEEP_INTERVAL_MS="100"):
         for _ in range(3):
             eventually(lambda: len(leaders(url)) == 1, "one node leads")
-            unsigned = space(schema_of(url), Kind.LEADER) % 2**32
+            unsigned = space(schema_of(url), LockKind.LEADER) % 2**32
             # It waits for the end of the session, so that the next look does not find the same one again.
             ended = f"pg_terminate_backend(pid, {round(PATIENCE_SECONDS * 1_000)})"
             cut = f"SELECT {ended} FROM pg_locks WHERE locktype = 'advisory' AND classid::int8 = %s"

@@ -13,10 +13,10 @@ from psycopg.conninfo import conninfo_to_dict
 
 from semel.store.open import open_store, shown
 from semel.store.postgres.address import parse
-from semel.store.postgres.encoding import bytes_array, number_array
-from semel.store.postgres.hints import MAX_PAYLOAD, Hint, Missed, decode, encode
-from semel.store.postgres.locks import SLOTS, Kind, Slot, slots_of, space
-from semel.store.postgres.store import PostgresStore
+from semel.store.postgres.locks import SLOTS, LockKind, Slot, slots_of, space
+from semel.store.postgres.notify import MAX_PAYLOAD, CommitNotice, MissedCommits, decode, encode
+from semel.store.postgres.pipeline import bytes_array, number_array
+from semel.store.postgres.store import PgStore
 from semel.store.protocol import Lock, StoreError
 from tests.postgres.shared import fresh_url, shared_cluster
 from tests.store.conformance import (
@@ -129,10 +129,10 @@ def test_names_become_slots_in_order_and_the_stronger_lock_counts() -> None:
 
 
 def test_each_schema_and_each_kind_has_a_space_of_its_own() -> None:
-    spaces = {space(schema, kind) for schema in ("one", "two") for kind in Kind}
-    assert len(spaces) == 2 * len(Kind)
+    spaces = {space(schema, kind) for schema in ("one", "two") for kind in LockKind}
+    assert len(spaces) == 2 * len(LockKind)
     assert all(-(2**31) <= one < 2**31 for one in spaces)
-    assert Slot(Kind.NAME, 1) == Slot(Kind.NAME, 1, shared=False)
+    assert Slot(LockKind.NAME, 1) == Slot(LockKind.NAME, 1, shared=False)
 
 
 # Hints
@@ -143,14 +143,14 @@ def test_each_schema_and_each_kind_has_a_space_of_its_own() -> None:
     topics=st.lists(st.binary(max_size=40), max_size=30),
 )
 def test_a_hint_arrives_as_it_was_sent(marks: dict[int, int], topics: list[bytes]) -> None:
-    hint = Hint(marks, [topic for topic in topics if topic])
+    hint = CommitNotice(marks, [topic for topic in topics if topic])
     assert len(encode(hint)) <= MAX_PAYLOAD
     assert decode(encode(hint)) == hint
 
 
 def test_a_hint_that_would_be_too_long_is_for_everybody() -> None:
-    long = Hint({1: 2}, [b"%032d" % number for number in range(1_000)])
-    assert decode(encode(long)) == Hint({1: 2}, None)
+    long = CommitNotice({1: 2}, [b"%032d" % number for number in range(1_000)])
+    assert decode(encode(long)) == CommitNotice({1: 2}, None)
 
 
 @pytest.mark.parametrize("payload", ["", "nonsense", "1.2", "x.y;", ";", "1.2;!!", "1;AA=="])
@@ -159,7 +159,7 @@ def test_what_others_say_on_the_channel_is_no_hint(payload: str) -> None:
 
 
 def test_a_commit_that_nobody_spoke_of_is_missed_at_the_second_look() -> None:
-    missed = Missed()
+    missed = MissedCommits()
     missed.start({1: 5})
     assert not missed.look({1: 6, 2: 1})
     assert missed.look({1: 6, 2: 1})
@@ -167,7 +167,7 @@ def test_a_commit_that_nobody_spoke_of_is_missed_at_the_second_look() -> None:
 
 
 def test_a_hint_in_time_leaves_nothing_missed() -> None:
-    missed = Missed()
+    missed = MissedCommits()
     missed.start({})
     for number in range(1, 10):
         assert not missed.look({1: number})
@@ -178,7 +178,7 @@ def test_a_hint_in_time_leaves_nothing_missed() -> None:
 
 
 def test_marks_that_are_gone_are_forgotten() -> None:
-    missed = Missed()
+    missed = MissedCommits()
     missed.start({1: 5})
     assert not missed.look({})
     assert not missed.look({1: 1})
@@ -189,24 +189,24 @@ def test_marks_that_are_gone_are_forgotten() -> None:
 
 
 @pytest.fixture
-def nodes() -> Iterator[tuple[PostgresStore, PostgresStore]]:
+def nodes() -> Iterator[tuple[PgStore, PgStore]]:
     url = fresh_url(lanes="2")
     opened = [open_store(url, TABLES, MIGRATIONS, Clock()) for _ in range(2)]
     one, other = opened
-    assert isinstance(one, PostgresStore)
-    assert isinstance(other, PostgresStore)
+    assert isinstance(one, PgStore)
+    assert isinstance(other, PgStore)
     yield one, other
     one.close()
     other.close()
 
 
-def rows_in(store: PostgresStore, number: int) -> int:
+def rows_in(store: PgStore, number: int) -> int:
     count: int = shared_cluster().execute(f"SELECT count(*) FROM {store.address.schema}.ticket_{number}")[0][0]
     return count
 
 
 def test_a_node_that_has_not_heard_of_a_turn_writes_into_the_younger_generation(
-    nodes: tuple[PostgresStore, PostgresStore],
+    nodes: tuple[PgStore, PgStore],
 ) -> None:
     one, other = nodes
     write(other, [(TICKET, TICKET_ROW)])
@@ -222,20 +222,20 @@ def test_a_node_that_has_not_heard_of_a_turn_writes_into_the_younger_generation(
 
 
 def test_a_turn_waits_for_those_who_write_into_the_generation_that_it_closes(
-    nodes: tuple[PostgresStore, PostgresStore],
+    nodes: tuple[PgStore, PgStore],
 ) -> None:
     one, other = nodes
     with transaction(one) as tx:
         assert tx.now_ms
         held = shared_cluster().execute(
             "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND granted "
-            f"AND classid = ({space(one.address.schema, Kind.GENERATION)}::int8 & 4294967295)::oid"
+            f"AND classid = ({space(one.address.schema, LockKind.GENERATION)}::int8 & 4294967295)::oid"
         )
         assert held == [(1,)]
     rotate(other)
 
 
-def test_a_retired_generation_is_emptied_once_nobody_looks_at_it(nodes: tuple[PostgresStore, PostgresStore]) -> None:
+def test_a_retired_generation_is_emptied_once_nobody_looks_at_it(nodes: tuple[PgStore, PgStore]) -> None:
     one, other = nodes
     write(one, [(TICKET, TICKET_ROW)])
     rotate(one)

@@ -22,11 +22,11 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from semel.contracts.schema import MIGRATIONS, TABLES
-from semel.server.world import SystemWorld
+from semel.engine.clock import SystemWorld
 from semel.store.open import open_store
-from semel.store.postgres import requirements
-from semel.store.postgres.requirements import Facts, UnfitServerError, refusal
+from semel.store.postgres import connection
+from semel.store.postgres.connection import ServerFacts, UnfitServerError, refusal
+from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.postgres.cluster import Cluster
 from tests.running import HOST, RunningServer, free_port
 from tests.together import eventually
@@ -366,14 +366,14 @@ def test_no_driver(primary: Cluster, tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_too_old(primary: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requirements, "OLDEST", 99)
+    monkeypatch.setattr(connection, "OLDEST_SERVER", 99)
     before = tables_in(primary)
     with pytest.raises(UnfitServerError, match="is too old: version 99 or newer is needed"):
         open_store(url_of(primary), TABLES, MIGRATIONS, SystemWorld().wall_ms)
     assert tables_in(primary) == before
 
 
-FIT = Facts(
+FIT = ServerFacts(
     version=15_00_00, is_standby=False, is_read_only=False, fsync="on", synchronous_commit="on", encoding="UTF8"
 )
 
@@ -392,7 +392,7 @@ FIT = Facts(
         FIT._replace(standbys="standby", synchronous_commit="remote_apply"),
     ],
 )
-def test_a_server_that_is_fit(facts: Facts) -> None:
+def test_a_server_that_is_fit(facts: ServerFacts) -> None:
     assert refusal(facts) is None
 
 
@@ -411,7 +411,7 @@ def test_a_server_that_is_fit(facts: Facts) -> None:
         (FIT._replace(version=14_00_00, fsync="off", encoding="LATIN1"), "is too old"),
     ],
 )
-def test_a_server_that_is_not_fit(facts: Facts, told: str) -> None:
+def test_a_server_that_is_not_fit(facts: ServerFacts, told: str) -> None:
     assert told in (refusal(facts) or "")
 
 

@@ -14,19 +14,19 @@ from typing import Any
 import psycopg
 import pytest
 
-from semel.contracts.schema import MIGRATIONS, TABLES
-from semel.contracts.streams.commands import NO_CONTENT, Append, Appended, Content, Create, Delete, ProducerClaim
-from semel.contracts.streams.contract import Streams
-from semel.contracts.streams.tables import CHUNK, RECEIPT, ReceiptRow
+from semel.engine.clock import SystemWorld
 from semel.engine.contract import NotStoredError, OutcomeUnknownError, UnavailableError, Write
 from semel.engine.engine import Engine, nowhere
 from semel.engine.generations import Generations, Turn
-from semel.kernel.retention import Window
-from semel.server.world import SystemWorld
+from semel.kernel.verdict import Window
 from semel.store.open import open_store
-from semel.store.postgres import line
-from semel.store.postgres.store import PostgresStore
+from semel.store.postgres import connection
+from semel.store.postgres.store import PgStore
 from semel.store.protocol import Changes, Lock, Range, Store, StoreError, StoreHeldError
+from semel.surfaces.schema import MIGRATIONS, TABLES
+from semel.surfaces.streams.commands import NO_CONTENT, Append, Appended, Content, Create, Delete, ProducerClaim
+from semel.surfaces.streams.contract import Streams
+from semel.surfaces.streams.tables import CHUNK, RECEIPT, ReceiptRow
 from tests.engine.bench import PATIENCE_SECONDS, on_loop
 from tests.postgres.cluster import Cluster
 from tests.postgres.shared import fresh_url, shared_cluster
@@ -59,7 +59,7 @@ class Node:
     def __init__(self, url: str, reach: Callable[[str], None] = nowhere) -> None:
         world = SystemWorld()
         store = open_store(url, TABLES, MIGRATIONS, world.wall_ms)
-        assert isinstance(store, PostgresStore)
+        assert isinstance(store, PgStore)
         self.store = store
         self.engine = Engine(store, world, reach=reach)
 
@@ -183,13 +183,13 @@ def deadlocks() -> int:
 
 
 def test_a_stream_that_somebody_holds_keeps_nobody_else_waiting_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line, "BUSY_SHARE", PATIENCE_SECONDS)  # the answers may take their time to get here
+    monkeypatch.setattr(connection, "BUSY_SHARE", PATIENCE_SECONDS)  # the answers may take their time to get here
     in_time(write_beside_a_held_stream, 1.5)
 
 
 @on_loop
 async def write_beside_a_held_stream(patience_seconds: float) -> None:
-    url, limit = fresh_url(), patience_seconds * line.LOCK_SHARE
+    url, limit = fresh_url(), patience_seconds * connection.LOCK_SHARE
     holding = Node(url)
     async with nodes(holding):
         with unless_slow(limit):
@@ -213,7 +213,7 @@ async def write_beside_a_held_stream(patience_seconds: float) -> None:
                 assert isinstance(await serving.send(append(b"held", b"1")), Appended)
 
 
-def pid_of(one: line.Line) -> int:
+def pid_of(one: connection.PgConnection) -> int:
     """The server's process at the other end of a line, once it is connected."""
     eventually(lambda: one._wire is not None, "the line is connected")
     assert one._wire is not None
@@ -268,7 +268,7 @@ def test_locks_that_are_held_one_after_the_other_are_not_taken_for_a_server_that
 
 
 def wait_for_two_locks(patience_seconds: float) -> None:
-    with unless_held_up(patience_seconds * (line.BUSY_SHARE - line.LOCK_SHARE) / 2, shared_answers):
+    with unless_held_up(patience_seconds * (connection.BUSY_SHARE - connection.LOCK_SHARE) / 2, shared_answers):
         check_two_locks(fresh_url(lanes="2"), patience_seconds)
 
 
@@ -289,7 +289,7 @@ def check_two_locks(url: str, patience_seconds: float) -> None:
             tx.rollback()
 
     with ExitStack() as made:
-        with unless_slow(patience_seconds * line.LOCK_SHARE):
+        with unless_slow(patience_seconds * connection.LOCK_SHARE):
             standing, waiting = (made.enter_context(closing(opened(one))) for one in urls)
             for tx in [waiting.begin(()) for _ in range(waiting.lanes)]:  # connects, which takes its time too
                 tx.rollback()
@@ -300,14 +300,14 @@ def check_two_locks(url: str, patience_seconds: float) -> None:
             told = [one.result() for one in [pool.submit(wait, waiting) for _ in range(2)]]
         holder.rollback()
         # The locks are given up before an exchange is, unless it was held up on its way.
-        with unless_late(lambda: began, patience_seconds * line.BUSY_SHARE):
+        with unless_late(lambda: began, patience_seconds * connection.BUSY_SHARE):
             assert told == [StoreHeldError, StoreHeldError]
             assert waiting._trust.era == 0
 
 
-def opened(url: str) -> PostgresStore:
+def opened(url: str) -> PgStore:
     store = open_store(url, TABLES, MIGRATIONS, SystemWorld().wall_ms)
-    assert isinstance(store, PostgresStore)
+    assert isinstance(store, PgStore)
     return store
 
 
@@ -334,7 +334,7 @@ def with_patience(check: Callable[[Cluster, str, float], None], primary: Cluster
         url = f"{primary.url}?schema=patient_{time.monotonic_ns()}&patience_ms={round(seconds * 1_000)}"
         try:
             with unless_held_up(seconds / 10, primary.answers):
-                check(primary, url, seconds * line.LOCK_SHARE)
+                check(primary, url, seconds * connection.LOCK_SHARE)
         finally:
             wait_for(primary, "")
 
@@ -421,7 +421,7 @@ def crash_unconfirmed(primary: Cluster, url: str, limit: float) -> None:
         see_what_was_unconfirmed(primary, store, receipt)
 
 
-def see_what_was_unconfirmed(primary: Cluster, store: PostgresStore, receipt: ReceiptRow) -> None:
+def see_what_was_unconfirmed(primary: Cluster, store: PgStore, receipt: ReceiptRow) -> None:
     with pytest.raises(Exception, match="PostgreSQL"), store.read():
         pass
     wait_for(primary, "")
@@ -478,14 +478,14 @@ def test_a_warning_of_another_kind_is_no_doubt(primary: Cluster) -> None:
     tx = store.begin((Lock(b"x"),))
     tx.flush(Changes({RECEIPT: [ReceiptRow(b"s", b"k", b"", b"f", 2**62, 204, 1, 0, None, None)]}, {}, {}))
     tx.commit()
-    assert isinstance(store, PostgresStore)
+    assert isinstance(store, PgStore)
     assert store.pool.lines[0].is_open, "the connection was thrown away"
     store.close()
 
 
 @on_loop
 async def many_callers(cluster: Cluster, tries: list[float], seconds: float) -> None:
-    with unless_slow(seconds * line.LOCK_SHARE):
+    with unless_slow(seconds * connection.LOCK_SHARE):
         node = Node(f"{cluster.url}?patience_ms={round(seconds * 1_000)}")
     async with nodes(node):
         with suppress(NotStoredError, OutcomeUnknownError):  # a slow machine, and so little patience

@@ -15,8 +15,7 @@ import httpx
 
 from semel.once import Once
 from semel.proxy.process import ProxyServer, listener_at
-from semel.proxy.routes import route_of
-from semel.proxy.settings import ProxySettings
+from semel.proxy.settings import ProxySettings, route_of
 from tests.guardian import guard
 from tests.running import HOST, free_port
 from tests.together import eventually

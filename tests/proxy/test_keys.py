@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from semel.once import Once
-from semel.once.claims import Act, Change
+from semel.once.claims import Act, ReceiptChange
 from semel.once.errors import StoreUnavailable
 from tests.once.counter import CERTIFICATE, counting
 from tests.proxy.running import CLIENT, Process, exchanged, proxied
@@ -269,7 +269,7 @@ class FailingStore:
         self._change = store.store.change
         self.failures = 1
 
-    def change(self, change: Change) -> object:
+    def change(self, change: ReceiptChange) -> object:
         """As the store does, but for one receipt."""
         if change.act is Act.FINISH and self.failures:
             self.failures -= 1

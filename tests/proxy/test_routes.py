@@ -7,8 +7,7 @@ import pytest
 from semel.once.http_rules import Incoming
 from semel.proxy.app import scope_of
 from semel.proxy.headers import Peer, answer_fields, body_length, request_fields, unsendable
-from semel.proxy.routes import RouteError, policy_for, route_of
-from semel.proxy.settings import UpstreamError, upstream_of
+from semel.proxy.settings import RouteError, UpstreamError, policy_for, route_of, upstream_of
 
 ROUTES = [
     route_of(text, "refuse") for text in ("POST /charges", "post /charges/* retry", "PUT /* retry", "DELETE /a/*")

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from semel.server import audit
-from semel.server.admission import admit, watch_rotation
-from semel.server.audit import AuditLog
+from semel.server.auth.authentication import admit, watch_rotation
+from semel.server.auth.principals import DEVELOPER, AuthOutcome, Principal, Principals, UnauthorizedError
+from semel.server.auth.rotation import rotation_of
 from semel.server.http.answer import Answer, StreamedAnswer
 from semel.server.http.request import Request
-from semel.server.meter import Meter
-from semel.server.principals import DEVELOPER, Outcome, Principal, Principals, UnauthorizedError
-from semel.server.rotation import rotation_of
+from semel.server.ops import audit_log
+from semel.server.ops.audit_log import AuditLog
+from semel.server.ops.meter import Meter
 
 UNTIL_MS = 1_893_456_000_000
 
@@ -74,7 +74,7 @@ class Door:
         pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
         return admit(self, Request(Nowhere(), "GET", b"/v1/jobs", b"q=private", pairs, client=("192.0.2.7", 4_711)))
 
-    def refused(self, **headers: str) -> Outcome:
+    def refused(self, **headers: str) -> AuthOutcome:
         with pytest.raises(UnauthorizedError) as refused:
             self.enter(**headers)
         return refused.value.outcome
@@ -95,7 +95,7 @@ def door(folder: Path, principals: Principals) -> Door:
 
 @pytest.fixture
 def rotating(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
-    monkeypatch.setattr(audit, "WAIT_SECONDS", 60.0)  # a disk is not given up because this machine stood still
+    monkeypatch.setattr(audit_log, "WAIT_SECONDS", 60.0)  # a disk is not given up because this machine stood still
     made = door(tmp_path, Principals(rotation=rotation_of("old-secret", "new-secret", "2030-01-01T00:00:00Z")))
     yield made
     made.audit.close()
@@ -108,7 +108,7 @@ def test_through_a_rotation(rotating: Door) -> None:
     assert rotating.enter(authorization="Bearer old-secret").name == "default"
     assert rotating.enter(x_semel_token="new-secret") == DEVELOPER
     rotating.world.ms = UNTIL_MS
-    assert rotating.refused(x_sheratan_token="old-secret") is Outcome.RETIRED
+    assert rotating.refused(x_sheratan_token="old-secret") is AuthOutcome.RETIRED
     assert rotating.enter(x_semel_token="new-secret") == DEVELOPER
     assert rotating.meter.totals == {
         "auth_success_active": 1,
@@ -124,10 +124,10 @@ def test_through_a_rotation(rotating: Door) -> None:
 
 
 def test_every_failure_is_counted_and_on_record(rotating: Door) -> None:
-    assert rotating.refused() is Outcome.MISSING
-    assert rotating.refused(authorization="Bearer wrong-secret") is Outcome.BAD
-    assert rotating.refused(authorization="Basic secret") is Outcome.BAD
-    assert rotating.refused(authorization="Bearer old-secret", x_semel_token="new-secret") is Outcome.BAD
+    assert rotating.refused() is AuthOutcome.MISSING
+    assert rotating.refused(authorization="Bearer wrong-secret") is AuthOutcome.BAD
+    assert rotating.refused(authorization="Basic secret") is AuthOutcome.BAD
+    assert rotating.refused(authorization="Bearer old-secret", x_semel_token="new-secret") is AuthOutcome.BAD
     assert rotating.meter.totals == {"auth_fail": 4}
     reasons = [details["reason"] for event, details in rotating.lines() if event == "AUTH_FAILURE"]
     assert reasons == ["missing_token", "bad_token", "bad_token", "bad_token"]

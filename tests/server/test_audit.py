@@ -16,9 +16,9 @@ from typing import Any
 import httpx
 import pytest
 
-from semel.server import audit
-from semel.server.audit import FILE_NAME, MAX_LINE_BYTES, WAIT_SECONDS, AuditLog
-from semel.server.line_queue import MAX_WAITING_BYTES
+from semel.server.ops import audit_log
+from semel.server.ops.audit_log import FILE_NAME, MAX_LINE_BYTES, WAIT_SECONDS, AuditLog
+from semel.server.ops.rotated_file import MAX_WAITING_BYTES
 from tests.engine.toy import ToyWorld
 from tests.running import RunningServer
 
@@ -29,7 +29,7 @@ FULL = Path("/dev/full")  # takes no byte, as a full disk does
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk is not given up because this machine stood still."""
-    monkeypatch.setattr(audit, "WAIT_SECONDS", SECONDS)
+    monkeypatch.setattr(audit_log, "WAIT_SECONDS", SECONDS)
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -207,7 +207,7 @@ def test_what_waits_is_bounded_and_the_file_tells_of_the_lost(tmp_path: Path) ->
 
 def test_a_disk_that_hangs_holds_up_nobody_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipe that nobody reads takes 64 KiB and then stops."""
-    monkeypatch.setattr(audit, "WAIT_SECONDS", WAIT_SECONDS)
+    monkeypatch.setattr(audit_log, "WAIT_SECONDS", WAIT_SECONDS)
     os.mkfifo(tmp_path / FILE_NAME)
     reader = os.open(tmp_path / FILE_NAME, os.O_RDONLY | os.O_NONBLOCK)
 
@@ -216,7 +216,7 @@ def test_a_disk_that_hangs_holds_up_nobody_for_long(tmp_path: Path, monkeypatch:
             log.note("A", {"fill": "x" * 1_000})
         await log.written()
         assert (log.is_broken, log.lines) == (True, 0)
-        monkeypatch.setattr(audit, "WAIT_SECONDS", SECONDS)
+        monkeypatch.setattr(audit_log, "WAIT_SECONDS", SECONDS)
         os.set_blocking(reader, True)
         left = 200
         while left:

@@ -11,10 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from semel.server import audit, line_pace
-from semel.server.audit import FILE_NAME, IMPORTANT_NAME, AuditLog
-from semel.server.audit_events import PACED_LINES
-from semel.server.line_file import KEPT, MAX_BYTES
+from semel.server.ops import audit_log, audit_rate_limit
+from semel.server.ops.audit_log import FILE_NAME, IMPORTANT_NAME, PACED_LINES, AuditLog
+from semel.server.ops.rotated_file import KEPT, MAX_BYTES
 from tests.cli.command import Semel
 from tests.engine.toy import ToyWorld
 from tests.running import RunningServer
@@ -29,7 +28,7 @@ COLLISION: dict[str, Any] = {"key_prefix": "k", "job_id": "job_1", "remote_addr"
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk is not given up because this machine stood still."""
-    monkeypatch.setattr(audit, "WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(audit_log, "WAIT_SECONDS", 60.0)
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -85,21 +84,21 @@ def test_b2_sources_are_told_apart_within_bounds_and_nothing_goes_uncounted(tmp_
         for number in range(callers):
             address = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
             log.note("AUTH_FAILURE", {"reason": "bad_token", "path": "/" * 10_000, "remote_addr": address})
-    assert len(log._pace._accounts) <= line_pace.MAX_SOURCES + 1
+    assert len(log._pace._accounts) <= audit_rate_limit.MAX_SOURCES + 1
     log.close()
     total = counted(lines(tmp_path))
     assert sum(total.values()) == callers * each
-    assert len(lines(tmp_path)) <= line_pace.MAX_SOURCES * each + PACED_LINES.burst + 1
+    assert len(lines(tmp_path)) <= audit_rate_limit.MAX_SOURCES * each + PACED_LINES.burst + 1
 
 
 def test_b2_quiet_sources_make_room_for_new_ones() -> None:
-    pace = line_pace.LinePace()
+    pace = audit_rate_limit.LinePace()
     for turn in range(3):
         now = turn * PACED_LINES.burst * PACED_LINES.refill_ms
-        for number in range(line_pace.MAX_SOURCES):
-            source = line_pace.source_of("AUTH_FAILURE", f"{turn}-{number}", "bad_token")
+        for number in range(audit_rate_limit.MAX_SOURCES):
+            source = audit_rate_limit.source_of("AUTH_FAILURE", f"{turn}-{number}", "bad_token")
             assert pace.take(source, PACED_LINES, now, now, {}) == 0
-        assert len(pace._accounts) <= line_pace.MAX_SOURCES + 1
+        assert len(pace._accounts) <= audit_rate_limit.MAX_SOURCES + 1
 
 
 @pytest.mark.parametrize(
@@ -113,7 +112,7 @@ def test_b2_quiet_sources_make_room_for_new_ones() -> None:
     ],
 )
 def test_b2_the_addresses_of_one_network_are_one_source(one: str, other: str, is_same: bool) -> None:
-    sources = {line_pace.source_of("AUTH_FAILURE", address, "bad_token") for address in (one, other)}
+    sources = {audit_rate_limit.source_of("AUTH_FAILURE", address, "bad_token") for address in (one, other)}
     assert len(sources) == (1 if is_same else 2)
 
 

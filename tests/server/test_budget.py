@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from semel.server.budget import Budget
+from semel.server.memory_budget import Budget
 
 
 def test_in_all_and_for_each() -> None:

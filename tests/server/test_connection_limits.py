@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from semel.server.addresses import counted_as, networks_of
-from semel.server.connection_limit import ADDRESS, CONNECTIONS, DESCRIPTORS, LOG_SECONDS, ConnectionLimit
+from semel.server.http.connection_limit import ADDRESS, CONNECTIONS, DESCRIPTORS, LOG_SECONDS, ConnectionLimit
+from semel.server.http.remote_address import counted_as, networks_of
 from tests.running import HOST, RunningServer, path_with
 from tests.streams.wire import Wire, request
 from tests.together import eventually

@@ -9,14 +9,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from semel.contracts.schema import MIGRATIONS, TABLES
-from semel.contracts.streams.tables import RECEIPT
+from semel.engine.clock import SystemWorld
 from semel.engine.engine import Engine
 from semel.engine.generations import Generations
-from semel.engine.sweeper import Sweeper
-from semel.server.world import SystemWorld
+from semel.engine.sweep import Sweeper
 from semel.store.open import open_store
+from semel.surfaces.schema import MIGRATIONS, TABLES
 from semel.surfaces.streams.settings import StreamsSettings
+from semel.surfaces.streams.tables import RECEIPT
 from tests.running import RunningServer
 
 DEATH_SECONDS = 60.0

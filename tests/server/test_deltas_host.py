@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from semel.kernel.delta_id import columns_text, delta_id, json_text
+from semel.kernel.hashes import columns_text, delta_id, json_text
 from tests.running import HOST, RunningServer
 
 ROOT, LIMITED = "root-of-all", "only-some"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from semel.contracts.deltas.refusals import Refusal, RefusedDeltas
-from semel.server.budget import Budget
-from semel.server.deltas.spools import FREE_BYTES, MAX_AT_ONCE, MAX_EACH, Spool, Spools, folder_for
+from semel.server.memory_budget import Budget
+from semel.surfaces.deltas.commands import DeltaRefusal, RefusedDeltas
+from semel.surfaces.deltas.spool_files import FREE_BYTES, MAX_AT_ONCE, MAX_EACH, SpoolFile, SpoolFiles, folder_for
 
 PLENTY = 2 * FREE_BYTES
 
@@ -22,11 +22,11 @@ class Files:
         self._stack = stack
         self.folder = folder
 
-    def spools(self, most: int = 4_000, free: int = PLENTY) -> Spools:
+    def spools(self, most: int = 4_000, free: int = PLENTY) -> SpoolFiles:
         self.free = free
-        return Spools(self.folder, most, lambda _: self.free)
+        return SpoolFiles(self.folder, most, lambda _: self.free)
 
-    def open(self, spools: Spools, holder: Hashable = "a") -> Spool:
+    def open(self, spools: SpoolFiles, holder: Hashable = "a") -> SpoolFile:
         spool = spools.open(holder)
         self._stack.callback(spool.close)
         return spool
@@ -38,7 +38,7 @@ def files(tmp_path: Path) -> Iterator[Files]:
         yield Files(stack, tmp_path)
 
 
-def refusal(call: Callable[[], object]) -> Refusal:
+def refusal(call: Callable[[], object]) -> DeltaRefusal:
     with pytest.raises(RefusedDeltas) as caught:
         call()
     return caught.value.refusal
@@ -113,7 +113,7 @@ def test_a_disk_that_is_full(caplog: pytest.LogCaptureFixture) -> None:
     """Closing the file would try once more to write to it, and fail once more."""
     budget = Budget(1_000, 1_000)
     with Path("/dev/full").open("wb") as full:
-        spool = Spool(full, budget.share("a"), budget.share("a"), lambda: PLENTY)
+        spool = SpoolFile(full, budget.share("a"), budget.share("a"), lambda: PLENTY)
         assert refusal(lambda: spool.write(b"x")).code == "BACKPRESSURE_ERROR"
         spool.close()
     assert [vars(record)["reason"] for record in caplog.records] == ["No space left on device"]

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from semel.contracts.deltas.refusals import RefusedDeltas
-from semel.engine.engine import Caller
-from semel.server.deltas.access import Asked, needs
-from semel.server.deltas.tokens import ClientTokens
-from semel.server.principals import DEVELOPER, Outcome, Principal, Principals, Role, UnauthorizedError
+from semel.engine.engine import WaitingCaller
+from semel.server.auth.principals import DEVELOPER, AuthOutcome, Principal, Principals, Role, UnauthorizedError
+from semel.surfaces.deltas.access import DeltaCaller, DeltaClientTokens, needs_role
+from semel.surfaces.deltas.commands import RefusedDeltas
 
 VECTOR = (
     b"eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJjbGllbnQtYSIsImd3IjoiZ3cxIiwicm9sZSI6ImNsaWVudCIsImV4cCI6NDEw"
@@ -25,7 +24,7 @@ NOW_S = 1_800_000_000
 NOW_MS = NOW_S * 1_000
 HEADER = {"alg": "HS256", "typ": "JWT"}
 CLAIMS: dict[str, Any] = {"sub": "client-a", "gw": "gw1", "exp": NOW_S + 60}
-NEW = Principals().besides(ClientTokens([SECRET, NEXT]))
+NEW = Principals().besides(DeltaClientTokens([SECRET, NEXT]))
 
 NOT_KNOWN, UNFIT_CLAIMS, EXPIRED = (
     "This token is not known here.",
@@ -169,17 +168,17 @@ def test_roles(claims: dict[str, Any], roles: set[Role]) -> None:
     assert caller.roles == roles
     for role in (Role.READ, Role.WRITE, Role.ADMIN):
         if role in roles:
-            needs(caller, role, "gw1")
+            needs_role(caller, role, "gw1")
         else:
             with pytest.raises(RefusedDeltas) as refused:
-                needs(caller, role, "gw1")
+                needs_role(caller, role, "gw1")
             assert (refused.value.refusal.code, refused.value.refusal.status) == ("AUTH_ERROR", 403)
 
 
 def test_even_an_admin_is_bound_to_its_gateway() -> None:
     caller = known(token(CLAIMS | {"role": "admin"}))
     with pytest.raises(RefusedDeltas) as refused:
-        needs(caller, Role.ADMIN, "gw2")
+        needs_role(caller, Role.ADMIN, "gw2")
     assert (refused.value.refusal.code, refused.value.refusal.status) == ("AUTH_ERROR", 403)
 
 
@@ -191,7 +190,7 @@ def test_claims_for_rules_are_texts_and_lists_of_texts() -> None:
 
 def test_two_secrets_hold_while_one_replaces_the_other() -> None:
     assert known(token(CLAIMS)).name == known(token(CLAIMS, secret=NEXT)).name == "client-a"
-    after = Principals().besides(ClientTokens([NEXT]))
+    after = Principals().besides(DeltaClientTokens([NEXT]))
     assert refusal(token(CLAIMS), after) == NOT_KNOWN
     assert after.judge(token(CLAIMS, secret=NEXT), NOW_MS).principal.name == "client-a"
 
@@ -199,13 +198,13 @@ def test_two_secrets_hold_while_one_replaces_the_other() -> None:
 def test_with_a_secret_nobody_comes_without_a_token() -> None:
     assert refusal(None).startswith("Send a bearer token")
     lenient = Principals({sha256(b"t").digest(): DEVELOPER}, is_needed=False)
-    assert lenient.judge(None, NOW_MS).outcome is Outcome.FREE
-    assert refusal(None, lenient.besides(ClientTokens([SECRET]))).startswith("Send a bearer token")
+    assert lenient.judge(None, NOW_MS).outcome is AuthOutcome.FREE
+    assert refusal(None, lenient.besides(DeltaClientTokens([SECRET]))).startswith("Send a bearer token")
 
 
 def test_the_other_credentials_of_the_server_go_on() -> None:
     service = Principal("service", "client", frozenset({Role.READ}))
-    both = Principals({sha256(b"opaque").digest(): service}).besides(ClientTokens([SECRET]))
+    both = Principals({sha256(b"opaque").digest(): service}).besides(DeltaClientTokens([SECRET]))
     assert both.judge(b"opaque", NOW_MS).principal == service
     assert both.judge(VECTOR, NOW_MS).principal.name == "client-a"
     assert refusal(b"other", both) == NOT_KNOWN
@@ -222,14 +221,14 @@ class Believing:
 
 
 def test_what_the_secret_has_signed_is_not_for_another_issuer_to_judge() -> None:
-    both = Principals(verifier=Believing()).besides(ClientTokens([SECRET]))
+    both = Principals(verifier=Believing()).besides(DeltaClientTokens([SECRET]))
     assert both.judge(token(CLAIMS, secret="foreign"), NOW_MS).principal.name == "another"
     assert refusal(token(CLAIMS | {"exp": 1}), both) == EXPIRED
     assert refusal(token(without("gw")), both) == UNFIT_CLAIMS
 
 
-def asked(principal: Principal, *, is_known: bool = True) -> Asked:
-    return Asked(principal, Caller(), {}, is_known)
+def asked(principal: Principal, *, is_known: bool = True) -> DeltaCaller:
+    return DeltaCaller(principal, WaitingCaller(), {}, is_known)
 
 
 WRITER = frozenset({Role.READ, Role.WRITE})
@@ -247,7 +246,7 @@ WRITER = frozenset({Role.READ, Role.WRITE})
     ],
     ids=["development", "the one token", "admin", "token", "client id", "quote"],
 )
-def test_for_whom_a_caller_may_push(who: Asked, authors: tuple[str, ...] | None) -> None:
+def test_for_whom_a_caller_may_push(who: DeltaCaller, authors: tuple[str, ...] | None) -> None:
     assert who.authors == authors
 
 

@@ -7,12 +7,6 @@ from functools import partial
 
 import pytest
 
-from semel.contracts.deltas.limits import Policy
-from semel.contracts.deltas.refusals import Refusal, RefusedDeltas
-from semel.contracts.deltas.wire.bodies import PushBody, parse_push
-from semel.contracts.deltas.wire.paths import Route, is_of_deltas, split_path
-from semel.contracts.deltas.wire.query import ListQuery, PullQuery, parse_listing, parse_pull
-from semel.contracts.deltas.wire.schemas import Schema, parse_schema
 from semel.engine.contract import (
     EngineError,
     FaultError,
@@ -22,25 +16,37 @@ from semel.engine.contract import (
     UnavailableError,
 )
 from semel.kernel.errors import Problem
-from semel.server.deltas.exchange import refuse
-from semel.server.deltas.faults import engine_refusal, server_refusal
-from semel.server.deltas.pushes import parse_for
+from semel.surfaces.deltas.commands import DeltaRefusal, RefusedDeltas
+from semel.surfaces.deltas.exchange import engine_refusal, refuse, server_refusal
+from semel.surfaces.deltas.limits import DeltaPolicy
+from semel.surfaces.deltas.sync_calls import parse_for
+from semel.surfaces.deltas.wire.admin import TableSchema, parse_schema
+from semel.surfaces.deltas.wire.push_body import PushBody, parse_push
+from semel.surfaces.deltas.wire.urls import (
+    DeltaListQuery,
+    DeltaRoute,
+    PullQuery,
+    is_of_deltas,
+    parse_listing,
+    parse_pull,
+    split_path,
+)
 
-ROUTES: dict[bytes, Route | None] = {
-    b"/v1/sync/gw1/push": Route("sync/{}/push", "gw1"),
-    b"/sync/gw1/pull": Route("sync/{}/pull", "gw1"),
-    b"/v1/admin/sync-rules/gw1": Route("admin/sync-rules/{}", "gw1"),
-    b"/admin/flush/gw1": Route("admin/flush/{}", "gw1"),
-    b"/v1/admin/gateways": Route("admin/gateways", ""),
-    b"/connectors/types": Route("connectors/types", ""),
-    b"/sync/push": Route("sync/push", ""),
-    b"/sync/a%2Fb/push": Route("sync/{}/push", "a/b"),
-    b"/sync/%25/push": Route("sync/{}/push", "%"),
-    b"/sync/%2541/push": Route("sync/{}/push", "%41"),
-    b"/sync/a+b/push": Route("sync/{}/push", "a+b"),
-    b"/sync/%C3%A9/push": Route("sync/{}/push", "\u00e9"),
-    b"/sync/%00/push": Route("sync/{}/push", "\x00"),
-    b"/sync/\xc3\xa9/push": Route("sync/{}/push", "\u00e9"),
+ROUTES: dict[bytes, DeltaRoute | None] = {
+    b"/v1/sync/gw1/push": DeltaRoute("sync/{}/push", "gw1"),
+    b"/sync/gw1/pull": DeltaRoute("sync/{}/pull", "gw1"),
+    b"/v1/admin/sync-rules/gw1": DeltaRoute("admin/sync-rules/{}", "gw1"),
+    b"/admin/flush/gw1": DeltaRoute("admin/flush/{}", "gw1"),
+    b"/v1/admin/gateways": DeltaRoute("admin/gateways", ""),
+    b"/connectors/types": DeltaRoute("connectors/types", ""),
+    b"/sync/push": DeltaRoute("sync/push", ""),
+    b"/sync/a%2Fb/push": DeltaRoute("sync/{}/push", "a/b"),
+    b"/sync/%25/push": DeltaRoute("sync/{}/push", "%"),
+    b"/sync/%2541/push": DeltaRoute("sync/{}/push", "%41"),
+    b"/sync/a+b/push": DeltaRoute("sync/{}/push", "a+b"),
+    b"/sync/%C3%A9/push": DeltaRoute("sync/{}/push", "\u00e9"),
+    b"/sync/%00/push": DeltaRoute("sync/{}/push", "\x00"),
+    b"/sync/\xc3\xa9/push": DeltaRoute("sync/{}/push", "\u00e9"),
     b"/sync/%ff/push": None,
     b"/sync/%ED%A0%80/push": None,
     b"/sync/%/push": None,
@@ -55,7 +61,7 @@ ROUTES: dict[bytes, Route | None] = {
 
 
 @pytest.mark.parametrize(("path", "route"), ROUTES.items(), ids=[repr(path)[2:-1] for path in ROUTES])
-def test_paths(path: bytes, route: Route | None) -> None:
+def test_paths(path: bytes, route: DeltaRoute | None) -> None:
     assert is_of_deltas(path)
     assert split_path(path) == route
 
@@ -118,9 +124,9 @@ def test_queries_of_a_pull(query: bytes, wanted: PullQuery | tuple[str, int | No
 
 
 def test_a_query_of_a_listing() -> None:
-    assert parse_listing(b"") == ListQuery(None, 100)
-    assert parse_listing(b"after=gw1&limit=5") == ListQuery("gw1", 5)
-    assert parse_listing(b"after=") == ListQuery(None, 100)
+    assert parse_listing(b"") == DeltaListQuery(None, 100)
+    assert parse_listing(b"after=gw1&limit=5") == DeltaListQuery("gw1", 5)
+    assert parse_listing(b"after=") == DeltaListQuery(None, 100)
 
 
 def column(name: object = "a", kind: object = "string") -> dict[str, object]:
@@ -130,8 +136,8 @@ def column(name: object = "a", kind: object = "string") -> dict[str, object]:
 def test_a_schema() -> None:
     kinds = ("string", "number", "boolean", "json", "null")
     body = {"table": "todos", "columns": [column(f"c_{kind}", kind) | {"more": 1} for kind in kinds], "more": True}
-    assert parse_schema(json.dumps(body).encode()) == Schema("todos", tuple((f"c_{kind}", kind) for kind in kinds))
-    assert parse_schema(b'{"table":"_","columns":[]}') == Schema("_", ())
+    assert parse_schema(json.dumps(body).encode()) == TableSchema("todos", tuple((f"c_{kind}", kind) for kind in kinds))
+    assert parse_schema(b'{"table":"_","columns":[]}') == TableSchema("_", ())
     many = {"table": "t" * 64, "columns": [column(f"c{number}") for number in range(1_000)]}
     assert len(parse_schema(json.dumps(many).encode()).columns) == 1_000
 
@@ -189,8 +195,8 @@ def test_failures_of_the_engine(error: EngineError, code: str, status: int) -> N
 
 
 def test_refusals_of_the_server_itself() -> None:
-    assert server_refusal(Problem("UNAUTHORIZED", "Who?")) == Refusal("AUTH_ERROR", "Who?")
-    assert server_refusal(Problem("OVERLOADED", "Full.")) == Refusal("BACKPRESSURE_ERROR", "Full.")
+    assert server_refusal(Problem("UNAUTHORIZED", "Who?")) == DeltaRefusal("AUTH_ERROR", "Who?")
+    assert server_refusal(Problem("OVERLOADED", "Full.")) == DeltaRefusal("BACKPRESSURE_ERROR", "Full.")
 
 
 def body_of(client: str, author: str) -> bytes:
@@ -199,7 +205,7 @@ def body_of(client: str, author: str) -> bytes:
 
 
 def read_for(body: bytes, authors: tuple[str, ...] | None) -> PushBody:
-    return parse_for(partial(parse_push, body, Policy(checks_ids=False)), authors)
+    return parse_for(partial(parse_push, body, DeltaPolicy(checks_ids=False)), authors)
 
 
 TWO = ('"ada"', '"tablet"')

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from prometheus_client import CollectorRegistry
 
 from semel.engine.contract import UnavailableError
-from semel.server.jobs_metrics import COUNTS as JOBS_COUNTS
-from semel.server.jobs_metrics import GAUGES, HIT_PARTS, HITS, JobsMetrics
-from semel.server.meter import Meter
 from semel.server.metric_table import Count, Gauge, families
-from semel.server.metrics import AUTH_COUNTS, Metrics, render
+from semel.server.ops.meter import Meter
+from semel.server.ops.metrics import AUTH_COUNTS, Metrics, render
+from semel.surfaces.jobs.metrics import COUNTS as JOBS_COUNTS
+from semel.surfaces.jobs.metrics import GAUGES, HIT_PARTS, HITS, JobsMetrics
 
 COUNTS = (*JOBS_COUNTS, *AUTH_COUNTS)
 

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.kernel.errors import Refused
-from semel.server.jwt_claims import LEEWAY_MS, MAX_IDENTITY_BYTES, MAX_NAMES, MAX_TOKEN_BYTES, Claimed
-from semel.server.jwt_keys import ALGORITHMS, LOOK_MS, MAX_TRIED, KeyFile
-from semel.server.jwt_tokens import JwtVerifier, RecentTokens
-from semel.server.principals import DEVELOPER, Principal, Principals, Role, Scope
+from semel.server.auth.jwt_claims import LEEWAY_MS, MAX_IDENTITY_BYTES, MAX_NAMES, MAX_TOKEN_BYTES, ClaimedIdentity
+from semel.server.auth.jwt_keys import ALGORITHMS, LOOK_MS, MAX_TRIED, KeyFile
+from semel.server.auth.jwt_tokens import JwtVerifier, RecentTokens
+from semel.server.auth.principals import DEVELOPER, AccessScope, Principal, Principals, Role
 from semel.server.settings import JWT_ALGORITHMS
 from semel.surfaces.registry import SCOPE_RULES
 from tests.server import signing
@@ -578,9 +578,9 @@ def test_a_verified_token_is_not_verified_again(tmp_path: Path, monkeypatch: pyt
     assert known.judge(sent, NOW_MS + LOOK_MS).principal is first
 
 
-def remembered(*names: bytes) -> Claimed:
-    scopes = tuple(Scope("events", name, False) for name in names)
-    return Claimed(Principal("ada", "user", frozenset(), scopes, expires_at_ms=NOW_MS), 0)
+def remembered(*names: bytes) -> ClaimedIdentity:
+    scopes = tuple(AccessScope("events", name, False) for name in names)
+    return ClaimedIdentity(Principal("ada", "user", frozenset(), scopes, expires_at_ms=NOW_MS), 0)
 
 
 def test_the_least_recently_used_are_forgotten_first() -> None:

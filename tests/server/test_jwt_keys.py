@@ -15,10 +15,10 @@ import pytest
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from semel.kernel.errors import Refused
-from semel.server.jwt_claims import KeyFileError
-from semel.server.jwt_keys import ALGORITHMS, LOOK_MS, MAX_FILE_BYTES, MAX_KEYS, KeyFile, read_key_file
-from semel.server.jwt_tokens import JwtVerifier
-from semel.server.principals import Principals
+from semel.server.auth.jwt_claims import KeyFileError
+from semel.server.auth.jwt_keys import ALGORITHMS, LOOK_MS, MAX_FILE_BYTES, MAX_KEYS, KeyFile, read_key_file
+from semel.server.auth.jwt_tokens import JwtVerifier
+from semel.server.auth.principals import Principals
 from semel.surfaces.registry import SCOPE_RULES
 from tests.server import signing
 from tests.server.signing import oct_jwk, token, write_keys

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from semel.server.line_file import KEPT, LineFile, kept_name
+from semel.server.ops.rotated_file import KEPT, LineFile, kept_name
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from semel.server.logs import MAX_COMPLAINTS, TOLD_AT_ONCE, TOLD_SECONDS, Calm, JsonFormatter
+from semel.server.ops.logs import MAX_COMPLAINTS, TOLD_AT_ONCE, TOLD_SECONDS, Calm, JsonFormatter
 
 START = 1_760_000_000.0
 

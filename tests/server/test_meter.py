@@ -7,8 +7,7 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.kernel.minute import Minute
-from semel.server.meter import Meter
+from semel.server.ops.meter import Meter, Minute
 
 
 class Clock:

@@ -12,7 +12,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from semel.server.origin_policy import OriginPolicy, Provenance, is_loopback_name, make_policy, provenance_in
+from semel.server.http.cors import OriginPolicy, Provenance, is_loopback_name, make_policy, provenance_in
 from semel.server.settings_loader import SettingsError, load_settings
 from tests.running import HOST, RunningServer
 from tests.together import eventually

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from semel.server.planes import Place, Plane, place_of, plane_of
+from semel.server.listeners import PathPlace, Plane, place_of, plane_of
 from semel.surfaces.jobs.surface import JOBS
 from semel.surfaces.registry import surface_at
 
@@ -12,7 +12,7 @@ from semel.surfaces.registry import surface_at
 @pytest.mark.parametrize("path", [b"/metrics", b"/health", b"/livez", b"/readyz", b"/ready"])
 def test_health_and_metrics_are_on_both(path: bytes) -> None:
     assert plane_of(path) is Plane.BOTH
-    assert [place_of(path, listener) for listener in (Plane.DATA, Plane.CONTROL)] == [Place.HERE, Place.HERE]
+    assert [place_of(path, listener) for listener in (Plane.DATA, Plane.CONTROL)] == [PathPlace.HERE, PathPlace.HERE]
 
 
 @pytest.mark.parametrize(
@@ -37,20 +37,20 @@ def test_health_and_metrics_are_on_both(path: bytes) -> None:
     ],
 )
 def test_surfaces_are_data(path: bytes) -> None:
-    assert place_of(path, Plane.DATA) is Place.HERE
-    assert place_of(path, Plane.CONTROL) is Place.ELSEWHERE
+    assert place_of(path, Plane.DATA) is PathPlace.HERE
+    assert place_of(path, Plane.CONTROL) is PathPlace.ELSEWHERE
 
 
 def test_diagnosis_is_control() -> None:
-    assert place_of(b"/v1/diagnose", Plane.DATA) is Place.ELSEWHERE
-    assert place_of(b"/v1/diagnose", Plane.CONTROL) is Place.HERE
+    assert place_of(b"/v1/diagnose", Plane.DATA) is PathPlace.ELSEWHERE
+    assert place_of(b"/v1/diagnose", Plane.CONTROL) is PathPlace.HERE
 
 
 @pytest.mark.parametrize("path", [b"/", b"/v1", b"/v1/jobsx", b"/v1/diagnose/", b"/metricsx", b"/later/surface"])
 def test_what_the_table_does_not_know_is_not_let_out_on_control(path: bytes) -> None:
     assert plane_of(path) is None
-    assert place_of(path, Plane.CONTROL) is Place.NOWHERE
-    assert place_of(path, Plane.DATA) is Place.HERE
+    assert place_of(path, Plane.CONTROL) is PathPlace.NOWHERE
+    assert place_of(path, Plane.DATA) is PathPlace.HERE
 
 
 def test_paths_of_jobs_are_refused_in_their_own_shape() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from semel.kernel.errors import Refused
-from semel.server.principals import DEVELOPER, Principal, Principals, Role, Scope
-from semel.server.token_file import TokenFileError, read_token_file
+from semel.server.auth.credentials import TokenFileError, read_token_file
+from semel.server.auth.principals import DEVELOPER, AccessScope, Principal, Principals, Role
 from semel.surfaces.registry import SCOPE_RULES
 from tests.server.senders import sent_with
 
@@ -43,7 +43,7 @@ def test_a_known_token_is_its_principal(tmp_path: Path) -> None:
     assert known.are_known
     assert known.judge(TOKEN, NOW_MS).principal is principal
     assert (principal.actor, principal.client_id, principal.expires_at_ms) == ("client:orders", "orders", None)
-    assert principal.scopes == (Scope("streams", b"o/", True),)
+    assert principal.scopes == (AccessScope("streams", b"o/", True),)
     assert principal.may(Role.WRITE, "streams", b"o/1")
     assert not principal.may(Role.WRITE, "streams", b"p/1")
     assert not principal.may(Role.WRITE, "jobs", b"o/1")
@@ -67,7 +67,7 @@ def test_an_exact_scope_covers_one_name_and_admin_every_role(tmp_path: Path) -> 
 
 
 def test_scopes_of_one_surface_and_of_all_add_up() -> None:
-    scopes = (Scope("streams", b"a", False), Scope("*", b"b/", True), Scope("*", b"c", False))
+    scopes = (AccessScope("streams", b"a", False), AccessScope("*", b"b/", True), AccessScope("*", b"c", False))
     principal = Principal("p", "client", frozenset({Role.READ}), scopes)
     assert [name for name in (b"a", b"b/1", b"c", b"d") if principal.may(Role.READ, "streams", name)] == [
         b"a",

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from semel.server.connection_limit import http_limits_of
+from semel.server.http.connection_limit import http_limits_of
 from semel.server.http.protocol import STALL_BYTES, HttpProtocol
 from semel.server.process import make_host
 from semel.server.settings_loader import make_settings

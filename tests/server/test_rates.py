@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from semel.server.rates import Bucket, Rates
+from semel.kernel.rate_limit import RateLimits, TokenBucket
 
 
 class Watch:
@@ -16,15 +16,15 @@ class Watch:
 
 
 def test_a_pace_is_kept_and_may_be_saved_up_for_a_second() -> None:
-    bucket = Bucket(10)
+    bucket = TokenBucket(10)
     assert [bucket.take(100.0) for _ in range(10)] == [0.0] * 10
     assert bucket.take(100.0) > 0
     assert bucket.take(100.5) == 0
-    assert Bucket(0).take(0.0) == 0
+    assert TokenBucket(0).take(0.0) == 0
 
 
 def test_everyone_is_counted_alone() -> None:
-    rates = Rates(2, Watch())
+    rates = RateLimits(2, Watch())
     assert [rates.take("a") for _ in range(2)] == [0.0, 0.0]
     assert rates.take("a") > 0
     assert rates.take("b") == 0
@@ -32,7 +32,7 @@ def test_everyone_is_counted_alone() -> None:
 
 def test_who_waits_as_long_as_told_may_go_on() -> None:
     watch = Watch()
-    rates = Rates(4, watch)
+    rates = RateLimits(4, watch)
     for _ in range(4):
         assert rates.take("a") == 0
     wait = rates.take("a")
@@ -45,7 +45,7 @@ def test_who_waits_as_long_as_told_may_go_on() -> None:
 
 def test_one_who_is_refused_does_not_wait_longer_for_asking_again() -> None:
     watch = Watch()
-    rates = Rates(1, watch)
+    rates = RateLimits(1, watch)
     assert rates.take("a") == 0
     for _ in range(100):
         assert rates.take("a") > 0
@@ -54,14 +54,14 @@ def test_one_who_is_refused_does_not_wait_longer_for_asking_again() -> None:
 
 
 def test_no_limit_remembers_nobody() -> None:
-    rates = Rates(0, Watch())
+    rates = RateLimits(0, Watch())
     assert [rates.take(number) for number in range(50)] == [0.0] * 50
     assert len(rates) == 0
 
 
 def test_the_table_is_bounded_and_the_one_who_came_last_stays() -> None:
     watch = Watch()
-    rates = Rates(1, watch, most=3)
+    rates = RateLimits(1, watch, most=3)
     for who in ("a", "b", "c", "a", "d"):
         rates.take(who)
     assert len(rates) == 3

@@ -18,8 +18,8 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-from semel.server.principals import Principal, Principals, Role
-from semel.server.token_file import TokenFileError, read_token_file
+from semel.server.auth.credentials import TokenFileError, read_token_file
+from semel.server.auth.principals import Principal, Principals, Role
 from semel.surfaces.registry import SCOPE_RULES
 from tests.running import RunningServer
 from tests.server.signing import good_token, oct_jwk, write_keys

@@ -6,13 +6,20 @@ from hashlib import sha256
 
 import pytest
 
-from semel.contracts.fields import Fields
 from semel.kernel.errors import Refused
-from semel.server.credentials import read_principals
-from semel.server.principals import DEVELOPER, Outcome, Principal, Principals, Role, UnauthorizedError, presented
-from semel.server.rotation import Standing, rotation_of
+from semel.kernel.header_fields import HeaderFields
+from semel.server.auth.credentials import TokenFileError, read_principals
+from semel.server.auth.principals import (
+    DEVELOPER,
+    AuthOutcome,
+    Principal,
+    Principals,
+    Role,
+    UnauthorizedError,
+    presented,
+)
+from semel.server.auth.rotation import TokenStanding, rotation_of
 from semel.server.settings_loader import make_settings
-from semel.server.token_file import TokenFileError
 from semel.surfaces.registry import SCOPE_RULES
 
 UNTIL = "2030-01-01T00:00:00Z"
@@ -26,17 +33,22 @@ def digest(token: str) -> bytes:
 @pytest.mark.parametrize(
     ("following", "until", "now_ms", "standings"),
     [
-        ("", "", 0, {"old": Standing.ACTIVE, "new": Standing.UNKNOWN}),
-        ("new", "", 2 * UNTIL_MS, {"old": Standing.ACTIVE, "new": Standing.NEXT, "": Standing.UNKNOWN}),
-        ("new", UNTIL, UNTIL_MS - 1, {"old": Standing.ACTIVE, "new": Standing.NEXT, "x": Standing.UNKNOWN}),
-        ("new", UNTIL, UNTIL_MS, {"old": Standing.RETIRED, "new": Standing.NEXT, "x": Standing.UNKNOWN}),
-        ("new", "2029-12-31T22:00:00-02:00", UNTIL_MS, {"old": Standing.RETIRED}),
-        ("old", UNTIL, UNTIL_MS - 1, {"old": Standing.ACTIVE}),
-        ("old", UNTIL, UNTIL_MS, {"old": Standing.NEXT}),
+        ("", "", 0, {"old": TokenStanding.ACTIVE, "new": TokenStanding.UNKNOWN}),
+        ("new", "", 2 * UNTIL_MS, {"old": TokenStanding.ACTIVE, "new": TokenStanding.NEXT, "": TokenStanding.UNKNOWN}),
+        (
+            "new",
+            UNTIL,
+            UNTIL_MS - 1,
+            {"old": TokenStanding.ACTIVE, "new": TokenStanding.NEXT, "x": TokenStanding.UNKNOWN},
+        ),
+        ("new", UNTIL, UNTIL_MS, {"old": TokenStanding.RETIRED, "new": TokenStanding.NEXT, "x": TokenStanding.UNKNOWN}),
+        ("new", "2029-12-31T22:00:00-02:00", UNTIL_MS, {"old": TokenStanding.RETIRED}),
+        ("old", UNTIL, UNTIL_MS - 1, {"old": TokenStanding.ACTIVE}),
+        ("old", UNTIL, UNTIL_MS, {"old": TokenStanding.NEXT}),
     ],
 )
 def test_what_holds_follows_from_the_clock_and_the_settings(
-    following: str, until: str, now_ms: int, standings: dict[str, Standing]
+    following: str, until: str, now_ms: int, standings: dict[str, TokenStanding]
 ) -> None:
     rotation = rotation_of("old", following, until)
     assert rotation is not None
@@ -51,7 +63,7 @@ def rotating(tokens: dict[bytes, Principal] | None = None, is_needed: bool = Tru
     return Principals(tokens, rotation=rotation_of("old", "new", UNTIL), is_needed=is_needed)
 
 
-def fate(known: Principals, token: str | None, now_ms: int) -> Outcome:
+def fate(known: Principals, token: str | None, now_ms: int) -> AuthOutcome:
     try:
         return known.judge(None if token is None else token.encode(), now_ms).outcome
     except UnauthorizedError as refused:
@@ -70,9 +82,14 @@ def test_both_are_one_principal_with_every_role() -> None:
 def test_how_each_judgement_ends() -> None:
     known = rotating()
     before = {token: fate(known, token, UNTIL_MS - 1) for token in ("old", "new", "x", None)}
-    assert before == {"old": Outcome.ACTIVE, "new": Outcome.NEXT, "x": Outcome.BAD, None: Outcome.MISSING}
+    assert before == {
+        "old": AuthOutcome.ACTIVE,
+        "new": AuthOutcome.NEXT,
+        "x": AuthOutcome.BAD,
+        None: AuthOutcome.MISSING,
+    }
     after = {token: fate(known, token, UNTIL_MS) for token in ("old", "new")}
-    assert after == {"old": Outcome.RETIRED, "new": Outcome.NEXT}
+    assert after == {"old": AuthOutcome.RETIRED, "new": AuthOutcome.NEXT}
 
 
 def test_a_retired_token_is_told_the_same_as_a_wrong_one() -> None:
@@ -88,14 +105,14 @@ def test_a_retired_token_is_told_the_same_as_a_wrong_one() -> None:
 def test_it_stands_beside_other_tokens() -> None:
     service = Principal("service", "client", frozenset({Role.READ}))
     known = rotating({digest("filed"): service})
-    assert known.judge(b"filed", UNTIL_MS) == (service, Outcome.ACTIVE)
+    assert known.judge(b"filed", UNTIL_MS) == (service, AuthOutcome.ACTIVE)
 
 
 def test_where_none_is_needed_a_wrong_one_is_still_refused() -> None:
     known = rotating(is_needed=False)
-    assert known.judge(None, 0) == (DEVELOPER, Outcome.FREE)
-    assert fate(known, "x", 0) is Outcome.BAD
-    assert fate(known, "old", UNTIL_MS) is Outcome.RETIRED
+    assert known.judge(None, 0) == (DEVELOPER, AuthOutcome.FREE)
+    assert fate(known, "x", 0) is AuthOutcome.BAD
+    assert fate(known, "old", UNTIL_MS) is AuthOutcome.RETIRED
 
 
 def test_a_token_of_the_file_cannot_be_the_configured_one(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -119,7 +136,7 @@ def test_a_token_of_the_file_cannot_be_the_configured_one(tmp_path_factory: pyte
     ],
 )
 def test_a_token_comes_in_any_of_three_headers(pairs: list[tuple[str, str]], token: bytes | None) -> None:
-    assert presented(Fields([(name.encode(), value.encode()) for name, value in pairs])) == token
+    assert presented(HeaderFields([(name.encode(), value.encode()) for name, value in pairs])) == token
 
 
 @pytest.mark.parametrize(
@@ -135,5 +152,5 @@ def test_a_token_comes_in_any_of_three_headers(pairs: list[tuple[str, str]], tok
 )
 def test_two_different_tokens_are_a_wrong_one(pairs: list[tuple[str, str]]) -> None:
     with pytest.raises(UnauthorizedError) as refused:
-        presented(Fields([(name.encode(), value.encode()) for name, value in pairs]))
-    assert refused.value.outcome is Outcome.BAD
+        presented(HeaderFields([(name.encode(), value.encode()) for name, value in pairs]))
+    assert refused.value.outcome is AuthOutcome.BAD

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from semel.server.events.validators import GROUP, load_validator
 from semel.server.settings_loader import SettingsError
+from semel.surfaces.events.service import VALIDATOR_GROUP, load_validator
 from tests.cli.command import Semel
 
 CODE = """
@@ -26,7 +26,7 @@ def rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     package = tmp_path / f"{name}-1.0.dist-info"
     package.mkdir()
     (package / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (package / "entry_points.txt").write_text(f"[{GROUP}]\nshop = {name}:validate\n")
+    (package / "entry_points.txt").write_text(f"[{VALIDATOR_GROUP}]\nshop = {name}:validate\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     return name
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from semel.store.open import read_beside
+from semel.store.open import open_read_only
 from semel.store.protocol import Range, Snapshot, StoreError
 from semel.store.sqlite.store import FILE_NAME
 from tests.faulty_vfs import FaultyVfs, Operation
@@ -34,7 +34,7 @@ from tests.store.conformance import (
 
 def opened(url: str) -> AbstractContextManager[Snapshot]:
     """A snapshot of the place, with the suite's tables."""
-    return read_beside(url, TABLES, MIGRATIONS, Clock())
+    return open_read_only(url, TABLES, MIGRATIONS, Clock())
 
 
 def numbers(snapshot: Snapshot) -> list[int]:
@@ -129,12 +129,12 @@ def test_another_version_is_refused(lasting: PersistentPlace) -> None:
     newer = (*MIGRATIONS, MIGRATIONS[0]._replace(number=2))
     with (
         pytest.raises(StoreError, match="older schema version 1: run `semel migrate`"),
-        read_beside(lasting.url, TABLES, newer, Clock()),
+        open_read_only(lasting.url, TABLES, newer, Clock()),
     ):
         pass
     with (
         pytest.raises(StoreError, match="this Semel knows versions up to 0"),
-        read_beside(lasting.url, TABLES, (), Clock()),
+        open_read_only(lasting.url, TABLES, (), Clock()),
     ):
         pass
 

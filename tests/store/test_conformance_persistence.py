@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import pytest
 
-from semel.contracts import schema
 from semel.store.migrations import AddColumn, CreateTable, MakeIndex, Migration, Step, pending, shapes
 from semel.store.protocol import AnyTable, Range, Row, Store, StoreBusyError, StoreError, StoreVersionError
-from semel.store.table import U64, Below, Column, Kind, Shape, Table
+from semel.store.table import U64, Below, ColumnKind, Table, TableColumn, TableLayout
+from semel.surfaces import schema
 from tests.store.committer import COUNTER, PAYLOAD_BYTES
 from tests.store.conformance import (
     LOCKS,
@@ -244,18 +244,18 @@ RICHER_MIGRATIONS = (
         2,
         "colours, sizes and uses",
         (
-            AddColumn("thing", Column("colour", Kind.BYTES), b"\x00gr\xffn"),
-            AddColumn("thing", Column("height", Kind.I64), -7),
-            AddColumn("thing", Column("width", Kind.U64), 2**64 - 1),
-            AddColumn("ticket", Column("uses", Kind.I64), 1),
+            AddColumn("thing", TableColumn("colour", ColumnKind.BYTES), b"\x00gr\xffn"),
+            AddColumn("thing", TableColumn("height", ColumnKind.I64), -7),
+            AddColumn("thing", TableColumn("width", ColumnKind.U64), 2**64 - 1),
+            AddColumn("ticket", TableColumn("uses", ColumnKind.I64), 1),
         ),
     ),
     Migration(
         3,
         "makers and crates",
         (
-            AddColumn("thing", Column("maker", Kind.BYTES, nullable=True), None),
-            AddColumn("thing", Column("stock", Kind.I64, nullable=True), 12),
+            AddColumn("thing", TableColumn("maker", ColumnKind.BYTES, nullable=True), None),
+            AddColumn("thing", TableColumn("stock", ColumnKind.I64, nullable=True), 12),
             CreateTable(CRATE.shape),
         ),
     ),
@@ -354,8 +354,8 @@ def test_data_of_a_newer_version_is_refused_and_left_alone(lasting: PersistentPl
 
 BROKEN_STEPS: dict[str, tuple[Step, ...]] = {
     "a table that is there already": (CreateTable(CRATE.shape), CreateTable(THING.shape)),
-    "a column without a value for old rows": (AddColumn("thing", Column("x", Kind.I64), None),),
-    "a column of no table": (CreateTable(CRATE.shape), AddColumn("nothing", Column("x", Kind.I64), 1)),
+    "a column without a value for old rows": (AddColumn("thing", TableColumn("x", ColumnKind.I64), None),),
+    "a column of no table": (CreateTable(CRATE.shape), AddColumn("nothing", TableColumn("x", ColumnKind.I64), 1)),
 }
 
 
@@ -363,7 +363,7 @@ BROKEN_STEPS: dict[str, tuple[Step, ...]] = {
 def test_a_migration_that_fails_leaves_the_data_as_it_was(lasting: PersistentPlace, steps: tuple[Step, ...]) -> None:
     write(lasting.open(), [(THING, thing())])
     lasting.close()
-    good = Migration(2, "good", (AddColumn("parcel", Column("y", Kind.I64), 1),))
+    good = Migration(2, "good", (AddColumn("parcel", TableColumn("y", ColumnKind.I64), 1),))
     with suppress(Exception):
         lasting.open(TABLES, (*MIGRATIONS, good, Migration(3, "broken", steps)))
     assert everything(lasting.reopen(), THING) == [thing()]
@@ -394,10 +394,10 @@ def test_declared_tables_are_what_the_migrations_leave_behind() -> None:
     pending(schema.MIGRATIONS, len(schema.MIGRATIONS))
 
 
-def example(shape: Shape, number: int) -> list[int | bytes | None]:
+def example(shape: TableLayout, number: int) -> list[int | bytes | None]:
     """The values of a row: odd ones leave out what may be left out."""
     return [
-        None if column.nullable and number % 2 else bytes([number]) if column.kind is Kind.BYTES else number
+        None if column.nullable and number % 2 else bytes([number]) if column.kind is ColumnKind.BYTES else number
         for column in shape.columns
     ]
 

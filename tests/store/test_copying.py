@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import pytest
 
-from semel.contracts import schema
-from semel.store import copying
-from semel.store.copying import Part, TargetNotEmptyError, compare, copy, count, parts_of
+from semel.store import copy as copying
+from semel.store.copy import TablePart, TargetNotEmptyError, compare, copy, count, parts_of
 from semel.store.protocol import AnyTable, Changes, Lock, Row, Snapshot, Store, StoreError, Tx
-from semel.store.table import Kind, bytes_of
+from semel.store.table import ColumnKind, bytes_of
+from semel.surfaces import schema
 from tests.store.conformance import (
     PARCEL,
     PERSISTENT_KINDS,
@@ -83,7 +83,7 @@ def contents(store: Store, tables: Sequence[AnyTable] = TABLES) -> Contents:
         return {part.name: all_rows(snapshot, part) for part in parts_of(tables)}
 
 
-def all_rows(snapshot: Snapshot, part: Part) -> list[Row]:
+def all_rows(snapshot: Snapshot, part: TablePart) -> list[Row]:
     return list(snapshot.page(part.table, part.age, None, 1_000_000, 2**40))
 
 
@@ -181,7 +181,7 @@ def test_an_empty_source_makes_an_empty_copy(pair: Pair) -> None:
 def example(table: AnyTable, number: int) -> Row:
     """A row: odd ones leave out what may be left out."""
     return table.row._make(
-        None if column.nullable and number % 2 else bytes([number]) if column.kind is Kind.BYTES else number
+        None if column.nullable and number % 2 else bytes([number]) if column.kind is ColumnKind.BYTES else number
         for column in table.columns
     )
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from semel.store.open import look_at, place_of
-from semel.store.protocol import Glimpse, StoreError
+from semel.store.open import inspect_store, place_of
+from semel.store.protocol import StoreError, StoreInspection
 from tests.postgres.shared import fresh_url, shared_cluster
 from tests.store.conformance import (
     MIGRATIONS,
@@ -27,7 +27,7 @@ from tests.store.conformance import (
     write,
 )
 
-NOTHING = Glimpse(0, None)
+NOTHING = StoreInspection(0, None)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -35,7 +35,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_nothing_is_there_and_nothing_is_made(lasting: PersistentPlace, tmp_path: Path) -> None:
-    assert look_at(lasting.url, TABLES) == NOTHING
+    assert inspect_store(lasting.url, TABLES) == NOTHING
     assert list(tmp_path.iterdir()) == []
     schema = lasting.url.partition("schema=")[2]
     if schema:
@@ -43,16 +43,16 @@ def test_nothing_is_there_and_nothing_is_made(lasting: PersistentPlace, tmp_path
 
 
 def test_a_memory_store_has_nothing() -> None:
-    assert look_at("memory:", TABLES) == NOTHING
+    assert inspect_store("memory:", TABLES) == NOTHING
 
 
 def test_versions(lasting: PersistentPlace) -> None:
     lasting.open((), ())
-    assert look_at(lasting.url, TABLES) == NOTHING
+    assert inspect_store(lasting.url, TABLES) == NOTHING
     lasting.reopen()
-    assert look_at(lasting.url, TABLES) == Glimpse(len(MIGRATIONS), None)
+    assert inspect_store(lasting.url, TABLES) == StoreInspection(len(MIGRATIONS), None)
     lasting.close()
-    assert look_at(lasting.url, TABLES) == Glimpse(len(MIGRATIONS), None)
+    assert inspect_store(lasting.url, TABLES) == StoreInspection(len(MIGRATIONS), None)
 
 
 @pytest.mark.parametrize("is_open", [True, False])
@@ -60,16 +60,16 @@ def test_rows(lasting: PersistentPlace, is_open: bool) -> None:
     write(lasting.open(), [(PARCEL, ParcelRow(1, b"", b""))])
     if not is_open:
         lasting.close()
-    assert look_at(lasting.url, TABLES) == Glimpse(1, "parcel")
-    assert look_at(lasting.url, (THING, TICKET)) == Glimpse(1, None)
-    assert look_at(lasting.url, ()) == Glimpse(1, None)
+    assert inspect_store(lasting.url, TABLES) == StoreInspection(1, "parcel")
+    assert inspect_store(lasting.url, (THING, TICKET)) == StoreInspection(1, None)
+    assert inspect_store(lasting.url, ()) == StoreInspection(1, None)
 
 
 def test_rows_of_both_generations_but_no_dropped_ones(lasting: PersistentPlace) -> None:
     store = lasting.open()
     write(store, [(TICKET, TicketRow(b"t", 1, 1))])
     for occupied in ("ticket", "ticket", None):
-        assert look_at(lasting.url, TABLES) == Glimpse(1, occupied)
+        assert inspect_store(lasting.url, TABLES) == StoreInspection(1, occupied)
         rotate(store)
 
 
@@ -77,7 +77,7 @@ def test_a_folder_is_left_as_it_was(exclusive: PersistentPlace) -> None:
     write(exclusive.open(), [(THING, thing())])
     exclusive.close()
     before = files(exclusive.folder)
-    assert look_at(exclusive.url, TABLES) == Glimpse(1, "thing")
+    assert inspect_store(exclusive.url, TABLES) == StoreInspection(1, "thing")
     assert files(exclusive.folder) == before
     assert not [name for name in before if name.endswith(("-wal", "-shm"))]
 
@@ -90,7 +90,7 @@ def test_what_a_crash_left_in_the_log_is_seen(exclusive: PersistentPlace) -> Non
         child.kill()
     before = files(exclusive.folder)
     assert before["semel.db-wal"]
-    assert look_at(exclusive.url, TABLES).occupied is not None
+    assert inspect_store(exclusive.url, TABLES).occupied is not None
     after = files(exclusive.folder)
     assert {name: after[name] for name in after if not name.endswith("-shm")} == {
         name: before[name] for name in before if not name.endswith("-shm")
@@ -101,13 +101,13 @@ def test_a_folder_name_with_special_characters(tmp_path: Path) -> None:
     place = SqlitePlace(tmp_path / "a b%20#ü")
     place.open()
     place.close()
-    assert look_at(place.url, TABLES) == Glimpse(1, None)
+    assert inspect_store(place.url, TABLES) == StoreInspection(1, None)
 
 
 @pytest.mark.parametrize("url", ["mysql://host/db", "sqlite:", "nothing"])
 def test_a_place_of_no_kind_is_refused(url: str) -> None:
     with pytest.raises(StoreError, match="There is no store"):
-        look_at(url, TABLES)
+        inspect_store(url, TABLES)
     with pytest.raises(StoreError, match="There is no store"):
         place_of(url)
 
@@ -115,11 +115,11 @@ def test_a_place_of_no_kind_is_refused(url: str) -> None:
 def test_what_cannot_be_read_is_a_store_error(tmp_path: Path) -> None:
     (tmp_path / "semel.db").write_bytes(b"not a database, but long enough to be taken for one" * 100)
     with pytest.raises(StoreError, match="cannot be read"):
-        look_at(f"sqlite:{tmp_path}", TABLES)
+        inspect_store(f"sqlite:{tmp_path}", TABLES)
     with pytest.raises(StoreError, match="cannot be read"):
-        look_at(f"sqlite:{tmp_path}/semel.db", TABLES)
+        inspect_store(f"sqlite:{tmp_path}/semel.db", TABLES)
     with pytest.raises(StoreError, match="PostgreSQL"):
-        look_at("postgresql://127.0.0.1:1/db", TABLES)
+        inspect_store("postgresql://127.0.0.1:1/db", TABLES)
 
 
 def test_two_spellings_of_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

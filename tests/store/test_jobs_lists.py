@@ -7,7 +7,12 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_type_hints
 
-from semel.contracts.jobs.tables import (
+from semel.engine.clock import SystemWorld
+from semel.store.memory import MemoryStore
+from semel.store.protocol import Range, Store
+from semel.store.table import Table
+from semel.surfaces.jobs.migrations import JOB_LISTS_MIGRATION
+from semel.surfaces.jobs.tables import (
     DONE,
     JOB,
     JOB_NAME,
@@ -19,12 +24,7 @@ from semel.contracts.jobs.tables import (
     WAITING,
     JobRow,
 )
-from semel.contracts.schema import MIGRATIONS, TABLES
-from semel.contracts.schema.jobs_lists import JOBS_LISTS
-from semel.server.world import SystemWorld
-from semel.store.memory import MemoryStore
-from semel.store.protocol import Range, Store
-from semel.store.table import Table
+from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.cli.command import Semel
 from tests.cli.test_import import record
 from tests.jobs.filler import Filler
@@ -63,7 +63,7 @@ def old_data(lasting: PersistentPlace) -> list[JobRow]:
         kept = {table: snapshot.range(Range(table, "", (), 10_000)) for table in TABLES if not table.generational}
     jobs: list[JobRow] = list(kept.pop(JOB))
     others = [table for table in TABLES if table not in (JOB, JOB_NAME)]
-    store = lasting.open((*others, OLD_JOB), MIGRATIONS[: JOBS_LISTS.number - 1])
+    store = lasting.open((*others, OLD_JOB), MIGRATIONS[: JOB_LISTS_MIGRATION.number - 1])
     rows: list[Any] = [(table, row) for table, some in kept.items() for row in some]
     write(store, [*rows, *((OLD_JOB, OLD_JOB.row(*row[:-1])) for row in jobs)])
     return jobs
@@ -81,7 +81,7 @@ def test_d8_jobs_that_were_not_counted_yet_are_listed_with_scheduled_ones(lastin
     jobs = [job._replace(counted=NOT_COUNTED) for job in old_data(lasting)]
     lasting.close()
     others = [table for table in TABLES if table not in (JOB, JOB_NAME)]
-    store = lasting.open((*others, OLD_JOB), MIGRATIONS[: JOBS_LISTS.number - 1])
+    store = lasting.open((*others, OLD_JOB), MIGRATIONS[: JOB_LISTS_MIGRATION.number - 1])
     write(store, updates=[(OLD_JOB, OLD_JOB.row(*row[:-1])) for row in jobs])
     for job in everything(lasting.reopen(TABLES, MIGRATIONS), JOB):
         ended = LISTED_FAILED if job.reason else LISTED_COMPLETED

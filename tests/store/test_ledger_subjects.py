@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from semel.contracts.ledger.rules.encoding import relationship_key
-from semel.contracts.ledger.tables import LEDGER_ENTITY, LEDGER_PAST, EntityRow, PastRow
-from semel.contracts.schema import MIGRATIONS, TABLES
-from semel.contracts.schema.ledger_subjects import LEDGER_SUBJECTS
 from semel.store.protocol import Range
 from semel.store.table import U64, Table
+from semel.surfaces.ledger.migrations import LEDGER_SUBJECTS_MIGRATION
+from semel.surfaces.ledger.rules.chain import relationship_key
+from semel.surfaces.ledger.tables import LEDGER_ENTITY, LEDGER_PAST, EntityRow, PastRow
+from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.store.conformance import PersistentPlace, everything, scan, write
 
 MANY = 4_500
@@ -55,7 +55,7 @@ def key_of(number: int) -> tuple[bytes, bytes]:
 
 
 def test_e3_older_relationships_are_found_by_their_subject_after_the_migration(lasting: PersistentPlace) -> None:
-    before = MIGRATIONS[: LEDGER_SUBJECTS.number - 1]
+    before = MIGRATIONS[: LEDGER_SUBJECTS_MIGRATION.number - 1]
     store = lasting.open((OLD_ENTITY, OLD_PAST), before)
     named = [(number % 3 + 1, *key_of(number)) for number in range(MANY)]
     old = [OldEntityRow(org, 9, key, b"v", 1, 2**63, 5) for org, key, _ in named]

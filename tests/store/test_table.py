@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from semel.store.table import Column, Kind, Table
+from semel.store.table import ColumnKind, Table, TableColumn
 from tests.store.conformance import PARCEL, THING, TICKET, ParcelRow, thing
 
 
@@ -24,9 +24,13 @@ class Pair(NamedTuple):
 
 
 def test_columns_come_from_the_row() -> None:
-    assert TICKET.columns == (Column("scope", Kind.BYTES), Column("serial", Kind.U64), Column("used_at", Kind.I64))
-    assert THING.columns[6] == Column("note", Kind.BYTES, nullable=True)
-    assert THING.columns[9] == Column("price", Kind.I64, nullable=True)
+    assert TICKET.columns == (
+        TableColumn("scope", ColumnKind.BYTES),
+        TableColumn("serial", ColumnKind.U64),
+        TableColumn("used_at", ColumnKind.I64),
+    )
+    assert THING.columns[6] == TableColumn("note", ColumnKind.BYTES, nullable=True)
+    assert THING.columns[9] == TableColumn("price", ColumnKind.I64, nullable=True)
     assert THING.key_columns == ("shelf", "number", "serial")
 
 

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semel.contracts.streams.reading import Page
-from semel.contracts.streams.tables import StreamRow
-from semel.contracts.streams.wire import sse
-from semel.server.streams import frame_cache
-from semel.server.streams.frame_cache import CACHE_BYTES, FrameCache
+from semel.surfaces.streams import live
+from semel.surfaces.streams.live import CACHE_BYTES, FrameCache
+from semel.surfaces.streams.reading import StreamPage
+from semel.surfaces.streams.tables import StreamRow
+from semel.surfaces.streams.wire import responses
 
 pytestmark = pytest.mark.early
 
 
-def page_of(content: bytes, life: bytes = b"life", start: int = 0) -> Page:
+def page_of(content: bytes, life: bytes = b"life", start: int = 0) -> StreamPage:
     end = start + len(content)
     row = StreamRow(b"s", b"s", life, b"text/plain", None, None, None, 0, 0, 0, end, 0, None, None, None, None)
-    return Page(row, start, end, (content,))
+    return StreamPage(row, start, end, (content,))
 
 
 def plain(content: bytes, content_type: bytes) -> bytes:
@@ -37,8 +37,8 @@ def plain(content: bytes, content_type: bytes) -> bytes:
 @pytest.mark.parametrize("content_type", [b"text/plain", b"application/octet-stream"])
 def test_a1_the_parts_of_an_event_are_the_event(content_type: bytes, content: bytes, triple: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sse, "PART_BYTES", 3 * triple)
-        parts = [sse.event_part(content, content_type, number) for number in range(sse.parts_of(content))]
+        patch.setattr(responses, "PART_BYTES", 3 * triple)
+        parts = [responses.event_part(content, content_type, number) for number in range(responses.parts_of(content))]
     assert b"".join(parts) == plain(content, content_type)
 
 
@@ -47,9 +47,9 @@ def test_a1_a_frame_is_made_once_for_all_readers_of_a_page(monkeypatch: pytest.M
 
     def counted(content: bytes, content_type: bytes, number: int) -> bytes:
         made.append(number)
-        return sse.event_part(content, content_type, number)
+        return responses.event_part(content, content_type, number)
 
-    monkeypatch.setattr(frame_cache, "event_part", counted)
+    monkeypatch.setattr(live, "event_part", counted)
 
     async def read(cache: FrameCache, content: bytes) -> bytes:
         frame = await cache.frame(page_of(content))
@@ -62,15 +62,15 @@ def test_a1_a_frame_is_made_once_for_all_readers_of_a_page(monkeypatch: pytest.M
     for content in (b"a\n" * 10, b"a\n" * 100_000):
         made.clear()
         assert set(asyncio.run(scenario(content))) == {plain(content, b"text/plain")}
-        assert made == list(range(sse.parts_of(content)))
+        assert made == list(range(responses.parts_of(content)))
 
 
 def test_a1_frames_that_are_kept_are_bounded_and_those_dropped_are_made_again() -> None:
     async def scenario() -> None:
         cache = FrameCache()
-        first = page_of(b"\n" * sse.PART_BYTES)
-        for start in range(2 * CACHE_BYTES // (6 * sse.PART_BYTES)):
-            page = page_of(b"\n" * sse.PART_BYTES, start=start)
+        first = page_of(b"\n" * responses.PART_BYTES)
+        for start in range(2 * CACHE_BYTES // (6 * responses.PART_BYTES)):
+            page = page_of(b"\n" * responses.PART_BYTES, start=start)
             assert await cache.part(await cache.frame(page), 0) == plain(page.pieces[0], b"text/plain")
         assert 0 < sum(map(len, cache._parts.values())) == cache._bytes <= CACHE_BYTES
         assert await cache.part(await cache.frame(first), 0) == plain(first.pieces[0], b"text/plain")

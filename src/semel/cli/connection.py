@@ -1,18 +1,178 @@
-"""The HTTP client of commands: requests out, answers or one-sentence errors back.
+"""The HTTP connection of the client commands: server address, requests, responses and errors.
 
-The connection is kept between requests. The token travels in the Authorization header alone and stands in no message.
+The connection is kept between requests. The token is sent in the Authorization header alone and is in no message.
+
+Every error is one sentence and exit code 1. The sentence of a refusal is the server's own: from its problem document,
+from the objects of jobs (`error` and `message`) and deltas (`code` and `error`), or from the `error` object of a
+ledger. A response that is not understood, such as the page of a proxy, is named by its status.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPResponse, HTTPSConnection
 from select import select
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
-from semel.cli.address import Address
-from semel.cli.failures import UnreachableError, not_semel, refusal
+import click
+
+from semel.cli.output import printable
+
+DEFAULT_URL = "http://127.0.0.1:8788"
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+class CliAddress(NamedTuple):
+    """The parts of a base URL. `base` is the path that a proxy may put before the server's own, without final slash."""
+
+    url: str
+    is_secure: bool
+    host: str
+    port: int
+    base: str
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the server is on this machine."""
+        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+
+
+def parse_address(text: str) -> CliAddress:
+    """The address in a URL; a ValueError says what is wrong with it."""
+    parts = urlsplit(text)
+    if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
+        raise ValueError("a server's URL looks like http://127.0.0.1:8788")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ValueError("a server's URL has no user, query or fragment; tokens go into SEMEL_TOKEN or --token-file")
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("a server's URL is plain ASCII without spaces")
+    port = parts.port or DEFAULT_PORTS[parts.scheme]
+    return CliAddress(text.rstrip("/"), parts.scheme == "https", parts.hostname, port, parts.path.rstrip("/"))
+
+
+class AddressType(click.ParamType[CliAddress]):
+    """An option that takes a server's URL."""
+
+    name = "url"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> CliAddress:
+        """The address, or a usage error."""
+        if isinstance(value, CliAddress):
+            return value
+        try:
+            return parse_address(value)
+        except ValueError as error:
+            self.fail(f"{error}.", param, ctx)
+
+
+_PASSING = frozenset({408, 429, 500, 502, 503, 504})
+"""Statuses that the same request may not meet again."""
+
+_UNSETTLED = frozenset({500, 502, 503, 504})
+"""Statuses after which a write may or may not have been stored, unless the answer says more."""
+
+_ADVICE = {
+    "backpressure": "later",
+    "idempotency_store_full": "later",
+    "overloaded": "later",
+    "not_stored": "later",
+    "not_durable": "same_key",
+    "shutting_down": "same_key",
+    "result_integrity_fail": "never",
+    "BACKPRESSURE_ERROR": "later",
+}
+"""Jobs and deltas have codes where the other surfaces say what to do; these say more than their status does."""
+
+
+class RequestError(click.ClickException):
+    """A request without a usable answer. `may_pass` is whether trying again can help."""
+
+    may_pass = False
+    is_unsettled = False
+    wait_seconds = 0.0
+
+
+class UnreachableError(RequestError):
+    """No answer was received. The request may have taken effect all the same if it was sent."""
+
+    may_pass = True
+
+    def __init__(self, address: CliAddress, cause: Exception, *, was_sent: bool) -> None:
+        super().__init__(_lost(address) if was_sent else _not_reached(address, cause))
+        self.is_unsettled = was_sent
+
+
+class CliRefusedError(RequestError):
+    """The server said no. `facts` is all that it said, where that was an object."""
+
+    facts: Mapping[str, Any] = MappingProxyType({})
+
+    def __init__(self, status: int, code: str, detail: str, wait_seconds: float, retry: object = None) -> None:
+        super().__init__(printable(f"{detail} [{code}]" if code else detail))
+        self.status = status
+        self.code = code
+        # Semel's own answers say what to do; a proxy's must be guessed from the status.
+        self.may_pass = retry in ("same_key", "later") if isinstance(retry, str) else status in _PASSING
+        self.is_unsettled = retry == "same_key" if isinstance(retry, str) else status in _UNSETTLED
+        self.wait_seconds = wait_seconds
+
+
+def refusal(address: CliAddress, status: int, body: bytes, retry_after: str | None) -> CliRefusedError:
+    """The error behind an answer that is not a success."""
+    wait_seconds = float(retry_after) if retry_after is not None and retry_after.isdecimal() else 0.0
+    return refused(address, status, _document(body), wait_seconds)
+
+
+def refused(address: CliAddress, status: int, document: dict[str, Any], wait_seconds: float) -> CliRefusedError:
+    """The same for an answer that has been read already, such as that to one item of many."""
+    code, detail = document.get("code"), document.get("detail") or document.get("title")
+    error = document.get("error", document)
+    if isinstance(error, str):
+        code, detail = (error, document.get("message")) if "message" in document else (code, error)
+    elif isinstance(error, dict) and error is not document:
+        code, detail = error.get("code"), error.get("message")
+    if not isinstance(code, str) or not isinstance(detail, str):
+        code, detail = "", f"The server at {address.url} answered {status} {_phrase(status)}."
+    told = CliRefusedError(status, code, detail, wait_seconds, document.get("retry", _ADVICE.get(code)))
+    told.facts = document
+    return told
+
+
+def not_semel(address: CliAddress, surface: str = "streams") -> click.ClickException:
+    """An answer that lacks what every answer of a surface has."""
+    return click.ClickException(f"What answers at {address.url} does not speak the {surface} protocol: check --url.")
+
+
+def _document(body: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "(unknown status)"
+
+
+def _not_reached(address: CliAddress, cause: Exception) -> str:
+    if not address.is_loopback or not isinstance(cause, ConnectionRefusedError):
+        return f"No server answers at {address.url} ({printable(str(cause))}): check --url or SEMEL_URL."
+    port = "" if address.port == 8788 else f" --port {address.port}"
+    return f"No server answers at {address.url}: start one with `semel serve{port}`, or name another with --url."
+
+
+def _lost(address: CliAddress) -> str:
+    return f"The connection to {address.url} was lost before the answer came."
+
 
 ANSWER_SECONDS = 30.0
 SILENCE_SECONDS = 90.0
@@ -21,10 +181,10 @@ SILENCE_SECONDS = 90.0
 _FAILURES = (OSError, HTTPException)
 
 
-class Answer(NamedTuple):
+class CliAnswer(NamedTuple):
     """A whole answer that is a success."""
 
-    address: Address
+    address: CliAddress
     status: int
     headers: HTTPMessage
     body: bytes
@@ -52,10 +212,10 @@ class Answer(NamedTuple):
         return self.is_true("Stream-Closed")
 
 
-class Connection:
+class CliConnection:
     """An HTTP connection to one server; requests are sent one after another."""
 
-    def __init__(self, address: Address, token: str | None = None) -> None:
+    def __init__(self, address: CliAddress, token: str | None = None) -> None:
         self.address = address
         self._credential = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._kept: HTTPConnection | None = None
@@ -67,7 +227,7 @@ class Connection:
 
     def request(
         self, method: str, path: str, headers: Mapping[str, bytes] | None = None, body: bytes | None = None
-    ) -> Answer:
+    ) -> CliAnswer:
         """The answer to one request; a RequestError unless it is a success."""
         wire = self._reused() or self._connect(ANSWER_SECONDS)
         try:
@@ -79,7 +239,7 @@ class Connection:
         if not response.will_close:
             self._kept = wire
         self._refuse_failure(response.status, response.headers, content)
-        return Answer(self.address, response.status, response.headers, content)
+        return CliAnswer(self.address, response.status, response.headers, content)
 
     @contextmanager
     def events(

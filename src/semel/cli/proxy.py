@@ -11,13 +11,11 @@ import click
 
 from semel.cli.output import printable
 from semel.once import OnceError
-from semel.once.duration import seconds
 from semel.once.errors import InvalidKey
 from semel.once.functions import Once
-from semel.once.size import byte_count
-from semel.proxy.process import ListenError, run_proxy
-from semel.proxy.routes import POLICIES, RouteError, route_of
-from semel.proxy.settings import KEPT_HEADERS, ProxySettings, UpstreamError, upstream_of
+from semel.once.units import byte_count, seconds
+from semel.proxy.process import ProxyListenError, run_proxy
+from semel.proxy.settings import KEPT_HEADERS, POLICIES, ProxySettings, RouteError, UpstreamError, route_of, upstream_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -163,7 +161,7 @@ def proxy(
         )
         _tell_on_stderr(logging.WARNING if quiet else logging.INFO)
         _run(settings, place, (host, port))
-    except (RouteError, UpstreamError, ListenError, OnceError) as error:
+    except (RouteError, UpstreamError, ProxyListenError, OnceError) as error:
         raise click.ClickException(printable(str(error))) from error
     except ModuleNotFoundError as error:
         if error.name != "psycopg":

@@ -11,15 +11,15 @@ from typing import Any
 
 import click
 
-from semel.cli.address import DEFAULT_URL
+from semel.cli.connection import DEFAULT_URL
+from semel.server.auth.credentials import TokenFileError
+from semel.server.auth.jwt_claims import KeyFileError
 from semel.server.http.tls import TlsFileError
-from semel.server.jwt_claims import KeyFileError
 from semel.server.listen import ListenError
 from semel.server.process import run_server
 from semel.server.setting_values import is_secret
 from semel.server.settings import ServerSettings
 from semel.server.settings_loader import PREFIX, SettingsError, disagreements, load_settings, setting_fields
-from semel.server.token_file import TokenFileError
 from semel.store.open import shown
 from semel.store.protocol import StoreError
 from semel.surfaces.registry import SURFACES

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from semel.cli.access import find_token
-from semel.cli.address import Address, AddressType
+from semel.cli.connection import AddressType, CliAddress
 from semel.cli.output import printable
+from semel.cli.requests import find_token
 from semel.client import AccessError, SemelError, Worker
 
 
@@ -28,7 +28,7 @@ from semel.client import AccessError, SemelError, Worker
 @click.option("--once", is_flag=True, help="Exit when no job is ready.")
 def worker(
     place: str,
-    url: Address | None,
+    url: CliAddress | None,
     token_file: Path | None,
     concurrency: int | None,
     queues: tuple[str, ...],

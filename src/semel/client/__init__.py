@@ -33,8 +33,8 @@ from semel.client.errors import (
 )
 from semel.client.job import AsyncJob, Job
 from semel.client.jobs import JobsClient
-from semel.client.orders import Cancelled, Defer, Permanent, RetryLater
-from semel.client.patience import Patience
+from semel.client.reports import Cancelled, Defer, Permanent, RetryLater
+from semel.client.retry import Patience
 from semel.client.values import (
     Beat,
     Cancellation,

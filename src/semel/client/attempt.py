@@ -24,19 +24,26 @@ from semel.client.errors import (
     ResultConflictError,
     TooLargeError,
 )
-from semel.client.job import AnyJob, AsyncJob, Job
+from semel.client.job import AnyJob, AsyncJob, Job, Steps
 from semel.client.jobs import JobsClient
-from semel.client.orders import Cancelled
-from semel.client.reports import Deferred, Done, Failed, Report, report_of, short
-from semel.client.results import note, plain
-from semel.client.steps import Steps
+from semel.client.reports import (
+    Cancelled,
+    DeferredReport,
+    DoneReport,
+    FailedReport,
+    Report,
+    note,
+    plain,
+    report_of,
+    short,
+)
 from semel.client.threads import Ended, Threads
 from semel.client.values import Beat, Lease
 
 CANCEL_SECONDS = 5.0
 """How long a cancelled function may tidy up when the worker stops, or when its job was taken away."""
 UNSIGNED_DELAY = 30.0
-_STOPPED = Deferred(0.0, "the worker stopped")
+_STOPPED = DeferredReport(0.0, "the worker stopped")
 _GONE = (LeaseLostError, NotFoundError, ResultConflictError)
 
 log = logging.getLogger("semel.worker")
@@ -49,7 +56,7 @@ class Handler(NamedTuple):
     is_async: bool
 
 
-class Ending(Enum):
+class WorkerEnding(Enum):
     """How a run ended, for the count."""
 
     COMPLETED = "completed"
@@ -58,7 +65,7 @@ class Ending(Enum):
     DROPPED = "dropped"
 
 
-class Attempt:
+class WorkerAttempt:
     """Runs a job that was claimed."""
 
     def __init__(self, client: JobsClient, lease: Lease, handler: Handler, threads: Threads, asked_at: float) -> None:
@@ -86,17 +93,17 @@ class Attempt:
         self.job.is_stopping = self.job.is_cancelled = True
         _settle(self._over)
 
-    async def run(self) -> Ending:
+    async def run(self) -> WorkerEnding:
         """From the first line of the function to the server's answer to its report."""
         began = time.monotonic()
         if not await self._is_held():
             self._steps.close()
-            return Ending.DROPPED
+            return WorkerEnding.DROPPED
         beating = asyncio.create_task(self._beat())
         timer = self._timer() if self.lease.timeout_ms else None
         try:
             report = await self._ended()
-            ending = Ending.DROPPED if report is None else await self._deliver(report)
+            ending = WorkerEnding.DROPPED if report is None else await self._deliver(report)
         finally:
             if timer is not None:
                 timer.cancel()
@@ -186,42 +193,42 @@ class Attempt:
             return _STOPPED if self._over.done() else self._cancelled()
         value, error = work.result()
         if error is None:
-            return Done(value)
+            return DoneReport(value)
         if isinstance(error, LeaseLostError):
             return None  # a step was told so
         report = report_of(error)
-        if isinstance(report, Failed) and report.retryable and report.retry_after is None:
+        if isinstance(report, FailedReport) and report.retryable and report.retry_after is None:
             log.warning("%s %s: the run failed", self.lease.job_id, self.lease.kind, exc_info=error)
         return report
 
     def _cancelled(self) -> Report:
         """The report of a cancelled asynchronous function."""
         if self._is_late:
-            return Failed({"code": "timeout", "message": "The run took longer than its job may."})
+            return FailedReport({"code": "timeout", "message": "The run took longer than its job may."})
         if self._unwanted.done():
             return report_of(Cancelled("The owner of the job has cancelled it."))
         return report_of(asyncio.CancelledError("the function was cancelled"))
 
-    async def _deliver(self, report: Report) -> Ending:
+    async def _deliver(self, report: Report) -> WorkerEnding:
         try:
             return await self._send(report)
         except (*_GONE, InvalidRequestError) as error:
             log.warning("%s %s: %s", self.lease.job_id, self.lease.kind, error)
-            return Ending.DROPPED
+            return WorkerEnding.DROPPED
         except ProofRefusedError:
             # Reports of this worker are not believed. The job goes back uncharged, for one that has the right key.
             await self._client.defer(self.lease, UNSIGNED_DELAY, reason="the worker cannot sign its reports")
             raise
 
-    async def _send(self, report: Report) -> Ending:
-        if isinstance(report, Deferred):
+    async def _send(self, report: Report) -> WorkerEnding:
+        if isinstance(report, DeferredReport):
             await self._client.defer(self.lease, report.delay, reason=report.reason or None)
-            return Ending.DEFERRED
-        if isinstance(report, Done):
+            return WorkerEnding.DEFERRED
+        if isinstance(report, DoneReport):
             await self._complete(report.result)
-            return Ending.COMPLETED
+            return WorkerEnding.COMPLETED
         await self._client.fail(self.lease, report.error, retryable=report.retryable, retry_after=report.retry_after)
-        return Ending.FAILED
+        return WorkerEnding.FAILED
 
     async def _complete(self, value: Any) -> None:
         """The job is done, even if its result cannot be stored: the function has had its effects."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from semel.client.errors import IntegrityError
-from semel.kernel.job_report import canonical_bytes, proof_of, report_bytes
+from semel.kernel.hashes import canonical_bytes, proof_of, report_bytes
 
 __all__ = ["Checked", "canonical_bytes", "check", "proof"]
 

@@ -17,14 +17,20 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import quote
 
-from semel.client import integrity, reading
-from semel.client.access import find_access
-from semel.client.bodies import Draft, batches, draft, fresh_name, milliseconds, spliced
-from semel.client.calling import Caller, OnRetry
+from semel.client import answers, integrity
 from semel.client.errors import CallError, NotFinishedError
-from semel.client.patience import Patience
-from semel.client.submitting import submit_batch, unanswered
-from semel.client.transport import Transport
+from semel.client.retry import ClientCaller, OnRetry, Patience
+from semel.client.submission import (
+    ClientJobDraft,
+    batches,
+    draft,
+    fresh_name,
+    milliseconds,
+    spliced,
+    submit_batch,
+    unanswered,
+)
+from semel.client.transport import Transport, find_access
 from semel.client.values import (
     Beat,
     Cancellation,
@@ -69,7 +75,7 @@ class JobsClient:
         access = find_access(url, token, result_hmac_key, os.environ)
         self._hmac_key = access.hmac_key
         self._transport = Transport(access, connections)
-        self._caller = Caller(self._transport, patience or Patience(), max_answer_bytes, on_retry)
+        self._caller = ClientCaller(self._transport, patience or Patience(), max_answer_bytes, on_retry)
 
     async def __aenter__(self) -> Self:
         return self
@@ -139,14 +145,14 @@ class JobsClient:
             answers += given
         return answers
 
-    def _submitted(self, facts: Mapping[str, Any], sent: Draft) -> Submitted:
-        return reading.read(lambda: reading.submitted(facts, sent.key))
+    def _submitted(self, facts: Mapping[str, Any], sent: ClientJobDraft) -> Submitted:
+        return answers.read(lambda: answers.submitted(facts, sent.key))
 
     async def get(self, job_id: str, *, wait: float = 0.0) -> JobInfo:
         """The current state of a job; `wait` (at most 30 seconds) is a long poll for its end."""
         query = f"?wait_ms={milliseconds(wait)}" if wait else ""
         facts = await self._caller.get(_job_path(job_id) + query, wait=wait)
-        return reading.read(lambda: reading.job_info(facts))
+        return answers.read(lambda: answers.job_info(facts))
 
     async def result(self, job_id: str, *, wait: float = 0.0) -> Outcome:
         """How a job ended, verified; waits `wait` seconds for the end, and raises `NotFinishedError` without one."""
@@ -159,7 +165,7 @@ class JobsClient:
             if time.monotonic() >= deadline:
                 raise NotFinishedError(f"The job {job.job_id} is {job.state}.")
         facts = await self._caller.get(_job_path(job_id) + "/result")
-        return reading.read(lambda: reading.outcome(facts, self._hmac_key))
+        return answers.read(lambda: answers.outcome(facts, self._hmac_key))
 
     async def lookup(
         self, *, key: str | None = None, request_id: str | None = None, principal: str | None = None
@@ -174,17 +180,17 @@ class JobsClient:
             raise ValueError("a principal goes with a key")
         fields = {"idempotency_key": key, "request_id": request_id, "principal": principal}
         facts = await self._caller.post(_PATH + "/lookup", spliced(fields))
-        return reading.read(lambda: reading.job_info(facts))
+        return answers.read(lambda: answers.job_info(facts))
 
     async def cancel(self, job_id: str, *, force: bool = False) -> Cancellation:
         """Cancel a waiting job; ask the worker of a running one, or with `force` end its lease."""
         facts = await self._caller.post(_job_path(job_id) + "/cancel", spliced({"force": force}))
-        return reading.read(lambda: reading.cancelled(facts))
+        return answers.read(lambda: answers.cancelled(facts))
 
     async def queue(self, name: str) -> QueueInfo:
         """A queue, its limits, and how much is in it; for an administrator."""
         facts = await self._caller.get(_queue_path(name))
-        return reading.read(lambda: reading.queue_info(facts))
+        return answers.read(lambda: answers.queue_info(facts))
 
     async def set_queue(
         self, name: str, *, max_inflight: int | None = None, default_timeout: float | None = None
@@ -197,7 +203,7 @@ class JobsClient:
             raise ValueError("give max_inflight or default_timeout")
         fields = {"max_inflight": max_inflight, "default_timeout_ms": milliseconds(default_timeout)}
         facts = await self._caller.put(_queue_path(name), spliced(fields))
-        return reading.read(lambda: reading.queue_info(facts))
+        return answers.read(lambda: answers.queue_info(facts))
 
     async def claim(
         self,
@@ -227,14 +233,14 @@ class JobsClient:
         facts = await self._caller.post(
             _PATH + "/claim", spliced(fields), wait=wait, most_bytes=(most + 1) * _LEASE_BYTES
         )
-        return reading.read(lambda: reading.claimed(facts))
+        return answers.read(lambda: answers.claimed(facts))
 
     async def heartbeat(self, lease: Lease, *, progress: Any = None) -> Beat:
         """Extend the lease of a job; the answer says whether its owner has cancelled it."""
         facts = await self._caller.post(
             _job_path(lease.job_id) + "/heartbeat", spliced({"lease_token": lease.token, "progress": progress})
         )
-        return reading.read(lambda: reading.beat(facts))
+        return answers.read(lambda: answers.beat(facts))
 
     async def complete(self, lease: Lease, result: Any = None) -> Reported:
         """Report the result of a job."""
@@ -251,7 +257,7 @@ class JobsClient:
         """Give a job back for `delay` seconds; the run does not count."""
         fields = {"lease_token": lease.token, "delay_ms": milliseconds(delay), "reason": reason}
         facts = await self._caller.post(_job_path(lease.job_id) + "/defer", spliced(fields))
-        return reading.read(lambda: reading.reported(facts))
+        return answers.read(lambda: answers.reported(facts))
 
     async def step(self, lease: Lease, step_key: str) -> Step:
         """The stored result of a step of a job."""
@@ -264,7 +270,7 @@ class JobsClient:
 
     async def _step(self, lease: Lease, body: bytes) -> Step:
         facts = await self._caller.post(_job_path(lease.job_id) + "/steps", body)
-        return reading.read(lambda: reading.step(facts))
+        return answers.read(lambda: answers.step(facts))
 
     async def _report(self, lease: Lease, verb: str, ok: bool, value: Any, fields: Mapping[str, Any]) -> Reported:
         text = integrity.canonical_bytes(value)
@@ -272,7 +278,7 @@ class JobsClient:
         name = "result" if ok else "error"
         body = spliced({"lease_token": lease.token, **fields, "integrity": proof}, **{name: text})
         facts = await self._caller.post(f"{_job_path(lease.job_id)}/{verb}", body)
-        return reading.read(lambda: reading.reported(facts))
+        return answers.read(lambda: answers.reported(facts))
 
 
 def _queue_path(name: str) -> str:

@@ -1,21 +1,65 @@
-"""HTTP transport to one server: a request out, a whole answer back, or a `NoAnswerError`.
+"""The HTTP transport of the SDK: the URL and credential of the server, requests, and whole answers.
 
-What is limited is silence, and not the whole time: a large body may take long on a slow line, as long as it comes.
-Answers are read up to a limit. Redirects are not followed, since they would carry the token elsewhere; proxies and
-cookies of the environment are left alone.
+URL and token come from arguments, else from SEMEL_URL, SEMEL_TOKEN and SEMEL_HMAC_KEY. Secrets are kept out of
+representations, so that no log of an object shows them.
+
+A `NoAnswerError` replaces the errors of the HTTP library. Timeouts limit silence and not the whole time: a large body
+may take long while it arrives. Answers are read up to a limit. Redirects are not followed, because they would carry the
+token elsewhere; proxies and cookies of the environment are not used.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import aiohttp
 
-from semel.client.access import Access
-from semel.client.errors import AnswerTooLargeError, NoAnswerError, SemelError
+from semel.client.errors import AnswerTooLargeError, ConfigurationError, NoAnswerError, SemelError
+
+DEFAULT_URL = "http://127.0.0.1:8788"
+URL, TOKEN, HMAC_KEY = "SEMEL_URL", "SEMEL_TOKEN", "SEMEL_JOBS_RESULT_HMAC_KEY"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A server and a credential for it."""
+
+    url: str
+    token: str | None = field(default=None, repr=False)
+    hmac_key: bytes | None = field(default=None, repr=False)
+    """The key that results are signed with; None when they are only hashed."""
+
+
+def find_access(url: str | None, token: str | None, hmac_key: str | bytes | None, environ: Mapping[str, str]) -> Access:
+    """The given values, completed from the environment."""
+    key = environ.get(HMAC_KEY, "") if hmac_key is None else hmac_key
+    return Access(
+        _checked_url(environ.get(URL) or DEFAULT_URL if url is None else url),
+        _checked_token(environ.get(TOKEN, "").strip() if token is None else token) or None,
+        (key.encode() if isinstance(key, str) else key) or None,
+    )
+
+
+def _checked_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or not text.isascii() or not text.isprintable():
+        raise ConfigurationError("A server's URL looks like http://127.0.0.1:8788.")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ConfigurationError("A server's URL has no user, query or fragment; the token goes into SEMEL_TOKEN.")
+    return text.rstrip("/")
+
+
+def _checked_token(token: str) -> str:
+    """Refuses what no header can carry, here, because the error of the HTTP library would show it."""
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise ConfigurationError("The token has spaces, line ends or special characters.")
+    return token
+
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 30.0
@@ -31,7 +75,7 @@ _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 _LOST = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
 
 
-class Answer(NamedTuple):
+class ClientAnswer(NamedTuple):
     """A whole answer."""
 
     status: int
@@ -68,7 +112,7 @@ class Transport:
 
     async def request(
         self, method: str, path: str, body: bytes | None, *, wait_seconds: float, most_bytes: int
-    ) -> Answer:
+    ) -> ClientAnswer:
         """The answer to one request, whatever its status."""
         if self._session is None:
             self._session = self._opened()
@@ -86,7 +130,7 @@ class Transport:
                 ) as response,
             ):
                 content = await self._content(response, most_bytes, silence)
-                return Answer(response.status, _seconds(response.headers.get("Retry-After", "")), content)
+                return ClientAnswer(response.status, _seconds(response.headers.get("Retry-After", "")), content)
         except _NOT_SENT as error:
             raise self._no_answer(error, is_unsettled=False) from None
         except _LOST as error:
@@ -94,7 +138,7 @@ class Transport:
             raise self._no_answer(error, is_unsettled=True) from None
 
     @asynccontextmanager
-    async def lines(self, path: str, most_bytes: int) -> AsyncIterator[Answer | AsyncGenerator[bytes, None]]:
+    async def lines(self, path: str, most_bytes: int) -> AsyncIterator[ClientAnswer | AsyncGenerator[bytes, None]]:
         """A GET that is answered by lines, each of at most `most_bytes`; any answer but 200 is returned whole.
 
         Lines that end too early end with a `NoAnswerError`, as when reading a whole answer.
@@ -114,7 +158,7 @@ class Transport:
                     yield self._lines(response, most_bytes, silence)
                 else:
                     content = await self._content(response, most_bytes, silence)
-                    yield Answer(response.status, _seconds(response.headers.get("Retry-After", "")), content)
+                    yield ClientAnswer(response.status, _seconds(response.headers.get("Retry-After", "")), content)
         except _NOT_SENT as error:
             raise self._no_answer(error, is_unsettled=False) from None
         except _LOST as error:

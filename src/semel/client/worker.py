@@ -1,4 +1,4 @@
-"""`Worker`: functions for kinds of jobs, and the program that runs them.
+"""`Worker`: functions for kinds of jobs, and the program that runs them until SIGTERM or SIGINT.
 
 A function gets a `Job`, or an `AsyncJob` if it is asynchronous; what it returns is the job's result. It runs at least
 once and at most `max_attempts` times, and one result counts.
@@ -11,21 +11,42 @@ import inspect
 import logging
 import os
 import secrets
+import signal
 import socket
+import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from semel.client.access import find_access
 from semel.client.attempt import Handler
 from semel.client.errors import CallError, ConfigurationError
 from semel.client.job import AsyncJob, Job
 from semel.client.jobs import MOST_WAIT_SECONDS, JobsClient
-from semel.client.patience import ENDLESS
-from semel.client.results import refuse_unprintable
-from semel.client.service import Plan, Service
-from semel.client.signals import on_signals
+from semel.client.reports import refuse_unprintable
+from semel.client.retry import ENDLESS
+from semel.client.transport import find_access
+from semel.client.worker_loop import WorkerLoop, WorkerPlan
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def on_signals(call: Callable[[], None]) -> Iterator[None]:
+    """Call it in the running loop at each of both signals, while the block runs; only the main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    # `signal.signal` and not the loop's own way, which Windows lacks.
+    before = {number: signal.signal(number, lambda *_: loop.call_soon_threadsafe(call)) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
 
 MAX_CONCURRENCY = 1_000
 MAX_KINDS = 100
@@ -61,9 +82,11 @@ class Worker:
         """
         self._access: dict[str, Any] = {"url": url, "token": token, "hmac_key": result_hmac_key}
         name = worker_id or f"{socket.gethostname()[:64]}-{os.getpid()}-{secrets.token_hex(4)}"
-        self._plan = _checked(Plan(name, None if queues is None else tuple(queues), concurrency, lease, poll, grace))
+        self._plan = _checked(
+            WorkerPlan(name, None if queues is None else tuple(queues), concurrency, lease, poll, grace)
+        )
         self._handlers: dict[str, Handler] = {}
-        self._service: Service | None = None
+        self._service: WorkerLoop | None = None
         self._complained_at = -COMPLAIN_SECONDS
 
     def job(self, kind: str) -> Callable[[F], F]:
@@ -124,7 +147,7 @@ class Worker:
             connections=connections,
             on_retry=self._complain,
         ) as client:
-            self._service = Service(client, self._plan, self._handlers)
+            self._service = WorkerLoop(client, self._plan, self._handlers)
             log.info("Asking %s for jobs of %d kinds as %s.", access.url, len(self._handlers), self._plan.worker_id)
             try:
                 await self._service.run(until_idle=until_idle)
@@ -152,7 +175,7 @@ class Worker:
             log.warning("%s Trying again.", error)
 
 
-def _checked(plan: Plan) -> Plan:
+def _checked(plan: WorkerPlan) -> WorkerPlan:
     if not 1 <= plan.concurrency <= MAX_CONCURRENCY:
         raise ConfigurationError(f"concurrency is from 1 to {MAX_CONCURRENCY}.")
     if not 0 < plan.poll <= MOST_WAIT_SECONDS:

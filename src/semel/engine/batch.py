@@ -14,23 +14,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from semel.engine.clock import DecisionClock
 from semel.engine.contract import (
+    DecisionResult,
     FaultError,
     LastWord,
     MissingLocksError,
     MissingRowsError,
     Order,
-    Outcome,
     Stage,
     Write,
 )
-from semel.engine.observer import Commit, Observer
-from semel.engine.ranges import same_rows
-from semel.engine.slices import LOADED_AT_ONCE, in_slices
-from semel.engine.soft import SoftChanges
-from semel.engine.submission import BatchResult, Submission
-from semel.engine.timekeeper import Timekeeper
-from semel.engine.view import BatchView
+from semel.engine.group_commit import BatchResult, Commit, Observer, QueuedWrite
+from semel.engine.soft_changes import SoftChanges
+from semel.engine.view import LOADED_AT_ONCE, BatchView, in_slices, same_rows
 from semel.kernel.clock import Now
 from semel.store.protocol import AnyTable, Changes, CommitUnknownError, Lock, Range, Row, Store, StoreError, Touch, Tx
 from semel.store.table import Key, bytes_of
@@ -54,7 +51,7 @@ class Surroundings:
 
     store: Store
     soft: SoftChanges
-    timekeeper: Timekeeper
+    timekeeper: DecisionClock
     observer: Observer
     error_id: Callable[[], str]
     is_admitted: Callable[[Order], bool]
@@ -62,7 +59,7 @@ class Surroundings:
     """Told the name of each point passed; a crash test ends the process there."""
 
 
-def run(around: Surroundings, submissions: Sequence[Submission], most_loaded: int = LOADED_BYTES) -> BatchResult:
+def run(around: Surroundings, submissions: Sequence[QueuedWrite], most_loaded: int = LOADED_BYTES) -> BatchResult:
     """Carry out one batch; `HeavyBatchError` when it would load too much, unless it is a single write."""
     locks = _all_locks(submissions)
     parts = submissions[0].write.parts if len(submissions) == 1 else None
@@ -75,7 +72,7 @@ def run(around: Surroundings, submissions: Sequence[Submission], most_loaded: in
 
 
 def _run_at_once(
-    around: Surroundings, submissions: Sequence[Submission], locks: Sequence[Lock], most_loaded: int | None
+    around: Surroundings, submissions: Sequence[QueuedWrite], locks: Sequence[Lock], most_loaded: int | None
 ) -> BatchResult:
     tx = around.store.begin(locks)
     try:
@@ -94,9 +91,9 @@ def _run_at_once(
 
 def _run_in_parts(
     around: Surroundings,
-    submission: Submission,
+    submission: QueuedWrite,
     locks: Sequence[Lock],
-    parts: Generator[Any, Outcome | None, LastWord],
+    parts: Generator[Any, DecisionResult | None, LastWord],
 ) -> BatchResult:
     """Carry out one large write: its parts are decided one after the other, and are one transaction."""
     tx = around.store.begin(locks)
@@ -121,9 +118,9 @@ def _run_in_parts(
 
 def _decide_parts(
     around: Surroundings,
-    submission: Submission,
+    submission: QueuedWrite,
     locks: Sequence[Lock],
-    parts: Generator[Any, Outcome | None, LastWord],
+    parts: Generator[Any, DecisionResult | None, LastWord],
     tx: Tx,
 ) -> tuple[BatchResult, LastWord | None, bool]:
     """The outcome of a large write, its last word if it has one, and whether anything was changed."""
@@ -165,7 +162,7 @@ def store_soft(around: Surroundings) -> Commit:
     return Commit.SOFT if len(undone) < len(touches) else Commit.NOTHING
 
 
-def in_order(submissions: Sequence[Submission]) -> list[Submission]:
+def in_order(submissions: Sequence[QueuedWrite]) -> list[QueuedWrite]:
     """Arrival order, except that writes of one sequence change places until their numbers rise."""
     places: dict[bytes, list[int]] = {}
     for place, submission in enumerate(submissions):
@@ -180,12 +177,12 @@ def in_order(submissions: Sequence[Submission]) -> list[Submission]:
     return ordered
 
 
-def _number(submission: Submission) -> int:
+def _number(submission: QueuedWrite) -> int:
     assert submission.order is not None
     return submission.order.number
 
 
-def _all_locks(submissions: Iterable[Submission]) -> list[Lock]:
+def _all_locks(submissions: Iterable[QueuedWrite]) -> list[Lock]:
     held: dict[bytes, bool] = {}
     for submission in submissions:
         for name, shared in submission.locks:
@@ -223,7 +220,7 @@ class _Batch:
         """The number of rows of each range that all writes together have requested."""
         self.result = BatchResult(Commit.NOTHING)
 
-    def load_stages(self, submissions: Sequence[Submission]) -> None:
+    def load_stages(self, submissions: Sequence[QueuedWrite]) -> None:
         """Load what every write needs, stage by stage, each stage for the whole batch at once."""
         asking = [(one, one.write.contract.needs(one.write.command)) for one in submissions]
         begun = False
@@ -244,12 +241,12 @@ class _Batch:
         # Only now: a store far away sends locks, clock and first rows in one answer.
         self._now: Now = self._around.timekeeper.now(self._tx.now_ms)
 
-    def sound(self, submissions: Sequence[Submission]) -> Sequence[Submission]:
+    def sound(self, submissions: Sequence[QueuedWrite]) -> Sequence[QueuedWrite]:
         """Those that have not failed yet."""
         broken = {id(submission) for submission, _ in self.result.failed}
         return [one for one in submissions if id(one) not in broken] if broken else submissions
 
-    def decide(self, submission: Submission) -> None:
+    def decide(self, submission: QueuedWrite) -> None:
         """Judge one write; whatever it does wrong stays its own."""
         mark = self._view.mark()
         self._waiting.is_believed = submission.deferrals < MAX_DEFERRALS
@@ -281,7 +278,7 @@ class _Batch:
         """Whether anything was changed."""
         return self._view.is_changed()
 
-    def decide_part(self, submission: Submission) -> Outcome | None:
+    def decide_part(self, submission: QueuedWrite) -> DecisionResult | None:
         """Decide a part of a write, and flush its changes to the store; None if it was not decided."""
         self.load_stages([submission])
         for one in self.sound([submission]):
@@ -315,7 +312,7 @@ class _Batch:
     def _topics(self) -> list[bytes]:
         return list({topic: None for _, outcome in self.result.decided for topic in outcome.signals})
 
-    def _decide_with_reruns(self, write: Write, mark: tuple[int, int]) -> Outcome:
+    def _decide_with_reruns(self, write: Write, mark: tuple[int, int]) -> DecisionResult:
         for attempt in range(MAX_RERUNS):
             try:
                 return write.contract.decide(self._view, write.command, self._now)
@@ -361,17 +358,17 @@ class _Batch:
         if self._left < 0:
             raise HeavyBatchError
 
-    def _fail(self, submission: Submission, error: Exception) -> None:
+    def _fail(self, submission: QueuedWrite, error: Exception) -> None:
         error_id = self._around.error_id()
         self._around.observer.fault(error_id, error)
         self.result.failed.append((submission, FaultError(error_id)))
         self._settle(submission)
 
-    def _settle(self, submission: Submission) -> None:
+    def _settle(self, submission: QueuedWrite) -> None:
         if submission.order is not None:
             self._waiting.settled.add(submission.order)
 
-    def _defer(self, submission: Submission) -> None:
+    def _defer(self, submission: QueuedWrite) -> None:
         submission.deferrals += 1
         self.result.deferred.append(submission)
 

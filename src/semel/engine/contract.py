@@ -1,7 +1,7 @@
-"""The interface between a surface and the engine: what a contract declares, and what the engine passes to it.
+"""What a contract brings to the engine, and what the engine hands back.
 
-A contract is pure: it names the locks and rows that a command needs, and decides over loaded rows at a given time. It
-opens no transaction and no socket, and it may be run twice for one command.
+A rare decision that finds out it needs more rows asks for all of them at once (`demand`), so that it is run again only
+once.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class View(Protocol):
         """Whether that write of a sequence has been admitted and not yet been decided."""
 
 
-class Outcome(NamedTuple):
+class DecisionResult(NamedTuple):
     """The result of a decision. It is sent to the caller, and readers are woken, only after the commit is on disk."""
 
     answer: Any
@@ -107,7 +107,7 @@ class Contract(Protocol):
     def order(self, command: Any) -> Order | None:
         """The command's place in a sequence, if it has one."""
 
-    def decide(self, view: View, command: Any, now: Now) -> Outcome:
+    def decide(self, view: View, command: Any, now: Now) -> DecisionResult:
         """Judge the command and change the view; pure."""
 
     def chores(self, reading: Reading) -> Sequence[Any]:
@@ -117,12 +117,12 @@ class Contract(Protocol):
 class LastWord(NamedTuple):
     """The outcome of a write that was decided in parts."""
 
-    outcome: Outcome
+    outcome: DecisionResult
     is_refused: bool = False
     """Whether nothing of it may be stored, whatever its parts have changed."""
 
 
-Parts = Callable[[], Generator[Any, "Outcome | None", LastWord]]
+Parts = Callable[[], Generator[Any, "DecisionResult | None", LastWord]]
 """Gives the commands that a large write is made of, one by one, and is told what became of each.
 
 All of them are one transaction. What a part changes is handed to the store before the next part is asked for, so that
@@ -172,3 +172,27 @@ class FaultError(EngineError):
     def __init__(self, error_id: str) -> None:
         super().__init__(f"internal fault {error_id}")
         self.error_id = error_id
+
+
+def demand(view: View, keys: Iterable[tuple[AnyTable, Key]]) -> None:
+    """Go on only when all of these have been loaded."""
+    missing = []
+    for table, key in keys:
+        try:
+            view.get(table, key)
+        except MissingRowsError:
+            missing.append((table, key))
+    if missing:
+        raise MissingRowsError(Stage(keys=missing))
+
+
+def demand_ranges(view: View, ranges: Iterable[Range]) -> None:
+    """The same for ranges."""
+    missing = []
+    for wanted in ranges:
+        try:
+            view.range(wanted)
+        except MissingRowsError:
+            missing.append(wanted)
+    if missing:
+        raise MissingRowsError(Stage(ranges=missing))

@@ -16,17 +16,16 @@ from threading import Lock as Mutex
 from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
 
+from semel.engine.back_pressure import NO_PRINCIPAL, QueueShare
 from semel.engine.batch import Surroundings
+from semel.engine.clock import DecisionClock
 from semel.engine.contract import EngineError, NotStoredError, Order, OverloadedError, UnavailableError, Write
+from semel.engine.group_commit import BatchResult, Observer, QueuedWrite, SilentObserver
 from semel.engine.lane import MAX_TRIES, BatchLimits, Lane
-from semel.engine.observer import Observer, SilentObserver
-from semel.engine.queue_share import NOBODY, QueueShare
+from semel.engine.notification import CommitNotifier
 from semel.engine.reading import Reading
-from semel.engine.signals import Signals
-from semel.engine.soft import SoftChanges
-from semel.engine.submission import BatchResult, Submission
-from semel.engine.timekeeper import Timekeeper
-from semel.kernel.world import World
+from semel.engine.soft_changes import SoftChanges
+from semel.kernel.clock import World
 from semel.store.protocol import Lock, Store, StoreError, Touch, TryAgainError
 
 T = TypeVar("T")
@@ -45,12 +44,12 @@ class EngineLimits:
     """The part of the waiting writes, and of their bytes, that one principal may hold."""
 
 
-class Caller:
+class WaitingCaller:
     """The caller that waits for an answer; its host sets `gone` when the client can no longer receive it."""
 
     __slots__ = ("future", "gone", "principal")
 
-    def __init__(self, principal: str = NOBODY) -> None:
+    def __init__(self, principal: str = NO_PRINCIPAL) -> None:
         self.gone = False
         self.principal = principal
         """Whose share of the queue its writes take; empty for none."""
@@ -65,7 +64,7 @@ def nowhere(point: str) -> None:
     """No crash test is running."""
 
 
-class Writing(NamedTuple):
+class WriteProgress(NamedTuple):
     """The health of the write path."""
 
     lost: int
@@ -86,7 +85,7 @@ class Engine:
         reach: Callable[[str], None] = nowhere,
     ) -> None:
         self.limits = limits or EngineLimits()
-        self.signals = Signals()
+        self.signals = CommitNotifier()
         self.soft = SoftChanges()
         self.failure: BaseException | None = None
         self.failed = asyncio.Event()
@@ -100,7 +99,7 @@ class Engine:
         self._store = store
         self._stopped = False
         self.observer = observer or SilentObserver()
-        self._timekeeper = Timekeeper(world, self.observer, is_shared=store.is_shared)
+        self._timekeeper = DecisionClock(world, self.observer, is_shared=store.is_shared)
         self._admitted: Counter[Order] = Counter()
         self._admitted_guard = Mutex()
         self._readers = ThreadPoolExecutor(store.readers, thread_name_prefix="semel-reader")
@@ -119,11 +118,11 @@ class Engine:
             lane.start()
         store.follow(self._hear)
 
-    async def submit(self, write: Write, caller: Caller | None = None) -> Any:
+    async def submit(self, write: Write, caller: WaitingCaller | None = None) -> Any:
         """Execute a write; the answer comes after its commit is on disk."""
         return await self.admit(write, caller)
 
-    def admit(self, write: Write, caller: Caller | None = None) -> asyncio.Future[Any]:
+    def admit(self, write: Write, caller: WaitingCaller | None = None) -> asyncio.Future[Any]:
         """Take a write in; writes under the same locks are decided in the order in which they were admitted."""
         if self._stopped or self.failure is not None:
             raise NotStoredError("The server is stopping; nothing was stored.")
@@ -132,12 +131,12 @@ class Engine:
             self.waiting_bytes + write.size > limits.waiting_bytes and self.waiting_writes
         ):
             raise OverloadedError("Too many writes are waiting; nothing was stored.")
-        caller = caller or Caller()
-        if caller.principal != NOBODY and not self._shares.has_room(caller.principal, write.size):
+        caller = caller or WaitingCaller()
+        if caller.principal != NO_PRINCIPAL and not self._shares.has_room(caller.principal, write.size):
             self.share_refusals += 1
             raise OverloadedError("Too many writes of this caller are waiting; nothing was stored.")
         caller.future = self._loop.create_future()
-        submission = Submission(write, caller)
+        submission = QueuedWrite(write, caller)
         self.waiting_writes += 1
         self.waiting_bytes += write.size
         self._shares.add(caller.principal, write.size)
@@ -179,10 +178,10 @@ class Engine:
         """Which history the rows are of; empty when every start is one."""
         return await self._loop.run_in_executor(self._readers, self._store.era)
 
-    def writing(self, locks: Iterable[Lock]) -> Writing:
+    def writing(self, locks: Iterable[Lock]) -> WriteProgress:
         """The health of writes under these locks, on this node."""
         lane = self._lane_of(locks)
-        return Writing(lane.lost, lane.running_ms)
+        return WriteProgress(lane.lost, lane.running_ms)
 
     @property
     def is_shared(self) -> bool:
@@ -241,7 +240,7 @@ class Engine:
         if topics:
             self.signals.send(topics)
 
-    def _leave_queue(self, submission: Submission) -> None:
+    def _leave_queue(self, submission: QueuedWrite) -> None:
         self.waiting_writes -= 1
         self.waiting_bytes -= submission.write.size
         self._shares.remove(submission.sender.principal, submission.write.size)
@@ -270,7 +269,7 @@ class Engine:
             self._loop.call_soon_threadsafe(function, *arguments)
 
 
-def _is_gone(caller: Caller) -> bool:
+def _is_gone(caller: WaitingCaller) -> bool:
     return caller.gone or (caller.future is not None and caller.future.cancelled())
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from typing import NamedTuple
 
-from semel.engine.contract import Order, Outcome, Stage, View
+from semel.engine.contract import DecisionResult, Order, Stage, View
 from semel.engine.reading import Reading
 from semel.kernel.clock import Now
 from semel.store.protocol import AnyTable, Lock, turn_lock
@@ -60,20 +60,20 @@ class Generations:
         """No sequence."""
         return None
 
-    def decide(self, view: View, command: Turn, now: Now) -> Outcome:
+    def decide(self, view: View, command: Turn, now: Now) -> DecisionResult:
         """Begin to count, remember a longer window, or turn when every receipt of the older generation has ended."""
         known = view.get(GENERATION, _key(command.table))
         if known is None:
             view.put(GENERATION, GenerationRow(command.table.name.encode(), now.ms, command.window_ms, 0))
-            return Outcome(answer=False)
+            return DecisionResult(answer=False)
         window = max(known.window_ms, command.window_ms)
         if now.expiry_ms >= known._replace(window_ms=window).turns_at():
             view.rotate(command.table)
             view.put(GENERATION, GenerationRow(known.table_name, now.ms, command.window_ms, window))
-            return Outcome(answer=True)
+            return DecisionResult(answer=True)
         if window > known.window_ms:
             view.put(GENERATION, known._replace(window_ms=window))
-        return Outcome(answer=False)
+        return DecisionResult(answer=False)
 
     def chores(self, reading: Reading) -> Sequence[Turn]:
         """The tables that are due."""

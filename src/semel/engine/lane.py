@@ -26,8 +26,7 @@ from semel.engine.batch import (
     store_soft,
 )
 from semel.engine.contract import NotStoredError, OutcomeUnknownError
-from semel.engine.observer import BatchReport, Commit
-from semel.engine.submission import BatchResult, Submission
+from semel.engine.group_commit import BatchReport, BatchResult, Commit, QueuedWrite
 from semel.store.protocol import (
     CommitUnknownError,
     Lock,
@@ -79,10 +78,10 @@ class Lane:
         self._is_gone = is_gone
         self._deliver = deliver
         self._fail = fail
-        self._queue: queue.SimpleQueue[Submission | None] = queue.SimpleQueue()
-        self._held: Submission | None = None
-        self._deferred: list[Submission] = []
-        self._current: Sequence[Submission] = ()
+        self._queue: queue.SimpleQueue[QueuedWrite | None] = queue.SimpleQueue()
+        self._held: QueuedWrite | None = None
+        self._deferred: list[QueuedWrite] = []
+        self._current: Sequence[QueuedWrite] = ()
         """Gathered writes that are not answered yet."""
         self.lost = 0
         """Writes that the store did not take, or may not have taken."""
@@ -96,7 +95,7 @@ class Lane:
         """Begin to work."""
         self._thread.start()
 
-    def put(self, submission: Submission) -> None:
+    def put(self, submission: QueuedWrite) -> None:
         """Queue a write; bounding the queue is the engine's business."""
         self._queue.put(submission)
 
@@ -127,7 +126,7 @@ class Lane:
             self._refuse(self._current, OutcomeUnknownError(unknown))
             self._fail(self, error)
 
-    def _gather(self) -> list[Submission]:
+    def _gather(self) -> list[QueuedWrite]:
         """The deferred ones, then what waits; a write that no longer fits is held for the next batch."""
         batch, self._deferred = self._deferred, []
         large = next((one for one in batch if one.write.is_large), None)
@@ -155,7 +154,7 @@ class Lane:
             batch.append(submission)
         return batch
 
-    def _next(self, *, wait: bool) -> Submission | None:
+    def _next(self, *, wait: bool) -> QueuedWrite | None:
         held, self._held = self._held, None
         if held is not None:
             return held
@@ -167,7 +166,7 @@ class Lane:
             self._stopping = True
         return taken
 
-    def _run(self, batch: Sequence[Submission]) -> None:
+    def _run(self, batch: Sequence[QueuedWrite]) -> None:
         gone = [submission for submission in batch if self._is_gone(submission.sender)]
         if gone:
             batch = self._current = [submission for submission in batch if submission not in gone]
@@ -192,9 +191,9 @@ class Lane:
             self._around.observer.store_failure(error)
             self._run_one_by_one(in_order(batch))
 
-    def _run_apart(self, batch: Sequence[Submission]) -> None:
+    def _run_apart(self, batch: Sequence[QueuedWrite]) -> None:
         """Another writer holds a lock of this batch: writes under other locks need not wait for it."""
-        groups: dict[tuple[Lock, ...], list[Submission]] = {}
+        groups: dict[tuple[Lock, ...], list[QueuedWrite]] = {}
         for submission in batch:
             groups.setdefault(tuple(submission.locks), []).append(submission)
         if len(groups) > 1:
@@ -202,7 +201,7 @@ class Lane:
         else:
             self._refuse(batch, NotStoredError(_HELD))
 
-    def _run_in_turn(self, groups: Sequence[Sequence[Submission]]) -> None:
+    def _run_in_turn(self, groups: Sequence[Sequence[QueuedWrite]]) -> None:
         """Each of these groups as a batch of its own, one after the other."""
         waiting = list(groups)
         held = 0
@@ -233,7 +232,7 @@ class Lane:
                 self._around.observer.store_failure(error)
                 self._run_one_by_one(in_order(group), behind)
 
-    def _run_one_by_one(self, batch: Sequence[Submission], further: Sequence[Submission] = ()) -> None:
+    def _run_one_by_one(self, batch: Sequence[QueuedWrite], further: Sequence[QueuedWrite] = ()) -> None:
         held: set[tuple[Lock, ...]] = set()
         for place, submission in enumerate(batch):
             behind = [*batch[place + 1 :], *further]
@@ -259,7 +258,7 @@ class Lane:
                 self._around.observer.store_failure(error)
                 self._refuse([submission], NotStoredError(_FAILED))
 
-    def _run_whole(self, batch: Sequence[Submission], dropped: int, behind: Sequence[Submission] = ()) -> None:
+    def _run_whole(self, batch: Sequence[QueuedWrite], dropped: int, behind: Sequence[QueuedWrite] = ()) -> None:
         began = time.perf_counter()
         try:
             result = self._try(batch)
@@ -281,7 +280,7 @@ class Lane:
         self._around.reach("answered")
         self._report(result, len(batch), dropped, began)
 
-    def _try(self, batch: Sequence[Submission]) -> BatchResult:
+    def _try(self, batch: Sequence[QueuedWrite]) -> BatchResult:
         """Decisions are pure, so a batch that was broken off can be decided again."""
         self._began_ms = self._around.timekeeper.monotonic_ms()
         try:
@@ -294,11 +293,11 @@ class Lane:
         finally:
             self._began_ms = None  # before anybody is told
 
-    def _refuse(self, batch: Sequence[Submission], error: NotStoredError | OutcomeUnknownError) -> None:
+    def _refuse(self, batch: Sequence[QueuedWrite], error: NotStoredError | OutcomeUnknownError) -> None:
         self.lost += len(batch)
         self._tell(batch, error)
 
-    def _tell(self, batch: Sequence[Submission], error: NotStoredError | OutcomeUnknownError) -> None:
+    def _tell(self, batch: Sequence[QueuedWrite], error: NotStoredError | OutcomeUnknownError) -> None:
         self._deliver(BatchResult(Commit.NOTHING, failed=[(submission, error) for submission in batch]))
 
     def _report(self, result: BatchResult, writes: int, dropped: int, began: float) -> None:
@@ -351,7 +350,7 @@ class Lane:
         self._refuse(left, NotStoredError(_STOPPED))
 
 
-def _halves(batch: Sequence[Submission]) -> list[Sequence[Submission]]:
+def _halves(batch: Sequence[QueuedWrite]) -> list[Sequence[QueuedWrite]]:
     """The earlier half of a batch and the later one."""
     middle = len(batch) // 2
     return [batch[:middle], batch[middle:]]

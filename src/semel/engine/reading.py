@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from semel.engine.soft import SoftChanges
+from semel.engine.soft_changes import SoftChanges
 from semel.kernel.clock import Now
 from semel.store.protocol import Range, Row, Snapshot
 from semel.store.table import Key, Table

@@ -1,19 +1,70 @@
-"""The row view of a batch: the loaded rows, with the changes of the batch so far laid over them, and undo.
+"""The rows of one batch: what was loaded, under what the batch has changed so far.
 
 Every change is written to a journal, so that one decision can be undone without the others. Loaded ranges are kept in
 order under the batch's own changes: a claim sees the jobs that an earlier claim has left. Nothing here reaches the
 store; `changes` says at the end what differs from what was loaded.
+
+Rows of heavy tables are asked for in slices, so that no more of them is loaded than is wanted before they are weighed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from semel.engine.contract import MissingRowsError, Order, Stage
-from semel.engine.ranges import LoadedRange, same_rows
 from semel.store.protocol import AnyTable, Changes, Lock, Range, Row, Touch
 from semel.store.table import Key, Table
+
+_LIMIT = Range._fields.index("limit")
+
+
+def same_rows(wanted: Range) -> tuple[Any, ...]:
+    """Two ranges with equal names of this kind differ in nothing but their limit."""
+    return wanted[:_LIMIT] + wanted[_LIMIT + 1 :]
+
+
+class LoadedRange:
+    """The loaded beginning of a range, as positions in its index."""
+
+    def __init__(self, wanted: Range, rows: Sequence[Row], edge: Key | None) -> None:
+        self._wanted = wanted
+        self._keys: dict[Key, Key] = {}
+        self._places: list[Key] = []
+        self._edge = edge
+        """The place of the last row that the store gave; None when it had no more to give."""
+        for row in rows:
+            self._add(wanted.table.key_of(row), row)
+
+    def change(self, key: Key, before: Row | None, after: Row | None) -> None:
+        """Follow one row."""
+        if before is not None:
+            place = self._wanted.table.index_key(self._wanted.by, before)
+            if place in self._keys:
+                del self._keys[place]
+                del self._places[bisect_left(self._places, place)]
+        if after is not None:
+            self._add(key, after)
+
+    def first(self, limit: int) -> list[Key] | None:
+        """The keys of the first rows, None when that many are not known."""
+        if len(self._places) < limit and self._edge is not None:
+            return None
+        places = self._places[-limit:][::-1] if self._wanted.reverse else self._places[:limit]
+        return [self._keys[place] for place in places[:limit]]
+
+    def _add(self, key: Key, row: Row) -> None:
+        place = self._wanted.table.index_key(self._wanted.by, row)
+        if self._wanted.holds(place) and self._is_known(place) and place not in self._keys:
+            self._keys[place] = key
+            insort(self._places, place)
+
+    def _is_known(self, place: Key) -> bool:
+        if self._edge is None:
+            return True
+        return place >= self._edge if self._wanted.reverse else place <= self._edge
+
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
@@ -228,3 +279,25 @@ class BatchView:
             return base
         del self._rows[table][key], self._base[table][key], self._touched[table][key]
         return None
+
+
+LOADED_AT_ONCE = 32
+"""Limit of rows of a heavy table that are fetched before their bytes are counted."""
+
+
+def in_slices(keys: Mapping[AnyTable, Iterable[Key]], first: int) -> Iterator[Mapping[AnyTable, Iterable[Key]]]:
+    """All keys at once, if those of heavy tables are few; else the rest of those in further slices, each twice as long
+    as the one before: where little may be held, the first ones tell how large the rows are.
+    """
+    heavy = [(table, key) for table, wanted in keys.items() if table.heavy for key in wanted]
+    if len(heavy) <= first:
+        yield keys
+        return
+    some: dict[AnyTable, list[Key]] = {table: list(wanted) for table, wanted in keys.items() if not table.heavy}
+    start, count = 0, first
+    while start < len(heavy):
+        for table, key in heavy[start : start + count]:
+            some.setdefault(table, []).append(key)
+        yield some
+        some = {}
+        start, count = start + count, min(2 * count, LOADED_AT_ONCE)

@@ -1,18 +1,22 @@
-"""Clock readings for decisions: decision time, expiry time and steady time.
+"""Time that decisions can trust, instants as text (RFC 3339), and the clocks that are handed in.
 
 Decision time never falls. A wall clock that jumps ahead of the monotonic clock by more than a minute (a wrong date, a
-resumed virtual machine) must not expire what people still rely on, so expiry goes on at the monotonic pace and accepts
+resumed virtual machine) must not expire what clients still rely on, so expiry goes on at the monotonic pace and accepts
 the jump only when the clock has kept to it for ten minutes; a jump that is taken back is forgotten. A wall clock that
 falls back holds time still until it has caught up.
 
 Leases must not notice any of this: a step of the wall clock neither ends nor prolongs one. So there is a third time,
 which goes at the monotonic pace from where the clock stood at the start. Nodes that share a store have no monotonic
 clock in common; for them it is the store's own.
+
+Pure code reads no clock and no randomness itself: `World` hands them in, so that a run replays from a seed.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import NamedTuple, Protocol
 
 JUMP_MS = 60_000
 HOLD_MS = 600_000
@@ -34,7 +38,7 @@ class Now(NamedTuple):
         return self if self.ms >= ms else self._replace(ms=ms)
 
 
-class Pace(NamedTuple):
+class ClockPace(NamedTuple):
     """The state between two readings."""
 
     ms: int
@@ -46,12 +50,12 @@ class Pace(NamedTuple):
     """Monotonic time at which a jump was seen that is still on trial."""
 
 
-def start(wall_ms: int, monotonic_ms: int) -> Pace:
+def start(wall_ms: int, monotonic_ms: int) -> ClockPace:
     """The first reading is taken as it is."""
-    return Pace(wall_ms, wall_ms, wall_ms, monotonic_ms, wall_ms, None)
+    return ClockPace(wall_ms, wall_ms, wall_ms, monotonic_ms, wall_ms, None)
 
 
-def advance(pace: Pace, wall_ms: int, monotonic_ms: int) -> Pace:
+def advance(pace: ClockPace, wall_ms: int, monotonic_ms: int) -> ClockPace:
     """The pace after one more reading of both clocks."""
     elapsed = max(0, monotonic_ms - pace.monotonic_ms)
     expected = pace.expiry_ms + elapsed
@@ -61,9 +65,46 @@ def advance(pace: Pace, wall_ms: int, monotonic_ms: int) -> Pace:
     elif jumped_at is not None and monotonic_ms - jumped_at >= HOLD_MS:
         jumped_at = None  # the clock has kept to it
     expiry_ms = max(pace.expiry_ms, wall_ms) if jumped_at is None else expected
-    return Pace(max(pace.ms, wall_ms), expiry_ms, wall_ms, monotonic_ms, pace.steady_ms + elapsed, jumped_at)
+    return ClockPace(max(pace.ms, wall_ms), expiry_ms, wall_ms, monotonic_ms, pace.steady_ms + elapsed, jumped_at)
 
 
-def now_of(pace: Pace, *, is_shared: bool) -> Now:
+def now_of(pace: ClockPace, *, is_shared: bool) -> Now:
     """The clock reading of a decision, for a store of one process or many."""
     return Now(pace.ms, pace.expiry_ms, pace.ms if is_shared else pace.steady_ms, pace.wall_ms)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
+
+
+def utc_text(ms: int) -> str:
+    """Milliseconds since 1970 as `2026-01-31T08:05:09.007Z`."""
+    seconds, rest = divmod(ms, 1_000)
+    return f"{_whole_seconds(seconds)}.{rest:03d}Z"
+
+
+@lru_cache(maxsize=16)
+def _whole_seconds(seconds: int) -> str:
+    """Many instants that are written share their second."""
+    return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def utc_ms(text: str) -> int:
+    """Milliseconds since 1970 of an instant with its offset from UTC; a ValueError for anything else."""
+    instant = datetime.fromisoformat(text)
+    if instant.tzinfo is None:
+        raise ValueError("an instant without its offset from UTC")
+    return (instant - _EPOCH) // _MS
+
+
+class World(Protocol):
+    """Clocks and randomness. The real one is the operating system's; a simulation brings its own."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970, as the machine believes."""
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds that never fall, from an arbitrary start."""
+
+    def random_bytes(self, count: int) -> bytes:
+        """Unguessable bytes."""

@@ -1,10 +1,4 @@
-"""Encoding of names from clients as stored keys.
-
-A stored key begins with a tag, so that no two names can ever meet: raw for up to 32 bytes, a packed UUID, or the
-SHA-256 of a longer name. Short names stay raw because hashing would destroy the order of time-ordered keys, which is
-worth several times the speed of a large index. Only the exact lower-case 36-character form of a UUID is packed: names
-are case-sensitive, and every other spelling is another name.
-"""
+"""Keys that clients make: the `Idempotency-Key` header, stored keys, and the part of a key that may be shown."""
 
 from __future__ import annotations
 
@@ -52,3 +46,48 @@ def time_ordered_uuid(now_ms: int, random: bytes) -> str:
     """A UUID of version 7 in lower case: a key for one write, with which an index of keys grows at its end."""
     number = int.from_bytes(time_ordered_id(now_ms, random), "big")
     return str(uuid.UUID(int=number & _FREE_BITS | _VERSION | _VARIANT))
+
+
+MAX_KEY_LENGTH = 256
+
+_QUOTED = re.compile(rb'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
+_ESCAPED = re.compile(rb"\\(.)")
+_ALLOWED = re.compile(rb"[\x20-\x7e]{1,256}")
+_PLAIN = re.compile(rb"[\x21\x23-\x7e](?:[\x20-\x7e]{0,254}[\x21-\x7e])?")
+"""A key that is what it looks like: nothing around it to trim, and no quote that could begin a string."""
+
+
+class InvalidKeyError(ValueError):
+    """The key cannot be used; the message says why in one sentence."""
+
+
+def parse_idempotency_key(values: list[bytes]) -> bytes | None:
+    """The key in these header values, None without the header; anything doubtful is an error, never a guess."""
+    if not values:
+        return None
+    if len(values) == 1 and _PLAIN.fullmatch(values[0]):
+        return values[0]
+    if len(values) > 1:
+        raise InvalidKeyError("Send the Idempotency-Key header once; it was given more than once.")
+    key = unwrap(values[0].strip(b" \t"))
+    if not key:
+        raise InvalidKeyError("The Idempotency-Key is empty; send 1 to 256 characters.")
+    if len(key) > MAX_KEY_LENGTH:
+        raise InvalidKeyError(f"The Idempotency-Key has {len(key)} characters; at most {MAX_KEY_LENGTH} are allowed.")
+    if _ALLOWED.fullmatch(key) is None:
+        raise InvalidKeyError("The Idempotency-Key may hold only the printable ASCII characters, space to tilde.")
+    return key
+
+
+def unwrap(value: bytes) -> bytes:
+    """The text of a quoted string, or the value itself when it is not wholly one."""
+    quoted = _QUOTED.fullmatch(value) if value[:1] == b'"' else None
+    return value if quoted is None else _ESCAPED.sub(rb"\1", quoted.group(1))
+
+
+SHOWN = 8
+
+
+def key_prefix(key: str) -> str:
+    """The first eight characters; of a key that has no more than these, the first half."""
+    return key[:SHOWN] if len(key) > SHOWN else key[: len(key) // 2]

@@ -11,7 +11,6 @@ middleware and the outbox when they are first named.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from semel.once.attempt import Attempt
 from semel.once.calls import Happened
 from semel.once.codec import Codec, JsonCodec
 from semel.once.errors import (
@@ -32,29 +31,28 @@ from semel.once.errors import (
 )
 from semel.once.functions import Inspection, Once, OnceFunction, current_key
 from semel.once.table import ddl
-from semel.once.transaction import Transaction, transaction
+from semel.once.transaction import Attempt, Transaction, transaction
 
 if TYPE_CHECKING:
     from semel.once.asgi import Middleware
-    from semel.once.courier import Flushed
-    from semel.once.letter_table import ddl as outbox_ddl
-    from semel.once.letters import EnvSecret, LetterState, LetterStatus
-    from semel.once.migration import migrate
+    from semel.once.dispatcher import Flushed
+    from semel.once.message_table import ddl as outbox_ddl
+    from semel.once.messages import EnvSecret, LetterState, LetterStatus
     from semel.once.outbox import Outbox
-    from semel.once.postbox import TransactionOutbox
-    from semel.once.posts import Posted
+    from semel.once.outbox_store import Posted, TransactionOutbox
+    from semel.once.transaction import migrate
     from semel.once.wsgi import WsgiMiddleware
 
 _LATER = {
-    "EnvSecret": "semel.once.letters",
-    "Flushed": "semel.once.courier",
-    "LetterState": "semel.once.letters",
-    "LetterStatus": "semel.once.letters",
+    "EnvSecret": "semel.once.messages",
+    "Flushed": "semel.once.dispatcher",
+    "LetterState": "semel.once.messages",
+    "LetterStatus": "semel.once.messages",
     "Middleware": "semel.once.asgi",
-    "migrate": "semel.once.migration",
+    "migrate": "semel.once.transaction",
     "Outbox": "semel.once.outbox",
-    "Posted": "semel.once.posts",
-    "TransactionOutbox": "semel.once.postbox",
+    "Posted": "semel.once.outbox_store",
+    "TransactionOutbox": "semel.once.outbox_store",
     "WsgiMiddleware": "semel.once.wsgi",
 }
 """The module of each name that is imported when it is first used."""
@@ -64,7 +62,7 @@ if not TYPE_CHECKING:  # a checker of types reads the imports above, and minds a
 
     def __getattr__(name: str) -> Any:
         if name == "outbox_ddl":
-            return import_module("semel.once.letter_table").ddl
+            return import_module("semel.once.message_table").ddl
         if name not in _LATER:
             raise AttributeError(f"semel.once has no {name}.")
         return getattr(import_module(_LATER[name]), name)

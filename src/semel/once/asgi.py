@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Unpack
 
 from semel.once.calls import failed
-from semel.once.claims import Claim, Move
+from semel.once.claims import Move, OnceClaim
 from semel.once.errors import OnceError, StoreUnavailable
-from semel.once.exchange import Answer
+from semel.once.exchange import OnceAnswer
 from semel.once.functions import Once
 from semel.once.http_rules import HttpOptions, HttpRules, Incoming, RefusedRequest, refused
-from semel.once.joined import request
+from semel.once.identity import request
 from semel.once.runs import play_async, renewed_async, stopwatch
 
 Message = MutableMapping[str, Any]
@@ -56,7 +56,7 @@ class Middleware:
             return
         await self._keyed(self._rules.claim(incoming, key, body), scope, _Again(body, receive), send)
 
-    async def _keyed(self, claim: Claim, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _keyed(self, claim: OnceClaim, scope: Scope, receive: Receive, send: Send) -> None:
         rules = self._rules
         try:
             found = await play_async(rules.once.store, rules.entered(claim, stopwatch()))
@@ -74,7 +74,7 @@ class Middleware:
             return
         await self._run(claim, scope, receive, send)
 
-    async def _run(self, claim: Claim, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _run(self, claim: OnceClaim, scope: Scope, receive: Receive, send: Send) -> None:
         rules = self._rules
         taken = _Taken(rules, claim, send)
         token = request.set(rules.joined(claim))
@@ -97,7 +97,7 @@ class Middleware:
 class _Taken:
     """Holds an answer back until it is stored; one that is too large is passed on when that is stored."""
 
-    def __init__(self, rules: HttpRules, claim: Claim, send: Send) -> None:
+    def __init__(self, rules: HttpRules, claim: OnceClaim, send: Send) -> None:
         self._rules, self._claim, self._send = rules, claim, send
         self._start: Message = {}
         self._body = bytearray()
@@ -128,7 +128,7 @@ class _Taken:
 
     async def _store(self, *, is_outgrown: bool) -> None:
         rules, store = self._rules, self._rules.once.store
-        answer = Answer(self._start["status"], list(self._start.get("headers", ())), bytes(self._body))
+        answer = OnceAnswer(self._start["status"], list(self._start.get("headers", ())), bytes(self._body))
         flow = rules.outgrown(self._claim, answer.status) if is_outgrown else rules.ended(self._claim, answer)
         try:
             await play_async(store, flow)
@@ -178,6 +178,6 @@ async def _body(receive: Receive, most: int) -> bytes | None:
             return bytes(body)
 
 
-async def _send(send: Send, answer: Answer) -> None:
+async def _send(send: Send, answer: OnceAnswer) -> None:
     await send({"type": "http.response.start", "status": answer.status, "headers": list(answer.headers)})
     await send({"type": "http.response.body", "body": answer.body, "more_body": False})

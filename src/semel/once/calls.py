@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
-from semel.once.claims import Act, Change, Claim, Found, Move, judged
+from semel.once.claims import Act, FoundReceipt, Move, OnceClaim, ReceiptChange, judged
 from semel.once.codec import Codec
 from semel.once.errors import (
     Fenced,
@@ -44,12 +44,12 @@ class Happened(NamedTuple):
     result: Any = None
 
 
-Need = Change | Pause | Probe
+Need = ReceiptChange | Pause | Probe
 T = TypeVar("T")
 Flow = Generator[Need, Any, T]
 
 
-class Policy(NamedTuple):
+class OncePolicy(NamedTuple):
     """What a function says about retries."""
 
     codec: Codec
@@ -64,16 +64,18 @@ Elapsed = Callable[[], float]
 """Seconds since the call began, by a clock that never jumps."""
 
 
-def entered(claim: Claim, policy: Policy, elapsed: Elapsed, ask: Callable[[], Any]) -> Flow[Found]:
+def entered(claim: OnceClaim, policy: OncePolicy, elapsed: Elapsed, ask: Callable[[], Any]) -> Flow[FoundReceipt]:
     """Wait until this call may run, or there is an answer for it."""
     pause = FIRST_PAUSE_SECONDS
     while True:
         if (yield claim.to(Act.CLAIM)):
-            return Found(Move.RUN)
+            return FoundReceipt(Move.RUN)
         rows = yield claim.to(Act.FIND)
-        found = judged(claim, rows[0]) if rows else Found(Move.WAIT)  # it was given up between the two statements
+        found = (
+            judged(claim, rows[0]) if rows else FoundReceipt(Move.WAIT)
+        )  # it was given up between the two statements
         if found.owner == claim.owner:
-            return Found(Move.RUN)  # the answer to the claim was lost
+            return FoundReceipt(Move.RUN)  # the answer to the claim was lost
         if found.move in (Move.REPLAY, Move.RAISE, Move.NO_RESULT):
             return found
         if found.move is Move.UNKNOWN:
@@ -88,11 +90,11 @@ def entered(claim: Claim, policy: Policy, elapsed: Elapsed, ask: Callable[[], An
 
 
 def _unknown(
-    claim: Claim,
-    found: Found,
-    policy: Policy,
+    claim: OnceClaim,
+    found: FoundReceipt,
+    policy: OncePolicy,
     ask: Callable[[], Any],
-) -> Flow[Found | None]:
+) -> Flow[FoundReceipt | None]:
     """What becomes of a call whose predecessor ended without a receipt; None when another one was quicker."""
     on_crash = "retry" if found.is_joined else policy.on_crash
     if on_crash == "refuse":
@@ -100,19 +102,19 @@ def _unknown(
     if not (yield claim.to(Act.TAKE_OVER, before=found.owner)):
         return None
     if on_crash == "retry":
-        return Found(Move.RUN)
+        return FoundReceipt(Move.RUN)
     try:
         answer = yield Probe(ask)
     except BaseException:
         yield claim.to(Act.ABANDON)
         raise
     if not isinstance(answer, Happened):
-        return Found(Move.RUN)
+        return FoundReceipt(Move.RUN)
     text = yield from finished(claim, policy.codec, answer.result)
-    return Found(Move.REPLAY, text)
+    return FoundReceipt(Move.REPLAY, text)
 
 
-def finished(claim: Claim, codec: Codec, value: Any) -> Flow[str | None]:
+def finished(claim: OnceClaim, codec: Codec, value: Any) -> Flow[str | None]:
     """Store what the function returned; the text of it."""
     try:
         text = None if value is None else codec.dumps(value)
@@ -123,7 +125,7 @@ def finished(claim: Claim, codec: Codec, value: Any) -> Flow[str | None]:
     return text
 
 
-def failed(claim: Claim, policy: Policy, error: BaseException) -> Flow[None]:
+def failed(claim: OnceClaim, policy: OncePolicy, error: BaseException) -> Flow[None]:
     """After an exception: remembered, released, or left unknown.
 
     It is unknown when the function was cut off, and when it says so itself: `OutcomeUnknown` tells that a part of it
@@ -134,7 +136,7 @@ def failed(claim: Claim, policy: Policy, error: BaseException) -> Flow[None]:
         yield from _noted(claim, policy, error)
 
 
-def _noted(claim: Claim, policy: Policy, error: BaseException) -> Flow[None]:
+def _noted(claim: OnceClaim, policy: OncePolicy, error: BaseException) -> Flow[None]:
     if not isinstance(error, Exception) or isinstance(error, OutcomeUnknown):
         yield claim.to(Act.ABANDON)
     elif isinstance(error, policy.remember):
@@ -143,7 +145,7 @@ def _noted(claim: Claim, policy: Policy, error: BaseException) -> Flow[None]:
         yield claim.to(Act.RELEASE)
 
 
-def stored(claim: Claim, state: str, text: str | None) -> Flow[None]:
+def stored(claim: OnceClaim, state: str, text: str | None) -> Flow[None]:
     """Store how a call ended, while the claim is its own.
 
     When the store is away, or does not take it, the call took effect all the same: that is `OutcomeUnknown`, and never
@@ -174,7 +176,7 @@ def _error_text(error: Exception, codec: Codec) -> str:
     return json.dumps({"type": f"{kind.__module__}.{kind.__qualname__}", "args": args})
 
 
-def remembered(text: str, policy: Policy) -> Exception:
+def remembered(text: str, policy: OncePolicy) -> Exception:
     """The exception of a text: of a class that is remembered, or of one below it; nothing else is ever made."""
     facts = json.loads(text)
     args = policy.codec.loads(facts["args"])

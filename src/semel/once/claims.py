@@ -24,8 +24,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from semel.once.errors import KeyMismatch
-from semel.once.identity import Identity
-from semel.once.table import DONE, FAILED, NO_RESULT, RUNNING, Instant, Row, Statement, checked
+from semel.once.identity import OnceIdentity
+from semel.once.table import DONE, FAILED, NO_RESULT, RUNNING, OnceInstant, Row, Statement, checked
 
 JOINED = "joined"
 """In the place of a result while a call runs whose effect is in a transaction with the same key."""
@@ -42,7 +42,7 @@ class Move(Enum):
     UNKNOWN = "unknown"
 
 
-class Found(NamedTuple):
+class FoundReceipt(NamedTuple):
     """What a call found under its key."""
 
     move: Move
@@ -80,12 +80,12 @@ class Act(Enum):
     """Say what became of a call whose outcome is unknown."""
 
 
-class Change(NamedTuple):
+class ReceiptChange(NamedTuple):
     """One act on the receipt of a key."""
 
     act: Act
-    who: Identity
-    claim: Claim | None = None
+    who: OnceIdentity
+    claim: OnceClaim | None = None
     before: str = ""
     """The owner whose place is taken."""
     state: str = DONE
@@ -93,35 +93,35 @@ class Change(NamedTuple):
     keep_ms: int = 0
 
 
-class Claim(NamedTuple):
+class OnceClaim(NamedTuple):
     """One call of a function."""
 
-    who: Identity
+    who: OnceIdentity
     fingerprint: bytes
     owner: str
     """A text that no other call has."""
     keep_ms: int
     lease_ms: int
 
-    def to(self, act: Act, *, before: str = "", state: str = DONE, result: str | None = None) -> Change:
+    def to(self, act: Act, *, before: str = "", state: str = DONE, result: str | None = None) -> ReceiptChange:
         """An act of this call."""
-        return Change(act, self.who, self, before, state, result, self.keep_ms)
+        return ReceiptChange(act, self.who, self, before, state, result, self.keep_ms)
 
 
-def judged(claim: Claim, row: Row) -> Found:
+def judged(claim: OnceClaim, row: Row) -> FoundReceipt:
     """What a receipt says of a call; it has not expired."""
     known, state, result, owner, lease_left_ms, created_ms = row
     if bytes(known) != claim.fingerprint:
         raise KeyMismatch(claim.who.key)
     if state == DONE:
-        return Found(Move.REPLAY, result, created_ms=int(created_ms))
+        return FoundReceipt(Move.REPLAY, result, created_ms=int(created_ms))
     if state == FAILED:
-        return Found(Move.RAISE, result, created_ms=int(created_ms))
+        return FoundReceipt(Move.RAISE, result, created_ms=int(created_ms))
     if state == NO_RESULT:
-        return Found(Move.NO_RESULT, result, created_ms=int(created_ms))
+        return FoundReceipt(Move.NO_RESULT, result, created_ms=int(created_ms))
     left = int(lease_left_ms or 0)
     move = Move.WAIT if left > 0 else Move.UNKNOWN
-    return Found(move, None, owner or "", int(created_ms), max(0, left), is_joined=result == JOINED)
+    return FoundReceipt(move, None, owner or "", int(created_ms), max(0, left), is_joined=result == JOINED)
 
 
 class ClaimStatements:
@@ -159,19 +159,19 @@ class ClaimStatements:
             "RETURNING owner"
         )
 
-    def statement(self, change: Change, now_ms: int) -> Statement:
+    def statement(self, change: ReceiptChange, now_ms: int) -> Statement:
         """What a change is in SQL."""
-        now, who = Instant(now_ms), change.who
+        now, who = OnceInstant(now_ms), change.who
         if change.act is Act.FIND:
             return Statement(self._find, (now, *who))
         if change.act is Act.FORGET:
             return Statement(self._forget, tuple(who))
         if change.act is Act.RESOLVE:
-            return Statement(self._resolve, (change.result, Instant(now_ms, change.keep_ms), *who, now))
+            return Statement(self._resolve, (change.result, OnceInstant(now_ms, change.keep_ms), *who, now))
         assert change.claim is not None, "every other act is one of a call"
         return self._of_call(change, change.claim, now)
 
-    def _of_call(self, change: Change, claim: Claim, now: Instant) -> Statement:
+    def _of_call(self, change: ReceiptChange, claim: OnceClaim, now: OnceInstant) -> Statement:
         lease, ends = now._replace(more_ms=claim.lease_ms), now._replace(more_ms=claim.keep_ms)
         mine = (*claim.who, claim.owner)
         if change.act is Act.CLAIM:

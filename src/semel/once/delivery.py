@@ -18,8 +18,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from semel.once.drafts import is_header_value
-from semel.once.letters import Delivery, EnvSecret, Letter, key_header
+from semel.once.message_drafts import is_header_value
+from semel.once.messages import Delivery, EnvSecret, OutboxMessage, key_header
 
 MAX_ANSWER_BYTES = 65_536
 SEND_BYTES = 65_536
@@ -42,7 +42,7 @@ class Sending(NamedTuple):
     monotonic: Callable[[], float] = time.monotonic
 
 
-def delivered(letter: Letter, deadline: float, sending: Sending) -> Delivery:
+def delivered(letter: OutboxMessage, deadline: float, sending: Sending) -> Delivery:
     """Try once. Behind the deadline nothing is sent; what happens to the process here changes nothing in the outbox."""
     try:
         headers = sent_headers(letter, sending.secret)
@@ -63,7 +63,7 @@ def delivered(letter: Letter, deadline: float, sending: Sending) -> Delivery:
 
 
 def _exchanged(
-    connection: _Connection, letter: Letter, target: str, headers: dict[str, str], sending: Sending
+    connection: _Connection, letter: OutboxMessage, target: str, headers: dict[str, str], sending: Sending
 ) -> Delivery:
     try:
         connection.request(letter.method, target, letter.body, headers)
@@ -77,7 +77,7 @@ def _exchanged(
     return Delivery(status, retry_after, _refusal(status), is_final=is_final)
 
 
-def sent_headers(letter: Letter, secret: Callable[[str], str | None]) -> dict[str, str]:
+def sent_headers(letter: OutboxMessage, secret: Callable[[str], str | None]) -> dict[str, str]:
     """The headers of a try: the same every time, and secrets as they are now."""
     headers = {"Idempotency-Key": key_header(letter.key), "Connection": "close"}
     if not any(name.lower() == "user-agent" for name in letter.headers):

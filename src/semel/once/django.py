@@ -18,13 +18,12 @@ from typing import Concatenate, ParamSpec
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.http import HttpRequest, HttpResponse, RawPostDataException
 
-from semel.kernel.idempotency_key import InvalidKeyError, parse_idempotency_key
-from semel.once.duration import Duration
+from semel.kernel.keys import InvalidKeyError, parse_idempotency_key
 from semel.once.errors import InvalidKey, OnceError
-from semel.once.exchange import Answer, is_remembered, packed, problem, refusal, request_fingerprint, unpacked
-from semel.once.size import Size, byte_count
+from semel.once.exchange import OnceAnswer, is_remembered, packed, problem, refusal, request_fingerprint, unpacked
 from semel.once.table import TABLE
 from semel.once.transaction import transaction as once_transaction
+from semel.once.units import Duration, Size, byte_count
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
@@ -64,7 +63,7 @@ def once_per_key(
         @functools.wraps(view)
         def once_view(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
             key = _key_of(request)
-            if isinstance(key, Answer):
+            if isinstance(key, OnceAnswer):
                 return _response(key)
             if key is None:
                 return _response(_REQUIRED) if is_required else view(request, *args, **kwargs)
@@ -94,7 +93,7 @@ def once_per_key(
 _REQUIRED = problem(400, "key_required", "Send an Idempotency-Key with this request.")
 
 
-def _key_of(request: HttpRequest) -> str | Answer | None:
+def _key_of(request: HttpRequest) -> str | OnceAnswer | None:
     value = request.headers.get("Idempotency-Key")
     try:
         key = parse_idempotency_key([] if value is None else [value.encode("latin-1", "replace")])
@@ -112,7 +111,7 @@ def _fingerprint(request: HttpRequest) -> bytes:
     return request_fingerprint(request.method or "", path, query, (request.content_type or "").encode(), body)
 
 
-def _answer(response: HttpResponse, limit: int) -> Answer:
+def _answer(response: HttpResponse, limit: int) -> OnceAnswer:
     """What is stored; an answer that is not remembered, or cannot be, ends the transaction without a trace."""
     if not is_remembered(response.status_code):
         raise _UndoneError(response)
@@ -125,10 +124,10 @@ def _answer(response: HttpResponse, limit: int) -> Answer:
         )
         raise _UndoneError(_response(problem(500, "answer_not_stored", detail)))
     headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in response.items()]
-    return Answer(response.status_code, headers, response.content)
+    return OnceAnswer(response.status_code, headers, response.content)
 
 
-def _response(answer: Answer) -> HttpResponse:
+def _response(answer: OnceAnswer) -> HttpResponse:
     response = HttpResponse(answer.body, status=answer.status)
     for name, value in answer.headers:
         if name != b"content-length":

@@ -45,7 +45,7 @@ ALWAYS_KEPT = frozenset({b"content-type"})
 Headers = Sequence[tuple[bytes, bytes]]
 
 
-class Answer(NamedTuple):
+class OnceAnswer(NamedTuple):
     """An answer as a whole."""
 
     status: int
@@ -67,7 +67,7 @@ def is_remembered(status: int) -> bool:
     return status < 500 and status not in PASSING
 
 
-def packed(answer: Answer, kept: Iterable[bytes]) -> str:
+def packed(answer: OnceAnswer, kept: Iterable[bytes]) -> str:
     """The text of an answer, with the headers that are kept."""
     names = ALWAYS_KEPT | frozenset(kept)
     headers = [
@@ -76,24 +76,24 @@ def packed(answer: Answer, kept: Iterable[bytes]) -> str:
     return json.dumps({"status": answer.status, "headers": headers, "body": base64.b64encode(answer.body).decode()})
 
 
-def unpacked(text: str) -> Answer:
+def unpacked(text: str) -> OnceAnswer:
     """The answer of a text, marked as one that is told again."""
     facts = json.loads(text)
     body = base64.b64decode(facts["body"])
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in facts["headers"]]
     if facts["status"] not in BODILESS:
         headers.append((b"content-length", b"%d" % len(body)))
-    return Answer(facts["status"], [*headers, REPLAYED], body)
+    return OnceAnswer(facts["status"], [*headers, REPLAYED], body)
 
 
-def problem(status: int, code: str, detail: str, *more: tuple[bytes, bytes]) -> Answer:
+def problem(status: int, code: str, detail: str, *more: tuple[bytes, bytes]) -> OnceAnswer:
     """A refusal, as `application/problem+json`."""
     body = json.dumps({"type": "about:blank", "title": code, "status": status, "code": code, "detail": detail}).encode()
     headers = [(b"content-type", b"application/problem+json"), (b"content-length", b"%d" % len(body))]
-    return Answer(status, [*headers, *more], body)
+    return OnceAnswer(status, [*headers, *more], body)
 
 
-def refusal(error: OnceError) -> Answer:
+def refusal(error: OnceError) -> OnceAnswer:
     """The answer for an error of this package."""
     if isinstance(error, KeyMismatch):
         return problem(422, "key_mismatch", "This Idempotency-Key was used for another request; nothing was run.")

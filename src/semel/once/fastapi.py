@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, HTTPException, Request
 
-from semel.kernel.idempotency_key import InvalidKeyError, parse_idempotency_key
+from semel.kernel.keys import InvalidKeyError, parse_idempotency_key
 
 
 def required_key(request: Request) -> str:

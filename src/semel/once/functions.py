@@ -24,16 +24,15 @@ from datetime import UTC, datetime
 from types import MethodType
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, overload
 
-from semel.once.calls import Policy, entered, failed, finished, no_result, remembered
-from semel.once.claims import Act, Change, Claim, Found, Move
+from semel.once.calls import OncePolicy, entered, failed, finished, no_result, remembered
+from semel.once.claims import Act, FoundReceipt, Move, OnceClaim, ReceiptChange
 from semel.once.codec import JSON, Codec
-from semel.once.duration import Duration, milliseconds, seconds
 from semel.once.errors import InvalidKey, OnceError
-from semel.once.forks import PerProcess
-from semel.once.identity import Identity, fingerprint, identity
+from semel.once.identity import OnceIdentity, fingerprint, identity
 from semel.once.runs import play, play_async, renewed, renewed_async, stopwatch
-from semel.once.stores import Clock, ReceiptStore, store_at
+from semel.once.stores import Clock, PerProcess, ReceiptStore, store_at
 from semel.once.table import DONE, TABLE
+from semel.once.units import Duration, milliseconds, seconds
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -123,13 +122,13 @@ class Once:
         lease_ms = milliseconds(lease)
         if lease_ms < 1:
             raise InvalidKey("The lease must be at least 1 ms long.")
-        policy = Policy(self.codec, in_flight, seconds(wait), on_crash, ask, remember)
-        terms = Terms(key, scope, compare, milliseconds(keep), lease_ms, policy)
+        policy = OncePolicy(self.codec, in_flight, seconds(wait), on_crash, ask, remember)
+        terms = OnceTerms(key, scope, compare, milliseconds(keep), lease_ms, policy)
         return lambda function: made(self, function, terms)
 
 
 @dataclass(frozen=True)
-class Terms:
+class OnceTerms:
     """What a decorator said."""
 
     key: Callable[..., object]
@@ -137,13 +136,13 @@ class Terms:
     compare: Callable[..., Any] | None
     keep_ms: int
     lease_ms: int
-    policy: Policy
+    policy: OncePolicy
 
 
 class OnceFunction(Generic[P, T]):
     """A function that runs once a key."""
 
-    def __init__(self, once: Once, function: Callable[P, T], terms: Terms) -> None:
+    def __init__(self, once: Once, function: Callable[P, T], terms: OnceTerms) -> None:
         functools.update_wrapper(self, function)
         self._once = once
         self._function = function
@@ -194,7 +193,7 @@ class OnceFunction(Generic[P, T]):
 
     def inspect(self, key: object) -> Inspection | None:
         """What is remembered under a key; None for nothing."""
-        rows = self._once.store.change(Change(Act.FIND, self._who(key)))
+        rows = self._once.store.change(ReceiptChange(Act.FIND, self._who(key)))
         if not rows:
             return None
         _, state, result, _, left_ms, created_ms = rows[0]
@@ -206,31 +205,31 @@ class OnceFunction(Generic[P, T]):
     def resolve(self, key: object, result: Any = None) -> None:
         """Say that a call whose outcome is unknown took effect, with the result that every retry gets."""
         text = None if result is None else self._once.codec.dumps(result)
-        change = Change(Act.RESOLVE, self._who(key), result=text, keep_ms=self._terms.keep_ms)
+        change = ReceiptChange(Act.RESOLVE, self._who(key), result=text, keep_ms=self._terms.keep_ms)
         if not self._once.store.change(change):
             raise OnceError(f"The key {str(key)!r} is not unknown: there is nothing to resolve.")
 
     def forget(self, key: object) -> bool:
         """Forget a key: the next call runs. Whether anything was remembered."""
-        return bool(self._once.store.change(Change(Act.FORGET, self._who(key))))
+        return bool(self._once.store.change(ReceiptChange(Act.FORGET, self._who(key))))
 
-    def _who(self, key: object) -> Identity:
+    def _who(self, key: object) -> OnceIdentity:
         return identity(self._scope, key)
 
-    def _claim(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Claim:
+    def _claim(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OnceClaim:
         terms = self._terms
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         named = list(bound.arguments.items())[1 if self._is_method else 0 :]
         compared = dict(named) if terms.compare is None else terms.compare(*args, **kwargs)
         who = self._who(terms.key(*args, **kwargs))
-        return Claim(who, fingerprint(compared), uuid.uuid4().hex, terms.keep_ms, terms.lease_ms)
+        return OnceClaim(who, fingerprint(compared), uuid.uuid4().hex, terms.keep_ms, terms.lease_ms)
 
     def _prober(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
         ask = self._terms.policy.ask
         return lambda: None if ask is None else ask(*args, **kwargs)
 
-    def _told(self, claim: Claim, found: Found) -> T:
+    def _told(self, claim: OnceClaim, found: FoundReceipt) -> T:
         """The answer to a call that did not run."""
         if found.move is Move.RAISE:
             raise remembered(found.result or "", self._terms.policy)
@@ -243,7 +242,7 @@ class OnceFunction(Generic[P, T]):
 class OnceCoroutineFunction(OnceFunction[P, T]):
     """The same for a coroutine function, and known as one by `inspect` from Python 3.12 on."""
 
-    def __init__(self, once: Once, function: Callable[P, T], terms: Terms) -> None:
+    def __init__(self, once: Once, function: Callable[P, T], terms: OnceTerms) -> None:
         super().__init__(once, function, terms)
         if sys.version_info >= (3, 12):
             inspect.markcoroutinefunction(self)
@@ -269,7 +268,7 @@ class OnceCoroutineFunction(OnceFunction[P, T]):
         return value
 
 
-def made(once: Once, function: Callable[P, T], terms: Terms) -> OnceFunction[P, T]:
+def made(once: Once, function: Callable[P, T], terms: OnceTerms) -> OnceFunction[P, T]:
     """The wrapper of a function or of a coroutine function."""
     if inspect.iscoroutinefunction(function):
         return OnceCoroutineFunction(once, function, terms)  # type: ignore[arg-type] # its result is awaited inside

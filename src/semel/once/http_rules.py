@@ -8,17 +8,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Required, TypedDict
 
-from semel.kernel.idempotency_key import InvalidKeyError, parse_idempotency_key
-from semel.once.calls import Elapsed, Flow, Policy, entered, stored
-from semel.once.claims import Act, Claim, Found, Move
-from semel.once.duration import Duration, milliseconds, seconds
+from semel.kernel.keys import InvalidKeyError, parse_idempotency_key
+from semel.once.calls import Elapsed, Flow, OncePolicy, entered, stored
+from semel.once.claims import Act, FoundReceipt, Move, OnceClaim
 from semel.once.errors import InvalidKey, OnceError, ResultError, StoreUnavailable, TableMissing
-from semel.once.exchange import Answer, is_remembered, packed, problem, refusal, request_fingerprint, unpacked
+from semel.once.exchange import OnceAnswer, is_remembered, packed, problem, refusal, request_fingerprint, unpacked
 from semel.once.functions import Once
-from semel.once.identity import identity
-from semel.once.joined import JoinedRequest
-from semel.once.size import Size, byte_count
+from semel.once.identity import JoinedRequest, identity
 from semel.once.table import DONE, NO_RESULT
+from semel.once.units import Duration, Size, byte_count, milliseconds, seconds
 
 UNSAID: Any = object()
 REQUESTS = "request:"
@@ -28,7 +26,7 @@ REQUESTS = "request:"
 class RefusedRequest(Exception):  # noqa: N818 - it carries an answer, and is no error of this package
     """The request is answered without being run."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: OnceAnswer) -> None:
         super().__init__(answer.status)
         self.answer = answer
 
@@ -94,7 +92,7 @@ class HttpRules:
         self.once = store
         self.fail_open = fail_open
         self.max_body, self.max_answer = byte_count(max_body), byte_count(max_answer)
-        self.policy = Policy(store.codec, "wait", seconds(wait), on_crash)
+        self.policy = OncePolicy(store.codec, "wait", seconds(wait), on_crash)
         self._scope = scope
         self._methods = frozenset(method.upper() for method in methods)
         self._require = tuple(require)
@@ -113,32 +111,32 @@ class HttpRules:
             raise RefusedRequest(problem(400, "key_required", "Send an Idempotency-Key with this request."))
         return None if key is None else key.decode("ascii")
 
-    def claim(self, incoming: Incoming, key: str, body: bytes) -> Claim:
+    def claim(self, incoming: Incoming, key: str, body: bytes) -> OnceClaim:
         """The claim of a request."""
         caller = identity(None if self._scope is None else self._scope(incoming), key)
         who = caller._replace(scope=REQUESTS + caller.scope)
         kind = incoming.headers.get(b"content-type", [b""])[0]
         path = incoming.path.encode("utf-8", "surrogateescape")
         print_ = request_fingerprint(incoming.method, path, incoming.query, kind, body)
-        return Claim(who, print_, uuid.uuid4().hex, self._keep_ms, self._lease_ms)
+        return OnceClaim(who, print_, uuid.uuid4().hex, self._keep_ms, self._lease_ms)
 
-    def joined(self, claim: Claim) -> JoinedRequest:
+    def joined(self, claim: OnceClaim) -> JoinedRequest:
         """What a handler may join."""
         caller = claim.who._replace(scope=claim.who.scope.removeprefix(REQUESTS))
         return JoinedRequest(caller, claim.fingerprint, lambda: self.once.store.change(claim.to(Act.JOIN)))
 
-    def entered(self, claim: Claim, elapsed: Elapsed) -> Flow[Found]:
+    def entered(self, claim: OnceClaim, elapsed: Elapsed) -> Flow[FoundReceipt]:
         """Wait until the request may run, or there is an answer for it."""
         return entered(claim, self.policy, elapsed, lambda: None)
 
-    def ended(self, claim: Claim, answer: Answer) -> Flow[None]:
+    def ended(self, claim: OnceClaim, answer: OnceAnswer) -> Flow[None]:
         """Store the answer, or give the key up for one that is not remembered."""
         if not is_remembered(answer.status):
             yield from _released(claim)
             return
         yield from stored(claim, DONE, packed(answer, self._kept))
 
-    def outgrown(self, claim: Claim, status: int) -> Flow[None]:
+    def outgrown(self, claim: OnceClaim, status: int) -> Flow[None]:
         """Store that the request took effect, and that its answer is too large to be told again."""
         if not is_remembered(status):
             yield from _released(claim)
@@ -146,26 +144,26 @@ class HttpRules:
         why = f"it has more than {self.max_answer} bytes"
         yield from stored(claim, NO_RESULT, why)
 
-    def told(self, found: Found) -> Answer:
+    def told(self, found: FoundReceipt) -> OnceAnswer:
         """The answer for a request that does not run."""
         return unpacked(found.result or "") if found.move is Move.REPLAY else refusal(ResultError())
 
-    def too_large(self) -> Answer:
+    def too_large(self) -> OnceAnswer:
         """The answer for a body that cannot be compared."""
         detail = f"A request with an Idempotency-Key may have at most {self.max_body} bytes."
         return problem(413, "body_too_large", detail)
 
-    def without_length(self) -> Answer:
+    def without_length(self) -> OnceAnswer:
         """The answer for a body whose end this server does not tell."""
         return problem(411, "length_required", "Send a request with an Idempotency-Key with its Content-Length.")
 
 
-def _released(claim: Claim) -> Flow[None]:
+def _released(claim: OnceClaim) -> Flow[None]:
     """Free the key. If the store is away it stays taken until its lease is over; the answer is told all the same."""
     with suppress(StoreUnavailable, TableMissing):
         yield claim.to(Act.RELEASE)
 
 
-def refused(error: OnceError) -> Answer:
+def refused(error: OnceError) -> OnceAnswer:
     """The answer for an error of this package."""
     return refusal(error)

@@ -1,8 +1,15 @@
-"""What makes two calls the same call: a scope, a key within it, and the fingerprint of the arguments."""
+"""What makes two calls the same call: a scope, a key within it, and the fingerprint of the arguments.
+
+While a request is handled, `once.transaction` without a key of its own takes the key of the request. A handler that
+does so is marked in the request's receipt before its transaction begins. After a crash the retry runs it again,
+whatever `on_crash` says: its transaction replays if it was committed, and runs if it was not.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from semel.once.codec import canonical
@@ -12,19 +19,19 @@ MAX_KEY = 256
 """Characters of a key and of a scope."""
 
 
-class Identity(NamedTuple):
+class OnceIdentity(NamedTuple):
     """A key in its scope."""
 
     scope: str
     key: str
 
 
-def identity(scope: object, key: object) -> Identity:
+def identity(scope: object, key: object) -> OnceIdentity:
     """The identity of a call; `InvalidKey` for a key that is empty, too long, or has characters that do not print.
 
     A scope keeps the keys of tenants apart: anything with a text may be one, and None is the scope of everyone.
     """
-    return Identity("" if scope is None else _text("scope", scope), _text("key", key))
+    return OnceIdentity("" if scope is None else _text("scope", scope), _text("key", key))
 
 
 def _text(what: str, value: object) -> str:
@@ -43,3 +50,23 @@ def fingerprint(arguments: Any) -> bytes:
     if isinstance(arguments, bytes | bytearray | memoryview):
         return hashlib.sha256(b"\x00" + bytes(arguments)).digest()
     return hashlib.sha256(canonical(arguments)).digest()
+
+
+class JoinedRequest(NamedTuple):
+    """A request with a key."""
+
+    who: OnceIdentity
+    fingerprint: bytes
+    mark: Callable[[], object]
+    """Writes down that the handler's effect is in a transaction with the request's key; blocks."""
+
+
+request: ContextVar[JoinedRequest | None] = ContextVar("semel_once_request", default=None)
+
+
+def current_request() -> JoinedRequest:
+    """The request whose key is taken; `InvalidKey` where there is none."""
+    found = request.get()
+    if found is None:
+        raise InvalidKey("once.transaction needs a key: this code handles no request with an Idempotency-Key.")
+    return found

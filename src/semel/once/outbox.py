@@ -19,31 +19,39 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from semel.once.courier import Courier, Flushed, Route, Transport
-from semel.once.drafts import UNSAID, Draft
-from semel.once.duration import Duration, milliseconds, seconds
+from semel.once.dispatcher import Dispatcher, DispatchOptions, Flushed, Transport
 from semel.once.errors import InvalidKey
-from semel.once.forks import PerProcess
-from semel.once.letter_table import TABLE, LetterStatements, status_of
-from semel.once.letters import (
+from semel.once.message_drafts import UNSAID, MessageDraft
+from semel.once.message_table import TABLE, MessageStatements, status_of
+from semel.once.messages import (
     LONGEST_WAIT_SECONDS,
     MAX_ATTEMPTS,
     Delivery,
     HeaderValue,
-    Letter,
     LetterState,
     LetterStatus,
-    Waits,
+    OutboxMessage,
+    RetryWaits,
 )
-from semel.once.postbox import MAX_BODY, MAX_LETTERS, Postbox, TransactionOutbox, now_by
-from semel.once.posts import Posted, outbox_store, post_to, post_using, post_using_async
-from semel.once.size import Size
-from semel.once.stores import Clock, TableStore
+from semel.once.outbox_store import (
+    MAX_BODY,
+    MAX_MESSAGES,
+    MessageWriter,
+    Posted,
+    TransactionOutbox,
+    now_by,
+    outbox_store,
+    post_to,
+    post_using,
+    post_using_async,
+)
+from semel.once.stores import Clock, PerProcess, TableStore
+from semel.once.units import Duration, Size, milliseconds, seconds
 
 if TYPE_CHECKING:
     import ssl
 
-PAGE_LETTERS = 500
+PAGE_MESSAGES = 500
 
 
 class Outbox:
@@ -60,7 +68,7 @@ class Outbox:
         *,
         table: str = TABLE,
         keep: Duration = "7d",
-        max_letters: int = MAX_LETTERS,
+        max_letters: int = MAX_MESSAGES,
         max_body: Size = MAX_BODY,
         concurrency: int = 8,
         connect_timeout: Duration = "10s",
@@ -81,18 +89,18 @@ class Outbox:
             raise InvalidKey("The lease must be longer than the timeout, and concurrency and max_attempts at least 1.")
         path = os.fspath(place)
         is_memory = ":memory:" in path or "mode=memory" in path
-        self._here = PerProcess(lambda: _Here(outbox_store(path, table, clock)), is_copied=is_memory)
-        self._statements = LetterStatements(table, self.store.dialect)
+        self._here = PerProcess(lambda: _ProcessState(outbox_store(path, table, clock)), is_copied=is_memory)
+        self._statements = MessageStatements(table, self.store.dialect)
         self._now = now_by(clock, monotonic)
-        self._postbox = Postbox(self._statements, max_letters, max_body, ids, self._now)
-        self._route = Route(
+        self._postbox = MessageWriter(self._statements, max_letters, max_body, ids, self._now)
+        self._route = DispatchOptions(
             store=self.store,
             statements=self._statements,
             transport=transport or _http_transport(seconds(connect_timeout), secret, clock, tls),
             now=self._now,
             ids=lambda: uuid.uuid4().hex,
             chance=chance or random.SystemRandom(),
-            waits=Waits(max_attempts, seconds(longest_wait), seconds(longest_retry_after)),
+            waits=RetryWaits(max_attempts, seconds(longest_wait), seconds(longest_retry_after)),
             concurrency=concurrency,
             timeout_seconds=seconds(timeout),
             lease_ms=milliseconds(lease),
@@ -110,14 +118,14 @@ class Outbox:
         connection: Any,
         *,
         table: str = TABLE,
-        max_letters: int = MAX_LETTERS,
+        max_letters: int = MAX_MESSAGES,
         max_body: Size = MAX_BODY,
         clock: Clock = time.time,
         monotonic: Clock = time.monotonic,
         ids: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> TransactionOutbox:
         """Post in the transaction that is open on a connection or session, without a store of one's own."""
-        postbox = Postbox(LetterStatements(table), max_letters, max_body, ids, now_by(clock, monotonic))
+        postbox = MessageWriter(MessageStatements(table), max_letters, max_body, ids, now_by(clock, monotonic))
         return TransactionOutbox(connection, postbox)
 
     def post(
@@ -137,7 +145,7 @@ class Outbox:
         The same key with the same method, URL, content type and body is the same letter; with others it is
         `KeyMismatch`. Letters with the same `order_by` are sent one after the other, the others side by side.
         """
-        key, flow = self._postbox.drafted(Draft(url, key, method, json, data, headers, order_by))
+        key, flow = self._postbox.drafted(MessageDraft(url, key, method, json, data, headers, order_by))
         if using is not None:
             return post_using(using, flow, key, self._statements.table)
         found = post_to(self.store, flow)
@@ -157,7 +165,7 @@ class Outbox:
         using: Any = None,
     ) -> Posted:
         """The same for an asynchronous connection or session; without one the store is written in a thread."""
-        key, flow = self._postbox.drafted(Draft(url, key, method, json, data, headers, order_by))
+        key, flow = self._postbox.drafted(MessageDraft(url, key, method, json, data, headers, order_by))
         if using is not None:
             return await post_using_async(using, flow, key, self._statements.table)
         found = await asyncio.to_thread(post_to, self.store, flow)
@@ -216,12 +224,12 @@ class Outbox:
         wanted = None if state is None else LetterState(state)
         after = 0
         while True:
-            rows = self.store.run(self._statements.page(wanted, after, PAGE_LETTERS, self._now()))
+            rows = self.store.run(self._statements.page(wanted, after, PAGE_MESSAGES, self._now()))
             for row in rows:
                 found = status_of(row)
                 if wanted is None or found.state is wanted:
                     yield found
-            if len(rows) < PAGE_LETTERS:
+            if len(rows) < PAGE_MESSAGES:
                 return
             after = int(rows[-1][0])
 
@@ -235,18 +243,18 @@ class Outbox:
         """Remove a letter that was not delivered; False for one that is done, being sent, or not known."""
         return bool(self.store.run(self._statements.drop(str(key), self._now())))
 
-    def _flush(self, courier: Courier, limit: float) -> Flushed:
+    def _flush(self, courier: Dispatcher, limit: float) -> Flushed:
         self.store.run(self._statements.hurry(self._now()))
         return courier.deliver(limit, until_empty=True)
 
-    def _courier(self) -> Courier:
+    def _courier(self) -> Dispatcher:
         here = self._here.get()
-        courier = Courier(self._route._replace(store=here.store))
+        courier = Dispatcher(self._route._replace(store=here.store))
         with here.lock:
             here.couriers = {one for one in here.couriers if not one.is_idle} | {courier}
         return courier
 
-    def _end(self, courier: Courier) -> None:
+    def _end(self, courier: Dispatcher) -> None:
         courier.join()
         here = self._here.get()
         with here.lock:
@@ -257,13 +265,13 @@ class Outbox:
             courier.wake()
 
 
-class _Here:
+class _ProcessState:
     """What a process has of its own."""
 
     def __init__(self, store: TableStore) -> None:
         self.store = store
         self.lock = threading.Lock()
-        self.couriers: set[Courier] = set()
+        self.couriers: set[Dispatcher] = set()
 
 
 def _http_transport(
@@ -271,7 +279,7 @@ def _http_transport(
 ) -> Transport:
     """Deliver over HTTP; its modules are loaded with the first letter."""
 
-    def transport(letter: Letter, deadline: float) -> Delivery:
+    def transport(letter: OutboxMessage, deadline: float) -> Delivery:
         from semel.once.delivery import Sending, delivered  # noqa: PLC0415 - importing once must not load http.client
 
         return delivered(letter, deadline, Sending(connect_seconds, secret, clock, tls))

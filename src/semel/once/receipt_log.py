@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
-from semel.once.claims import JOINED, Act, Change, Claim
+from semel.once.claims import JOINED, Act, OnceClaim, ReceiptChange
 from semel.once.errors import InvalidKey
 from semel.once.table import DONE, RUNNING, Row
 
@@ -25,7 +25,7 @@ RESOLUTION_MS = 1_000
 
 
 @dataclass(frozen=True)
-class Entry:
+class ReceiptEntry:
     """One entry: the receipt from now on. Times are milliseconds since 1970."""
 
     scope: str
@@ -58,7 +58,7 @@ class Entry:
 
 _KINDS: Mapping[str, tuple[type, ...]] = {
     name: (str, type(None)) if name == "result" else (int,) if name.endswith(("_at", "_until", "_ms")) else (str,)
-    for name in Entry.__dataclass_fields__
+    for name in ReceiptEntry.__dataclass_fields__
 }
 """What the members of an entry may be."""
 
@@ -66,7 +66,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
 class Decided(NamedTuple):
     """What becomes of a change."""
 
-    entry: Entry | None
+    entry: ReceiptEntry | None
     """What is appended; None for nothing."""
     rows: Sequence[Row]
     """What comes back, as a table of receipts would say it."""
@@ -83,25 +83,25 @@ def page_of(body: bytes) -> list[Any]:
     return page
 
 
-def last_entry(entries: Sequence[Any]) -> Entry | None:
+def last_entry(entries: Sequence[Any]) -> ReceiptEntry | None:
     """The receipt of a log; members that a later version has added are passed over. `ValueError` for another thing."""
     if not entries:
         return None
     last = entries[-1]
     if not isinstance(last, dict) or not {"scope", "key", "state"} <= last.keys():
         raise ValueError("its last entry is no receipt")
-    entry = Entry(**{name: value for name, value in last.items() if name in Entry.__dataclass_fields__})
+    entry = ReceiptEntry(**{name: value for name, value in last.items() if name in ReceiptEntry.__dataclass_fields__})
     if any(type(value) not in _KINDS[name] for name, value in asdict(entry).items()):
         raise ValueError("its last entry is no receipt")
     return entry
 
 
-def needed_ttl_ms(claim: Claim) -> int:
+def needed_ttl_ms(claim: OnceClaim) -> int:
     """How long the stream of a claim has to be kept: through its lease, and its receipt behind that."""
     return claim.lease_ms + claim.keep_ms + 2 * RESOLUTION_MS
 
 
-def too_short(claim: Claim) -> InvalidKey:
+def too_short(claim: OnceClaim) -> InvalidKey:
     """The error of a claim whose receipt the server would drop too early."""
     return InvalidKey(
         f"The key {claim.who.key!r} was first used with a shorter keep and lease, which the server holds it to: use "
@@ -109,7 +109,7 @@ def too_short(claim: Claim) -> InvalidKey:
     )
 
 
-def decided(change: Change, found: Entry | None, now_ms: int) -> Decided:
+def decided(change: ReceiptChange, found: ReceiptEntry | None, now_ms: int) -> Decided:
     """Judge a change on the last entry of a log."""
     if change.act is Act.CLAIM:
         return _claimed(_call(change), found, now_ms)
@@ -121,18 +121,18 @@ def decided(change: Change, found: Entry | None, now_ms: int) -> Decided:
     return Decided(None, ()) if entry is None else Decided(entry, [(found.owner,)])
 
 
-def _call(change: Change) -> Claim:
+def _call(change: ReceiptChange) -> OnceClaim:
     assert change.claim is not None, "this act is one of a call"
     return change.claim
 
 
-def _claimed(claim: Claim, found: Entry | None, now_ms: int) -> Decided:
+def _claimed(claim: OnceClaim, found: ReceiptEntry | None, now_ms: int) -> Decided:
     if found is not None and not found.is_free(now_ms):
         return Decided(None, ())
     ttl_ms = needed_ttl_ms(claim)
     if found is not None and found.ttl_ms < ttl_ms:
         raise too_short(claim)
-    entry = Entry(
+    entry = ReceiptEntry(
         *claim.who,
         RUNNING,
         claim.fingerprint.hex(),
@@ -145,12 +145,12 @@ def _claimed(claim: Claim, found: Entry | None, now_ms: int) -> Decided:
     return Decided(entry, [(now_ms,)])
 
 
-def _row(found: Entry, now_ms: int) -> Row:
+def _row(found: ReceiptEntry, now_ms: int) -> Row:
     left_ms = found.lease_until + RESOLUTION_MS - now_ms if found.state == RUNNING else None
     return bytes.fromhex(found.fingerprint), found.state, found.result, found.owner, left_ms, found.created_at
 
 
-def _changed(change: Change, found: Entry, now_ms: int) -> Entry | None:
+def _changed(change: ReceiptChange, found: ReceiptEntry, now_ms: int) -> ReceiptEntry | None:
     """The next entry; None when the change does not apply."""
     if change.act is Act.FORGET:
         return replace(found, state=FREE, result=None)
@@ -167,11 +167,11 @@ def _changed(change: Change, found: Entry, now_ms: int) -> Entry | None:
     return _OWN[change.act](change, claim, found, now_ms) if found.owner == claim.owner else None
 
 
-def _finished(change: Change, claim: Claim, found: Entry, now_ms: int) -> Entry:
+def _finished(change: ReceiptChange, claim: OnceClaim, found: ReceiptEntry, now_ms: int) -> ReceiptEntry:
     return replace(found, state=change.state, result=change.result, expires_at=now_ms + claim.keep_ms)
 
 
-_OWN: Mapping[Act, Callable[[Change, Claim, Entry, int], Entry]] = {
+_OWN: Mapping[Act, Callable[[ReceiptChange, OnceClaim, ReceiptEntry, int], ReceiptEntry]] = {
     Act.RENEW: lambda _, claim, found, now_ms: replace(found, lease_until=now_ms + claim.lease_ms),
     Act.ABANDON: lambda _, claim, found, now_ms: replace(found, lease_until=now_ms - RESOLUTION_MS),
     Act.JOIN: lambda _, claim, found, now_ms: replace(found, result=JOINED),

@@ -22,11 +22,11 @@ from typing import NamedTuple, TypeVar
 
 from semel.kernel.verdict import Verdict
 from semel.once.errors import KeyMismatch, OutcomeUnknown, RunAgain
-from semel.once.identity import Identity
+from semel.once.identity import OnceIdentity
 from semel.once.table import DONE, SWEPT, Receipts, Row, Statement
 
 
-class Step(Enum):
+class OnceStep(Enum):
     """What is asked of a driver besides statements."""
 
     OPEN = "open"
@@ -37,25 +37,25 @@ class Step(Enum):
     """Undo what was done since."""
 
 
-class Patience(NamedTuple):
+class LockPatience(NamedTuple):
     """From here on, do not wait longer than this for a transaction that has the key; None restores what was before."""
 
     seconds: float | None
 
 
-class Batch(NamedTuple):
+class OnceBatch(NamedTuple):
     """A step and the statement behind it, in one round trip where the driver can; the statement's rows come back.
 
     If the statement behind `OPEN` fails, the savepoint is undone before the error is raised.
     """
 
-    step: Step
+    step: OnceStep
     statement: Statement
 
 
-Operation = Statement | Step | Patience
+Operation = Statement | OnceStep | LockPatience
 T = TypeVar("T")
-Flow = Generator[Operation | Batch, Sequence[Row], T]
+Flow = Generator[Operation | OnceBatch, Sequence[Row], T]
 
 
 class Decision(NamedTuple):
@@ -70,10 +70,10 @@ class Decision(NamedTuple):
     """When an earlier receipt of the same key was made that has expired."""
 
 
-class Wanted(NamedTuple):
+class OnceCall(NamedTuple):
     """One call."""
 
-    who: Identity
+    who: OnceIdentity
     fingerprint: bytes
     now_ms: int
     keep_ms: int
@@ -81,59 +81,59 @@ class Wanted(NamedTuple):
     """How long to wait for another transaction that has the key; None is as long as the database waits."""
 
 
-def opened(receipts: Receipts, wanted: Wanted) -> Flow[Decision]:
+def opened(receipts: Receipts, wanted: OnceCall) -> Flow[Decision]:
     """Begin: with the key, in a savepoint that is open; or with what is remembered, and none."""
     take = receipts.take(wanted.who, wanted.fingerprint, wanted.now_ms, wanted.keep_ms)
     rows: Sequence[Row] | None = None
     if wanted.wait_seconds is None:
-        rows = yield Batch(Step.OPEN, take)
+        rows = yield OnceBatch(OnceStep.OPEN, take)
     else:
-        yield Step.OPEN
+        yield OnceStep.OPEN
     try:
         if rows is None:
             rows = yield from _patiently(take, wanted.wait_seconds)
         decision = _fresh(rows[0]) if rows else judged(wanted, (yield receipts.find(wanted.who)))
     except BaseException:
-        yield Step.UNDO
+        yield OnceStep.UNDO
         raise
     if decision.verdict is not Verdict.FRESH:
-        yield Step.RELEASE
+        yield OnceStep.RELEASE
     return decision
 
 
-def finished(receipts: Receipts, wanted: Wanted, result: str | None, *, is_sweeping: bool = False) -> Flow[None]:
+def finished(receipts: Receipts, wanted: OnceCall, result: str | None, *, is_sweeping: bool = False) -> Flow[None]:
     """End a block that had the key: effect and receipt are in the caller's transaction, and commit with it.
 
     The savepoint goes first: where the block has ended the transaction there is none, and nothing is written then.
     """
-    yield Batch(Step.RELEASE, receipts.finish(wanted.who, result))
+    yield OnceBatch(OnceStep.RELEASE, receipts.finish(wanted.who, result))
     if is_sweeping:
         yield from swept(receipts, wanted.now_ms)
 
 
 def swept(receipts: Receipts, now_ms: int) -> Flow[None]:
     """Remove a few receipts that have expired; what goes wrong with it is undone, and harms no other work."""
-    yield Step.OPEN
+    yield OnceStep.OPEN
     try:
         yield receipts.sweep(now_ms, SWEPT)
     except Exception:  # noqa: BLE001 - any error of a driver
-        yield Step.UNDO
+        yield OnceStep.UNDO
     else:
-        yield Step.RELEASE
+        yield OnceStep.RELEASE
 
 
 def undone(error: Exception | None = None) -> Flow[None]:
     """End a block that raised, or whose result cannot be stored: neither effect nor receipt is left."""
-    yield Step.UNDO
+    yield OnceStep.UNDO
     if error is not None:
         raise error
 
 
 def _patiently(take: Statement, wait_seconds: float | None) -> Flow[Sequence[Row]]:
     """Take the key, and do not wait for longer than that."""
-    yield Patience(wait_seconds)
+    yield LockPatience(wait_seconds)
     rows = yield take
-    yield Patience(None)
+    yield LockPatience(None)
     return rows
 
 
@@ -142,7 +142,7 @@ def _fresh(row: Row) -> Decision:
     return Decision(Verdict.FRESH, None, int(created_ms), previous_ms)
 
 
-def judged(wanted: Wanted, found: Sequence[Row]) -> Decision:
+def judged(wanted: OnceCall, found: Sequence[Row]) -> Decision:
     """What a receipt that still counts says of a call."""
     if not found:
         raise RunAgain(wanted.who.key)

@@ -14,15 +14,15 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from semel.once.calls import Elapsed, Flow, Need, Pause
-from semel.once.claims import Act, Change, Claim
-from semel.once.deferred import Deferred
+from semel.once.claims import Act, OnceClaim, ReceiptChange
+from semel.once.deferred_import import DeferredModule
 from semel.once.errors import OnceError
 from semel.once.stores import ReceiptStore
 
 if TYPE_CHECKING:
     import asyncio
 else:
-    asyncio = Deferred("asyncio")  # a third of what importing this package would cost
+    asyncio = DeferredModule("asyncio")  # a third of what importing this package would cost
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ def play(store: ReceiptStore, flow: Flow[T]) -> T:
 
 
 def _done(store: ReceiptStore, need: Need) -> object:
-    if isinstance(need, Change):
+    if isinstance(need, ReceiptChange):
         return store.change(need)
     if isinstance(need, Pause):
         time.sleep(need.seconds)
@@ -78,7 +78,7 @@ async def play_async(store: ReceiptStore, flow: Flow[T]) -> T:
 
 
 async def _done_async(store: ReceiptStore, need: Need) -> object:
-    if isinstance(need, Change):
+    if isinstance(need, ReceiptChange):
         return await asyncio.to_thread(store.change, need)
     if isinstance(need, Pause):
         await asyncio.sleep(need.seconds)
@@ -88,7 +88,7 @@ async def _done_async(store: ReceiptStore, need: Need) -> object:
 
 
 @contextmanager
-def renewed(store: ReceiptStore, claim: Claim) -> Iterator[None]:
+def renewed(store: ReceiptStore, claim: OnceClaim) -> Iterator[None]:
     """Renew a lease in a thread of its own while a block runs."""
     over = threading.Event()
 
@@ -107,7 +107,7 @@ def renewed(store: ReceiptStore, claim: Claim) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def renewed_async(store: ReceiptStore, claim: Claim) -> AsyncIterator[None]:
+async def renewed_async(store: ReceiptStore, claim: OnceClaim) -> AsyncIterator[None]:
     """The same in a task."""
 
     async def renew() -> None:

@@ -21,10 +21,10 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from semel.once.claims import Change, Claim
+from semel.once.claims import OnceClaim, ReceiptChange
 from semel.once.errors import InvalidKey, StoreUnavailable
-from semel.once.identity import Identity
-from semel.once.receipt_log import Entry, decided, last_entry, needed_ttl_ms, page_of, too_short
+from semel.once.identity import OnceIdentity
+from semel.once.receipt_log import ReceiptEntry, decided, last_entry, needed_ttl_ms, page_of, too_short
 from semel.once.stores import MAX_IDLE, TRIES, ReceiptStore
 from semel.once.table import Row, checked
 
@@ -37,7 +37,7 @@ SENDABLE = re.compile(r"[\x21-\x7e]+")
 """What a token may be made of."""
 
 
-class Answer(NamedTuple):
+class ReceiptAnswer(NamedTuple):
     """What the server said."""
 
     status: int
@@ -45,11 +45,11 @@ class Answer(NamedTuple):
     body: bytes
 
 
-class Log(NamedTuple):
+class ReceiptLog(NamedTuple):
     """The log of a key, as it was read."""
 
     length: int
-    last: Entry | None
+    last: ReceiptEntry | None
     now_ms: int
     """The time of the server."""
 
@@ -69,7 +69,7 @@ class ServerStore(ReceiptStore):
         self._token = token
         self._idle: queue.LifoQueue[http.client.HTTPConnection] = queue.LifoQueue(MAX_IDLE)
 
-    def change(self, change: Change) -> Sequence[Row]:
+    def change(self, change: ReceiptChange) -> Sequence[Row]:
         """Carry out one change: decided on what was read, and appended unless another caller was quicker."""
         path = self._path(change.who)
         for _ in range(MAX_RACES):
@@ -89,17 +89,17 @@ class ServerStore(ReceiptStore):
         while not self._idle.empty():
             self._idle.get_nowait().close()
 
-    def _path(self, who: Identity) -> str:
+    def _path(self, who: OnceIdentity) -> str:
         name = hashlib.sha256(json.dumps(who).encode("utf-8", "surrogatepass")).hexdigest()
         return f"{self._folder}/{name}"
 
-    def _read(self, path: str) -> Log:
+    def _read(self, path: str) -> ReceiptLog:
         entries: list[Any] = []
         length, offset = 0, "-1"
         for _ in range(MAX_PAGES):
             answer = self._asked("GET", f"{path}?offset={offset}")
             if answer.status in (404, 410):
-                return Log(0, None, _time_of(answer))
+                return ReceiptLog(0, None, _time_of(answer))
             _expect(answer, 200)
             try:
                 page = page_of(answer.body)
@@ -107,12 +107,12 @@ class ServerStore(ReceiptStore):
                 entries = page[-1:] or entries
                 offset = answer.headers.get("stream-next-offset", offset)
                 if answer.headers.get("stream-up-to-date") == "true":
-                    return Log(length, last_entry(entries), _time_of(answer))
+                    return ReceiptLog(length, last_entry(entries), _time_of(answer))
             except ValueError as error:
                 raise StoreUnavailable(f"The answer of the server is no log of receipts: {error}.") from error
         raise StoreUnavailable(f"The server's log has more than {MAX_PAGES} pages: choose a longer lease.")
 
-    def _create(self, path: str, claim: Claim) -> None:
+    def _create(self, path: str, claim: OnceClaim) -> None:
         """Create the log, which may be there already; refuse one that the server would drop too early."""
         ttl_seconds = -(-needed_ttl_ms(claim) // 1_000)
         headers = {"Content-Type": "application/json", "Stream-TTL": str(ttl_seconds)}
@@ -121,7 +121,7 @@ class ServerStore(ReceiptStore):
         if answer.status == 409 and int(self._asked("HEAD", path).headers.get("stream-ttl", "0")) < ttl_seconds:
             raise too_short(claim)
 
-    def _append(self, path: str, entry: Entry, number: int) -> bool:
+    def _append(self, path: str, entry: ReceiptEntry, number: int) -> bool:
         """Append one entry; False when another caller was quicker."""
         headers = {
             "Content-Type": "application/json",
@@ -134,7 +134,9 @@ class ServerStore(ReceiptStore):
         _expect(answer, 200, 204)
         return True
 
-    def _asked(self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
+    def _asked(
+        self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> ReceiptAnswer:
         """One answer of the server; asked again on a new connection when the one at hand is broken."""
         sent = dict(headers or {})
         if self._token:
@@ -156,7 +158,9 @@ class ServerStore(ReceiptStore):
                 connection.close()
                 raise StoreUnavailable(f"An answer of the server has more than {MAX_ANSWER_BYTES} bytes.")
             self._give_back(connection)
-            answer = Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, text)
+            answer = ReceiptAnswer(
+                response.status, {name.lower(): value for name, value in response.getheaders()}, text
+            )
             if answer.status < 500:
                 return answer
             fault = StoreUnavailable(f"status {answer.status}")
@@ -187,13 +191,13 @@ def _port_of(url: str) -> int | None:
         raise InvalidKey("The URL of a Semel server has a host, and a port between 0 and 65535 or none.") from None
 
 
-def _time_of(answer: Answer) -> int:
+def _time_of(answer: ReceiptAnswer) -> int:
     try:
         return round(parsedate_to_datetime(answer.headers["date"]).timestamp() * 1_000)
     except (KeyError, ValueError):
         raise StoreUnavailable("The answer of the server has no Date header: a proxy may have removed it.") from None
 
 
-def _expect(answer: Answer, *statuses: int) -> None:
+def _expect(answer: ReceiptAnswer, *statuses: int) -> None:
     if answer.status not in statuses:
         raise StoreUnavailable(f"The Semel server refuses to keep receipts: status {answer.status}.")

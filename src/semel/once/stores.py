@@ -1,7 +1,10 @@
-"""Where the receipts of functions are: a file of SQLite, memory, or a database of PostgreSQL.
+"""Stores of receipts: a file of SQLite, memory, or a database of PostgreSQL.
 
 A statement is one transaction, on disk when it returns. Every statement may be repeated: a claim names its owner, so
 one whose answer was lost is found again as this call's own. A store that does not answer raises `StoreUnavailable`.
+
+After a fork the child opens its own connection: two processes that use one connection read each other's answers, and
+SQLite forbids it. A server that loads its application before it forks its workers has such a store in every worker.
 """
 
 from __future__ import annotations
@@ -14,14 +17,45 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from semel.once.claims import Act, Change, ClaimStatements
+from semel.once.claims import Act, ClaimStatements, ReceiptChange
 from semel.once.errors import InvalidKey, OnceError, StoreUnavailable, TableMissing
-from semel.once.table import SWEEP_EVERY, SWEPT, Dialect, Marks, Receipts, Row, Statement, ddl, rendered
+from semel.once.table import SWEEP_EVERY, SWEPT, OnceDialect, ParameterStyle, Receipts, Row, Statement, ddl, rendered
 
 if TYPE_CHECKING:
     import psycopg
+
+T = TypeVar("T")
+
+_parents: list[Any] = []
+"""Kept open: closing one here would end it for the parent as well. One for each fork in the line of a process."""
+
+
+class PerProcess(Generic[T]):
+    """A thing that is opened anew in a child."""
+
+    def __init__(self, make: Callable[[], T], *, is_copied: bool = False) -> None:
+        self._make = make
+        self._is_copied = is_copied
+        """Whether a fork copies it, as it does with memory."""
+        self._made = make()
+        self._process = os.getpid()
+
+    def get(self) -> T:
+        """That of this process; opened by the first call after a fork."""
+        process = os.getpid()
+        if process != self._process and not self._is_copied:
+            _parents.append(self._made)
+            self._made = self._make()
+            self._process = process
+        return self._made
+
+    @property
+    def is_parents(self) -> bool:
+        """Whether this process has not opened one: there is nothing of its own to close."""
+        return self._process != os.getpid() and not self._is_copied
+
 
 Clock = Callable[[], float]
 BUSY_SECONDS = 10.0
@@ -36,7 +70,7 @@ class ReceiptStore(ABC):
     """Where receipts are."""
 
     @abstractmethod
-    def change(self, change: Change) -> Sequence[Row]:
+    def change(self, change: ReceiptChange) -> Sequence[Row]:
         """Carry out one change: on disk when this returns. The rows that came back."""
 
     @abstractmethod
@@ -47,7 +81,7 @@ class ReceiptStore(ABC):
 class TableStore(ReceiptStore):
     """A table of receipts in a database."""
 
-    dialect: ClassVar[Dialect]
+    dialect: ClassVar[OnceDialect]
 
     def __init__(self, table: str, clock: Clock) -> None:
         self._clock = clock
@@ -55,7 +89,7 @@ class TableStore(ReceiptStore):
         self._receipts = Receipts(table)
         self._writes = itertools.count(1)
 
-    def change(self, change: Change) -> Sequence[Row]:
+    def change(self, change: ReceiptChange) -> Sequence[Row]:
         """Carry out one change, which is one statement."""
         rows = self.run(self._statements.statement(change, self.now_ms()))
         if change.act is Act.FINISH and next(self._writes) % SWEEP_EVERY == 0:
@@ -83,10 +117,10 @@ class TableStore(ReceiptStore):
         """Carry out one statement: on disk when this returns."""
 
 
-class SqliteStore(TableStore):
+class OnceSqliteStore(TableStore):
     """A file, or memory; the table is made with it."""
 
-    dialect = Dialect.SQLITE
+    dialect = OnceDialect.SQLITE
 
     def __init__(self, path: str, table: str, clock: Clock, schema: Callable[[str, str], str] = ddl) -> None:
         super().__init__(table, clock)
@@ -103,7 +137,7 @@ class SqliteStore(TableStore):
 
     def run(self, statement: Statement) -> Sequence[Row]:
         """Carry out one statement; threads take turns."""
-        sql, parameters = rendered(statement, Marks.QUESTION, Dialect.SQLITE)
+        sql, parameters = rendered(statement, ParameterStyle.QUESTION, OnceDialect.SQLITE)
         with self._lock:
             try:
                 return self._connection.execute(sql, parameters).fetchall()
@@ -116,10 +150,10 @@ class SqliteStore(TableStore):
             self._connection.close()
 
 
-class PostgresStore(TableStore):
+class OncePostgresStore(TableStore):
     """A table in a database of PostgreSQL, which `semel once init URL` has made."""
 
-    dialect = Dialect.POSTGRESQL
+    dialect = OnceDialect.POSTGRESQL
 
     def __init__(self, url: str, table: str, clock: Clock, schema: Callable[[str, str], str] = ddl) -> None:
         super().__init__(table, clock)
@@ -132,7 +166,7 @@ class PostgresStore(TableStore):
         """Carry out one statement; on a new connection when the one at hand is broken."""
         import psycopg  # noqa: PLC0415 - only who has such a store needs the driver
 
-        sql, parameters = rendered(statement, Marks.PERCENT, Dialect.POSTGRESQL)
+        sql, parameters = rendered(statement, ParameterStyle.PERCENT, OnceDialect.POSTGRESQL)
         fault: Exception | None = None
         for attempt in range(TRIES):
             connection: psycopg.Connection[Any] | None = None
@@ -196,9 +230,9 @@ def store_at(place: str, table: str, clock: Clock, token: str | None = None) -> 
     """The store of a path or a URL."""
     scheme, has_scheme, _ = place.partition("://")
     if not has_scheme:
-        return SqliteStore(place, table, clock)
+        return OnceSqliteStore(place, table, clock)
     if scheme in ("postgresql", "postgres"):
-        return PostgresStore(place, table, clock)
+        return OncePostgresStore(place, table, clock)
     if scheme in ("http", "https"):
         from semel.once.server_store import ServerStore  # noqa: PLC0415 - only who has such a store needs HTTP
 

@@ -23,7 +23,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from semel.once.errors import InvalidKey
-from semel.once.identity import Identity
+from semel.once.identity import OnceIdentity
 
 TABLE = "semel_once"
 SWEEP_EVERY, SWEPT = 64, 256
@@ -33,14 +33,14 @@ RUNNING, DONE, FAILED, NO_RESULT = "running", "done", "failed", "no result"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?")
 
 
-class Dialect(Enum):
+class OnceDialect(Enum):
     """A kind of database."""
 
     POSTGRESQL = "postgresql"
     SQLITE = "sqlite"
 
 
-class Marks(Enum):
+class ParameterStyle(Enum):
     """How a driver marks the place of a parameter."""
 
     QUESTION = "?"
@@ -49,7 +49,7 @@ class Marks(Enum):
     NAMED = ":p1"
 
 
-class Instant(NamedTuple):
+class OnceInstant(NamedTuple):
     """A parameter: now, and some milliseconds more."""
 
     now_ms: int
@@ -86,9 +86,9 @@ def checked(table: str) -> str:
 
 def ddl(dialect: str = "postgresql", table: str = TABLE) -> str:
     """The statements that make the table, for a migration of your own. They may be run again."""
-    name, kind = checked(table), Dialect(dialect)
-    binary, number = ("bytea", "bigint") if kind is Dialect.POSTGRESQL else ("blob", "integer")
-    tail = "" if kind is Dialect.POSTGRESQL else " WITHOUT ROWID"
+    name, kind = checked(table), OnceDialect(dialect)
+    binary, number = ("bytea", "bigint") if kind is OnceDialect.POSTGRESQL else ("blob", "integer")
+    tail = "" if kind is OnceDialect.POSTGRESQL else " WITHOUT ROWID"
     index = name.replace(".", "_")
     return (
         f"CREATE TABLE IF NOT EXISTS {name} (\n"
@@ -111,19 +111,19 @@ def ddl(dialect: str = "postgresql", table: str = TABLE) -> str:
 _CLOCK = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
 
 
-def rendered(statement: Statement, marks: Marks, dialect: Dialect) -> Rendered:
+def rendered(statement: Statement, marks: ParameterStyle, dialect: OnceDialect) -> Rendered:
     """A statement as a driver takes it."""
     sql, parameters, postgresql = statement
-    if dialect is Dialect.SQLITE:
-        values = tuple([sum(value) if type(value) is Instant else value for value in parameters])
+    if dialect is OnceDialect.SQLITE:
+        values = tuple([sum(value) if type(value) is OnceInstant else value for value in parameters])
         return Rendered(_worded(sql, marks, (None,) * len(values)), values)
-    spans = tuple([value.more_ms if type(value) is Instant else None for value in parameters])
-    values = tuple([value for value in parameters if type(value) is not Instant])
+    spans = tuple([value.more_ms if type(value) is OnceInstant else None for value in parameters])
+    values = tuple([value for value in parameters if type(value) is not OnceInstant])
     return Rendered(_worded(postgresql or sql, marks, spans), values)
 
 
 @lru_cache(maxsize=256)
-def _worded(sql: str, marks: Marks, spans: tuple[int | None, ...]) -> str:
+def _worded(sql: str, marks: ParameterStyle, spans: tuple[int | None, ...]) -> str:
     """The text, with the driver's marks; a span is that of the database's clock, and no parameter."""
     parts = sql.split("?")
     text, number = [parts[0]], 0
@@ -162,29 +162,29 @@ class Receipts:
             f"AND (scope, key) IN {expired} FOR UPDATE SKIP LOCKED) RETURNING key"
         )
 
-    def take(self, who: Identity, fingerprint: bytes, now_ms: int, keep_ms: int) -> Statement:
+    def take(self, who: OnceIdentity, fingerprint: bytes, now_ms: int, keep_ms: int) -> Statement:
         """Take the key, if it is free or expired: one row back; none when another receipt counts.
 
         Where another transaction has taken it and is still open, the database waits for its end.
         """
-        now = Instant(now_ms)
-        return Statement(self._take, (*who, fingerprint, now, Instant(now_ms, keep_ms), now))
+        now = OnceInstant(now_ms)
+        return Statement(self._take, (*who, fingerprint, now, OnceInstant(now_ms, keep_ms), now))
 
-    def find(self, who: Identity) -> Statement:
+    def find(self, who: OnceIdentity) -> Statement:
         """The receipt of a key."""
         return Statement(self._find, tuple(who))
 
-    def finish(self, who: Identity, result: str | None) -> Statement:
+    def finish(self, who: OnceIdentity, result: str | None) -> Statement:
         """The result, to the receipt of this transaction."""
         return Statement(self._finish, (result, *who))
 
     def expired(self, now_ms: int) -> Statement:
         """How many receipts have expired, and are still there."""
-        return Statement(self._expired, (Instant(now_ms),))
+        return Statement(self._expired, (OnceInstant(now_ms),))
 
     def sweep(self, now_ms: int, limit: int) -> Statement:
         """Remove receipts that have expired, a few at a time: one row back for each."""
-        return Statement(self._sweep, (Instant(now_ms), limit), self._sweep_postgresql)
+        return Statement(self._sweep, (OnceInstant(now_ms), limit), self._sweep_postgresql)
 
 
 @lru_cache(maxsize=64)

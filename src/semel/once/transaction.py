@@ -1,7 +1,11 @@
-"""`once.transaction`: the receipt of a call in the caller's own transaction.
+"""`once.transaction`: the receipt of a call in the caller's own transaction; and `once.migrate`, which makes its table.
 
-Effect and receipt are one commit, the caller's. A crash before it leaves neither, and the retry runs; a crash behind it
-leaves both, and the retry is told the result. There is no lease, and so nothing whose outcome is unknown.
+Effect and receipt are one commit, the caller's. A crash before it leaves neither, and the retry runs; a crash after it
+leaves both, and the retry gets the result. There is no lease, and so no unknown outcome.
+
+Run `once.migrate` where an application makes its own tables; `once.ddl()` is the same as text, for a migration of
+Alembic or Django, and `semel once init URL` the same as a command. It may be run again: an existing table stays as it
+is.
 """
 
 from __future__ import annotations
@@ -9,21 +13,66 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import lru_cache
 from importlib import import_module
 from types import TracebackType
 from typing import Any
 
 from semel.kernel.verdict import Verdict
-from semel.once.attempt import Attempt
 from semel.once.codec import JSON, Codec
 from semel.once.drivers.base import AsyncDriver, Driver, drive, drive_async, family, raised_for
-from semel.once.duration import Duration, milliseconds, seconds
 from semel.once.errors import InvalidKey, OnceError, ResultError, UnsupportedConnection
-from semel.once.identity import fingerprint, identity
-from semel.once.joined import JoinedRequest, current_request
-from semel.once.rules import Decision, Flow, Wanted, finished, opened, undone
-from semel.once.table import SWEEP_EVERY, TABLE, Receipts, receipts_of
+from semel.once.identity import JoinedRequest, current_request, fingerprint, identity
+from semel.once.rules import Decision, Flow, OnceCall, finished, opened, undone
+from semel.once.table import SWEEP_EVERY, TABLE, Receipts, Statement, ddl, receipts_of
+from semel.once.units import Duration, milliseconds, seconds
+
+
+class Attempt:
+    """What a block is handed.
+
+    In a fresh attempt the block does its work and sets `result`; in one that is replayed `result` is that of the first.
+    """
+
+    __slots__ = ("_created_ms", "_previous_ms", "fresh", "key", "result", "scope")
+
+    def __init__(
+        self,
+        key: str,
+        scope: str,
+        fresh: bool = False,
+        result: Any = None,
+        created_ms: int = 0,
+        previous_ms: int | None = None,
+    ) -> None:
+        self.key = key
+        self.scope = scope
+        self.fresh = fresh
+        """Whether this is the first call with the key: do the work."""
+        self.result = result
+        """Set it in a fresh attempt; in a replayed one it is what the first call set."""
+        self._created_ms = created_ms
+        self._previous_ms = previous_ms
+
+    @property
+    def replayed(self) -> bool:
+        """Whether the work was done by an earlier call: do nothing."""
+        return not self.fresh
+
+    @property
+    def created_at(self) -> datetime:
+        """When the receipt was made."""
+        return datetime.fromtimestamp(self._created_ms / 1_000, UTC)
+
+    @property
+    def expired_before(self) -> datetime | None:
+        """When an earlier call with this key was made whose receipt has expired; None for a key that is new."""
+        return None if self._previous_ms is None else datetime.fromtimestamp(self._previous_ms / 1_000, UTC)
+
+    def __repr__(self) -> str:
+        return f"Attempt(key={self.key!r}, scope={self.scope!r}, fresh={self.fresh}, result={self.result!r})"
+
 
 KEEP = "7d"
 UNSAID: Any = object()
@@ -66,7 +115,7 @@ class Transaction:
         self,
         driver: Driver | AsyncDriver,
         receipts: Receipts,
-        wanted: Wanted,
+        wanted: OnceCall,
         codec: Codec,
         joined: JoinedRequest | None = None,
     ) -> None:
@@ -187,5 +236,26 @@ def transaction(
     else:
         who, print_ = identity(scope, key), fingerprint(arguments)
     now_ms = time.time_ns() // 1_000_000
-    wanted = Wanted(who, print_, now_ms, milliseconds(keep), None if wait is None else seconds(wait))
+    wanted = OnceCall(who, print_, now_ms, milliseconds(keep), None if wait is None else seconds(wait))
     return Transaction(driver_of(connection), receipts_of(table), wanted, codec, joined)
+
+
+def migrate(target: Any, *, table: str = TABLE) -> None:
+    """Make the table of receipts.
+
+    `target` is an engine of SQLAlchemy, where it is committed, or a connection or session that `once.transaction`
+    takes, where it is part of the caller's transaction. With an asynchronous connection of SQLAlchemy write
+    `await connection.run_sync(once.migrate)`; with others run the text of `once.ddl()`.
+    """
+    if hasattr(target, "begin") and hasattr(target, "dispose"):  # an engine
+        if not hasattr(target, "raw_connection") or hasattr(target, "sync_engine"):
+            raise UnsupportedConnection("This engine is asynchronous: `await connection.run_sync(once.migrate)`.")
+        with target.begin() as connection:
+            migrate(connection, table=table)
+        return
+    driver = driver_of(target)
+    if isinstance(driver, AsyncDriver):
+        raise UnsupportedConnection("This connection is asynchronous: run the text of once.ddl() with it.")
+    for sql in ddl(driver.dialect.value, table).split(";\n"):
+        if sql:
+            driver.perform(Statement(sql))

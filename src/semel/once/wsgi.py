@@ -8,12 +8,12 @@ from io import BytesIO
 from typing import Any, Unpack
 
 from semel.once.calls import failed
-from semel.once.claims import Claim, Move
+from semel.once.claims import Move, OnceClaim
 from semel.once.errors import OnceError, StoreUnavailable
-from semel.once.exchange import Answer
+from semel.once.exchange import OnceAnswer
 from semel.once.functions import Once
 from semel.once.http_rules import HttpOptions, HttpRules, Incoming, RefusedRequest, refused
-from semel.once.joined import request
+from semel.once.identity import request
 from semel.once.runs import play, renewed, stopwatch
 
 Environ = dict[str, Any]
@@ -45,7 +45,7 @@ class WsgiMiddleware:
         environ["wsgi.input"], environ["CONTENT_LENGTH"] = BytesIO(body), str(len(body))
         return self._keyed(self._rules.claim(incoming, key, body), environ, start_response)
 
-    def _keyed(self, claim: Claim, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    def _keyed(self, claim: OnceClaim, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         rules = self._rules
         try:
             found = play(rules.once.store, rules.entered(claim, stopwatch()))
@@ -57,7 +57,7 @@ class WsgiMiddleware:
             return _answered(rules.told(found), start_response)
         return self._run(claim, environ, start_response)
 
-    def _run(self, claim: Claim, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    def _run(self, claim: OnceClaim, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Hold the answer back until it is stored; one that is too large is refused to retries, and passed on."""
         rules, taken = self._rules, _Start()
         token = request.set(rules.joined(claim))
@@ -65,7 +65,7 @@ class WsgiMiddleware:
             with renewed(rules.once.store, claim):
                 pieces = self._app(environ, taken)
                 body, rest = _collected(pieces, rules.max_answer)
-            answer = Answer(taken.status, taken.headers, b"".join(body))
+            answer = OnceAnswer(taken.status, taken.headers, b"".join(body))
         except BaseException as error:
             play(rules.once.store, failed(claim, rules.policy, error))
             raise
@@ -180,7 +180,7 @@ def _body(environ: Environ, rules: HttpRules) -> bytes:
     return bytes(body)
 
 
-def _answered(answer: Answer, start_response: StartResponse) -> Iterable[bytes]:
+def _answered(answer: OnceAnswer, start_response: StartResponse) -> Iterable[bytes]:
     is_known = any(answer.status == status for status in HTTPStatus)
     line = f"{answer.status} {HTTPStatus(answer.status).phrase if is_known else 'Status'}"
     start_response(line, [(name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.headers])

@@ -15,13 +15,12 @@ from collections.abc import Callable
 
 from semel.once.asgi import App, Message, Middleware, Receive, Scope, Send
 from semel.once.errors import OnceError, OutcomeUnknown
-from semel.once.exchange import REPLAYED, Answer, problem, refusal
+from semel.once.exchange import REPLAYED, OnceAnswer, problem, refusal
 from semel.once.functions import Once
 from semel.once.http_rules import Incoming
-from semel.proxy.forward import ClientGoneError, Forward, answered, nowhere
+from semel.proxy.forward import Forward, ProxyClientGoneError, answered, nowhere
 from semel.proxy.headers import is_websocket, unsendable
-from semel.proxy.routes import METHODS, POLICIES, OnCrash, policy_for
-from semel.proxy.settings import ProxySettings
+from semel.proxy.settings import METHODS, POLICIES, OnCrash, ProxySettings, policy_for
 
 access_log = logging.getLogger("semel.proxy.access")
 _log = logging.getLogger("semel.proxy")
@@ -80,7 +79,7 @@ class Proxy:
             took_ms = (asyncio.get_running_loop().time() - began) * 1_000
             access_log.info("%s %s %s %.0f ms%s", scope["method"], shown(scope), client.outcome, took_ms, client.remark)
 
-    def _full(self) -> Answer | None:
+    def _full(self) -> OnceAnswer | None:
         if self._running < self._settings.max_requests:
             return None
         detail = f"The proxy handles {self._settings.max_requests} requests already; nothing was run."
@@ -96,7 +95,7 @@ class Proxy:
                 await self._by_policy[policy](raw, client.receive, client.send)
         except ClientStalledError:
             await client.answered(problem(408, "request_timeout", "The request did not arrive in time; send it again."))
-        except ClientGoneError:
+        except ProxyClientGoneError:
             pass
         except asyncio.CancelledError:
             # The proxy stops, and its time is over: a claim was abandoned on the way here, and a retry is told so.
@@ -154,13 +153,13 @@ class Client:
             self._is_whole = True
             self._reached("answered")
 
-    async def answered(self, answer: Answer) -> None:
+    async def answered(self, answer: OnceAnswer) -> None:
         """An answer of the proxy's own, unless one has begun; then the server closes the connection."""
         if not self._status:
             await answered(self.send, answer)
 
 
-def refusal_of(scope: Scope) -> Answer | None:
+def refusal_of(scope: Scope) -> OnceAnswer | None:
     """The answer for a request that no proxy of this kind can pass on."""
     if scope["method"] == "CONNECT":
         return problem(501, "not_supported", "This proxy opens no tunnels.")

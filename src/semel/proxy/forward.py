@@ -25,8 +25,8 @@ from yarl import URL
 
 from semel.once.asgi import Message, Receive, Scope, Send
 from semel.once.errors import OutcomeUnknown
-from semel.once.exchange import Answer, problem
-from semel.once.joined import request as current_request
+from semel.once.exchange import OnceAnswer, problem
+from semel.once.identity import request as current_request
 from semel.proxy.headers import Peer, answer_fields, body_length, request_fields
 from semel.proxy.settings import ProxySettings
 
@@ -37,7 +37,7 @@ AUTO_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 MAX_HEAD_BYTES = 65_536
 
 
-class ClientGoneError(Exception):
+class ProxyClientGoneError(Exception):
     """The client left before it had said all."""
 
 
@@ -216,7 +216,7 @@ class Upload:
             try:
                 message = await self._receive()
                 if message["type"] == "http.disconnect":
-                    raise ClientGoneError
+                    raise ProxyClientGoneError
             except Exception as error:
                 self.fault = error
                 raise
@@ -245,7 +245,7 @@ class Upload:
         await self._read.wait()
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self.fault = ClientGoneError()
+        self.fault = ProxyClientGoneError()
 
     def _count(self, piece: bytes, *, is_last: bool) -> None:
         """The end is known before the last piece is taken: the library stops asking when it has all it was told."""
@@ -260,7 +260,7 @@ class Upload:
                 self._limit.reschedule(asyncio.get_running_loop().time() + self._idle_seconds)
 
 
-async def answered(send: Send, answer: Answer) -> None:
+async def answered(send: Send, answer: OnceAnswer) -> None:
     """Send an answer of the proxy's own."""
     await send({"type": "http.response.start", "status": answer.status, "headers": list(answer.headers)})
     await send({"type": "http.response.body", "body": answer.body, "more_body": False})
@@ -278,11 +278,11 @@ def _departure() -> aiohttp.TraceConfig:
     return trace
 
 
-def _unreachable() -> Answer:
+def _unreachable() -> OnceAnswer:
     return problem(502, "upstream_unreachable", "The service behind this proxy cannot be reached; nothing was sent.")
 
 
-def _failed(error: Exception, flight: Flight) -> Answer:
+def _failed(error: Exception, flight: Flight) -> OnceAnswer:
     if not flight.has_left:
         return _unreachable()
     if isinstance(error, TimeoutError):

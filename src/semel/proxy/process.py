@@ -20,9 +20,9 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from semel.once.claims import Act, Change
+from semel.once.claims import Act, ReceiptChange
 from semel.once.functions import Once
-from semel.once.identity import Identity
+from semel.once.identity import OnceIdentity
 from semel.proxy.app import Proxy
 from semel.proxy.forward import Forward, nowhere
 from semel.proxy.settings import ProxySettings
@@ -36,13 +36,13 @@ CUT_OFF_SECONDS = 5.0
 _log = logging.getLogger("semel.proxy")
 
 
-class ListenError(Exception):
+class ProxyListenError(Exception):
     """The address cannot be listened on; the message says why."""
 
 
 def checked(store: Once) -> None:
     """Read a key from the store: a missing table, or an unreachable store, is reported before the proxy listens."""
-    store.store.change(Change(Act.FIND, Identity("", "semel-proxy")))
+    store.store.change(ReceiptChange(Act.FIND, OnceIdentity("", "semel-proxy")))
 
 
 def run_proxy(
@@ -52,13 +52,13 @@ def run_proxy(
     announce: Callable[[str], None],
     reached: Callable[[str], None] = nowhere,
 ) -> None:
-    """Run until stopped; raises `ListenError`."""
+    """Run until stopped; raises `ProxyListenError`."""
     checked(store)
     ProxyServer(settings, store, listener_at(*address), announce, reached).run()
 
 
 def listener_at(host: str, port: int) -> socket.socket:
-    """A socket bound to an address; raises `ListenError`."""
+    """A socket bound to an address; raises `ProxyListenError`."""
     try:
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, socket.SOCK_STREAM)
@@ -70,7 +70,7 @@ def listener_at(host: str, port: int) -> socket.socket:
             bound.close()
             raise
     except OSError as error:
-        raise ListenError(
+        raise ProxyListenError(
             f"Cannot listen on {host} port {port}: {error.strerror}. Choose another with --port."
         ) from error
     return bound

@@ -12,15 +12,15 @@ import re
 from collections.abc import Callable
 
 from semel.kernel.errors import Problem
-from semel.server.admission import denied
+from semel.server.auth.authentication import denied
 from semel.server.context import Context
 from semel.server.http.answer import SECURITY, Answer, header_block
 from semel.server.http.application import UpgradedConnection
+from semel.server.http.cors import REFUSED, Provenance, preflight_headers, provenance_in, shared_with
+from semel.server.http.problem import internal_problem, problem_answer
 from semel.server.http.request import Request
-from semel.server.operations import Operations
-from semel.server.origin_policy import REFUSED, Provenance, preflight_headers, provenance_in, shared_with
-from semel.server.planes import Place, Plane, place_of
-from semel.server.problem import internal_problem, problem_answer
+from semel.server.listeners import PathPlace, Plane, place_of
+from semel.server.ops.endpoints import Operations
 from semel.server.surface import HttpSurface
 from semel.surfaces.registry import SURFACES
 
@@ -129,10 +129,10 @@ class App:
         """Why the listener that was asked does not answer for the path; what it does not is on record."""
         listener = Plane.CONTROL if self.is_control(request.server) else Plane.DATA
         place = place_of(request.raw_path, listener)
-        if place is Place.ELSEWHERE:
+        if place is PathPlace.ELSEWHERE:
             self._context.audit.note("PORT_MISMATCH", request.where)
             return _ELSEWHERE
-        return _NOTHING_HERE if place is Place.NOWHERE else None
+        return _NOTHING_HERE if place is PathPlace.NOWHERE else None
 
     def _surface_of(self, raw_path: bytes) -> HttpSurface | None:
         """The owner of a path."""

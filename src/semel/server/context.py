@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from semel.engine.engine import Caller, Engine
-from semel.kernel.world import World
-from semel.server.audit import AuditLog
-from semel.server.connection_limit import ConnectionLimit
+from semel.engine.engine import Engine, WaitingCaller
+from semel.kernel.clock import World
+from semel.server.auth.principals import Principals
 from semel.server.http.body import Bodies
+from semel.server.http.connection_limit import ConnectionLimit
 from semel.server.http.request import Request
 from semel.server.http.tls import Tls
-from semel.server.meter import Meter
-from semel.server.metrics import Metrics
-from semel.server.principals import Principals
+from semel.server.ops.audit_log import AuditLog
+from semel.server.ops.meter import Meter
+from semel.server.ops.metrics import Metrics
 from semel.server.settings import ServerSettings
 
 _GIVEN_ID = re.compile(rb"[ -~]{1,128}")
@@ -52,9 +52,9 @@ class Context:
         return b"%s-%x" % (self._prefix, next(self._numbers))
 
 
-def caller_of(request: Request) -> Caller:
+def caller_of(request: Request) -> WaitingCaller:
     """Who waits for the answer, and whose share of the queue it takes; marked as gone when the connection is lost."""
-    caller = Caller(request.principal)
+    caller = WaitingCaller(request.principal)
     request.on_gone = caller.leave
     caller.gone = request.gone
     return caller

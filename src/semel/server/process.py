@@ -18,32 +18,32 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from semel.contracts.schema import MIGRATIONS, TABLES
-from semel.engine.crash import crash_at
+from semel.engine.clock import SystemWorld
+from semel.engine.crash_point import crash_at
 from semel.engine.engine import Engine, EngineLimits, nowhere
 from semel.engine.generations import Generations
 from semel.engine.lane import BatchLimits
-from semel.engine.sweeper import Sweeper
-from semel.server.admission import watch_rotation
-from semel.server.allocator import return_large_blocks
+from semel.engine.sweep import Sweeper
 from semel.server.app import App
-from semel.server.audit import AuditLog
-from semel.server.connection_limit import connection_limit_of, http_limits_of
+from semel.server.auth.authentication import watch_rotation
+from semel.server.auth.credentials import read_principals, reload_credentials
 from semel.server.context import Context
-from semel.server.credentials import read_principals, reload_credentials
 from semel.server.http.application import Application
 from semel.server.http.body import Bodies
+from semel.server.http.connection_limit import connection_limit_of, http_limits_of
 from semel.server.http.server import HttpHost
 from semel.server.http.tls import HTTP, Tls
 from semel.server.listen import listen_all
-from semel.server.logs import set_up_logs
-from semel.server.meter import Meter
-from semel.server.metrics import Metrics
+from semel.server.memory_budget import return_large_blocks
+from semel.server.ops.audit_log import AuditLog
+from semel.server.ops.logs import set_up_logs
+from semel.server.ops.meter import Meter
+from semel.server.ops.metrics import Metrics
 from semel.server.settings import ServerSettings
 from semel.server.surface import ExtraListener
-from semel.server.world import SystemWorld
 from semel.store.open import open_store
 from semel.surfaces.registry import SCOPE_RULES, SURFACES
+from semel.surfaces.schema import MIGRATIONS, TABLES
 
 if sys.platform != "win32":
     import resource

@@ -1,15 +1,30 @@
-"""One setting: how it is declared, and how a value from a flag, a variable or a file is converted and checked.
+"""One setting: its declaration, the conversion of a written value, and the other variables that name it.
 
-Pure. A value that does not fit raises with the name of the setting and the place it was written at; the value itself is
-shown only where it is no secret.
+Variables that an earlier system was configured with go on working (`ALIASES`). The variable with our own prefix wins
+over every alias, and an earlier alias over a later one. Two that are set to different values give a warning that names
+the variables and never shows a value. Pure.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, field
 from typing import Any, NamedTuple
+
+
+class NamedVariable(NamedTuple):
+    """An environment variable that is set."""
+
+    variable: str
+    value: str
+
+
+def set_for(own: str, aliases: Sequence[str], environment: Mapping[str, str]) -> list[NamedVariable]:
+    """The variables of one setting that are set, the one that counts first; `own` is ours."""
+    variables = (own, *aliases)
+    return [NamedVariable(variable, environment[variable]) for variable in variables if variable in environment]
+
 
 MANY = 1_000_000_000
 """The largest number of things that a setting may allow."""
@@ -23,7 +38,7 @@ class SettingsError(ValueError):
     """A setting cannot be used; the message says which and why."""
 
 
-class Given(NamedTuple):
+class GivenValue(NamedTuple):
     """A value as it was given."""
 
     value: Any
@@ -56,7 +71,7 @@ def is_secret(one: Field[Any]) -> bool:
     return bool(one.metadata.get("secret"))
 
 
-def convert(one: Field[Any], given: Given) -> Any:
+def convert(one: Field[Any], given: GivenValue) -> Any:
     """The value that is used."""
     try:
         return _CONVERTERS[str(one.type)](one, given.value)

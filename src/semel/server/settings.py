@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import ClassVar, TypeVar
 
-from semel.kernel.utc import utc_ms
-from semel.server.addresses import networks_of
-from semel.server.origin_policy import OriginPolicy, check_hosts, check_origins, make_policy
+from semel.kernel.clock import utc_ms
+from semel.server.http.cors import OriginPolicy, check_hosts, check_origins, make_policy
+from semel.server.http.remote_address import networks_of
 from semel.server.setting_values import MANY, checked, choice, secret, setting
 
 PREFIX = "SEMEL_"

@@ -13,8 +13,7 @@ from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
-from semel.server.aliases import set_for
-from semel.server.setting_values import Given, SettingsError, convert
+from semel.server.setting_values import GivenValue, SettingsError, convert, set_for
 from semel.server.settings import JWT_ALGORITHMS, PREFIX, ServerSettings, aliases_of, settings_of
 from semel.surfaces.registry import SURFACES
 
@@ -40,13 +39,13 @@ def make_settings(**values: Any) -> ServerSettings:
 def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> ServerSettings:
     """Settings from all three places; a name that does not exist is an error, not a silence."""
     known = {one.name: one for one in setting_fields()}
-    given: dict[str, Given] = {}
+    given: dict[str, GivenValue] = {}
     for values in (_from_file(file), _from_environment(environment)):
         for name, one in values.items():
             if name not in known:
                 raise SettingsError(f"There is no setting {one.place}; `semel serve --help` lists them.")
             given[name] = one
-    given.update({name: Given(value, name) for name, value in flags.items() if value is not None})
+    given.update({name: GivenValue(value, name) for name, value in flags.items() if value is not None})
     settings = make_settings(**{name: convert(known[name], one) for name, one in given.items()})
     _check(settings)
     for surface in SURFACES:
@@ -55,30 +54,30 @@ def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str], file
     return settings
 
 
-def _from_file(file: Path | None) -> dict[str, Given]:
+def _from_file(file: Path | None) -> dict[str, GivenValue]:
     if file is None:
         return {}
     try:
         values = tomllib.loads(file.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"The configuration file {file} cannot be read: {error}") from error
-    return {name: Given(value, name) for name, value in values.items()}
+    return {name: GivenValue(value, name) for name, value in values.items()}
 
 
 _ELSEWHERE = frozenset({"url", "token", "config"})
 """Variables of the command line client."""
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, Given]:
-    found: dict[str, Given] = {}
+def _from_environment(environment: Mapping[str, str]) -> dict[str, GivenValue]:
+    found: dict[str, GivenValue] = {}
     for name, aliases in ALIASES.items():
         for alias in aliases:
             if alias in environment and name not in found:
-                found[name] = Given(environment[alias], alias)
+                found[name] = GivenValue(environment[alias], alias)
     for variable, value in environment.items():
         name = variable[len(PREFIX) :].lower()
         if variable.startswith(PREFIX) and name not in _ELSEWHERE:
-            found[name] = Given(value, variable)
+            found[name] = GivenValue(value, variable)
     return found
 
 
@@ -91,7 +90,7 @@ def disagreements(environment: Mapping[str, str]) -> list[str]:
     known = {one.name: one for one in setting_fields()}
     for name in ALIASES:
         named = set_for(PREFIX + name.upper(), ALIASES[name], environment)
-        meant = [convert(known[name], Given(one.value, one.variable)) for one in named]
+        meant = [convert(known[name], GivenValue(one.value, one.variable)) for one in named]
         ignored = [one.variable for one, value in zip(named, meant, strict=True) if value != meant[0]]
         if ignored:
             told.append(f"{named[0].variable} is used; {' and '.join(ignored)} says otherwise and is ignored.")

@@ -15,11 +15,11 @@ from prometheus_client.core import Metric
 
 from semel.engine.contract import Contract
 from semel.kernel.errors import Problem
+from semel.server.auth.principals import ScopeClaim
 from semel.server.context import Context
 from semel.server.http.answer import Answer
 from semel.server.http.application import UpgradedConnection
 from semel.server.http.request import Request
-from semel.server.principals import ScopeClaim
 from semel.server.settings import ServerSettings, SurfaceSettings
 from semel.store.protocol import AnyTable
 

@@ -14,7 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from semel.store.protocol import AnyTable, Changes, Loaded, Lock, Range, Row, SoleNode, StoreError, Touch
+from semel.store.protocol import AnyTable, Changes, LoadedRows, Lock, Range, Row, SoleNode, StoreError, Touch
 from semel.store.table import Key, Table, bytes_of
 
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -100,13 +100,13 @@ class _MemoryTx:
         self._open = True
         self.now_ms = now_ms
 
-    def load(self, keys: Mapping[AnyTable, Iterable[Key]], ranges: Sequence[Range]) -> Loaded:
+    def load(self, keys: Mapping[AnyTable, Iterable[Key]], ranges: Sequence[Range]) -> LoadedRows:
         heaps = self._store._heaps
         rows = {
             table: {key: row for key in wanted if (row := self._row(table, key)) is not None}
             for table, wanted in keys.items()
         }
-        return Loaded(rows, [_first(heaps[wanted.table].scan(wanted), wanted.limit) for wanted in ranges])
+        return LoadedRows(rows, [_first(heaps[wanted.table].scan(wanted), wanted.limit) for wanted in ranges])
 
     def _row(self, table: AnyTable, key: Key) -> Row | None:
         return self._flushed[table, key] if (table, key) in self._flushed else self._store._heaps[table].rows.get(key)

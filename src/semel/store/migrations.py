@@ -11,20 +11,20 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from semel.store.protocol import StoreVersionError
-from semel.store.table import Below, Column, Shape
+from semel.store.table import Below, TableColumn, TableLayout
 
 
 class CreateTable(NamedTuple):
     """Create a table and its indexes."""
 
-    shape: Shape
+    shape: TableLayout
 
 
 class AddColumn(NamedTuple):
     """Add a column at the end of a table, with a value for existing rows."""
 
     table: str
-    column: Column
+    column: TableColumn
     value: int | bytes | None
 
 
@@ -53,7 +53,7 @@ class FillColumn(NamedTuple):
     """Set a column of bytes, in some of the existing rows, to a value made from another column of the row."""
 
     table: str
-    key: tuple[Column, ...]
+    key: tuple[TableColumn, ...]
     """The columns of the table's key."""
     column: str
     source: str
@@ -86,9 +86,9 @@ def pending(migrations: Sequence[Migration], version: int) -> Sequence[Migration
     return migrations[version:]
 
 
-def shapes(migrations: Sequence[Migration]) -> dict[str, Shape]:
+def shapes(migrations: Sequence[Migration]) -> dict[str, TableLayout]:
     """The tables that these migrations leave behind."""
-    made: dict[str, Shape] = {}
+    made: dict[str, TableLayout] = {}
     for migration in migrations:
         for step in migration.steps:
             if isinstance(step, SetColumn | FillColumn):

@@ -11,13 +11,13 @@ from urllib.parse import parse_qs
 
 from semel.store.memory import MemoryStore
 from semel.store.migrations import Migration, pending
-from semel.store.protocol import AnyTable, Glimpse, Snapshot, Store, StoreError
-from semel.store.sqlite import SqliteStore
-from semel.store.sqlite.beside import beside as sqlite_beside
-from semel.store.sqlite.glimpse import glimpse as sqlite_glimpse
+from semel.store.protocol import AnyTable, Snapshot, Store, StoreError, StoreInspection
+from semel.store.sqlite import SqliteFileStore
+from semel.store.sqlite.read_only import inspect as sqlite_glimpse
+from semel.store.sqlite.read_only import read_snapshot as sqlite_beside
 
 if TYPE_CHECKING:
-    from semel.store.postgres.address import Address
+    from semel.store.postgres.address import PgAddress
 
 POSTGRES = ("postgresql", "postgres")
 
@@ -31,57 +31,57 @@ def open_store(
         return MemoryStore(tables, wall_ms)
     if scheme == "sqlite" and rest:
         folder, vfs = _folder(rest)
-        return SqliteStore(folder, tables, migrations, wall_ms, vfs)
+        return SqliteFileStore(folder, tables, migrations, wall_ms, vfs)
     if scheme in POSTGRES:
         address = _address(url)
-        from semel.store.postgres import PostgresStore  # noqa: PLC0415 - an extra
+        from semel.store.postgres import PgStore  # noqa: PLC0415 - an extra
 
-        return PostgresStore(address, tables, migrations)
+        return PgStore(address, tables, migrations)
     raise _unknown(url)
 
 
-def look_at(url: str, tables: Sequence[AnyTable]) -> Glimpse:
+def inspect_store(url: str, tables: Sequence[AnyTable]) -> StoreInspection:
     """Inspect a store without opening or changing it; these tables are checked for rows."""
     scheme, _, rest = url.partition(":")
     if scheme == "memory":
-        return Glimpse(0, None)
+        return StoreInspection(0, None)
     if scheme == "sqlite" and rest:
         folder, vfs = _folder(rest)
         return sqlite_glimpse(folder, tables, vfs)
     if scheme in POSTGRES:
         address = _address(url)
-        from semel.store.postgres.glimpse import glimpse  # noqa: PLC0415 - an extra
+        from semel.store.postgres.read_only import inspect  # noqa: PLC0415 - an extra
 
-        return glimpse(address, tables)
+        return inspect(address, tables)
     raise _unknown(url)
 
 
 @contextmanager
-def read_beside(
+def open_read_only(
     url: str, tables: Sequence[AnyTable], migrations: Sequence[Migration], wall_ms: Callable[[], int]
 ) -> Iterator[Snapshot]:
     """One snapshot of a store that servers may be using: nothing is locked, made or migrated, and no row is written.
 
     Data of another version is refused. Should a server of a newer one come meanwhile, what it adds is not looked at.
     """
-    version = look_at(url, ()).version
+    version = inspect_store(url, ()).version
     if version == 0:
         raise StoreError(f"There is no data in {shown(url)}.")
     if pending(migrations, version):
         raise StoreError(f"{shown(url)} is of the older schema version {version}: run `semel migrate` on it first.")
-    with _beside(url, tables, wall_ms) as snapshot:
+    with _read_only(url, tables, wall_ms) as snapshot:
         yield snapshot
 
 
-def _beside(url: str, tables: Sequence[AnyTable], wall_ms: Callable[[], int]) -> AbstractContextManager[Snapshot]:
+def _read_only(url: str, tables: Sequence[AnyTable], wall_ms: Callable[[], int]) -> AbstractContextManager[Snapshot]:
     scheme, _, rest = url.partition(":")
     if scheme == "sqlite":
         folder, vfs = _folder(rest)
         return sqlite_beside(folder, tables, wall_ms, vfs)
     address = _address(url)
-    from semel.store.postgres.beside import beside  # noqa: PLC0415 - an extra
+    from semel.store.postgres.read_only import read_snapshot  # noqa: PLC0415 - an extra
 
-    return beside(address, tables)
+    return read_snapshot(address, tables)
 
 
 def place_of(url: str) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ def _folder(rest: str) -> tuple[Path, str | None]:
     return Path(folder.removeprefix("//")), parse_qs(query).get("vfs", [None])[0]
 
 
-def _address(url: str) -> Address:
+def _address(url: str) -> PgAddress:
     try:
         from semel.store.postgres.address import parse  # noqa: PLC0415 - an extra
     except ImportError as error:

@@ -146,7 +146,7 @@ class Changes(NamedTuple):
     """Whose live readers on other nodes are to be woken, once this is on disk."""
 
 
-class Glimpse(NamedTuple):
+class StoreInspection(NamedTuple):
     """The facts of a store, read without opening or changing it."""
 
     version: int
@@ -155,7 +155,7 @@ class Glimpse(NamedTuple):
     """A table with rows, if there is one."""
 
 
-class Loaded(NamedTuple):
+class LoadedRows(NamedTuple):
     """Rows by key (absent keys are left out), and one list for each range asked for."""
 
     rows: Mapping[AnyTable, Mapping[Key, Row]]
@@ -169,7 +169,7 @@ class Tx(Protocol):
     def now_ms(self) -> int:
         """The store's clock, read after the locks were taken."""
 
-    def load(self, keys: Mapping[AnyTable, Iterable[Key]], ranges: Sequence[Range]) -> Loaded:
+    def load(self, keys: Mapping[AnyTable, Iterable[Key]], ranges: Sequence[Range]) -> LoadedRows:
         """Rows by their keys as of the last commit, under what was flushed here; ranges as of the last commit."""
 
     def flush(self, changes: Changes) -> None:

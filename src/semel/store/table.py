@@ -16,7 +16,7 @@ Key = tuple[Any, ...]
 R = TypeVar("R", bound=tuple[Any, ...])
 
 
-class Kind(Enum):
+class ColumnKind(Enum):
     """The type of a column."""
 
     I64 = "i64"
@@ -24,15 +24,15 @@ class Kind(Enum):
     BYTES = "bytes"
 
 
-U64 = Annotated[int, Kind.U64]
+U64 = Annotated[int, ColumnKind.U64]
 """A number from 0 to 2**64 - 1; kept as eight bytes, big end first, where a store has no such number."""
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """One column of a table."""
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     nullable: bool = False
 
 
@@ -43,11 +43,11 @@ class Below(NamedTuple):
     bound: int | bytes
 
 
-class Shape(NamedTuple):
+class TableLayout(NamedTuple):
     """The schema of a table, as migrations define it and as declarations must match."""
 
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     key: int
     indexes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     generational: bool = False
@@ -101,9 +101,9 @@ class Table(Generic[R]):
         return f"Table({self.name})"
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> TableLayout:
         """This declaration as a plain value."""
-        return Shape(self.name, self.columns, self.key, self.indexes, self.generational, self.bulky, self.partial)
+        return TableLayout(self.name, self.columns, self.key, self.indexes, self.generational, self.bulky, self.partial)
 
     def key_of(self, row: R) -> Key:
         """The key of a row."""
@@ -153,28 +153,28 @@ def bytes_of(row: tuple[Any, ...]) -> int:
     return sum(len(value) for value in row if isinstance(value, bytes))
 
 
-_BOUNDS = {Kind.I64: (-(2**63), 2**63 - 1), Kind.U64: (0, 2**64 - 1)}
+_BOUNDS = {ColumnKind.I64: (-(2**63), 2**63 - 1), ColumnKind.U64: (0, 2**64 - 1)}
 
 
-def _fits(column: Column, value: Any) -> bool:
+def _fits(column: TableColumn, value: Any) -> bool:
     if value is None:
         return column.nullable
-    if column.kind is Kind.BYTES:
+    if column.kind is ColumnKind.BYTES:
         return isinstance(value, bytes)
     low, high = _BOUNDS[column.kind]
     return isinstance(value, int) and low <= value <= high
 
 
-def _column(name: str, hint: Any) -> Column:
+def _column(name: str, hint: Any) -> TableColumn:
     nullable = False
     if get_origin(hint) in (Union, UnionType):
         members = [member for member in get_args(hint) if member is not type(None)]
         nullable = len(members) < len(get_args(hint))
         hint = members[0] if len(members) == 1 else hint
     if get_origin(hint) is Annotated:
-        return Column(name, next(mark for mark in get_args(hint) if isinstance(mark, Kind)), nullable)
+        return TableColumn(name, next(mark for mark in get_args(hint) if isinstance(mark, ColumnKind)), nullable)
     if hint is int:
-        return Column(name, Kind.I64, nullable)
+        return TableColumn(name, ColumnKind.I64, nullable)
     if hint is bytes:
-        return Column(name, Kind.BYTES, nullable)
+        return TableColumn(name, ColumnKind.BYTES, nullable)
     raise TypeError(f"column {name}: a column is int, U64 or bytes")

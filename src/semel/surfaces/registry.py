@@ -6,7 +6,7 @@ read this table; nothing else names a surface.
 
 from __future__ import annotations
 
-from semel.server.principals import ScopeRules
+from semel.server.auth.principals import ScopeRules
 from semel.server.surface import Surface
 from semel.surfaces.deltas.surface import DELTAS
 from semel.surfaces.events.surface import EVENTS

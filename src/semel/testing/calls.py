@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from semel.testing.report import Outcome
+from semel.testing.report import CallOutcome
 
 PAUSE_SECONDS = 0.02
 
@@ -46,10 +46,10 @@ class Subject:
         found = self.count()
         return int(ran(found) if inspect.isawaitable(found) else found)
 
-    def begin(self) -> Call:
+    def begin(self) -> KeyedCall:
         """A call that has not been made before: a new key, or a state that was reset."""
         self.reset()
-        return Call(self, uuid.uuid4().hex)
+        return KeyedCall(self, uuid.uuid4().hex)
 
 
 def subject_of(
@@ -88,7 +88,7 @@ def _takes_key(call: Callable[..., Any]) -> bool:
     return any(parameter.kind in kinds for parameter in inspect.signature(call).parameters.values())
 
 
-class Call:
+class KeyedCall:
     """Calls with one key."""
 
     def __init__(self, subject: Subject, key: str) -> None:
@@ -104,7 +104,7 @@ class Call:
         """Call it; a coroutine comes back as such."""
         return self._subject.call(self._key) if self._subject.takes_key else self._subject.call()
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> CallOutcome:
         """Make the call in this thread, and again while it asks for that."""
         deadline = time.monotonic() + self._subject.timeout
         while True:
@@ -113,7 +113,7 @@ class Call:
                 return found
             time.sleep(PAUSE_SECONDS)
 
-    async def outcome_async(self, stepped: Callable[[Any], Awaitable[Any]] = lambda made: made) -> Outcome:
+    async def outcome_async(self, stepped: Callable[[Any], Awaitable[Any]] = lambda made: made) -> CallOutcome:
         """The same in this task; `stepped` sees the coroutine before it begins."""
         import asyncio  # noqa: PLC0415 - the plugin imports this module in every run of pytest
 
@@ -127,7 +127,7 @@ class Call:
                 return found
             await asyncio.sleep(PAUSE_SECONDS)
 
-    def _tried(self) -> Outcome:
+    def _tried(self) -> CallOutcome:
         try:
             value = self.made()
             return ended(self._subject, ran(value) if inspect.isawaitable(value) else value)
@@ -135,24 +135,24 @@ class Call:
             return raised(self._subject, error)
 
 
-def ended(subject: Subject, value: Any) -> Outcome:
+def ended(subject: Subject, value: Any) -> CallOutcome:
     """The outcome of a call that returned."""
     if subject.unknown(value):
-        return Outcome("unknown", text=f"unknown: {value!r}")
+        return CallOutcome("unknown", text=f"unknown: {value!r}")
     if subject.again(value):
-        return Outcome("again", text=f"refused for now: {value!r}")
+        return CallOutcome("again", text=f"refused for now: {value!r}")
     compared = subject.answer(value)
-    return Outcome("answer", compared, f"answered {compared!r}")
+    return CallOutcome("answer", compared, f"answered {compared!r}")
 
 
-def raised(subject: Subject, error: Exception) -> Outcome:
+def raised(subject: Subject, error: Exception) -> CallOutcome:
     """The outcome of a call that raised."""
     if subject.unknown(error):
-        return Outcome("unknown", text=f"unknown: {error!r}")
+        return CallOutcome("unknown", text=f"unknown: {error!r}")
     if subject.again(error):
-        return Outcome("again", text=f"refused for now: {error!r}")
+        return CallOutcome("again", text=f"refused for now: {error!r}")
     lines = traceback.format_exception(error, limit=-4)
-    return Outcome("error", text="".join(lines).rstrip())
+    return CallOutcome("error", text="".join(lines).rstrip())
 
 
 def ran(awaitable: Any) -> Any:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from semel.once.duration import Duration
+    from semel.once.units import Duration
 
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -28,7 +28,7 @@ class FrozenClock:
 
     def move(self, by: Duration) -> None:
         """Move it forward: seconds, a text as `"61s"` or `"8d"`, or a `timedelta`."""
-        from semel.once.duration import seconds  # noqa: PLC0415 - the plugin imports this module in every run of pytest
+        from semel.once.units import seconds  # noqa: PLC0415 - the plugin imports this module in every run of pytest
 
         self._at += timedelta(seconds=seconds(by))
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from semel.testing.report import IdempotencyReport, NotIdempotentError, Run
+from semel.testing.report import IdempotencyReport, NotIdempotentError, ScheduleRun
 
 if TYPE_CHECKING:
     from semel.testing.calls import Subject
@@ -92,7 +92,9 @@ def _judged(subject: Subject, names: list[str]) -> IdempotencyReport:
     return report
 
 
-def _first_fault(subject: Subject, name: str, schedule: Schedule, report: IdempotencyReport) -> tuple[Run, str] | None:
+def _first_fault(
+    subject: Subject, name: str, schedule: Schedule, report: IdempotencyReport
+) -> tuple[ScheduleRun, str] | None:
     """Run a schedule up to its end, or to the first fault."""
     for run in _runs(subject, name, schedule):
         report.add(run)
@@ -102,7 +104,7 @@ def _first_fault(subject: Subject, name: str, schedule: Schedule, report: Idempo
     return None
 
 
-def _runs(subject: Subject, name: str, schedule: Schedule) -> Iterator[Run]:
+def _runs(subject: Subject, name: str, schedule: Schedule) -> Iterator[ScheduleRun]:
     """The run of each place, in their order; and then run 0, which has none: a fault with a place says more."""
     if subject.at is not None:
         run = schedule(subject, subject.at)

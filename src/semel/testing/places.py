@@ -53,7 +53,7 @@ def point(name: str) -> None:
     """
 
 
-class Place(NamedTuple):
+class CodePlace(NamedTuple):
     """Where a call is: before or behind an operation, or at a point with a name."""
 
     text: str
@@ -63,10 +63,10 @@ class Place(NamedTuple):
         return f"{self.text} ({self.where})" if self.where else self.text
 
 
-class Watch:
+class PlaceWatch:
     """A profile function that tells each place when it is reached."""
 
-    def __init__(self, reached: Callable[[Place], object]) -> None:
+    def __init__(self, reached: Callable[[CodePlace], object]) -> None:
         self._reached = reached
         self._begun: set[FrameType] = set()
 
@@ -86,7 +86,7 @@ class Watch:
     def _called(self, frame: FrameType) -> None:
         """A coroutine is called again whenever it goes on: it counts once."""
         if frame.f_code is point.__code__:
-            self._reached(Place(f"at point({frame.f_locals['name']!r})", _where(frame.f_back)))
+            self._reached(CodePlace(f"at point({frame.f_locals['name']!r})", _where(frame.f_back)))
             return
         package = _PYTHON.get((frame.f_globals.get("__name__", ""), frame.f_code.co_qualname))
         if package is not None and frame not in self._begun:
@@ -101,7 +101,7 @@ class Watch:
             self._tell("after", _exchange(package, frame), frame)
 
     def _tell(self, when: str, operation: str, frame: FrameType) -> None:
-        self._reached(Place(f"{when} {operation}", _where(frame)))
+        self._reached(CodePlace(f"{when} {operation}", _where(frame)))
 
 
 def _operation(function: BuiltinFunctionType, frame: FrameType) -> str | None:

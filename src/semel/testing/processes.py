@@ -22,21 +22,21 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from semel.testing.calls import Call, Subject, UnusableCallError
-from semel.testing.places import Place, Watch
-from semel.testing.report import Outcome
+from semel.testing.calls import KeyedCall, Subject, UnusableCallError
+from semel.testing.places import CodePlace, PlaceWatch
+from semel.testing.report import CallOutcome
 
-ANSWERING = Place("when the call had ended, before its answer left the process", "")
+ANSWERING = CodePlace("when the call had ended, before its answer left the process", "")
 _PIECE_BYTES = 65_536
 _STANDARD_STREAMS = 3
 
 
-def killed_at(subject: Subject, call: Call, number: int) -> Outcome:
+def killed_at(subject: Subject, call: KeyedCall, number: int) -> CallOutcome:
     """Make a call in a new process that is killed at a place: `cut off`, or its outcome when it ended before that."""
 
-    def make(writing: int) -> list[Outcome]:
+    def make(writing: int) -> list[CallOutcome]:
         killer = _Killer(number, writing)
-        watch = Watch(killer.reached)
+        watch = PlaceWatch(killer.reached)
         threading.setprofile(watch)
         sys.setprofile(watch)
         try:
@@ -49,10 +49,10 @@ def killed_at(subject: Subject, call: Call, number: int) -> Outcome:
     return _in_process(subject, make)[0]
 
 
-def retried(subject: Subject, call: Call, names: Sequence[str]) -> list[tuple[str, Outcome]]:
+def retried(subject: Subject, call: KeyedCall, names: Sequence[str]) -> list[tuple[str, CallOutcome]]:
     """Make calls, one after another, in one new process."""
 
-    def make(_: int) -> list[Outcome]:
+    def make(_: int) -> list[CallOutcome]:
         found = []
         for _name in names:
             subject.before_retry()
@@ -62,7 +62,7 @@ def retried(subject: Subject, call: Call, names: Sequence[str]) -> list[tuple[st
     return list(zip(names, _in_process(subject, make), strict=False))
 
 
-def _in_process(subject: Subject, make: Callable[[int], list[Outcome]]) -> list[Outcome]:
+def _in_process(subject: Subject, make: Callable[[int], list[CallOutcome]]) -> list[CallOutcome]:
     if not hasattr(os, "fork"):
         raise UnusableCallError("The schedule 'killed' needs os.fork: leave it out on this system.")
     reading, writing = os.pipe()
@@ -79,7 +79,7 @@ def _in_process(subject: Subject, make: Callable[[int], list[Outcome]]) -> list[
         os.close(reading)
 
 
-def _child(subject: Subject, make: Callable[[int], list[Outcome]], writing: int) -> None:
+def _child(subject: Subject, make: Callable[[int], list[CallOutcome]], writing: int) -> None:
     """Never returns: what pytest does at the end of a process is the parent's alone."""
     status = 1
     try:
@@ -89,7 +89,7 @@ def _child(subject: Subject, make: Callable[[int], list[Outcome]], writing: int)
         status = 0
     except BaseException:  # noqa: BLE001 - told to the parent, whatever it is
         with suppress(OSError):
-            _tell(writing, [Outcome("error", text=traceback.format_exc().rstrip())])
+            _tell(writing, [CallOutcome("error", text=traceback.format_exc().rstrip())])
     finally:
         os._exit(status)
 
@@ -102,28 +102,28 @@ class _Killer:
         self._writing = writing
         self._lock = threading.Lock()
 
-    def reached(self, place: Place) -> None:
+    def reached(self, place: CodePlace) -> None:
         with self._lock:  # threads take turns; the interpreter calls no profile function inside of one
             self._left -= 1
             if self._left == 0:
-                _tell(self._writing, [Outcome("cut off", text=str(place))])
+                _tell(self._writing, [CallOutcome("cut off", text=str(place))])
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _tell(writing: int, outcomes: list[Outcome]) -> None:
+def _tell(writing: int, outcomes: list[CallOutcome]) -> None:
     try:
         data = pickle.dumps(outcomes)
     except Exception as error:  # noqa: BLE001 - a class may refuse in any way
         text = (
             f"The answer cannot be sent to the process of the test: give answer=, which makes plain data of it: {error}"
         )
-        data = pickle.dumps([Outcome("error", text=text)])
+        data = pickle.dumps([CallOutcome("error", text=text)])
     view = memoryview(data)
     while view:
         view = view[os.write(writing, view) :]
 
 
-def _received(reading: int, child: int, timeout: float) -> list[Outcome]:
+def _received(reading: int, child: int, timeout: float) -> list[CallOutcome]:
     deadline, data = time.monotonic() + timeout, bytearray()
     while select.select([reading], [], [], max(0.0, deadline - time.monotonic()))[0]:
         piece = os.read(reading, _PIECE_BYTES)
@@ -133,11 +133,11 @@ def _received(reading: int, child: int, timeout: float) -> list[Outcome]:
     else:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        return [Outcome("error", text=f"The process did not end within {timeout:g} s, and was killed.")]
+        return [CallOutcome("error", text=f"The process did not end within {timeout:g} s, and was killed.")]
     _, status = os.waitpid(child, 0)
     if not data:
-        return [Outcome("error", text=f"The process ended without an answer, with the status {status}.")]
-    found: list[Outcome] = pickle.loads(data)  # noqa: S301 - it comes from a fork of this very process
+        return [CallOutcome("error", text=f"The process ended without an answer, with the status {status}.")]
+    found: list[CallOutcome] = pickle.loads(data)  # noqa: S301 - it comes from a fork of this very process
     return found
 
 

@@ -7,19 +7,21 @@ import threading
 import time
 from collections.abc import Callable
 
-from semel.testing.calls import Call, Subject
-from semel.testing.places import Place, Watch
-from semel.testing.report import Outcome
+from semel.testing.calls import KeyedCall, Subject
+from semel.testing.places import CodePlace, PlaceWatch
+from semel.testing.report import CallOutcome
 
 
 class Racer:
     """A call in a thread of its own, with its places watched."""
 
-    def __init__(self, call: Call, reached: Callable[[Place], object] | None, over: Callable[[], object]) -> None:
+    def __init__(
+        self, call: KeyedCall, reached: Callable[[CodePlace], object] | None, over: Callable[[], object]
+    ) -> None:
         self._call = call
-        self._watch = None if reached is None else Watch(reached)
+        self._watch = None if reached is None else PlaceWatch(reached)
         self._over = over
-        self._outcome: Outcome | None = None
+        self._outcome: CallOutcome | None = None
         self._fault: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="semel-testing-racer", daemon=True)
         self._thread.start()
@@ -38,12 +40,12 @@ class Racer:
         """Wait for its end, so long at most."""
         self._thread.join(seconds)
 
-    def outcome(self, seconds: float) -> Outcome:
+    def outcome(self, seconds: float) -> CallOutcome:
         """How it ended."""
         self._thread.join(seconds)
         if self._fault is not None:
             raise self._fault
-        return self._outcome or Outcome("error", text=f"It did not end within {seconds:g} s.")
+        return self._outcome or CallOutcome("error", text=f"It did not end within {seconds:g} s.")
 
 
 class Hold:
@@ -55,9 +57,9 @@ class Hold:
         self._go_on = threading.Event()
         self.stopped = threading.Event()
         """Set when it stands, and when it ended before that."""
-        self.place: Place | None = None
+        self.place: CodePlace | None = None
 
-    def reached(self, place: Place) -> None:
+    def reached(self, place: CodePlace) -> None:
         """Called at each place."""
         self._left -= 1
         if self._left == 0:
@@ -83,7 +85,7 @@ class Meeting:
         self._round = 0
         self._changed = threading.Condition()
 
-    def reached(self, _: Place) -> None:
+    def reached(self, _: CodePlace) -> None:
         """Wait until all that run have come to a place, or a moment is over."""
         with self._changed:
             self._waiting += 1
@@ -108,7 +110,7 @@ class Meeting:
             self._changed.notify_all()
 
 
-def preempted(subject: Subject, call: Call, number: int) -> tuple[str, list[Outcome]] | None:
+def preempted(subject: Subject, call: KeyedCall, number: int) -> tuple[str, list[CallOutcome]] | None:
     """Stop a call at a place, and let a second one go first; None when it ended before that place."""
     hold = Hold(number, subject.timeout)
     first = Racer(call, hold.reached, hold.stopped.set)
@@ -122,7 +124,7 @@ def preempted(subject: Subject, call: Call, number: int) -> tuple[str, list[Outc
     return str(hold.place), [first.outcome(subject.timeout), second.outcome(subject.timeout)]
 
 
-def side_by_side(subject: Subject, call: Call) -> list[Outcome]:
+def side_by_side(subject: Subject, call: KeyedCall) -> list[CallOutcome]:
     """Calls in step with one another."""
     meeting = Meeting(subject.racers, subject.patience)
     racers = [Racer(call, meeting.reached, meeting.left) for _ in range(subject.racers)]

@@ -11,7 +11,7 @@ MAX_TEXT = 2_000
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CallOutcome:
     """How one call ended, as its caller sees it."""
 
     kind: str
@@ -25,7 +25,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Run:
+class ScheduleRun:
     """One run of a schedule: calls with one key, and the effects that they had together."""
 
     schedule: str
@@ -33,7 +33,7 @@ class Run:
     """Which run of the schedule; `at=` repeats it."""
     story: str
     """What was done to the call, and where."""
-    outcomes: Sequence[tuple[str, Outcome]]
+    outcomes: Sequence[tuple[str, CallOutcome]]
     """Each call that ended, with its name."""
     effects: int
     is_cut: bool = False
@@ -75,7 +75,7 @@ class IdempotencyReport:
     places: dict[str, list[str]] = field(default_factory=dict)
     """Where the call was interrupted, by schedule."""
 
-    def add(self, run: Run) -> None:
+    def add(self, run: ScheduleRun) -> None:
         """Count a run."""
         self.runs[run.schedule] = self.runs.get(run.schedule, 0) + 1
         self.places.setdefault(run.schedule, []).append(run.story)
@@ -84,7 +84,7 @@ class IdempotencyReport:
 class NotIdempotentError(AssertionError):
     """The effect did not happen exactly once, or answers differ."""
 
-    def __init__(self, name: str, faults: Sequence[tuple[Run, str]], schedules: int) -> None:
+    def __init__(self, name: str, faults: Sequence[tuple[ScheduleRun, str]], schedules: int) -> None:
         head = f"{name} is not idempotent: {len(faults)} of {schedules} schedules found a fault."
         super().__init__("\n\n".join([head, *(run.told(fault, name) for run, fault in faults)]))
         self.runs = [run for run, _ in faults]

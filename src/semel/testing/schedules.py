@@ -10,26 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from semel.testing import racers
-from semel.testing.calls import Call, Subject, ran
+from semel.testing.calls import KeyedCall, Subject, ran
 from semel.testing.processes import killed_at, retried
-from semel.testing.report import Outcome, Run
+from semel.testing.report import CallOutcome, ScheduleRun
 
-Schedule = Callable[[Subject, int], Run | None]
+Schedule = Callable[[Subject, int], ScheduleRun | None]
 """The run with a number, or None when there is none."""
 
 RETRIES = ("the second call", "the third call")
 
 
-def duplicate(subject: Subject, number: int) -> Run | None:
+def duplicate(subject: Subject, number: int) -> ScheduleRun | None:
     """The call is made three times, one after another."""
     if number != 1:
         return None
     call = subject.begin()
     found = [("the first call", call.outcome()), *_retried(subject, call)]
-    return Run("duplicate", number, "The call was made three times, one after another.", found, call.effects())
+    return ScheduleRun("duplicate", number, "The call was made three times, one after another.", found, call.effects())
 
 
-def lost(subject: Subject, number: int) -> Run | None:
+def lost(subject: Subject, number: int) -> ScheduleRun | None:
     """The first answer is thrown away; a coroutine is cancelled as well, at each place where it waits."""
     if number < 1:
         return None
@@ -38,10 +38,10 @@ def lost(subject: Subject, number: int) -> Run | None:
     call = subject.begin()
     first = call.outcome()
     found = [("the call whose answer was lost", first), *_retried(subject, call)]
-    return Run("lost", number, "The answer of the first call was thrown away.", found, call.effects())
+    return ScheduleRun("lost", number, "The answer of the first call was thrown away.", found, call.effects())
 
 
-def _cancelled(subject: Subject, number: int) -> Run | None:
+def _cancelled(subject: Subject, number: int) -> ScheduleRun | None:
     from semel.testing import steps  # noqa: PLC0415 - only a coroutine needs asyncio
 
     call = subject.begin()
@@ -52,10 +52,10 @@ def _cancelled(subject: Subject, number: int) -> Run | None:
     begun = [] if first.kind == "cut off" else [("the cancelled call", first)]
     found = [*begun, *_retried(subject, call)]
     story = f"The first call was cancelled while it waited ({place})."
-    return Run("lost", number, story, found, call.effects(), is_cut=True)
+    return ScheduleRun("lost", number, story, found, call.effects(), is_cut=True)
 
 
-def concurrent(subject: Subject, number: int) -> Run | None:
+def concurrent(subject: Subject, number: int) -> ScheduleRun | None:
     """For each place, a second call while the first stands there; run 0 has calls side by side."""
     call = subject.begin()
     if number == 0:
@@ -68,28 +68,28 @@ def concurrent(subject: Subject, number: int) -> Run | None:
         place, outcomes = held
         story = f"The first call stood {place}, and a second one with the same key was made."
     found = [(f"call {place}", outcome) for place, outcome in enumerate(outcomes, 1)]
-    return Run("concurrent", number, story, found, call.effects())
+    return ScheduleRun("concurrent", number, story, found, call.effects())
 
 
-def _side_by_side(subject: Subject, call: Call) -> list[Outcome]:
+def _side_by_side(subject: Subject, call: KeyedCall) -> list[CallOutcome]:
     if not subject.is_async:
         return racers.side_by_side(subject, call)
     from semel.testing import steps  # noqa: PLC0415 - as above
 
-    outcomes: list[Outcome] = ran(steps.side_by_side(subject, call))
+    outcomes: list[CallOutcome] = ran(steps.side_by_side(subject, call))
     return outcomes
 
 
-def _preempted(subject: Subject, call: Call, number: int) -> tuple[str, list[Outcome]] | None:
+def _preempted(subject: Subject, call: KeyedCall, number: int) -> tuple[str, list[CallOutcome]] | None:
     if not subject.is_async:
         return racers.preempted(subject, call, number)
     from semel.testing import steps  # noqa: PLC0415 - as above
 
-    held: tuple[str, list[Outcome]] | None = ran(steps.preempted(subject, call, number))
+    held: tuple[str, list[CallOutcome]] | None = ran(steps.preempted(subject, call, number))
     return None if held is None else (f"where it waited ({held[0]})", held[1])
 
 
-def killed(subject: Subject, number: int) -> Run | None:
+def killed(subject: Subject, number: int) -> ScheduleRun | None:
     """The process of the call is killed (SIGKILL) at each place, and the call made again, twice, in a new one."""
     if number < 1:
         return None
@@ -100,10 +100,10 @@ def killed(subject: Subject, number: int) -> Run | None:
     begun = [] if first.kind == "cut off" else [("the first call, in a process of its own,", first)]
     retries = [] if begun else retried(subject, call, RETRIES)
     story = f"The process of the first call was killed {first}." if not begun else "The call was not killed."
-    return Run("killed", number, story, [*begun, *retries], call.effects(), is_cut=True)
+    return ScheduleRun("killed", number, story, [*begun, *retries], call.effects(), is_cut=True)
 
 
-def _retried(subject: Subject, call: Call) -> list[tuple[str, Outcome]]:
+def _retried(subject: Subject, call: KeyedCall) -> list[tuple[str, CallOutcome]]:
     found = []
     for name in RETRIES:
         subject.before_retry()

@@ -10,15 +10,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
-from semel.testing.calls import Call, Subject
+from semel.testing.calls import KeyedCall, Subject
 from semel.testing.places import is_library, line_of
-from semel.testing.report import Outcome
+from semel.testing.report import CallOutcome
 
 Notice = Callable[[Any], None]
 Gate = Callable[[Any], Awaitable[object] | None]
 
 
-class Stepped:
+class SteppedCoroutine:
     """Awaits a coroutine; tells when it begins to wait, and may hold it when it would go on."""
 
     def __init__(self, made: Any, waits: Notice = lambda made: None, goes_on: Gate = lambda made: None) -> None:
@@ -56,7 +56,7 @@ def waits_at(made: Any) -> str:
     return where
 
 
-async def cancelled(subject: Subject, call: Call, number: int) -> tuple[str, Outcome] | None:
+async def cancelled(subject: Subject, call: KeyedCall, number: int) -> tuple[str, CallOutcome] | None:
     """Cancel a call where it waits for the nth time: where, and its outcome; None when it ended before that."""
     places: list[str] = []
 
@@ -66,13 +66,13 @@ async def cancelled(subject: Subject, call: Call, number: int) -> tuple[str, Out
             # A moment later, when the loop knows what the task waits for: that is cancelled as well.
             asyncio.get_running_loop().call_soon(task.cancel)
 
-    task = asyncio.create_task(call.outcome_async(lambda made: Stepped(made, waits=cancel)))
+    task = asyncio.create_task(call.outcome_async(lambda made: SteppedCoroutine(made, waits=cancel)))
     await asyncio.wait({task}, timeout=subject.timeout)
     outcome = _outcome(task, subject)
     return (places[number - 1], outcome) if len(places) >= number else None
 
 
-async def preempted(subject: Subject, call: Call, number: int) -> tuple[str, list[Outcome]] | None:
+async def preempted(subject: Subject, call: KeyedCall, number: int) -> tuple[str, list[CallOutcome]] | None:
     """Hold a call where it has waited for the nth time, and let a second one go first; None as above."""
     places: list[str] = []
     held, go_on = asyncio.Event(), asyncio.Event()
@@ -84,7 +84,7 @@ async def preempted(subject: Subject, call: Call, number: int) -> tuple[str, lis
         held.set()
         return go_on.wait()
 
-    first = asyncio.create_task(call.outcome_async(lambda made: Stepped(made, goes_on=hold)))
+    first = asyncio.create_task(call.outcome_async(lambda made: SteppedCoroutine(made, goes_on=hold)))
     first.add_done_callback(lambda _: held.set())
     async with asyncio.timeout(subject.timeout):
         await held.wait()
@@ -98,17 +98,17 @@ async def preempted(subject: Subject, call: Call, number: int) -> tuple[str, lis
     return places[number - 1], [_outcome(first, subject), _outcome(second, subject)]
 
 
-async def side_by_side(subject: Subject, call: Call) -> list[Outcome]:
+async def side_by_side(subject: Subject, call: KeyedCall) -> list[CallOutcome]:
     """Calls in one loop, all begun before any goes on."""
     tasks = [asyncio.create_task(call.outcome_async()) for _ in range(subject.racers)]
     await asyncio.wait(tasks, timeout=subject.timeout)
     return [_outcome(task, subject) for task in tasks]
 
 
-def _outcome(task: asyncio.Task[Outcome], subject: Subject) -> Outcome:
+def _outcome(task: asyncio.Task[CallOutcome], subject: Subject) -> CallOutcome:
     if task.cancelled():
-        return Outcome("cut off", text="cancelled")
+        return CallOutcome("cut off", text="cancelled")
     if not task.done():
         task.cancel()
-        return Outcome("error", text=f"It did not end within {subject.timeout:g} s.")
+        return CallOutcome("error", text=f"It did not end within {subject.timeout:g} s.")
     return task.result()

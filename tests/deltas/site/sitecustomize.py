@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from semel.engine import crash
+from semel.engine import crash_point
 
 _order = Path(os.environ["CRASH_FILE"])
 
@@ -28,4 +28,4 @@ def _crash_at(point: str, one_in: int, seed: int | None = None) -> Callable[[str
     return reach
 
 
-crash.crash_at = _crash_at
+crash_point.crash_at = _crash_at

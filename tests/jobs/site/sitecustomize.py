@@ -29,7 +29,7 @@ if _ahead_seconds:
     time.time, time.time_ns = _time, _time_ns
 
 if _crash_file:
-    from semel.engine import crash
+    from semel.engine import crash_point
 
     def _crash_at(point: str, one_in: int, seed: int | None = None) -> Callable[[str], None]:
         order = Path(_crash_file)
@@ -43,4 +43,4 @@ if _crash_file:
 
         return reach
 
-    crash.crash_at = _crash_at
+    crash_point.crash_at = _crash_at

@@ -9,14 +9,14 @@ from semel.cli.lazy import LazyGroup
 __all__ = ["deltas"]
 
 _HOMES = {
-    "clients": "semel.cli.deltas.clients:clients",
+    "clients": "semel.cli.deltas.admin:clients",
     "export": "semel.cli.deltas.export:export",
-    "flush": "semel.cli.deltas.flush:flush",
-    "gateways": "semel.cli.deltas.gateways:gateways",
+    "flush": "semel.cli.deltas.admin:flush",
+    "gateways": "semel.cli.deltas.admin:gateways",
     "pull": "semel.cli.deltas.pull:pull",
-    "rules": "semel.cli.deltas.rules:rules",
-    "schema": "semel.cli.deltas.schema:schema",
-    "stats": "semel.cli.deltas.stats:stats",
+    "rules": "semel.cli.deltas.admin:rules",
+    "schema": "semel.cli.deltas.admin:schema",
+    "stats": "semel.cli.deltas.admin:stats",
 }
 
 

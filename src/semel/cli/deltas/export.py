@@ -1,21 +1,220 @@
-"""`semel deltas export`: rows or the log of a gateway as files for other programs, from one snapshot.
+"""`semel deltas export`: the rows or the log of a gateway as files for other programs, from one snapshot.
 
-The store is read beside the server, which goes on undisturbed.
+The store is read beside the server, which is not disturbed. A file is complete or not there. A flat file needs its
+columns before its first row, so the rows are read twice from the same snapshot.
 """
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import click
 
-from semel.cli.deltas.exporting import CSV, JSONL, PARQUET, Report, Wish, export_all
-from semel.cli.deltas.names import GatewayType, TableType
-from semel.cli.deltas.parquet_file import require_pyarrow
-from semel.cli.deltas.saving import STDOUT, CutShortError, refuse_taken
-from semel.cli.output import printable, with_json
+from semel.cli.deltas.arguments import (
+    STDOUT,
+    CutShortError,
+    GatewayType,
+    TableType,
+    new_file,
+    new_folder,
+    refuse_taken,
+    standard_output,
+)
+from semel.cli.deltas.file_formats import CliColumn, CsvFile, ParquetFile, require_pyarrow
+from semel.cli.deltas.rows import LOG_FIELDS, Survey, TableShape, delta_cells, delta_line, log_of, row_line, rows_of
+from semel.cli.output import printable, row_progress, with_json
+from semel.engine.reading import Reading
+from semel.kernel.hashes import delta_id
+from semel.surfaces.deltas.reading import LoggedDelta, gauges, high_water
+
+JSONL, CSV, PARQUET = "jsonl", "csv", "parquet"
+
+OnProgress = Callable[[int], None]
+
+
+class CliExportRequest(NamedTuple):
+    """The options of an export. Without a target everything is read and nothing is written."""
+
+    gateway: str
+    is_log: bool
+    format: str
+    table: str | None
+    target: str | None
+    verifies: bool
+    force: bool = False
+    """Whether the target may be there already."""
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it writes several files: flat ones of several tables."""
+        return not self.is_log and self.format != JSONL and self.table is None
+
+
+class CliExportFile(NamedTuple):
+    """One file, and how many rows or deltas are in it; the log and lines of JSON belong to no one table."""
+
+    file: str
+    table: str | None
+    rows: int
+
+
+class CliExportReport(NamedTuple):
+    """The result of an export."""
+
+    as_of: int
+    """The end of the gateway's log: a pull from here goes on behind what was exported."""
+    files: tuple[CliExportFile, ...]
+
+    @property
+    def rows(self) -> int:
+        """All of them."""
+        return sum(file.rows for file in self.files)
+
+
+class CliFlatFile(Protocol):
+    """A flat file that is being written."""
+
+    def add(self, cells: list[str | None]) -> None:
+        """One row."""
+
+    def finish(self) -> None:
+        """Write the end of the file."""
+
+
+def export_all(reading: Reading, wish: CliExportRequest) -> CliExportReport:
+    """Write everything that is wished for; `CutShortError` if standard output is closed before its end."""
+    as_of = high_water(reading, wish.gateway)
+    if wish.is_log:
+        return CliExportReport(as_of, (_export_log(reading, wish, as_of),))
+    if wish.format == JSONL:
+        return CliExportReport(as_of, (_export_lines(reading, wish),))
+    return CliExportReport(as_of, tuple(_export_tables(reading, wish, as_of)))
+
+
+def _export_log(reading: Reading, wish: CliExportRequest, as_of: int) -> CliExportFile:
+    count = 0
+    with _file(wish) as out, row_progress("Exporting", gauges(reading, wish.gateway).delta_count) as tell:
+        grid = None if wish.format == JSONL else _grid(wish, out, LOG_FIELDS, None, as_of)
+        for delta in log_of(reading, wish.gateway):
+            tell(1)
+            if wish.verifies:
+                _refuse_forged(delta)
+            if wish.table not in (None, delta.table):
+                continue
+            count += 1
+            if grid is None:
+                out.write(f"{delta_line(delta)}\n".encode())
+            else:
+                grid.add(delta_cells(delta))
+        if grid is not None:
+            grid.finish()
+    return CliExportFile(wish.target or "", wish.table, count)
+
+
+def _refuse_forged(delta: LoggedDelta) -> None:
+    found = delta_id(delta.client, delta.columns_text, delta.hlc, delta.row, delta.table)
+    if found != delta.id:
+        raise click.ClickException(
+            f"The delta {delta.id.hex()} at position {delta.position} is not what its id says: its content has the "
+            f"hash {found.hex()}."
+        )
+
+
+def _export_lines(reading: Reading, wish: CliExportRequest) -> CliExportFile:
+    count, is_known = 0, wish.table is None
+    with _file(wish) as out, row_progress("Exporting", _most_rows(reading, wish)) as tell:
+        for row in rows_of(reading, wish.gateway, wish.table):
+            tell(1)
+            is_known = True
+            if row.is_live:
+                out.write(f"{row_line(row)}\n".encode())
+                count += 1
+        if not is_known:
+            raise _no_table(wish)
+    return CliExportFile(wish.target or "", wish.table, count)
+
+
+def _export_tables(reading: Reading, wish: CliExportRequest, as_of: int) -> list[CliExportFile]:
+    shapes = _survey(reading, wish)
+    ending = f".{wish.format}"
+
+    def write(table: str, out: BinaryIO, tell: OnProgress) -> None:
+        grid = _grid(wish, out, shapes[table].fields, table, as_of)
+        for row in rows_of(reading, wish.gateway, table):
+            if row.is_live:
+                grid.add(shapes[table].cells(row))
+                tell(1)
+        grid.finish()
+
+    with row_progress("Exporting", sum(shape.rows for shape in shapes.values())) as tell:
+        if wish.table is not None:
+            with _file(wish) as out:
+                write(wish.table, out, tell)
+            return [CliExportFile(wish.target or "", wish.table, shapes[wish.table].rows)]
+        with _folder(wish) as folder:
+            for table in shapes:
+                with _inside(folder, table + ending) as out:
+                    write(table, out, tell)
+    target = wish.target or ""
+    return [CliExportFile(str(Path(target, table + ending)), table, shape.rows) for table, shape in shapes.items()]
+
+
+def _survey(reading: Reading, wish: CliExportRequest) -> Mapping[str, TableShape]:
+    survey = Survey()
+    with row_progress("Looking for columns", _most_rows(reading, wish)) as tell:
+        for row in rows_of(reading, wish.gateway, wish.table):
+            survey.look_at(row)
+            tell(1)
+    shapes = survey.shapes()
+    if wish.table is not None and wish.table not in shapes:
+        raise _no_table(wish)
+    return shapes
+
+
+def _most_rows(reading: Reading, wish: CliExportRequest) -> int | None:
+    """How many rows there are, if that is known: they are counted over all tables."""
+    return gauges(reading, wish.gateway).index_size if wish.table is None else None
+
+
+def _no_table(wish: CliExportRequest) -> click.ClickException:
+    return click.ClickException(f"There never was a row of a table {wish.table} in {printable(wish.gateway)}.")
+
+
+def _grid(
+    wish: CliExportRequest, out: BinaryIO, fields: Sequence[CliColumn], table: str | None, as_of: int
+) -> CliFlatFile:
+    if wish.format == CSV:
+        return CsvFile(out, fields)
+    about = {"gateway": wish.gateway, "as_of": str(as_of)} | ({} if table is None else {"table": table})
+    return ParquetFile(out, fields, about)
+
+
+def _file(wish: CliExportRequest) -> AbstractContextManager[BinaryIO]:
+    if wish.target is None:
+        return Path(os.devnull).open("wb")
+    return standard_output() if wish.target == STDOUT else new_file(Path(wish.target), force=wish.force)
+
+
+def _folder(wish: CliExportRequest) -> AbstractContextManager[Path | None]:
+    return nullcontext() if wish.target is None else new_folder(Path(wish.target), force=wish.force)
+
+
+def _inside(folder: Path | None, name: str) -> BinaryIO:
+    if folder is None:
+        return Path(os.devnull).open("wb")
+    try:
+        return (folder / name).open("xb")
+    except FileExistsError:
+        raise click.ClickException(
+            f"{name} is there already: two tables have names that differ in their case alone, which this disk does not "
+            "tell apart. Export them with --table, one by one."
+        ) from None
+
 
 ROWS, LOG = "rows", "log"
 
@@ -67,11 +266,11 @@ def export(
     """
     if verify and what == ROWS:
         raise click.UsageError("--verify is for --what log: rows are merged from many deltas and have no hash.")
-    wish = Wish(gateway, what == LOG, format_, table, None if dry_run else output or STDOUT, verify, force)
+    wish = CliExportRequest(gateway, what == LOG, format_, table, None if dry_run else output or STDOUT, verify, force)
     _refuse_useless(wish)
-    from semel.cli.deltas.opening import reading_beside, refuse_unknown  # noqa: PLC0415 - a store takes time to load
+    from semel.cli.deltas.read_only import read_only_view, refuse_unknown  # noqa: PLC0415 - a store takes time to load
 
-    with reading_beside(config, store, data) as reading:
+    with read_only_view(config, store, data) as reading:
         refuse_unknown(reading, gateway)
         try:
             report = export_all(reading, wish)
@@ -80,7 +279,7 @@ def export(
     _tell(wish, report, as_json)
 
 
-def _refuse_useless(wish: Wish) -> None:
+def _refuse_useless(wish: CliExportRequest) -> None:
     """Find out before anything is read."""
     if wish.format == PARQUET:
         require_pyarrow()
@@ -91,7 +290,7 @@ def _refuse_useless(wish: Wish) -> None:
         refuse_taken(Path(str(wish.target)), is_folder=wish.is_folder, force=wish.force)
 
 
-def _tell(wish: Wish, report: Report | None, as_json: bool) -> None:
+def _tell(wish: CliExportRequest, report: CliExportReport | None, as_json: bool) -> None:
     facts: dict[str, Any] = {
         "gateway": wish.gateway,
         "what": LOG if wish.is_log else ROWS,
@@ -106,7 +305,7 @@ def _tell(wish: Wish, report: Report | None, as_json: bool) -> None:
     click.echo(json.dumps(facts) if as_json else _sentence(wish, report), err=wish.target == STDOUT)
 
 
-def _sentence(wish: Wish, report: Report | None) -> str:
+def _sentence(wish: CliExportRequest, report: CliExportReport | None) -> str:
     if report is None:
         return printable(f"Not all of {wish.gateway} was exported: standard output was closed before its end.")
     noun = "delta" if wish.is_log else "row"

@@ -1,4 +1,4 @@
-"""`semel deltas pull`: what a gateway delivers, one entry a line, to its end or, with --follow, until interrupted."""
+"""`semel deltas pull`: the entries that a gateway delivers, one a line, to the end of its log or until interrupted."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from typing import NamedTuple
 
 import click
 
-from semel.cli.access import with_connection
-from semel.cli.connection import Connection
-from semel.cli.deltas.asking import Server, sync_path
-from semel.cli.deltas.names import GatewayType
-from semel.cli.deltas.saving import CutShortError, standard_output
-from semel.cli.events.members import members
-from semel.cli.retries import with_retries
-from semel.cli.streams.messages import messages
-from semel.contracts.deltas.limits import MAX_PAGE
+from semel.cli.connection import CliConnection
+from semel.cli.deltas.admin import CliDeltaServer, sync_path
+from semel.cli.deltas.arguments import CutShortError, GatewayType, standard_output
+from semel.cli.requests import with_connection, with_retries
+from semel.cli.source import members, messages
 from semel.kernel.hlc import MAX_HLC
+from semel.surfaces.deltas.limits import MAX_PAGE
 
 CLIENT = "semel-cli"
 """The default client id: a replica that never pushes, so that its stored progress affects no other client."""
@@ -27,7 +24,7 @@ PAGE = 1_000
 EVERY_SECONDS = 1.0
 
 
-class Page(NamedTuple):
+class CliDeltaPage(NamedTuple):
     """Entries as the server gave them, one on each line."""
 
     entries: list[str]
@@ -56,7 +53,7 @@ class Page(NamedTuple):
 @with_retries
 @with_connection
 def pull(
-    connection: Connection,
+    connection: CliConnection,
     gateway: str,
     since: int,
     limit: int | None,
@@ -75,7 +72,9 @@ def pull(
     # Control-C is the usual way to stop following, so it is no failure.
     try:
         with suppress(KeyboardInterrupt), standard_output() as out:
-            for page in _pages(Server(connection, retries), gateway, client, since, limit, every if follow else None):
+            for page in _pages(
+                CliDeltaServer(connection, retries), gateway, client, since, limit, every if follow else None
+            ):
                 out.write("".join(f"{entry}\n" for entry in page.entries).encode())
                 out.flush()
                 since = page.cursor
@@ -87,8 +86,8 @@ def pull(
 
 
 def _pages(
-    server: Server, gateway: str, client: str, since: int, most: int | None, every: float | None
-) -> Iterator[Page]:
+    server: CliDeltaServer, gateway: str, client: str, since: int, most: int | None, every: float | None
+) -> Iterator[CliDeltaPage]:
     """All pages there are, or at most `most` entries; with a time between two polls, new pages too."""
     while True:
         page = _page(server, gateway, client, since, PAGE if most is None else min(most, PAGE, MAX_PAGE))
@@ -103,11 +102,11 @@ def _pages(
             time.sleep(every)
 
 
-def _page(server: Server, gateway: str, client: str, since: int, limit: int) -> Page:
+def _page(server: CliDeltaServer, gateway: str, client: str, since: int, limit: int) -> CliDeltaPage:
     body = server.ask(sync_path(gateway, "pull"), {"since": since, "clientId": client, "limit": limit})
     try:
         facts = members(body.decode())
         entries = list(messages(facts["deltas"].encode()))
-        return Page(entries, int(facts["serverHlc"].strip('"')), facts["hasMore"] == "true")
+        return CliDeltaPage(entries, int(facts["serverHlc"].strip('"')), facts["hasMore"] == "true")
     except (ValueError, KeyError) as error:
         raise server.stranger() from error

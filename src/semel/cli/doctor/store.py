@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from semel.cli.doctor.check import Check, ok, problem
-from semel.store.open import look_at, shown
+from semel.cli.doctor.checks import DoctorCheck, ok, problem
+from semel.store.open import inspect_store, shown
 from semel.store.protocol import StoreError
 
 
-def check_store(url: str) -> Iterator[Check]:
+def check_store(url: str) -> Iterator[DoctorCheck]:
     """Look at it as a server would at its start; nothing is made or changed."""
     began = time.perf_counter()
     try:
-        seen = look_at(url, ())
+        seen = inspect_store(url, ())
     except StoreError as error:
         yield problem("store", shown(url), str(error))
         return

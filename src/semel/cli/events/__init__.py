@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from semel.cli.events.read import read
+from semel.cli.events.read import read, tail
 from semel.cli.events.submit import submit
-from semel.cli.events.tail import tail
 
 __all__ = ["events"]
 

@@ -1,23 +1,136 @@
-"""`semel events submit`: commit events exactly once, with retries."""
+"""`semel events submit`: one event, or one for each line in batches, each committed once.
+
+A line without an id gets one made from a base and the line's number. A second run with the same base commits what is
+missing and duplicates nothing, at any later time: ids are kept for ever.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import BinaryIO
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import BinaryIO, NamedTuple
 
 import click
 
-from semel.cli.access import with_connection
-from semel.cli.connection import Connection
-from semel.cli.events.drafts import DraftError, draft_event
-from semel.cli.events.lines import BATCH_ITEMS, Import
-from semel.cli.events.posting import Target, Verdict
-from semel.cli.failures import RequestError
-from semel.cli.keys import fresh_key
-from semel.cli.output import say, with_json
-from semel.cli.retries import RETRIES
-from semel.cli.streams.source import STDIN, open_source, read_whole
+from semel.cli.connection import CliConnection, RequestError
+from semel.cli.events.requests import (
+    CliEventDraft,
+    CliEventDraftError,
+    CliEventTarget,
+    CliEventVerdict,
+    draft_event,
+    draft_line,
+)
+from semel.cli.output import progress, say, with_json
+from semel.cli.requests import RETRIES, fresh_key, line_key, with_connection
+from semel.cli.source import STDIN, line_groups, open_source, read_whole, size_of
+
+BATCH_ITEMS = 100
+BATCH_BYTES = 256 * 1024
+"""Well below what a server takes in one request, unless one line is larger by itself."""
+
+
+class _EventLine(NamedTuple):
+    number: int
+    size: int
+    draft: CliEventDraft
+
+
+class CliEventImport:
+    """Submits lines, and passes each verdict to `tell` with the number of its line."""
+
+    def __init__(
+        self,
+        target: CliEventTarget,
+        base: str,
+        partitions: Sequence[str],
+        batch_items: int,
+        tell: Callable[[int, CliEventVerdict], None],
+    ) -> None:
+        self._target = target
+        self._partitions = partitions
+        self._batch_items = batch_items
+        self._tell = tell
+        self._waiting: list[_EventLine] = []
+        self._read = 0
+        self._done = 0
+        """The last line that was answered."""
+        self.base = base
+        self.makes_ids = False
+        self.committed = 0
+        self.rejected = 0
+        self.last_id: int | None = None
+
+    def run(self, source: BinaryIO) -> None:
+        """Submit every line in its order; a line that cannot be sent ends it, one that is rejected does not."""
+        with self._resumable(), progress(size_of(source), "Submitting") as advance:
+            for lines in line_groups(source):
+                for line in lines:
+                    self._take(line, advance)
+                self._send(advance)
+
+    @property
+    def repeated_with(self) -> str:
+        """The option that makes another run safe; empty when every line had an id of its own."""
+        return f"--id {self.base}" if self.makes_ids else ""
+
+    def _take(self, line: bytes, advance: Callable[[int], None]) -> None:
+        self._read += 1
+        content = line.strip(b" \t\r\n")
+        if not content:
+            advance(len(line))
+            return
+        made = line_key(self.base, self._read)
+        try:
+            draft = draft_line(content, made, self._partitions)
+        except CliEventDraftError as error:
+            self._send(advance)
+            raise click.ClickException(f"Line {self._read}: {error} {self._advice}") from None
+        self.makes_ids = self.makes_ids or draft.id == made
+        if self._is_full(draft):
+            self._send(advance)
+        self._waiting.append(_EventLine(self._read, len(line), draft))
+
+    def _is_full(self, draft: CliEventDraft) -> bool:
+        """One request names an id once; the second of two lines with one id is a repetition for the next request."""
+        size = sum(len(line.draft.text) for line in self._waiting) + len(draft.text)
+        is_known = any(line.draft.id == draft.id for line in self._waiting)
+        return len(self._waiting) >= self._batch_items or size > BATCH_BYTES or is_known
+
+    def _send(self, advance: Callable[[int], None]) -> None:
+        if not self._waiting:
+            return
+        verdicts = self._target.submit([line.draft for line in self._waiting])
+        answered, self._waiting = self._waiting, []
+        self._done = answered[-1].number
+        for line, verdict in zip(answered, verdicts, strict=True):
+            if verdict.committed_id is None:
+                self.rejected += 1
+            else:
+                self.committed += 1
+                self.last_id = max(self.last_id or 0, verdict.committed_id)
+            self._tell(line.number, verdict)
+            advance(line.size)
+
+    @property
+    def _advice(self) -> str:
+        again = f"run this again with {self.repeated_with}" if self.makes_ids else "run this again"
+        return f"What came before is done: {again}, and nothing is doubled."
+
+    @contextmanager
+    def _resumable(self) -> Iterator[None]:
+        """Says how to go on when something ends the import early."""
+        try:
+            yield
+        except RequestError as error:
+            first, last = self._waiting[0].number, self._waiting[-1].number
+            where = f"Line {first}" if first == last else f"Lines {first} to {last}"
+            raise click.ClickException(f"{where}: {error.message} {self._advice}") from error
+        except KeyboardInterrupt:
+            raise click.ClickException(f"Stopped after line {self._done}. {self._advice}") from None
+
 
 NO_EVENT = "Give an event: --event JSON, --event - for standard input, or --file FILE; or many with --lines."
 NO_PARTITION = "Name at least one partition."
@@ -44,7 +157,7 @@ NOT_ONE = "--lines takes its events from standard input or --file, not from --ev
 @with_json
 @with_connection
 def submit(
-    connection: Connection,
+    connection: CliConnection,
     partitions: tuple[str, ...],
     event: str | None,
     file: BinaryIO | None,
@@ -63,7 +176,7 @@ def submit(
     """
     source = _source(partitions, event, file, lines)
     name = fresh_key() if name is None else name
-    target = Target(connection, client_id, retries)
+    target = CliEventTarget(connection, client_id, retries)
     if lines:
         _submit_lines(target, source, name, partitions, batch, as_json)
     else:
@@ -83,10 +196,12 @@ def _source(partitions: tuple[str, ...], event: str | None, file: BinaryIO | Non
     return sys.stdin.buffer
 
 
-def _submit_one(target: Target, source: BinaryIO, name: str, partitions: tuple[str, ...], as_json: bool) -> None:
+def _submit_one(
+    target: CliEventTarget, source: BinaryIO, name: str, partitions: tuple[str, ...], as_json: bool
+) -> None:
     try:
         verdict = target.submit([draft_event(read_whole(source), name, partitions)])[0]
-    except DraftError as error:
+    except CliEventDraftError as error:
         raise click.ClickException(str(error)) from None
     except RequestError as error:
         if error.is_unsettled:
@@ -100,15 +215,15 @@ def _submit_one(target: Target, source: BinaryIO, name: str, partitions: tuple[s
 
 
 def _submit_lines(
-    target: Target, source: BinaryIO, base: str, partitions: tuple[str, ...], batch: int, as_json: bool
+    target: CliEventTarget, source: BinaryIO, base: str, partitions: tuple[str, ...], batch: int, as_json: bool
 ) -> None:
-    def tell(line: int, verdict: Verdict) -> None:
+    def tell(line: int, verdict: CliEventVerdict) -> None:
         if as_json:
             click.echo(json.dumps({"line": line, **verdict.facts}))
         elif verdict.committed_id is None:
             click.echo(f"Line {line}: {verdict.sentence}", err=True)
 
-    done = Import(target, base, partitions, batch, tell)
+    done = CliEventImport(target, base, partitions, batch, tell)
     done.run(source)
     if not as_json:
         last = "" if done.last_id is None else f", up to committed_id {done.last_id}"

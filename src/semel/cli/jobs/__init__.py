@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import click
 
-from semel.cli.jobs.cancel import cancel
-from semel.cli.jobs.dead import dead
-from semel.cli.jobs.list import list_jobs
-from semel.cli.jobs.queue import queue
-from semel.cli.jobs.release import release
-from semel.cli.jobs.requeue import requeue
-from semel.cli.jobs.result import result
-from semel.cli.jobs.schedule import schedule
-from semel.cli.jobs.show import show
+from semel.cli.jobs.admin import cancel, dead, release, requeue
+from semel.cli.jobs.queues import queue, schedule
+from semel.cli.jobs.read import list_jobs, result, show, wait
 from semel.cli.jobs.submit import submit
-from semel.cli.jobs.wait import wait
 
 __all__ = ["jobs"]
 

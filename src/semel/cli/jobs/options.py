@@ -1,14 +1,23 @@
-"""Options of a job's run, for submissions and schedules."""
+"""The options of a job that is submitted or scheduled, and its draft: kind, params and options as they were written.
+
+What would make a server refuse a whole batch is found here, so that a bad line is named and the others are sent. What
+concerns one job alone (a kind with a blank in it, a number that no double holds) is left to the server.
+"""
 
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
-from semel.cli.retries import given
+from semel.cli.jobs.requests import Facts
+from semel.cli.requests import given
+from semel.cli.source import members
+from semel.kernel.json.parse import parse_marked
+from semel.kernel.json.text import MAX_DEPTH, JsonError, depth_of, too_deep
 
 MAX_TIMEOUT_SECONDS = 604_800
 """The longest that a run may be limited to: seven days."""
@@ -98,3 +107,61 @@ def with_job_options(command: Callable[..., None]) -> Callable[..., None]:
         command(*args, options=given(options), **rest)
 
     return optional
+
+
+_LINE_LEVELS = MAX_DEPTH + 1
+"""The params of a job may have the full depth, and are nested in an object."""
+
+_START = frozenset({"delay_ms", "run_at"})
+"""Two ways to say when a job may start, of which a job has one."""
+
+
+class CliJobDraftError(Exception):
+    """The text cannot be submitted; the message says why."""
+
+
+class CliJobDraft(NamedTuple):
+    """One submission as JSON; `key` is the one that makes it safe to send again, if it has one."""
+
+    key: str | None
+    text: bytes
+
+
+def draft_job(kind: str, params: bytes, options: Facts, key: str | None) -> CliJobDraft:
+    """A job of a kind, with the text of its params."""
+    _object(params, MAX_DEPTH, "The params of a job are a JSON object.")
+    parts = {"kind": json.dumps(kind), "params": params.decode()}
+    return _draft(parts, options, key)
+
+
+def draft_line(raw: bytes, options: Facts, key: str | None) -> CliJobDraft:
+    """A job as an object with a kind; its own members win over the options and the key."""
+    value = _object(raw, _LINE_LEVELS, "A job is a JSON object with a kind.")
+    own = value.get("idempotency_key")
+    parts = {name: text for name, text in members(raw.decode()).items() if name != "idempotency_key" or own is not None}
+    if own is None:
+        return _draft(parts, options, key)
+    # A key that is no string is the server's to refuse, and what is refused can be sent again.
+    return _draft(parts, options, None)._replace(key=str(own))
+
+
+def _draft(parts: dict[str, str], options: Facts, key: str | None) -> CliJobDraft:
+    named = parts.keys() | (_START if parts.keys() & _START else frozenset())
+    added = {name: json.dumps(value) for name, value in options.items() if name not in named}
+    if key is not None:
+        added["idempotency_key"] = json.dumps(key)
+    text = ",".join(f"{json.dumps(name)}:{value}" for name, value in {**parts, **added}.items())
+    return CliJobDraft(key, f"{{{text}}}".encode())
+
+
+def _object(raw: bytes, levels: int, sentence: str) -> dict[str, Any]:
+    """The value of a text that is a JSON object, read as strictly as a server reads it."""
+    if depth_of(raw) > levels:
+        raise CliJobDraftError(str(too_deep()))
+    try:
+        value = parse_marked(raw, levels).value
+    except JsonError as error:
+        raise CliJobDraftError(str(error)) from None
+    if not isinstance(value, dict):
+        raise CliJobDraftError(sentence)
+    return value

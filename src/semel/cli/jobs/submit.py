@@ -8,30 +8,25 @@ from typing import BinaryIO, NamedTuple
 
 import click
 
-from semel.cli.access import with_connection
-from semel.cli.connection import Connection
-from semel.cli.failures import RequestError
-from semel.cli.jobs.asking import PATH, Facts, Server
-from semel.cli.jobs.drafts import Draft, DraftError, draft_job, draft_line
-from semel.cli.jobs.ending import exit_with, wait_for_end
-from semel.cli.jobs.lines import BATCH_ITEMS, Import, Plan
-from semel.cli.jobs.options import with_job_options
-from semel.cli.jobs.posting import Verdict
-from semel.cli.jobs.telling import answer_sentence
-from semel.cli.keys import fresh_key
+from semel.cli.connection import CliConnection, RequestError
+from semel.cli.jobs.batch import BATCH_ITEMS, CliJobImport, CliJobPlan, CliJobVerdict
+from semel.cli.jobs.options import CliJobDraft, CliJobDraftError, draft_job, draft_line, with_job_options
+from semel.cli.jobs.output import answer_sentence
+from semel.cli.jobs.read import exit_with, wait_for_end
+from semel.cli.jobs.requests import PATH, CliJobServer, Facts
 from semel.cli.output import say, with_json
-from semel.cli.retries import with_retries
-from semel.cli.streams.source import STDIN, open_source, read_whole
+from semel.cli.requests import fresh_key, with_connection, with_retries
+from semel.cli.source import STDIN, open_source, read_whole
 
 NO_KIND = "Name the KIND of the job; with --lines each line may name its own."
 NOT_ONE = "--lines takes its jobs from standard input or --file, not from PARAMS."
 DISABLED = "The server has idempotency switched off: a repetition would be another job."
 
 
-class _Manner(NamedTuple):
+class _SubmitOptions(NamedTuple):
     """How to submit."""
 
-    server: Server
+    server: CliJobServer
     options: Facts
     key: str | None
     is_key_fresh: bool
@@ -61,7 +56,7 @@ class _Manner(NamedTuple):
 @with_json
 @with_connection
 def submit(
-    connection: Connection,
+    connection: CliConnection,
     kind: str | None,
     params: str | None,
     file: BinaryIO | None,
@@ -84,7 +79,9 @@ def submit(
         raise click.UsageError("Give --key or --no-key, not both.")
     source = _source(kind, params, file, lines, wait)
     is_key_fresh = key is None and not no_key
-    manner = _Manner(Server(connection, retries), options, fresh_key() if is_key_fresh else key, is_key_fresh, as_json)
+    manner = _SubmitOptions(
+        CliJobServer(connection, retries), options, fresh_key() if is_key_fresh else key, is_key_fresh, as_json
+    )
     if lines:
         _submit_lines(manner, kind, source or sys.stdin.buffer, batch)
     elif kind is not None:
@@ -103,12 +100,12 @@ def _source(
     return open_source(None if params == STDIN else params, file, from_stdin=params == STDIN)
 
 
-def _submit_one(manner: _Manner, kind: str, params: bytes, wait: float | None) -> None:
+def _submit_one(manner: _SubmitOptions, kind: str, params: bytes, wait: float | None) -> None:
     server, key = manner.server, manner.key
     try:
         draft = draft_job(kind, params, manner.options, key)
         facts = server.post(PATH, draft.text, has_identity=key is not None)
-    except DraftError as error:
+    except CliJobDraftError as error:
         raise click.ClickException(str(error)) from None
     except RequestError as error:
         if error.is_unsettled:
@@ -129,17 +126,17 @@ def _unsettled(key: str | None) -> str:
     return f"It may be queued: run this again with --key {key}, and it is queued once."
 
 
-def _submit_lines(manner: _Manner, kind: str | None, source: BinaryIO, batch: int) -> None:
-    def draft(raw: bytes, key: str | None) -> Draft:
+def _submit_lines(manner: _SubmitOptions, kind: str | None, source: BinaryIO, batch: int) -> None:
+    def draft(raw: bytes, key: str | None) -> CliJobDraft:
         return draft_line(raw, manner.options, key) if kind is None else draft_job(kind, raw, manner.options, key)
 
-    def tell(line: int, draft: Draft, verdict: Verdict) -> None:
+    def tell(line: int, draft: CliJobDraft, verdict: CliJobVerdict) -> None:
         if manner.as_json:
             click.echo(json.dumps({"line": line, "idempotency_key": draft.key, **verdict.facts}))
         elif verdict.refusal is not None:
             click.echo(f"Line {line}: {verdict.refusal.message}", err=True)
 
-    done = Import(manner.server, Plan(draft, manner.key, manner.is_key_fresh, batch, tell))
+    done = CliJobImport(manner.server, CliJobPlan(draft, manner.key, manner.is_key_fresh, batch, tell))
     done.run(source)
     if not manner.as_json:
         again = f" (--key {manner.key})" if done.makes_keys else ""

@@ -10,11 +10,11 @@ __all__ = ["ledger"]
 
 _HOMES = {
     "block": "semel.cli.ledger.block:block",
-    "org": "semel.cli.ledger.org:org",
+    "org": "semel.cli.ledger.admin:org",
     "proof": "semel.cli.ledger.proof:proof",
     "read": "semel.cli.ledger.read:read",
-    "state": "semel.cli.ledger.state:state",
-    "vault": "semel.cli.ledger.vault:vault",
+    "state": "semel.cli.ledger.admin:state",
+    "vault": "semel.cli.ledger.admin:vault",
     "verify": "semel.cli.ledger.verify:verify",
     "write": "semel.cli.ledger.write:write",
 }

@@ -1,23 +1,66 @@
-"""`semel ledger block`: print blocks of a chain with their hashes: one, many, or each new one."""
+"""`semel ledger block`: one block, a range of blocks, or new blocks as they come, each with its hash.
+
+A watch continues over any number of connections after the last height received, each block once and in order.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 
 import click
 
-from semel.cli.access import with_connection
-from semel.cli.connection import Connection
-from semel.cli.ledger.asking import Facts, Ledger
-from semel.cli.ledger.places import Scope, ScopeType
-from semel.cli.ledger.telling import content_words, hex_of, inner
-from semel.cli.ledger.watching import follow
+from semel.cli.connection import CliConnection, RequestError, not_semel
+from semel.cli.ledger.requests import (
+    SURFACE,
+    CliLedger,
+    CliLedgerScope,
+    Facts,
+    ScopeType,
+    content_words,
+    encoded,
+    hex_of,
+    inner,
+)
 from semel.cli.output import printable, with_json
-from semel.cli.retries import with_retries
+from semel.cli.requests import parse_events, pause_seconds, with_connection, with_retries
 from semel.client.proofs import ProofError, block_hash
+
+
+def follow(connection: CliConnection, place: CliLedgerScope, height: int) -> Iterator[Facts]:
+    """The announcements of blocks from a height on, without end."""
+    failures = 0
+    while True:
+        try:
+            for block in _one_connection(connection, place, height):
+                failures, height = 0, height + 1
+                yield block
+        except RequestError as error:
+            if not error.may_pass:
+                raise
+            if failures == 0:
+                click.echo(f"{error.message} Trying again.", err=True)
+            failures += 1
+        time.sleep(pause_seconds(failures))
+
+
+def _one_connection(connection: CliConnection, place: CliLedgerScope, height: int) -> Iterator[Facts]:
+    path = f"{place.path}/blocks:watch?{encoded({'from': height})}"
+    with connection.events(path, surface=SURFACE) as response:
+        for event in parse_events(iter(response.readline, b"")):
+            try:
+                block = json.loads(event.data)
+                is_next = int(block["height"]) == height
+            except (ValueError, KeyError, TypeError) as error:
+                raise not_semel(connection.address, SURFACE) from error
+            if not is_next:
+                raise click.ClickException(f"The server told block {int(block['height'])} where {height} was next.")
+            height += 1
+            yield block
+
 
 MOST_BLOCKS = 1_000
 _HEIGHTS = re.compile(r"([0-9]{1,20})(?:\.\.([0-9]{1,20}))?")
@@ -32,13 +75,19 @@ _HEIGHTS = re.compile(r"([0-9]{1,20})(?:\.\.([0-9]{1,20}))?")
 @with_json
 @with_connection
 def block(
-    connection: Connection, place: Scope, heights: str | None, watch: bool, hashes: bool, retries: int, as_json: bool
+    connection: CliConnection,
+    place: CliLedgerScope,
+    heights: str | None,
+    watch: bool,
+    hashes: bool,
+    retries: int,
+    as_json: bool,
 ) -> None:
     """Show blocks of a chain: the last one, that at HEIGHT, or those FROM..TO. PLACE is ORG or ORG/VAULT.
 
     Each begins with its place, height and hash, as `semel ledger verify` takes them.
     """
-    ledger = Ledger(connection, retries)
+    ledger = CliLedger(connection, retries)
     wanted = None if heights is None else _parsed(heights)
     if watch:
         if wanted is not None and wanted[1] is not None:
@@ -62,21 +111,21 @@ def _parsed(heights: str) -> tuple[int, int | None]:
     return int(found[1]), None if found[2] is None else int(found[2])
 
 
-def _tip(ledger: Ledger, place: Scope) -> int:
+def _tip(ledger: CliLedger, place: CliLedgerScope) -> int:
     height = ledger.get(f"{place.path}/tip").get("height")
     if not isinstance(height, str) or not height.isdecimal():
         raise ledger.stranger()
     return int(height)
 
 
-def _one(ledger: Ledger, place: Scope, height: int) -> Facts:
+def _one(ledger: CliLedger, place: CliLedgerScope, height: int) -> Facts:
     found = ledger.get(place.named("blocks", str(height))).get("block")
     if not isinstance(found, dict):
         raise ledger.stranger()
     return found
 
 
-def _many(ledger: Ledger, place: Scope, start: int, stop: int) -> Iterator[Facts]:
+def _many(ledger: CliLedger, place: CliLedgerScope, start: int, stop: int) -> Iterator[Facts]:
     """All requested blocks; one answer may hold fewer."""
     while start <= stop:
         upto = min(stop, start + MOST_BLOCKS - 1)
@@ -98,7 +147,7 @@ def _hash_of(one: Facts) -> str:
         raise click.ClickException(f"A header does not check: {error}") from None
 
 
-def _name(place: Scope, one: Facts) -> str:
+def _name(place: CliLedgerScope, one: Facts) -> str:
     return click.style(printable(f"{place} {inner(one, 'header', 'height')}:{_hash_of(one)}"), bold=True)
 
 
@@ -131,7 +180,7 @@ def _words(operation: object) -> str:
     )
 
 
-def _watch(connection: Connection, place: Scope, height: int, as_json: bool) -> None:
+def _watch(connection: CliConnection, place: CliLedgerScope, height: int, as_json: bool) -> None:
     with suppress(KeyboardInterrupt):
         for one in follow(connection, place, height):
             hash_words = hex_of(inner(one, "blockHash", "value"))

@@ -1,24 +1,117 @@
-"""`semel ledger proof`: write the proof of a transaction or a relationship to a file for offline checks."""
+"""`semel ledger proof`: everything that proves a transaction or a relationship, in one file that needs no server.
+
+Headers between two blocks are fetched in pieces, each as large as a server gives in one answer.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
-from semel.cli.access import with_connection
-from semel.cli.connection import Connection
-from semel.cli.ledger.asking import Facts, Ledger
-from semel.cli.ledger.chains import add_chain
-from semel.cli.ledger.places import Scope, ScopeType
-from semel.cli.ledger.saving import ProofFileType, checked, save
-from semel.cli.output import printable, say, with_json
-from semel.cli.retries import with_retries
-from semel.cli.streams.source import STDIN
-from semel.client.proofs import ProvedRelationship, Trusted, verify_relationship, verify_write
+from semel.cli.connection import CliConnection, CliRefusedError
+from semel.cli.ledger.requests import CliLedger, CliLedgerScope, Facts, ScopeType, inner
+from semel.cli.output import printable, progress, say, with_json
+from semel.cli.requests import with_connection, with_retries
+from semel.cli.source import STDIN
+from semel.client.proofs import ProofError, ProvedRelationship, Trusted, anchor_of, verify_relationship, verify_write
+
+T = TypeVar("T")
+
+
+class ProofFileType(click.ParamType[Path]):
+    """An option that names an output file; an unusable path is refused before any request is sent."""
+
+    name = "file"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path, or a usage error."""
+        path = Path(str(value))
+        if str(value) != STDIN and (path.is_dir() or not os.access(path.parent, os.W_OK)):
+            self.fail(f"{path} cannot be written.", param, ctx)
+        return path
+
+
+def checked(document: Facts, place: CliLedgerScope, check: Callable[[Trusted], T]) -> tuple[Trusted, T]:
+    """Verify a proof of a place: returns the block that must be trusted, and what the proof shows."""
+    try:
+        anchor = anchor_of(document)
+        return anchor, check(Trusted(anchor.height, anchor.hash, *place.numbers))
+    except ProofError as error:
+        raise click.ClickException(printable(f"What the server sent does not check: {error}")) from None
+
+
+def save(path: Path, facts: Facts) -> None:
+    """The document as JSON, whole or not at all; `-` is standard output."""
+    content = json.dumps(facts, indent=1).encode() + b"\n"
+    if str(path) == STDIN:
+        sys.stdout.buffer.write(content)
+        return
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(content)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise click.ClickException(f"{path} cannot be written: {error.strerror}.") from None
+
+
+MOST_HEADERS = 10_000
+MOST_BLOCKS = 1_000
+
+
+def add_chain(ledger: CliLedger, place: CliLedgerScope, document: Facts, height: int) -> None:
+    """Put into a proof the headers that lead to a block which is trusted, above or below its own."""
+    own = document.get("blockHeight")
+    if not isinstance(own, str) or not own.isdecimal():
+        raise ledger.stranger()
+    if height != int(own):
+        lower, upper = sorted((height, int(own)))
+        document["chainProof"] = {"headers": _headers(ledger, place, lower, upper)}
+
+
+def _headers(ledger: CliLedger, place: CliLedgerScope, lower: int, upper: int) -> list[Facts]:
+    """Those above one height up to another, in order."""
+    headers: list[Facts] = []
+    with progress(upper - lower, "Fetching headers") as advance:
+        while lower < upper:
+            found = _piece(ledger, place, lower, min(upper, lower + MOST_HEADERS))
+            headers += found
+            advance(len(found))
+            lower += len(found)
+    return headers
+
+
+def _piece(ledger: CliLedger, place: CliLedgerScope, lower: int, upper: int) -> list[Facts]:
+    try:
+        proof = ledger.get(place.named("blocks", str(upper), "proof"), {"trustedHeight": lower})
+    except CliRefusedError as error:
+        # The upper block has lost its body. Then those below it have, too, and whole blocks are headers alone.
+        if error.status != 409:
+            raise
+        return _from_blocks(ledger, place, lower + 1, min(upper, lower + MOST_BLOCKS))
+    found = inner(proof, "chainProof", "headers")
+    if not isinstance(found, list) or len(found) != upper - lower:
+        raise ledger.stranger()
+    return found
+
+
+def _from_blocks(ledger: CliLedger, place: CliLedgerScope, start: int, stop: int) -> list[Facts]:
+    blocks = ledger.get(f"{place.path}/blocks", {"from": start, "to": stop}).get("blocks")
+    if not isinstance(blocks, list) or not 0 < len(blocks) <= stop - start + 1:
+        raise ledger.stranger()
+    found = [inner(block, "header") for block in blocks]
+    if not all(isinstance(header, dict) for header in found):
+        raise ledger.stranger()
+    return [header for header in found if isinstance(header, dict)]
+
 
 _TX_ID = re.compile(r"[0-9a-fA-F]{32}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[A-Za-z0-9+/_-]{22}(?:==)?")
 
@@ -55,8 +148,8 @@ Triple = tuple[str, str, str]
 @with_json
 @with_connection
 def proof(
-    connection: Connection,
-    place: Scope,
+    connection: CliConnection,
+    place: CliLedgerScope,
     tx_id: str | None,
     relationship: Triple | None,
     at_height: int | None,
@@ -76,7 +169,7 @@ def proof(
         raise click.UsageError("TX_ID is 16 bytes: in hexadecimal, as a UUID or in base64.")
     if at_height is not None and relationship is None:
         raise click.UsageError("--at-height goes with --relationship.")
-    ledger = Ledger(connection, retries)
+    ledger = CliLedger(connection, retries)
     document = _document(ledger, place, tx_id, relationship, at_height)
     if trusted_height is not None:
         add_chain(ledger, place, document, trusted_height)
@@ -90,7 +183,7 @@ def proof(
 
 
 def _document(
-    ledger: Ledger, place: Scope, tx_id: str | None, relationship: Triple | None, at_height: int | None
+    ledger: CliLedger, place: CliLedgerScope, tx_id: str | None, relationship: Triple | None, at_height: int | None
 ) -> Facts:
     if relationship is None:
         assert tx_id is not None
@@ -100,7 +193,7 @@ def _document(
     return ledger.get(f"{place.path}/relationships", wanted)
 
 
-def _tell(document: Facts, place: Scope, anchor: Trusted, output: Path, shown: object, as_json: bool) -> None:
+def _tell(document: Facts, place: CliLedgerScope, anchor: Trusted, output: Path, shown: object, as_json: bool) -> None:
     name = f"{anchor.height}:{anchor.hash.hex()}"
     facts = {"file": str(output), "blockHeight": document.get("blockHeight"), "trust": name}
     about = f"{output}: it stands if block {name} of {place} is real"

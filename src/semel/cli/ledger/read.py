@@ -8,17 +8,12 @@ from pathlib import Path
 
 import click
 
-from semel.cli.access import with_connection
-from semel.cli.connection import Connection
-from semel.cli.failures import RefusedError
-from semel.cli.ledger.asking import Facts, Ledger
-from semel.cli.ledger.chains import add_chain
-from semel.cli.ledger.places import Scope, ScopeType
-from semel.cli.ledger.saving import ProofFileType, checked, save
-from semel.cli.ledger.telling import content_words, octets_of, show_table
+from semel.cli.connection import CliConnection, CliRefusedError
+from semel.cli.ledger.proof import ProofFileType, add_chain, checked, save
+from semel.cli.ledger.requests import CliLedger, CliLedgerScope, Facts, ScopeType, content_words, octets_of, show_table
 from semel.cli.output import content_out, printable, with_json
-from semel.cli.retries import given, with_retries
-from semel.cli.streams.source import STDIN
+from semel.cli.requests import given, with_connection, with_retries
+from semel.cli.source import STDIN
 from semel.client.proofs import ProvedRead, verify_read
 
 HEAD = ("KEY", "VERSION", "EXPIRES", "VALUE")
@@ -41,8 +36,8 @@ HEIGHT = click.IntRange(min=1)
 @with_json
 @with_connection
 def read(
-    connection: Connection,
-    place: Scope,
+    connection: CliConnection,
+    place: CliLedgerScope,
     key: str | None,
     prefix: str | None,
     at_height: int | None,
@@ -60,7 +55,7 @@ def read(
         raise click.UsageError("Give a KEY, or --prefix for a list.")
     if (proof is not None and key is None) or (trusted_height is not None and proof is None):
         raise click.UsageError("--proof goes with a KEY, and --trusted-height with --proof.")
-    ledger = Ledger(connection, retries)
+    ledger = CliLedger(connection, retries)
     if key is None:
         _list(ledger, place, given({"prefix": prefix or None, "atHeight": at_height}), as_json)
     elif proof is None:
@@ -77,7 +72,7 @@ def read(
             _tell(ledger, found, as_json)
 
 
-def _list(ledger: Ledger, place: Scope, filters: Facts, as_json: bool) -> None:
+def _list(ledger: CliLedger, place: CliLedgerScope, filters: Facts, as_json: bool) -> None:
     pages = ledger.pages(f"{place.path}/entities", "entities", filters, None)
     if as_json:
         for page in pages:
@@ -91,10 +86,10 @@ def _row(one: Facts) -> tuple[object, ...]:
     return one.get("key"), one.get("version"), one.get("expiresAt", "never"), content_words(one.get("value"))
 
 
-def _proved(ledger: Ledger, place: Scope, key: str, at_height: int | None) -> Facts:
+def _proved(ledger: CliLedger, place: CliLedgerScope, key: str, at_height: int | None) -> Facts:
     try:
         return ledger.get(place.named("entities", key), {"atHeight": at_height, "proof": "true"})
-    except RefusedError as error:
+    except CliRefusedError as error:
         # Absence is an answer, too: the status is that of what is not there, the body its proof.
         if error.status != 404 or "stateProof" not in error.facts:
             raise
@@ -109,7 +104,7 @@ def _absence(shown: ProvedRead) -> str:
     return f"is there after block {height}, and was not told: it expires at {entry.expires_at}, in seconds since 1970"
 
 
-def _tell(ledger: Ledger, facts: Facts, as_json: bool) -> None:
+def _tell(ledger: CliLedger, facts: Facts, as_json: bool) -> None:
     content = octets_of(facts.get("value"))
     if content is None:
         raise ledger.stranger()

@@ -1,20 +1,21 @@
-"""`semel ledger verify`: check a proof offline, from a trusted block hash."""
+"""`semel ledger verify`: checks a proof against a trusted block hash, without a server.
+
+Trusted hashes are written as `[ORG[/VAULT] ]HEIGHT:HASH`.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
-from semel.cli.ledger.asking import Facts
-from semel.cli.ledger.places import Scope, ScopeType
-from semel.cli.ledger.telling import shortened
-from semel.cli.ledger.trust import TrustType, read_trust_file
+from semel.cli.ledger.requests import CliLedgerScope, Facts, ScopeType, shortened
 from semel.cli.output import printable, say, with_json
-from semel.cli.streams.source import STDIN, read_whole
+from semel.cli.source import STDIN, read_whole
 from semel.client.proofs import (
     Header,
     ProofError,
@@ -31,22 +32,71 @@ from semel.client.proofs import (
     verify_write,
 )
 
+_TRUST = re.compile(
+    r"(?:(?P<org>0|[1-9][0-9]{0,19})(?:/(?P<vault>0|[1-9][0-9]{0,19}))?\s+)?"
+    r"(?P<height>[1-9][0-9]{0,19}):(?P<hash>[0-9a-fA-F]{64})(?:\s.*)?"
+)
+
+
+def parse_trust(text: str) -> Trusted | None:
+    """The block in a line; text after the hash is ignored. None when there is none."""
+    found = _TRUST.fullmatch(text.strip())
+    if found is None:
+        return None
+    org = found["org"]
+    scope = (None, None) if org is None else (int(org), int(found["vault"] or 0))
+    return Trusted(int(found["height"]), bytes.fromhex(found["hash"]), *scope)
+
+
+class TrustType(click.ParamType[Trusted]):
+    """An option that takes one block."""
+
+    name = "trust"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Trusted:
+        """The block, or a usage error."""
+        found = value if isinstance(value, Trusted) else parse_trust(str(value))
+        if found is None:
+            self.fail("a trusted block is HEIGHT:HASH, from height 1 on, with 64 hexadecimal digits.", param, ctx)
+        return found
+
+
+def read_trust_file(path: Path) -> list[Trusted]:
+    """The blocks of a file, one on each line; empty lines and those that begin with # are passed over."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise click.ClickException(f"{path} cannot be read: {reason}.") from None
+    found: list[Trusted] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        one = parse_trust(line)
+        if one is None:
+            raise click.ClickException(f"Line {number} of {path} is not [ORG[/VAULT] ]HEIGHT:HASH.")
+        found.append(one)
+    if not found:
+        raise click.ClickException(f"{path} names no block.")
+    return found
+
+
 NO_TRUST = "Name a block that you trust: --trust HEIGHT:HASH or --trust-file; or say --untrusted, which proves nothing."
 
 Triple = tuple[str, str, str]
 
 
-class _Asked(NamedTuple):
+class _ProofQuestion(NamedTuple):
     """The proof, and the subject that it must have, as far as given."""
 
     document: Facts
-    place: Scope | None
+    place: CliLedgerScope | None
     key: str | None
     relationship: Triple | None
     request: bytes | None
 
 
-class _Proved(NamedTuple):
+class _ProofFinding(NamedTuple):
     """What a proof shows, in words and for programs."""
 
     header: Header
@@ -82,7 +132,7 @@ def verify(
     trust: Trusted | None,
     trust_file: Path | None,
     untrusted: bool,
-    place: Scope | None,
+    place: CliLedgerScope | None,
     key: str | None,
     relationship: Triple | None,
     request: str | None,
@@ -98,7 +148,7 @@ def verify(
         raise click.UsageError("A proof is about a --key or a --relationship, not about both.")
     try:
         sent = None if request is None else _content(request)
-        asked = _Asked(load(_content(file)), place, key, relationship, sent)
+        asked = _ProofQuestion(load(_content(file)), place, key, relationship, sent)
         if trust_file is not None:
             anchors = _fitting(read_trust_file(trust_file), asked.document)
         else:
@@ -134,13 +184,13 @@ def _fitting(known: list[Trusted], document: Facts) -> list[Trusted]:
     return found
 
 
-def _verified(asked: _Asked, anchor: Trusted) -> _Proved:
+def _verified(asked: _ProofQuestion, anchor: Trusted) -> _ProofFinding:
     if asked.place is not None:
         bound = Trusted(anchor.height, anchor.hash, *asked.place.numbers)
         if anchor.organization is not None and anchor != bound:
             raise ProofError(f"The trusted block is not of {asked.place}.")
         anchor = bound
-    kinds: dict[str, Callable[[_Asked, Trusted], _Proved]] = {"stateProof": _read, "block": _block}
+    kinds: dict[str, Callable[[_ProofQuestion, Trusted], _ProofFinding]] = {"stateProof": _read, "block": _block}
     for member, check in kinds.items():
         if member in asked.document:
             if asked.request is not None:
@@ -150,40 +200,42 @@ def _verified(asked: _Asked, anchor: Trusted) -> _Proved:
     return _write_words(verify_write(asked.document, asked.request, anchor))
 
 
-def _refuse_state(asked: _Asked) -> None:
+def _refuse_state(asked: _ProofQuestion) -> None:
     if asked.key is not None:
         raise ProofError("The file is not about a key of the state.")
     if asked.relationship is not None:
         raise ProofError("The file is not about a relationship.")
 
 
-def _read(asked: _Asked, anchor: Trusted) -> _Proved:
+def _read(asked: _ProofQuestion, anchor: Trusted) -> _ProofFinding:
     if asked.relationship is not None or (asked.key is None and relationship_in(asked.document) is not None):
         return _relationship_words(verify_relationship(asked.document, asked.relationship, anchor))
     return _read_words(verify_read(asked.document, asked.key, anchor))
 
 
-def _relationship_words(proved: ProvedRelationship) -> _Proved:
+def _relationship_words(proved: ProvedRelationship) -> _ProofFinding:
     parts = proved.resource, proved.relation, proved.subject
     facts: Facts = {"kind": "relationship", "present": proved.entry is not None}
     facts |= dict(zip(("resource", "relation", "subject"), parts, strict=True))
     name = " ".join(map(shortened, parts))
     if proved.entry is None:
-        return _Proved(proved.header, f"there is no relationship {name} after it", facts)
+        return _ProofFinding(proved.header, f"there is no relationship {name} after it", facts)
     facts["version"] = str(proved.entry.version)
-    return _Proved(proved.header, f"the relationship {name} is there, created by block {proved.entry.version}", facts)
+    return _ProofFinding(
+        proved.header, f"the relationship {name} is there, created by block {proved.entry.version}", facts
+    )
 
 
-def _block(asked: _Asked, anchor: Trusted) -> _Proved:
+def _block(asked: _ProofQuestion, anchor: Trusted) -> _ProofFinding:
     _refuse_state(asked)
     written = verify_whole_block(asked.document, anchor)
     proved = [_write_words(one) for one in written]
     facts = {"kind": "block", "transactions": [one.facts["transaction"] for one in proved]}
     count = "one transaction" if len(written) == 1 else f"{len(written)} transactions"
-    return _Proved(written[0].header, f"these are all of it: {count}", facts)
+    return _ProofFinding(written[0].header, f"these are all of it: {count}", facts)
 
 
-def _write_words(proved: ProvedWrite) -> _Proved:
+def _write_words(proved: ProvedWrite) -> _ProofFinding:
     one = proved.transaction
     facts = {
         "kind": "transaction",
@@ -196,23 +248,23 @@ def _write_words(proved: ProvedWrite) -> _Proved:
     words = (
         f"transaction {one.id.hex()} of {facts['client']} (sequence {one.sequence}, actor {facts['actor']}) is in it"
     )
-    return _Proved(proved.header, words, facts)
+    return _ProofFinding(proved.header, words, facts)
 
 
-def _read_words(proved: ProvedRead) -> _Proved:
+def _read_words(proved: ProvedRead) -> _ProofFinding:
     key = proved.key.decode("utf-8", "backslashreplace")
     facts: Facts = {"kind": "value", "key": key, "present": proved.entry is not None}
     if proved.entry is None:
-        return _Proved(proved.header, f"there is nothing under {shortened(key)} after it", facts)
+        return _ProofFinding(proved.header, f"there is nothing under {shortened(key)} after it", facts)
     entry = proved.entry
     facts |= {"bytes": len(entry.value), "version": str(entry.version), "expires_at": str(entry.expires_at)}
     facts["withheld"] = proved.is_withheld
     ends = ", which had expired," if proved.is_expired else ", which the answer left out," if proved.is_withheld else ""
     words = f"{shortened(key)} has a value of {len(entry.value)} bytes{ends} set by block {entry.version}"
-    return _Proved(proved.header, words, facts)
+    return _ProofFinding(proved.header, words, facts)
 
 
-def _tell(proved: _Proved, anchor: Trusted, as_json: bool, *, is_trusted: bool) -> None:
+def _tell(proved: _ProofFinding, anchor: Trusted, as_json: bool, *, is_trusted: bool) -> None:
     height = proved.header.height
     scope = f"{proved.header.organization}/{proved.header.vault}" if proved.header.vault else proved.header.organization
     name = f"{anchor.height}:{anchor.hash.hex()}"

@@ -1,28 +1,123 @@
-"""`semel ledger write`: execute a transaction exactly once, with retries."""
+"""`semel ledger write`: one transaction, or a file of operations as several, each carried out once.
+
+The key of each transaction is made from one key and its number, or its sequence from the first one. A second run with
+the same options commits what is missing and duplicates nothing, for as long as the server remembers them (one day by
+default).
+"""
 
 from __future__ import annotations
 
 import json
+import uuid
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 import click
 
-from semel.cli.access import with_connection
-from semel.cli.connection import Connection
-from semel.cli.failures import RefusedError, RequestError
-from semel.cli.keys import fresh_key
-from semel.cli.ledger.asking import Facts, Ledger
-from semel.cli.ledger.importing import Import, committed, read_one
-from semel.cli.ledger.operations import MAX_U64, OrderedCommand, with_operations
-from semel.cli.ledger.places import Scope, ScopeType
-from semel.cli.ledger.saving import ProofFileType, checked, save
-from semel.cli.ledger.telling import committed_words
-from semel.cli.ledger.transactions import Identity, Outcome, Writer
-from semel.cli.output import printable, say, with_json
-from semel.cli.retries import with_retries
+from semel.cli.connection import CliConnection, CliRefusedError, RequestError
+from semel.cli.ledger.proof import ProofFileType, checked, save
+from semel.cli.ledger.requests import CliLedger, CliLedgerScope, Facts, ScopeType, committed_words
+from semel.cli.ledger.transactions import (
+    MAX_U64,
+    CliTransactionIdentity,
+    CliTransactionOutcome,
+    OrderedCommand,
+    Writer,
+    operation_lines,
+    with_operations,
+)
+from semel.cli.output import printable, progress, say, with_json
+from semel.cli.requests import fresh_key, with_connection, with_retries
+from semel.cli.source import size_of
 from semel.client.proofs import verify_write
+
+
+def read_one(source: BinaryIO) -> list[bytes]:
+    """All operations of a file, for one transaction."""
+    texts = [text for _, text, _ in operation_lines(source)]
+    if not texts:
+        raise click.ClickException("The file has no operations in it.")
+    return texts
+
+
+def committed(count: int) -> str:
+    """A number of transactions in words."""
+    return f"{count} transaction" if count == 1 else f"{count} transactions"
+
+
+class CliLedgerImport:
+    """Sends one transaction after the other, since each may depend on the one before; stops at the first refusal."""
+
+    def __init__(self, writer: Writer, identity: CliTransactionIdentity, size: int, as_json: bool) -> None:
+        self._writer = writer
+        self._identity = identity
+        self._size = size
+        self._as_json = as_json
+        self._base = None if identity.key is None else _uuid(identity.key)
+        self._sent = 0
+        self.new = 0
+        self.known = 0
+        self.last: Facts | None = None
+        """The last transaction."""
+
+    def run(self, source: BinaryIO) -> Self:
+        """Commit every line."""
+        if self._base is not None:
+            click.echo(f"A run that is cut off goes on with {self._identity.options}.", err=True)
+        waiting: list[bytes] = []
+        number = size = 0
+        with progress(size_of(source), "Committing") as advance:
+            try:
+                for number, text, length in operation_lines(source):
+                    waiting.append(text)
+                    size += length
+                    if len(waiting) == self._size:
+                        self._send(waiting, number, size, advance)
+                        waiting, size = [], 0
+                if waiting:
+                    self._send(waiting, number, size, advance)
+            except KeyboardInterrupt:
+                raise click.ClickException(f"Stopped. {self._advice}") from None
+        return self
+
+    def _send(self, texts: list[bytes], line: int, size: int, advance: Callable[[int], None]) -> None:
+        identity = self._next()
+        try:
+            outcome = self._writer.send(self._writer.body(identity, texts))
+        except RequestError as error:
+            where = f"Transaction {self._sent + 1}, up to line {line}"
+            raise click.ClickException(f"{where}: {error.message} {self._advice}") from error
+        self._sent += 1
+        self.new += not outcome.is_replayed
+        self.known += outcome.is_replayed
+        self.last = outcome.success or self.last
+        if self._as_json:
+            click.echo(
+                json.dumps({**outcome.facts, "key": identity.key, "line": line, "replayed": outcome.is_replayed})
+            )
+        advance(size)
+
+    def _next(self) -> CliTransactionIdentity:
+        client, sequence, _ = self._identity
+        key = None if self._base is None else str(uuid.uuid5(self._base, str(self._sent + 1)))
+        return CliTransactionIdentity(client, None if sequence is None else sequence + self._sent, key)
+
+    @property
+    def _advice(self) -> str:
+        again = f"run this again with {self._identity.options}, and nothing is doubled"
+        return f"{committed(self.new + self.known)} before it {'is' if self._sent == 1 else 'are'} committed: {again}."
+
+
+def _uuid(key: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(key)
+    except ValueError:
+        raise click.UsageError(
+            "With --split the key is a UUID: the keys of the transactions are made from it."
+        ) from None
+
 
 NOTHING = "Give operations: --set, --set-file, --delete, --relate, --unrelate, or --file with one on each line."
 TWICE = "Give operations as options or with --file, not both."
@@ -51,8 +146,8 @@ TWICE = "Give operations as options or with --file, not both."
 @with_json
 @with_connection
 def write(
-    connection: Connection,
-    place: Scope,
+    connection: CliConnection,
+    place: CliLedgerScope,
     client: str,
     sequence: int | None,
     key: str | None,
@@ -69,10 +164,10 @@ def write(
     tried again under the same key and sequence, which the server carries out at most once.
     """
     _check(operations, file, split, proof)
-    identity = Identity(client, sequence, fresh_key() if key is None and sequence is None else key)
-    writer = Writer(Ledger(connection, retries), place)
+    identity = CliTransactionIdentity(client, sequence, fresh_key() if key is None and sequence is None else key)
+    writer = Writer(CliLedger(connection, retries), place)
     if file is not None and split is not None:
-        _report_many(Import(writer, identity, split, as_json).run(file), identity, as_json)
+        _report_many(CliLedgerImport(writer, identity, split, as_json).run(file), identity, as_json)
         return
     texts = [json.dumps(operation).encode() for operation in operations] if file is None else read_one(file)
     _report(_write(writer, identity, texts, proof), identity, as_json)
@@ -87,7 +182,9 @@ def _check(operations: list[Facts], file: BinaryIO | None, split: int | None, pr
         raise click.UsageError("--split goes with --file, and without --proof.")
 
 
-def _write(writer: Writer, identity: Identity, texts: list[bytes], proof: Path | None) -> Outcome:
+def _write(
+    writer: Writer, identity: CliTransactionIdentity, texts: list[bytes], proof: Path | None
+) -> CliTransactionOutcome:
     body = writer.body(identity, texts, wants_proof=proof is not None)
     try:
         outcome = writer.send(body)
@@ -101,7 +198,7 @@ def _write(writer: Writer, identity: Identity, texts: list[bytes], proof: Path |
     return outcome
 
 
-def _save(writer: Writer, outcome: Outcome, body: bytes, proof: Path) -> None:
+def _save(writer: Writer, outcome: CliTransactionOutcome, body: bytes, proof: Path) -> None:
     """Save the proof after a check; the transaction stays committed, whatever the result."""
     if outcome.success is None:
         click.echo("There is no proof in this answer; semel ledger proof gets it.", err=True)
@@ -116,7 +213,7 @@ def _save(writer: Writer, outcome: Outcome, body: bytes, proof: Path) -> None:
 
 def _advised(error: RequestError) -> click.ClickException:
     """A failed condition, with its key and the current value."""
-    found = error.facts.get("error") if isinstance(error, RefusedError) else None
+    found = error.facts.get("error") if isinstance(error, CliRefusedError) else None
     if not isinstance(found, dict) or not found.get("key"):
         return error
     version = found.get("currentVersion")
@@ -124,12 +221,12 @@ def _advised(error: RequestError) -> click.ClickException:
     return click.ClickException(printable(f"{error.message} {found['key']} {there}."))
 
 
-def _report(outcome: Outcome, identity: Identity, as_json: bool) -> None:
+def _report(outcome: CliTransactionOutcome, identity: CliTransactionIdentity, as_json: bool) -> None:
     facts = {**outcome.facts, "key": identity.key, "replayed": outcome.is_replayed}
     say(as_json, facts, f"{outcome.words}{identity.key_words}")
 
 
-def _report_many(tally: Import, identity: Identity, as_json: bool) -> None:
+def _report_many(tally: CliLedgerImport, identity: CliTransactionIdentity, as_json: bool) -> None:
     if as_json:
         return
     last = "" if tally.last is None else f"; the last is {committed_words(tally.last)}"

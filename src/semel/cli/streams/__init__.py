@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import click
 
+from semel.cli.streams.admin import create, ls, rm
 from semel.cli.streams.append import append
-from semel.cli.streams.create import create
-from semel.cli.streams.ls import ls
-from semel.cli.streams.read import read
-from semel.cli.streams.rm import rm
-from semel.cli.streams.tail import tail
+from semel.cli.streams.read import read, tail
 
 __all__ = ["streams"]
 

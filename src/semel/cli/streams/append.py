@@ -1,21 +1,75 @@
-"""`semel streams append`: append content exactly once, with retries."""
+"""`semel streams append`: one append, or one append for each line, each stored once.
+
+Each line has a key of its own, made from a base key and the line's number. A second run with the same base key appends
+what is missing and duplicates nothing, for as long as the server honours keys (one day by default). A line that has
+changed since is refused.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import BinaryIO
 
 import click
 
-from semel.cli.access import with_connection
-from semel.cli.connection import Answer, Connection
-from semel.cli.failures import RequestError
-from semel.cli.keys import fresh_key
-from semel.cli.output import printable, say, with_json
-from semel.cli.retries import RETRIES
-from semel.cli.streams.appending import Target, find_content_type
-from semel.cli.streams.lines import Tally, append_lines
-from semel.cli.streams.resource import header_value
-from semel.cli.streams.source import STDIN, open_source, read_whole
+from semel.cli.connection import CliAnswer, CliConnection, RequestError
+from semel.cli.output import printable, progress, say, with_json
+from semel.cli.requests import RETRIES, fresh_key, line_key, with_connection
+from semel.cli.source import STDIN, open_source, read_lines, read_whole, size_of
+from semel.cli.streams.requests import CliStreamTarget, find_content_type, header_value, is_json
+
+
+@dataclass
+class CliStreamTally:
+    """The outcome of the lines so far; `line` is the current one."""
+
+    line: int = 0
+    stored: int = 0
+    replayed: int = 0
+    last: CliAnswer | None = None
+
+    def count(self, answer: CliAnswer) -> None:
+        """Take in the answer to one line."""
+        self.last = answer
+        if answer.is_true("Idempotency-Replayed"):
+            self.replayed += 1
+        else:
+            self.stored += 1
+
+
+def append_lines(target: CliStreamTarget, base: str, source: BinaryIO, *, closes: bool) -> CliStreamTally:
+    """Append every line in order, then close the stream if requested."""
+    tally = CliStreamTally()
+    with _resumable(tally, base), progress(size_of(source), "Appending") as advance:
+        for line in read_lines(source):
+            tally.line += 1
+            content = _content(line, target.content_type)
+            if content:
+                tally.count(target.append(line_key(base, tally.line), content, {}))
+            advance(len(line))
+        if closes:
+            tally.last = target.append(line_key(base, "close"), None, {"Stream-Closed": b"true"})
+    return tally
+
+
+def _content(line: bytes, content_type: str) -> bytes:
+    """JSON needs no line ends, and an empty line is no message; elsewhere a line end is content like the rest."""
+    return line.strip() if is_json(content_type) else line
+
+
+@contextmanager
+def _resumable(tally: CliStreamTally, base: str) -> Iterator[None]:
+    """Says how to go on when something ends the import early."""
+    advice = f"What came before is stored: run this again with --key {base}, and nothing is doubled."
+    try:
+        yield
+    except RequestError as error:
+        raise click.ClickException(f"Line {tally.line}: {error.message} {advice}") from error
+    except KeyboardInterrupt:
+        raise click.ClickException(f"Stopped at line {tally.line}. {advice}") from None
+
 
 NO_CONTENT = "Give content: TEXT, or --file FILE, or - for standard input."
 
@@ -39,7 +93,7 @@ NO_CONTENT = "Give content: TEXT, or --file FILE, or - for standard input."
 @with_json
 @with_connection
 def append(
-    connection: Connection,
+    connection: CliConnection,
     name: str,
     text: str | None,
     file: BinaryIO | None,
@@ -61,7 +115,7 @@ def append(
     key = fresh_key() if key is None else key
     if source is not None and content_type is None:
         content_type = find_content_type(connection, name, retries)
-    target = Target(connection, name, content_type or "", retries)
+    target = CliStreamTarget(connection, name, content_type or "", retries)
     if lines and source is not None:
         _report_lines(append_lines(target, key, source, closes=close), name, key, as_json)
     else:
@@ -75,7 +129,7 @@ def _check(source: BinaryIO | None, lines: bool, close: bool, seq: str | None) -
         raise click.UsageError("--seq belongs to one append, and --lines makes many.")
 
 
-def _append(target: Target, key: str, source: BinaryIO | None, close: bool, seq: str | None) -> Answer:
+def _append(target: CliStreamTarget, key: str, source: BinaryIO | None, close: bool, seq: str | None) -> CliAnswer:
     headers = {"Stream-Closed": b"true"} if close else {}
     if seq is not None:
         headers["Stream-Seq"] = header_value("--seq", seq)
@@ -88,7 +142,7 @@ def _append(target: Target, key: str, source: BinaryIO | None, close: bool, seq:
         raise
 
 
-def _report(answer: Answer, name: str, key: str, as_json: bool) -> None:
+def _report(answer: CliAnswer, name: str, key: str, as_json: bool) -> None:
     replayed = answer.is_true("Idempotency-Replayed")
     facts = {
         "name": name,
@@ -101,7 +155,7 @@ def _report(answer: Answer, name: str, key: str, as_json: bool) -> None:
     say(as_json, facts, f"{outcome} in {printable(name)}; next offset {answer.next_offset}{_closed(answer)}")
 
 
-def _report_lines(tally: Tally, name: str, key: str, as_json: bool) -> None:
+def _report_lines(tally: CliStreamTally, name: str, key: str, as_json: bool) -> None:
     last = tally.last
     facts = {
         "name": name,
@@ -116,5 +170,5 @@ def _report_lines(tally: Tally, name: str, key: str, as_json: bool) -> None:
     say(as_json, facts, counts + where)
 
 
-def _closed(answer: Answer) -> str:
+def _closed(answer: CliAnswer) -> str:
     return "; the stream is closed" if answer.is_closed else ""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from semel.client.answers import read
 from semel.client.deltas.drafts import NAME
-from semel.client.deltas.rows import OPS, Stamp, Written
+from semel.client.deltas.rows import OPS, ReplicaChange, ReplicaStamp
 from semel.client.errors import (
     AccessError,
     BadAnswerError,
@@ -18,7 +19,6 @@ from semel.client.errors import (
     RefusedError,
     TooLargeError,
 )
-from semel.client.reading import read
 from semel.kernel.hlc import read_hlc
 
 Facts = Mapping[str, Any]
@@ -37,16 +37,16 @@ _BY_STATUS: Mapping[int, type[RefusedError]] = {
 }
 
 
-class Entry(NamedTuple):
+class ReplicaEntry(NamedTuple):
     """The server's state of a row, at a position in its log."""
 
     table: str
     row_id: str
-    change: Written
+    change: ReplicaChange
     at: int
 
 
-class Receipt(NamedTuple):
+class ReplicaReceipt(NamedTuple):
     """The answer to a push."""
 
     at: int
@@ -54,7 +54,7 @@ class Receipt(NamedTuple):
     settled: int
     """How many of them are settled, from the first one on."""
     duplicates: int
-    entries: Sequence[Entry]
+    entries: Sequence[ReplicaEntry]
     """Rows that differ from the deltas, because others have won."""
     cursor: int
     """The cursor of the push, or a later one when no other client has written behind it."""
@@ -63,17 +63,17 @@ class Receipt(NamedTuple):
     epoch: int
 
 
-class Page(NamedTuple):
+class ReplicaPage(NamedTuple):
     """The answer to a pull."""
 
     since: int
-    entries: Sequence[Entry]
+    entries: Sequence[ReplicaEntry]
     cursor: int
     has_more: bool
     epoch: int
 
 
-class Flaw(NamedTuple):
+class ReplicaFlaw(NamedTuple):
     """One delta that a refusal names."""
 
     at: int
@@ -81,17 +81,17 @@ class Flaw(NamedTuple):
     message: str
 
 
-def receipt(facts: Facts, sent: int) -> Receipt:
+def receipt(facts: Facts, sent: int) -> ReplicaReceipt:
     """Parse the answer to a push of that number of deltas: it must account for all of them."""
     return read(lambda: _receipt(facts, sent))
 
 
-def page(facts: Facts, since: int) -> Page:
+def page(facts: Facts, since: int) -> ReplicaPage:
     """Parse the answer to a pull from there."""
     return read(lambda: _page(facts, since))
 
 
-def piece(facts: Facts) -> Page:
+def piece(facts: Facts) -> ReplicaPage:
     """A line of a checkpoint."""
     return read(lambda: _page(facts, 0))
 
@@ -107,14 +107,14 @@ def refused(status: int, facts: Facts, retry_after: float) -> RefusedError:
     return kind(status, code, f"{message} [{code}]" if code else message, facts, retry_after)
 
 
-def flaws(error: RefusedError, ids: Sequence[str]) -> list[Flaw]:
+def flaws(error: RefusedError, ids: Sequence[str]) -> list[ReplicaFlaw]:
     """The deltas that a refusal names, as far as it names them right."""
     details = error.facts.get("details")
     named = {}
     for one in details if isinstance(details, list) else []:
         index = one.get("index") if isinstance(one, dict) else None
         if type(index) is int and 0 <= index < len(ids) and one.get("deltaId") == ids[index]:
-            named[index] = Flaw(index, str(one.get("code", error.code)), str(one.get("message", "")))
+            named[index] = ReplicaFlaw(index, str(one.get("code", error.code)), str(one.get("message", "")))
     return sorted(named.values())
 
 
@@ -126,7 +126,7 @@ def server_hlc(error: RefusedError) -> int | None:
         return None
 
 
-def _receipt(facts: Facts, sent: int) -> Receipt:
+def _receipt(facts: Facts, sent: int) -> ReplicaReceipt:
     counts = accepted, duplicates, settled, epoch = [
         facts[name] for name in ("accepted", "duplicates", "settled", "epoch")
     ]
@@ -134,10 +134,10 @@ def _receipt(facts: Facts, sent: int) -> Receipt:
         raise ValueError("counts")
     entries = [_entry(one) for one in facts["deltas"]]
     at, cursor, first = _hlc(facts["serverHlc"]), _hlc(facts["cursor"]), _hlc(facts.get("first", "0"))
-    return Receipt(at, settled, duplicates, entries, cursor, first, epoch)
+    return ReplicaReceipt(at, settled, duplicates, entries, cursor, first, epoch)
 
 
-def _page(facts: Facts, since: int) -> Page:
+def _page(facts: Facts, since: int) -> ReplicaPage:
     entries, cursor, has_more = [_entry(one) for one in facts["deltas"]], _hlc(facts["serverHlc"]), facts["hasMore"]
     epoch = facts["epoch"]
     if type(has_more) is not bool or type(epoch) is not int:
@@ -147,17 +147,19 @@ def _page(facts: Facts, since: int) -> Page:
             f"The server answered with a place before the one that was asked for ({cursor} after {since}). Was it "
             "restored from a backup? start_over() reads everything again."
         )
-    return Page(since, entries, cursor, has_more, epoch)
+    return ReplicaPage(since, entries, cursor, has_more, epoch)
 
 
-def _entry(facts: Any) -> Entry:
+def _entry(facts: Any) -> ReplicaEntry:
     op, table, row_id, client = facts["op"], facts["table"], facts["rowId"], facts["clientId"]
     if op not in OPS or not NAME.fullmatch(table) or not isinstance(row_id, str) or not isinstance(client, str):
         raise ValueError("an entry")
     columns = {} if op == "DELETE" else {one["column"]: one.get("value") for one in facts["columns"]}
     if not all(NAME.fullmatch(name) for name in columns):
         raise ValueError("a column")
-    return Entry(table, row_id, Written(op, Stamp(_hlc(facts["hlc"]), client), columns), _hlc(facts["position"]))
+    return ReplicaEntry(
+        table, row_id, ReplicaChange(op, ReplicaStamp(_hlc(facts["hlc"]), client), columns), _hlc(facts["position"])
+    )
 
 
 def _hlc(text: Any) -> int:

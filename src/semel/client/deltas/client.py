@@ -19,22 +19,19 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
-from semel.client.access import find_access
-from semel.client.calling import Caller, OnRetry
 from semel.client.deltas import answers
-from semel.client.deltas.checkpoint import CheckpointReader
-from semel.client.deltas.clock import FileClock
+from semel.client.deltas.drafts import checked_client, checked_gateway, client_of_token
 from semel.client.deltas.file import LocalFile
-from semel.client.deltas.live import LiveLine
-from semel.client.deltas.names import checked_client, checked_gateway, client_of_token
-from semel.client.deltas.pulling import Puller
-from semel.client.deltas.pushing import OnDead, Pusher
-from semel.client.deltas.replica import Replica
+from semel.client.deltas.live_connection import LiveConnection
+from semel.client.deltas.pull import CheckpointReader, Puller
+from semel.client.deltas.push import OnDead, Pusher
+from semel.client.deltas.replica import LocalReplica
+from semel.client.deltas.state import FileClock
 from semel.client.deltas.values import Change, DeadLetter, PendingDelta, Pulled, Pushed, Synced
 from semel.client.errors import CallError, ClockSkewError, CursorExpiredError, SemelError
-from semel.client.patience import Patience
-from semel.client.transport import Transport
-from semel.kernel.delta_id import json_text
+from semel.client.retry import ClientCaller, OnRetry, Patience
+from semel.client.transport import Transport, find_access
+from semel.kernel.hashes import json_text
 
 MAX_ANSWER_BYTES = 32 * 1024 * 1024
 FOLLOW_SECONDS = 2.0
@@ -85,20 +82,20 @@ class DeltasClient:
         except BaseException:
             self._file.close()
             raise
-        self._replica = Replica(self._file, FileClock(self._file, wall_ms), self.client_id)
+        self._replica = LocalReplica(self._file, FileClock(self._file, wall_ms), self.client_id)
         self._transport = transport = Transport(access, connections=CONNECTIONS)
-        caller = Caller(transport, patience or Patience(), max_answer_bytes, on_retry, answers.refused)
+        caller = ClientCaller(transport, patience or Patience(), max_answer_bytes, on_retry, answers.refused)
         path, client = f"/v1/sync/{quote(self.gateway, safe='')}", json_text(self.client_id)
         self._pusher = Pusher(self._replica, caller, f"{path}/push", client, on_dead, wall_ms)
         self._puller = Puller(self._replica, caller, f"{path}/pull", self.client_id)
         self._checkpoints = CheckpointReader(
             self._replica, caller, transport, f"{path}/checkpoint", self.client_id, max_answer_bytes
         )
-        self._connect = partial(LiveLine, self._replica, transport, f"{path}/ws", client, max_answer_bytes)
+        self._connect = partial(LiveConnection, self._replica, transport, f"{path}/ws", client, max_answer_bytes)
         self._on_retry = on_retry
         self._turn = asyncio.Lock()
         self._wakers: set[Callable[[], None]] = set()
-        self._lines: set[LiveLine] = set()
+        self._lines: set[LiveConnection] = set()
         self._closed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
@@ -259,7 +256,7 @@ class DeltasClient:
             self._lines.discard(line)
             await line.close()
 
-    async def _round(self, line: LiveLine) -> AsyncIterator[Change]:
+    async def _round(self, line: LiveConnection) -> AsyncIterator[Change]:
         """Push queued changes, and apply or fetch new pages; returns the rows that others have changed."""
         await self._begin(is_told=True)
         while later := self._replica.told_later():
@@ -282,7 +279,7 @@ class DeltasClient:
             for change in some:
                 yield change
 
-    async def _brought(self, line: LiveLine) -> AsyncIterator[Change]:
+    async def _brought(self, line: LiveConnection) -> AsyncIterator[Change]:
         """Changes by what the WebSocket has brought so far."""
         while (page := line.next()) is not None:
             async with self._turn:
@@ -322,7 +319,7 @@ class DeltasClient:
                 return Pulled()
             return Pulled(*await self._checkpoints.take(is_told=is_told))
 
-    async def _fetch(self, *, is_last: bool) -> answers.Page | None:
+    async def _fetch(self, *, is_last: bool) -> answers.ReplicaPage | None:
         """The next page; None when the server no longer keeps it, which is raised in the end."""
         try:
             return await self._puller.fetch()

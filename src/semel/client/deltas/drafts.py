@@ -1,20 +1,24 @@
-"""New deltas: validated before they are stored, since afterwards they can only be sent.
+"""Deltas as this replica makes them, and the names in them: checked before they are stored.
 
-A delta is made once, with its time and its name, and its bytes are never made again. Columns that stay as they are, are
-not in it; a change that changes nothing makes none. What counts as equal is the canonical JSON: 1 and 1.0 are one
-number, the order of names does not matter, and so does not the sign of a zero.
+A delta is made once, with its time and its name, and its bytes are never made again. Unchanged columns are not in it,
+and a change that changes nothing makes no delta. Equality is that of canonical JSON: 1 and 1.0 are one number, and the
+order of names and the sign of a zero do not matter. A replica cannot change its own name later, so names that the
+server would refuse are refused here.
 """
 
 from __future__ import annotations
 
 import re
+from base64 import urlsafe_b64decode
+from binascii import Error as Base64Error
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from semel.client.deltas.rows import Columns, Op, Stamp, Written
-from semel.kernel.canonical import MAX_DEPTH, Integers, Surrogates, canonical, parse
-from semel.kernel.delta_id import columns_text, delta_id, json_text, plain_column
-from semel.kernel.json_text import depth_of
+from semel.client.deltas.rows import Columns, Op, ReplicaChange, ReplicaStamp
+from semel.client.errors import ConfigurationError
+from semel.kernel.hashes import columns_text, delta_id, json_text, plain_column
+from semel.kernel.json.canonical import MAX_DEPTH, Integers, Surrogates, canonical, parse
+from semel.kernel.json.text import depth_of
 
 MAX_ROW_CHARACTERS = 1_024
 MAX_CLIENT_CHARACTERS = 256
@@ -26,7 +30,7 @@ Texts = Mapping[str, str]
 """Canonical JSON of values, by the names of their columns."""
 
 
-class Draft(NamedTuple):
+class ReplicaDraft(NamedTuple):
     """A delta that can be sent any number of times."""
 
     delta_id: str
@@ -77,7 +81,7 @@ def changed(before: Columns, texts: Texts) -> Texts:
     return {name: text for name, text in texts.items() if text != json_text(before.get(name))}
 
 
-def draft(op: Op, table: str, row: str, texts: Texts, client: str, hlc: int) -> Draft:
+def draft(op: Op, table: str, row: str, texts: Texts, client: str, hlc: int) -> ReplicaDraft:
     """The delta of a change; `row` and `client` are canonical JSON."""
     columns = columns_text([plain_column(name, text) for name, text in texts.items()])
     name = delta_id(client, columns, hlc, row, table).hex()
@@ -85,19 +89,53 @@ def draft(op: Op, table: str, row: str, texts: Texts, client: str, hlc: int) -> 
         f'{{"op":"{op}","table":"{table}","rowId":{row},"clientId":{client},"columns":{columns},'
         f'"hlc":"{hlc}","deltaId":"{name}"}}'
     )
-    return Draft(name, table, row, body.encode())
+    return ReplicaDraft(name, table, row, body.encode())
 
 
-def written(body: bytes) -> Written:
+def written(body: bytes) -> ReplicaChange:
     """The change of a delta of this replica, from its bytes."""
     facts: Any = parse(body)
     columns = {one["column"]: one["value"] for one in facts["columns"]}
-    return Written(facts["op"], Stamp(int(facts["hlc"]), facts["clientId"]), columns)
+    return ReplicaChange(facts["op"], ReplicaStamp(int(facts["hlc"]), facts["clientId"]), columns)
 
 
-def stamped_again(body: bytes, hlc: int) -> Draft:
+def stamped_again(body: bytes, hlc: int) -> ReplicaDraft:
     """The same change at another time: another delta."""
     facts: Any = parse(body)
     texts = {one["column"]: json_text(one["value"]) for one in facts["columns"]}
     client, row = json_text(facts["clientId"]), json_text(facts["rowId"])
     return draft(facts["op"], facts["table"], row, texts, client, hlc)
+
+
+MAX_GATEWAY_CHARACTERS = 256
+
+
+def checked_gateway(gateway: str) -> str:
+    """A gateway's name; dots alone would be taken for a way through the folders of the URL."""
+    if gateway in (".", ".."):
+        raise ConfigurationError("A gateway's name is not made of dots.")
+    return _checked("A gateway's name", gateway, MAX_GATEWAY_CHARACTERS)
+
+
+def checked_client(client: str) -> str:
+    """A replica's name."""
+    return _checked("A client's id", client, MAX_CLIENT_CHARACTERS)
+
+
+def _checked(what: str, name: str, most: int) -> str:
+    if not 1 <= len(name) <= most or any("\ud800" <= one <= "\udfff" for one in name):
+        raise ConfigurationError(f"{what} has 1 to {most} characters, and no half of a surrogate pair.")
+    return name
+
+
+def client_of_token(token: str | None) -> str | None:
+    """Whom a JWT is for, unverified: the server verifies it, and takes changes from no other name. None without one."""
+    parts = (token or "").split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = parse(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        subject = claims.get("sub") if isinstance(claims, dict) else None
+        return checked_client(subject) if isinstance(subject, str) else None
+    except (Base64Error, ValueError, ConfigurationError):
+        return None

@@ -1,16 +1,18 @@
-"""The SQLite file of a replica: its transactions, identity and settings.
+"""The SQLite file of one replica: its lock, its transactions, and its identity.
 
 Format: tables `semel_meta`, `semel_outbox`, `semel_dead` and `semel_rows`; other tables of the file are left alone.
 Write-ahead log, `synchronous=FULL`: a transaction that has returned survives a crash and a power cut, and one that has
-not is wholly there or not at all. Everything that belongs together is one transaction: a row and its delta and the
-clock; a page and its cursor. So there is nothing to repair at the start.
+not is there as a whole or not at all. What belongs together is one transaction: a row, its delta and the clock; a page
+and its cursor. So there is nothing to repair at the start.
 
-One client has the file at a time. Others may read it.
+One client has the file at a time; others may read it. The lock is on a file beside the database, and the operating
+system releases it when the process ends, so a crash leaves nothing to clean up.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,8 +21,41 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from semel.client.deltas.lock import FileLock
-from semel.client.errors import ConfigurationError, LocalFileError, TransactionError
+from semel.client.errors import ConfigurationError, FileInUseError, LocalFileError, TransactionError
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _take(handle: int) -> None:
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+else:
+    import fcntl
+
+    def _take(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class FileLock:
+    """Held from construction to `release`."""
+
+    def __init__(self, path: Path) -> None:
+        beside = path.with_name(path.name + ".lock")
+        try:
+            self._handle = os.open(beside, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise LocalFileError(f"{beside} cannot be written: {error.strerror}.") from error
+        try:
+            _take(self._handle)
+        except OSError as error:
+            os.close(self._handle)
+            raise FileInUseError(
+                f"{path} is in use by another client: close that one, or give this one a file of its own."
+            ) from error
+
+    def release(self) -> None:
+        """Let the next one in."""
+        os.close(self._handle)
+
 
 FORMAT = "2"
 BUSY_MS = 5_000
@@ -75,7 +110,7 @@ _COUNT = """INSERT INTO semel_meta VALUES ('opened_beside', '1')
     ON CONFLICT DO UPDATE SET value = CAST(value + 1 AS TEXT)"""
 
 
-class Identity(NamedTuple):
+class ReplicaIdentity(NamedTuple):
     """Whose file it is, of what, and where that is."""
 
     client: str
@@ -174,12 +209,12 @@ class LocalFile:
             "INSERT INTO semel_meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value", (name, value)
         )
 
-    def bind(self, gateway: str, url: str, client: str | None, fresh_client: str, *, moved: bool) -> Identity:
+    def bind(self, gateway: str, url: str, client: str | None, fresh_client: str, *, moved: bool) -> ReplicaIdentity:
         """The identity of a file; a new file is given to the caller, and an old one only to its owner."""
         with self.own_transaction():
-            kept = Identity(*(self.meta(name) or "" for name in Identity._fields))
+            kept = ReplicaIdentity(*(self.meta(name) or "" for name in ReplicaIdentity._fields))
             if not kept.client:
-                kept = Identity(client or fresh_client, gateway, url)
+                kept = ReplicaIdentity(client or fresh_client, gateway, url)
             elif moved:
                 kept = kept._replace(url=url)
             _check(self.path, "the gateway", kept.gateway, gateway)

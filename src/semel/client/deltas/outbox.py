@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from semel.client.deltas.drafts import Draft, row_id, stamped_again, written
+from semel.client.deltas.drafts import ReplicaDraft, row_id, stamped_again, written
 from semel.client.deltas.file import LocalFile
-from semel.client.deltas.rows import Op, Written
+from semel.client.deltas.rows import Op, ReplicaChange
 from semel.client.deltas.values import DeadLetter, PendingDelta
 
 Place = tuple[str, str]
@@ -45,7 +45,7 @@ class Queued(NamedTuple):
     """Whether it was sent before without an answer."""
 
 
-class Verdict(NamedTuple):
+class ReplicaVerdict(NamedTuple):
     """Why a delta was refused for good."""
 
     status: int
@@ -53,13 +53,13 @@ class Verdict(NamedTuple):
     message: str
 
 
-class Outbox:
+class ReplicaOutbox:
     """The queue in a file; changes of it are made within a transaction of the file."""
 
     def __init__(self, file: LocalFile) -> None:
         self._file = file
 
-    def add(self, draft: Draft) -> None:
+    def add(self, draft: ReplicaDraft) -> None:
         """Put a new delta at the end."""
         self._file.execute(
             "INSERT INTO semel_outbox (delta_id, table_name, row_id, body, state, tries) VALUES (?, ?, ?, ?, ?, 0)",
@@ -100,7 +100,7 @@ class Outbox:
         """The server has these deltas, and its state includes them."""
         self._change(batch, "DELETE FROM semel_outbox WHERE sequence = ?")
 
-    def own(self, place: Place) -> list[Written]:
+    def own(self, place: Place) -> list[ReplicaChange]:
         """Own changes of a row that the server has not acknowledged, in order of time."""
         found = self._file.execute("SELECT body FROM semel_outbox WHERE table_name = ? AND row_id = ?", place)
         return sorted((written(body) for [body] in found), key=lambda change: change.stamp.hlc)
@@ -120,7 +120,7 @@ class Outbox:
             for delta_id, table, row, body, state, tries, error in found
         ]
 
-    def bury(self, one: Queued, verdict: Verdict, now_ms: int) -> DeadLetter:
+    def bury(self, one: Queued, verdict: ReplicaVerdict, now_ms: int) -> DeadLetter:
         """Set a delta aside."""
         self._file.execute(
             "INSERT INTO semel_dead SELECT sequence, delta_id, table_name, row_id, body, tries, ?, ?, ?, ? "

@@ -8,18 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from semel.client.deltas.answers import Entry, Page, Receipt
-from semel.client.deltas.clock import FileClock
+from semel.client.deltas.answers import ReplicaEntry, ReplicaPage, ReplicaReceipt
 from semel.client.deltas.drafts import Texts, changed, draft, row_id, row_text, table_name, value_texts, written
 from semel.client.deltas.file import LocalFile
-from semel.client.deltas.outbox import DRIFTED, Outbox, Place, Queued, Verdict
-from semel.client.deltas.progress import Progress
+from semel.client.deltas.outbox import DRIFTED, Place, Queued, ReplicaOutbox, ReplicaVerdict
 from semel.client.deltas.rows import (
     NOTHING,
     Base,
     Columns,
     Op,
-    Written,
+    ReplicaChange,
     dump_base,
     load_base,
     settled,
@@ -27,11 +25,12 @@ from semel.client.deltas.rows import (
     told,
     whole,
 )
+from semel.client.deltas.state import FileClock, LocalProgress
 from semel.client.deltas.values import Change, DeadLetter
 from semel.client.errors import RowExistsError, RowMissingError
-from semel.kernel.canonical import parse
-from semel.kernel.delta_id import json_text
-from semel.kernel.json_print import dump
+from semel.kernel.hashes import json_text
+from semel.kernel.json.canonical import parse
+from semel.kernel.json.fragment import dump
 
 ROWS_AT_ONCE = 500
 """Rows that one transaction forgets, and changes that are fetched at once."""
@@ -52,13 +51,13 @@ class Applied(NamedTuple):
     """Whether there is nothing left to do of the same kind."""
 
 
-class Replica:
+class LocalReplica:
     """The rows, the queue and the clock of one file."""
 
     def __init__(self, file: LocalFile, clock: FileClock, client: str) -> None:
         self.file = file
-        self.outbox = Outbox(file)
-        self.progress = Progress(file)
+        self.outbox = ReplicaOutbox(file)
+        self.progress = LocalProgress(file)
         self._clock = clock
         self._client = json_text(client)
 
@@ -129,11 +128,11 @@ class Replica:
         with self.file.own_transaction():
             self.outbox.fail(batch, error, is_unsettled=is_unsettled)
 
-    def acknowledge(self, batch: Sequence[Queued], receipt: Receipt) -> list[Change]:
+    def acknowledge(self, batch: Sequence[Queued], receipt: ReplicaReceipt) -> list[Change]:
         """The server has these deltas: its state includes them, except where others have won."""
         with self.file.own_transaction():
             done = batch[: receipt.settled]
-            own: dict[Place, list[Written]] = {}
+            own: dict[Place, list[ReplicaChange]] = {}
             for one in done:
                 own.setdefault(one.place, []).append(written(one.body))
             said = _by_place(receipt.entries)
@@ -148,7 +147,7 @@ class Replica:
                 self.progress.pushed(receipt.first, receipt.cursor)
             return changes
 
-    def bury(self, verdicts: Iterable[tuple[Queued, Verdict]]) -> list[DeadLetter]:
+    def bury(self, verdicts: Iterable[tuple[Queued, ReplicaVerdict]]) -> list[DeadLetter]:
         """Set deltas aside: their rows appear as if they had not been made."""
         with self.file.own_transaction():
             letters = []
@@ -178,7 +177,7 @@ class Replica:
         with self.file.own_transaction():
             self.outbox.refuse(batch, DRIFTED)
 
-    def apply(self, page: Page) -> Applied | None:
+    def apply(self, page: ReplicaPage) -> Applied | None:
         """A page and its cursor; None, and no row changed, when the replica has to begin anew or has begun since."""
         with self.file.own_transaction():
             cursor = self.progress.cursor
@@ -201,7 +200,7 @@ class Replica:
         with self.file.own_transaction():
             return self._next_checkpoint()
 
-    def take_rows(self, number: int, page: Page, *, is_told: bool) -> Applied | None:
+    def take_rows(self, number: int, page: ReplicaPage, *, is_told: bool) -> Applied | None:
         """Rows of a checkpoint in place of what was known of them; None when another one has begun since.
 
         With `is_told` the changes can be fetched with `told_later`, and are not in the answer: they may be many.
@@ -215,7 +214,7 @@ class Replica:
             ahead = self._clock.hear(entry.change.stamp.hlc for entry in page.entries)
             return self._put_off(Applied(changes, ahead), is_told=is_told)
 
-    def end_checkpoint(self, number: int, page: Page, *, is_told: bool) -> Applied | None:
+    def end_checkpoint(self, number: int, page: ReplicaPage, *, is_told: bool) -> Applied | None:
         """Remove rows that the checkpoint does not have; if that were all of them, continue from it. None as above."""
         with self.file.own_transaction():
             if number != self._checkpoint:
@@ -304,21 +303,21 @@ class Replica:
         return [] if before == after else [_change(place, before, after)]
 
 
-def _by_place(entries: Iterable[Entry]) -> dict[Place, list[Entry]]:
+def _by_place(entries: Iterable[ReplicaEntry]) -> dict[Place, list[ReplicaEntry]]:
     """Entries by the rows that they are about, in their order."""
-    found: dict[Place, list[Entry]] = {}
+    found: dict[Place, list[ReplicaEntry]] = {}
     for entry in entries:
         found.setdefault((entry.table, json_text(entry.row_id)), []).append(entry)
     return found
 
 
-def _told_all(base: Base, entries: Iterable[Entry]) -> Base:
+def _told_all(base: Base, entries: Iterable[ReplicaEntry]) -> Base:
     for entry in entries:
         base = told(base, entry.change, entry.at)
     return base
 
 
-def _time(change: Written) -> int:
+def _time(change: ReplicaChange) -> int:
     return change.stamp.hlc
 
 

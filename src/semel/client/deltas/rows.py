@@ -18,34 +18,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from semel.kernel.canonical import parse
-from semel.kernel.json_print import dump
+from semel.kernel.json.canonical import parse
+from semel.kernel.json.fragment import dump
 
 Op = Literal["INSERT", "UPDATE", "DELETE"]
 OPS: tuple[Op, ...] = ("INSERT", "UPDATE", "DELETE")
 Columns = dict[str, Any]
 
 
-class Stamp(NamedTuple):
+class ReplicaStamp(NamedTuple):
     """The time and the author of a change."""
 
     hlc: int
     client: str
 
 
-class Written(NamedTuple):
+class ReplicaChange(NamedTuple):
     """One change of a row, own or from the server."""
 
     op: Op
-    stamp: Stamp
+    stamp: ReplicaStamp
     columns: Mapping[str, Any]
 
 
-class Cell(NamedTuple):
+class ReplicaCell(NamedTuple):
     """A column of a row; None as its value is a column that was cleared."""
 
     value: Any
-    stamp: Stamp
+    stamp: ReplicaStamp
     at: int = 0
     """As of which position."""
 
@@ -54,11 +54,11 @@ class Base(NamedTuple):
     """The server's state of a row."""
 
     is_live: bool
-    written: Stamp | None
+    written: ReplicaStamp | None
     """The last change that was no deletion, of a row that is live."""
-    deleted: Stamp | None
+    deleted: ReplicaStamp | None
     """The last deletion; never later than `written` in a row that is live."""
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, ReplicaCell]
     live_at: int = 0
     """As of which position it is live, or not."""
     bare_at: int = 0
@@ -66,11 +66,11 @@ class Base(NamedTuple):
 
 
 NOTHING = Base(False, None, None, {})
-UNDATED = Stamp(0, "")
+UNDATED = ReplicaStamp(0, "")
 """The stamp of columns from a checkpoint, which has no stamps of columns: any own change wins over them."""
 
 
-def told(base: Base, change: Written, at: int) -> Base:
+def told(base: Base, change: ReplicaChange, at: int) -> Base:
     """The base after one more entry, which is so as of a position."""
     is_last = at >= base.live_at
     # A DELETE leaves nothing, and an INSERT has the whole row; of both what was said as of later stays.
@@ -81,7 +81,7 @@ def told(base: Base, change: Written, at: int) -> Base:
         known = base.cells.get(name)
         if at >= (base.bare_at if known is None else known.at):
             # A row that is told whole has one stamp for all of it, and some columns were written later than that.
-            cells[name] = Cell(value, change.stamp if known is None else later(known.stamp, change.stamp), at)
+            cells[name] = ReplicaCell(value, change.stamp if known is None else later(known.stamp, change.stamp), at)
     is_live = change.op != "DELETE" if is_last else base.is_live
     written, deleted = base.written, base.deleted
     if change.op == "DELETE":
@@ -97,10 +97,10 @@ def told(base: Base, change: Written, at: int) -> Base:
 
 def whole(columns: Mapping[str, Any], at: int) -> Base:
     """A row of a checkpoint."""
-    return Base(True, UNDATED, None, {name: Cell(value, UNDATED, at) for name, value in columns.items()}, at, at)
+    return Base(True, UNDATED, None, {name: ReplicaCell(value, UNDATED, at) for name, value in columns.items()}, at, at)
 
 
-def settled(base: Base, own: Sequence[Written], at: int) -> Base:
+def settled(base: Base, own: Sequence[ReplicaChange], at: int) -> Base:
     """The base after own changes, in the order of their stamps, that the server has and that won over all others.
 
     An own INSERT may have met a row that was there.
@@ -110,7 +110,7 @@ def settled(base: Base, own: Sequence[Written], at: int) -> Base:
     return base
 
 
-def shown(base: Base, own: Sequence[Written]) -> Columns | None:
+def shown(base: Base, own: Sequence[ReplicaChange]) -> Columns | None:
     """The columns of a row, own changes over its base, without those that are cleared; None when there is no row."""
     if not own:
         return (
@@ -125,7 +125,7 @@ def shown(base: Base, own: Sequence[Written]) -> Columns | None:
         for name, value in change.columns.items():
             known = cells.get(name)
             if known is None or not is_later(known.stamp, change.stamp):
-                cells[name] = Cell(value, change.stamp)
+                cells[name] = ReplicaCell(value, change.stamp)
     if written is None or (deleted is not None and not is_later(written, deleted)):
         return None
     return {
@@ -135,14 +135,14 @@ def shown(base: Base, own: Sequence[Written]) -> Columns | None:
     }
 
 
-def is_later(one: Stamp, other: Stamp) -> bool:
+def is_later(one: ReplicaStamp, other: ReplicaStamp) -> bool:
     """Whether one stamp wins over the other: by time, then by the author's name as UTF-16."""
     if one.hlc != other.hlc:
         return one.hlc > other.hlc
     return _utf16(one.client) > _utf16(other.client)
 
 
-def later(one: Stamp | None, other: Stamp) -> Stamp:
+def later(one: ReplicaStamp | None, other: ReplicaStamp) -> ReplicaStamp:
     """The one that wins."""
     return one if one is not None and is_later(one, other) else other
 
@@ -164,8 +164,8 @@ def load_base(stored: str) -> Base:
     is_live, written, deleted, cells, *positions = facts
     return Base(
         is_live,
-        None if written is None else Stamp(*written),
-        None if deleted is None else Stamp(*deleted),
-        {name: Cell(value, Stamp(hlc, client), *at) for name, (value, hlc, client, *at) in cells.items()},
+        None if written is None else ReplicaStamp(*written),
+        None if deleted is None else ReplicaStamp(*deleted),
+        {name: ReplicaCell(value, ReplicaStamp(hlc, client), *at) for name, (value, hlc, client, *at) in cells.items()},
         *positions,
     )

@@ -27,9 +27,8 @@ from semel.client.proofs.blocks import (
     verify_header_hash,
     verify_inclusion,
 )
-from semel.client.proofs.documents import load
-from semel.client.proofs.encoding import relationship_key
-from semel.client.proofs.errors import ProofError
+from semel.client.proofs.documents import ProofError, load
+from semel.client.proofs.hashes import relationship_key
 from semel.client.proofs.shapes import Entry, Header
 from semel.client.proofs.shapes import ProofTransaction as Transaction
 from semel.client.proofs.state import verify_state

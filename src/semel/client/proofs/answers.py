@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from semel.client.proofs.blocks import Trusted, headed, included, linked, whole
-from semel.client.proofs.documents import Document, Part
-from semel.client.proofs.encoding import header_hash, operations_bytes, relationship_key, split_relationship_key
-from semel.client.proofs.errors import ProofError
+from semel.client.proofs.documents import Document, ProofError, ProofPart
+from semel.client.proofs.hashes import header_hash, operations_bytes, relationship_key, split_relationship_key
 from semel.client.proofs.shapes import (
     MAX_STATE_SIBLINGS,
     MAX_TX_SIBLINGS,
@@ -81,7 +80,7 @@ def verify_write(answer: Document, request: Document | None, trusted: Trusted) -
 
     The answer is that to a write which asked for its proof, or that to a question for a transaction or a block's proof.
     """
-    part = Part.of(answer, "answer")
+    part = ProofPart.of(answer, "answer")
     if part.has("success"):
         part = part.only(("success",)).part("success")
         part.only(("txId", "blockHeight", "blockHeader", "txProof", "assignedSequence", "transaction"), ("chainProof",))
@@ -96,7 +95,7 @@ def verify_write(answer: Document, request: Document | None, trusted: Trusted) -
     if part.has("assignedSequence") and part.number("assignedSequence") != transaction.sequence:
         raise ProofError("The answer's assignedSequence is not that of its transaction.")
     if request is not None:
-        _match_request(Part.of(_as_told(request), "request"), transaction)
+        _match_request(ProofPart.of(_as_told(request), "request"), transaction)
     included(transaction, read_merkle_proof(part.part("txProof"), MAX_TX_SIBLINGS), header)
     return ProvedWrite(transaction, header)
 
@@ -107,7 +106,7 @@ def verify_read(answer: Document, key: str | bytes | None, trusted: Trusted) -> 
     An answer without a value proves that there is none only if the result has no entry, or one that `is_expired`.
     With one that `is_withheld` there was a value.
     """
-    part = Part.of(answer, "answer")
+    part = ProofPart.of(answer, "answer")
     part.only(("blockHeight", "blockHeader", "merkleProof", "stateProof"), ("value", "chainProof"))
     header = headed(part.part("blockHeader"))
     _match_height(part, header)
@@ -128,7 +127,7 @@ def verify_relationship(
 
     A relationship is its resource, relation and subject.
     """
-    part = Part.of(answer, "answer")
+    part = ProofPart.of(answer, "answer")
     part.only(("blockHeight", "blockHeader", "merkleProof", "stateProof"), ("relationships", "chainProof"))
     header = headed(part.part("blockHeader"))
     _match_height(part, header)
@@ -147,7 +146,7 @@ def verify_relationship(
 
 def relationship_in(answer: Document) -> tuple[str, str, str] | None:
     """The relationship that a proof is about, by the proof's own account; None when it is about something else."""
-    part = Part.of(answer, "answer")
+    part = ProofPart.of(answer, "answer")
     return split_relationship_key(part.part("stateProof").octets("key")) if part.has("stateProof") else None
 
 
@@ -158,7 +157,7 @@ def _relationship_bytes(relationship: tuple[str, str, str]) -> bytes:
         raise ProofError("The relationship that was asked for is not text that UTF-8 can carry.") from None
 
 
-def _match_relationships(part: Part, expected: tuple[str, str, str] | None) -> None:
+def _match_relationships(part: ProofPart, expected: tuple[str, str, str] | None) -> None:
     """The answer names the relationship that is there, and has no list when none is."""
     if not part.has("relationships"):
         if expected is not None:
@@ -173,7 +172,7 @@ def _match_relationships(part: Part, expected: tuple[str, str, str] | None) -> N
 
 def verify_whole_block(answer: Document, trusted: Trusted) -> list[ProvedWrite]:
     """That a block is in the chain, with all of its transactions."""
-    part = Part.of(answer, "answer").only(("block",), ("chainProof",))
+    part = ProofPart.of(answer, "answer").only(("block",), ("chainProof",))
     block = part.part("block").only(("header",), ("transactions",))
     header = headed(block.part("header"))
     transactions = [read_transaction(one) for one in block.parts("transactions")]
@@ -187,7 +186,7 @@ def anchor_of(answer: Document) -> Trusted:
 
     It proves nothing until the hash is compared with one that came another way.
     """
-    part = Part.of(answer, "answer")
+    part = ProofPart.of(answer, "answer")
     if part.has("success"):
         part = part.part("success")
     header = headed(part.part("block").part("header") if part.has("block") else part.part("blockHeader"))
@@ -200,18 +199,18 @@ def anchor_of(answer: Document) -> Trusted:
     return Trusted(header.height, header_hash(header), *scope)
 
 
-def _match_height(part: Part, header: Header) -> None:
+def _match_height(part: ProofPart, header: Header) -> None:
     if part.has("blockHeight") and part.number("blockHeight") != header.height:
         raise ProofError("The answer's blockHeight is not that of its header.")
 
 
-def _links(part: Part) -> list[Header]:
+def _links(part: ProofPart) -> list[Header]:
     if not part.has("chainProof"):
         return []
     return [headed(one) for one in part.part("chainProof").only((), ("headers",)).parts("headers")]
 
 
-def _match_value(part: Part, read: ProvedRead) -> None:
+def _match_value(part: ProofPart, read: ProvedRead) -> None:
     if not part.has("value"):
         if read.entry is not None and read.entry.expires_at == 0:
             raise ProofError("The answer has no value, and its proof has one that does not expire.")
@@ -222,7 +221,7 @@ def _match_value(part: Part, read: ProvedRead) -> None:
         raise ProofError("The answer's value is not the one in its proof.")
 
 
-def _match_request(request: Part, transaction: ProofTransaction) -> None:
+def _match_request(request: ProofPart, transaction: ProofTransaction) -> None:
     request.only(("clientId", "operations"), _REQUEST)
     client = request.members["clientId"]
     client_id = request.part("clientId").only(("id",)).text("id") if isinstance(client, Mapping) else None
@@ -234,7 +233,7 @@ def _match_request(request: Part, transaction: ProofTransaction) -> None:
         raise ProofError("The transaction does not have the operations of the request.")
 
 
-def _operations(request: Part) -> list[Operation]:
+def _operations(request: ProofPart) -> list[Operation]:
     """Those of a write, or those of all groups of a batch."""
     found: list[Operation] = []
     for part in request.parts("operations"):
@@ -245,7 +244,7 @@ def _operations(request: Part) -> list[Operation]:
 
 def _as_told(request: Document) -> dict[str, Any]:
     """A request in the one spelling that answers have; a client may spell names, numbers and bytes in others."""
-    told = _spelled("", Part.of(request, "request").members)
+    told = _spelled("", ProofPart.of(request, "request").members)
     return dict(told)
 
 

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from semel.client.proofs.documents import HASH_BYTES, MAX_U64, Document, Part
-from semel.client.proofs.encoding import header_hash, transaction_hash
-from semel.client.proofs.errors import ProofError
+from semel.client.proofs.documents import HASH_BYTES, MAX_U64, Document, ProofError, ProofPart
+from semel.client.proofs.hashes import ZERO, header_hash, transaction_hash, transactions_root, transactions_root_from
 from semel.client.proofs.shapes import (
     MAX_TX_SIBLINGS,
     Header,
@@ -22,7 +21,6 @@ from semel.client.proofs.shapes import (
     read_merkle_proof,
     read_transaction,
 )
-from semel.client.proofs.trees import ZERO, transactions_root, transactions_root_from
 
 
 class Trusted(NamedTuple):
@@ -37,26 +35,26 @@ class Trusted(NamedTuple):
 
 def block_hash(header: Document) -> bytes:
     """The hash of a block, from its header."""
-    return header_hash(headed(Part.of(header, "header")))
+    return header_hash(headed(ProofPart.of(header, "header")))
 
 
 def verify_header_hash(header: Document, expected: bytes) -> None:
     """That a header is the one with this hash."""
-    match_hash(headed(Part.of(header, "header")), expected)
+    match_hash(headed(ProofPart.of(header, "header")), expected)
 
 
 def verify_inclusion(transaction: Document, tx_proof: Document, header: Document) -> None:
     """That a transaction is in the block with this header."""
     included(
-        read_transaction(Part.of(transaction, "transaction")),
-        read_merkle_proof(Part.of(tx_proof, "txProof"), MAX_TX_SIBLINGS),
-        headed(Part.of(header, "header")),
+        read_transaction(ProofPart.of(transaction, "transaction")),
+        read_merkle_proof(ProofPart.of(tx_proof, "txProof"), MAX_TX_SIBLINGS),
+        headed(ProofPart.of(header, "header")),
     )
 
 
 def verify_block(block: Document) -> None:
     """That the transactions of a block are all that it has, in their order."""
-    part = Part.of(block, "block").only(("header",), ("transactions",))
+    part = ProofPart.of(block, "block").only(("header",), ("transactions",))
     whole(headed(part.part("header")), [read_transaction(one) for one in part.parts("transactions")])
 
 
@@ -65,12 +63,12 @@ def verify_chain(trusted_hash: bytes, trusted_height: int, headers: Sequence[Any
 
     A block above the trusted one comes last among them; below it, the trusted block does. The lower end is left out.
     """
-    proved = headed(Part.of(header, "header"))
-    links = [headed(Part.of(one, f"headers[{at}]")) for at, one in enumerate(headers)]
+    proved = headed(ProofPart.of(header, "header"))
+    links = [headed(ProofPart.of(one, f"headers[{at}]")) for at, one in enumerate(headers)]
     linked(Trusted(trusted_height, trusted_hash), links, proved)
 
 
-def headed(part: Part) -> Header:
+def headed(part: ProofPart) -> Header:
     """The header in a document, if it can be that of a block."""
     header = read_header(part)
     if header.height == 0:

@@ -1,7 +1,7 @@
-"""Strict parsing of proof documents: what is not exactly as a server writes it is refused.
+"""Strict reading of JSON documents: what is not exactly as a server writes it is a `ProofError`.
 
-A value has one spelling only. So a forger cannot hide a change in a second member of the same name, in bits of base64
-that no byte comes from, in zeros before a number or behind a time, or in a member that a check would pass over.
+A value has one spelling only. So no change can be hidden in a second member of the same name, in bits of base64 that no
+byte comes from, in zeros before a number or after a time, or in a member that a check would ignore.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Any, NamedTuple, NoReturn
 
-from semel.client.proofs.errors import ProofError
+from semel.client.errors import SemelError
+
+
+class ProofError(SemelError):
+    """Something was not proved. The message is one sentence that names what failed."""
+
 
 HASH_BYTES = 32
 MAX_U64 = 2**64 - 1
@@ -33,7 +38,7 @@ _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _SHOWN_CHARACTERS = 40
 
 
-class Instant(NamedTuple):
+class ProofInstant(NamedTuple):
     """A logged time."""
 
     seconds: int
@@ -78,14 +83,14 @@ def _shown(text: str) -> str:
     return ascii(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}...")
 
 
-class Part(NamedTuple):
+class ProofPart(NamedTuple):
     """One object of a document, with its path."""
 
     where: str
     members: Mapping[str, Any]
 
     @classmethod
-    def of(cls, document: object, where: str) -> Part:
+    def of(cls, document: object, where: str) -> ProofPart:
         """A whole document, or a piece of one."""
         if isinstance(document, str | bytes):
             document = load(document)
@@ -93,7 +98,7 @@ class Part(NamedTuple):
             raise ProofError(f"{where} is not a JSON object.")
         return cls(where, document)
 
-    def only(self, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> Part:
+    def only(self, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> ProofPart:
         """The same, when it has these members and no others."""
         for name in self.members:
             if name not in required and name not in optional:
@@ -115,12 +120,12 @@ class Part(NamedTuple):
             raise ProofError(f"{self.path(name)} is missing.")
         return self.members[name]
 
-    def part(self, name: str) -> Part:
+    def part(self, name: str) -> ProofPart:
         """A member that is an object."""
         value = self._member(name)
         if not isinstance(value, Mapping):
             raise ProofError(f"{self.path(name)} is not a JSON object.")
-        return Part(self.path(name), value)
+        return ProofPart(self.path(name), value)
 
     def items(self, name: str, most: int | None = None) -> list[Any]:
         """A member that is a list; one that is left out is empty."""
@@ -131,9 +136,11 @@ class Part(NamedTuple):
             raise ProofError(f"{self.path(name)} has {len(value)} members, and more than {most} are refused.")
         return value
 
-    def parts(self, name: str, most: int | None = None) -> list[Part]:
+    def parts(self, name: str, most: int | None = None) -> list[ProofPart]:
         """A member that is a list of objects."""
-        return [Part.of(_no_text(one), f"{self.path(name)}[{at}]") for at, one in enumerate(self.items(name, most))]
+        return [
+            ProofPart.of(_no_text(one), f"{self.path(name)}[{at}]") for at, one in enumerate(self.items(name, most))
+        ]
 
     def number(self, name: str) -> int:
         """Up to 64 bits, which travel as decimal digits in a string."""
@@ -185,7 +192,7 @@ class Part(NamedTuple):
         """A member that is a list of hashes."""
         return [_hash(one, self.path, f"{name}[{at}]") for at, one in enumerate(self.items(name))]
 
-    def instant(self, name: str) -> Instant:
+    def instant(self, name: str) -> ProofInstant:
         """A time: RFC 3339 in UTC, with no, three, six or nine digits behind the second, whichever is enough."""
         value = self._member(name)
         found = _TIME.fullmatch(value) if isinstance(value, str) else None
@@ -199,7 +206,7 @@ class Part(NamedTuple):
         except ValueError:
             raise ProofError(f"{self.path(name)} is not a day of the calendar.") from None
         nanos = int((found[7] or "").ljust(9, "0"))
-        return Instant(((days * 24 + hour) * 60 + minute) * 60 + second, nanos)
+        return ProofInstant(((days * 24 + hour) * 60 + minute) * 60 + second, nanos)
 
 
 def _hash(value: object, path: Callable[[str], str], name: str) -> bytes:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from semel.client.proofs.documents import Instant, Part
-from semel.client.proofs.errors import ProofError
+from semel.client.proofs.documents import ProofError, ProofInstant, ProofPart
 
 MAX_TX_SIBLINGS = 32
 MAX_STATE_SIBLINGS = 256
@@ -26,13 +25,13 @@ class Header(NamedTuple):
     previous_hash: bytes
     tx_merkle_root: bytes
     state_root: bytes
-    timestamp: Instant
+    timestamp: ProofInstant
     term: int
     committed_index: int
     leader_id: bytes
 
 
-class Relationship(NamedTuple):
+class ProofRelationship(NamedTuple):
     """One that is created or deleted."""
 
     is_created: bool
@@ -41,7 +40,7 @@ class Relationship(NamedTuple):
     subject: bytes
 
 
-class Check(Enum):
+class ProofCheck(Enum):
     """The kind of a condition; the value is its byte in the encoding."""
 
     NONE = 0
@@ -51,37 +50,37 @@ class Check(Enum):
     VALUE_EQUALS = 4
 
 
-class Condition(NamedTuple):
+class ProofCondition(NamedTuple):
     """A check, and the value to compare with."""
 
-    check: Check = Check.NONE
+    check: ProofCheck = ProofCheck.NONE
     version: int = 0
     value: bytes = b""
 
 
-class SetEntity(NamedTuple):
+class ProofSetEntity(NamedTuple):
     """An entity that is created or replaced; `expires_at` in seconds, 0 is never."""
 
     key: bytes
     value: bytes
-    condition: Condition
+    condition: ProofCondition
     expires_at: int
 
 
-class DeleteEntity(NamedTuple):
+class ProofDeleteEntity(NamedTuple):
     """An entity that is removed."""
 
     key: bytes
 
 
-class ExpireEntity(NamedTuple):
+class ProofExpireEntity(NamedTuple):
     """One that the system removed."""
 
     key: bytes
     expired_at: int
 
 
-Operation = Relationship | SetEntity | DeleteEntity | ExpireEntity
+Operation = ProofRelationship | ProofSetEntity | ProofDeleteEntity | ProofExpireEntity
 
 
 class ProofTransaction(NamedTuple):
@@ -91,29 +90,29 @@ class ProofTransaction(NamedTuple):
     client_id: bytes
     sequence: int
     operations: tuple[Operation, ...]
-    timestamp: Instant
+    timestamp: ProofInstant
     actor: bytes
 
 
-class Side(Enum):
+class ProofSide(Enum):
     """The side of a sibling."""
 
     LEFT = "DIRECTION_LEFT"
     RIGHT = "DIRECTION_RIGHT"
 
 
-class Sibling(NamedTuple):
+class ProofSibling(NamedTuple):
     """One step of a proof, from the bottom up."""
 
     hash: bytes
-    side: Side
+    side: ProofSide
 
 
 class MerkleProof(NamedTuple):
     """The way from a leaf to a root."""
 
     leaf_hash: bytes
-    siblings: tuple[Sibling, ...]
+    siblings: tuple[ProofSibling, ...]
 
 
 class Entry(NamedTuple):
@@ -127,7 +126,7 @@ class Entry(NamedTuple):
     """The height of the block that set it."""
 
 
-class StateProof(NamedTuple):
+class ProofOfState(NamedTuple):
     """The rest of a state proof: the roots of the other buckets, and the entry in the key's place."""
 
     entry: Entry
@@ -140,7 +139,7 @@ class StateProof(NamedTuple):
     bucket_entries: tuple[Entry, ...]
 
 
-def read_header(part: Part) -> Header:
+def read_header(part: ProofPart) -> Header:
     """A block's header."""
     part.only(
         (
@@ -170,7 +169,7 @@ def read_header(part: Part) -> Header:
     )
 
 
-def read_transaction(part: Part) -> ProofTransaction:
+def read_transaction(part: ProofPart) -> ProofTransaction:
     """A committed transaction."""
     part.only(("id", "clientId", "sequence", "operations", "timestamp", "actor"))
     client = part.part("clientId").only(("id",)).text("id")
@@ -191,7 +190,7 @@ def read_transaction(part: Part) -> ProofTransaction:
     return transaction
 
 
-def read_tx_id(part: Part, name: str) -> bytes:
+def read_tx_id(part: ProofPart, name: str) -> bytes:
     """The id of a transaction."""
     found = part.part(name).only(("id",)).octets("id")
     if len(found) != TX_ID_BYTES:
@@ -199,62 +198,62 @@ def read_tx_id(part: Part, name: str) -> bytes:
     return found
 
 
-def read_operation(part: Part) -> Operation:
+def read_operation(part: ProofPart) -> Operation:
     """One operation, of a transaction or of a request."""
     if len(part.members) != 1 or (kind := next(iter(part.members))) not in _OPERATIONS:
         raise ProofError(f"{part.where} is not one operation of a known kind.")
     return _OPERATIONS[kind](part.part(kind))
 
 
-def _created(part: Part) -> Relationship:
+def _created(part: ProofPart) -> ProofRelationship:
     return _relationship(part, is_created=True)
 
 
-def _deleted(part: Part) -> Relationship:
+def _deleted(part: ProofPart) -> ProofRelationship:
     return _relationship(part, is_created=False)
 
 
-def _relationship(part: Part, *, is_created: bool) -> Relationship:
+def _relationship(part: ProofPart, *, is_created: bool) -> ProofRelationship:
     part.only(("resource", "relation", "subject"))
-    return Relationship(is_created, part.text("resource"), part.text("relation"), part.text("subject"))
+    return ProofRelationship(is_created, part.text("resource"), part.text("relation"), part.text("subject"))
 
 
-def _set(part: Part) -> SetEntity:
+def _set(part: ProofPart) -> ProofSetEntity:
     part.only(("key", "value"), ("expiresAt", "condition"))
-    return SetEntity(
+    return ProofSetEntity(
         key=part.text("key"),
         value=part.octets("value"),
-        condition=_condition(part.part("condition")) if part.has("condition") else Condition(),
+        condition=_condition(part.part("condition")) if part.has("condition") else ProofCondition(),
         expires_at=part.number("expiresAt") if part.has("expiresAt") else 0,
     )
 
 
-def _condition(part: Part) -> Condition:
+def _condition(part: ProofPart) -> ProofCondition:
     """The two flags, when they are false, mean each other."""
     part.only((), ("notExists", "version", "valueEquals", "mustExists"))
     if len(part.members) > 1:
         raise ProofError(f"{part.where} has more than one condition.")
     if part.has("version"):
-        return Condition(Check.VERSION, version=part.number("version"))
+        return ProofCondition(ProofCheck.VERSION, version=part.number("version"))
     if part.has("valueEquals"):
-        return Condition(Check.VALUE_EQUALS, value=part.octets("valueEquals"))
+        return ProofCondition(ProofCheck.VALUE_EQUALS, value=part.octets("valueEquals"))
     if part.has("notExists"):
-        return Condition(Check.NOT_EXISTS if part.flag("notExists") else Check.MUST_EXIST)
+        return ProofCondition(ProofCheck.NOT_EXISTS if part.flag("notExists") else ProofCheck.MUST_EXIST)
     if part.has("mustExists"):
-        return Condition(Check.MUST_EXIST if part.flag("mustExists") else Check.NOT_EXISTS)
-    return Condition()
+        return ProofCondition(ProofCheck.MUST_EXIST if part.flag("mustExists") else ProofCheck.NOT_EXISTS)
+    return ProofCondition()
 
 
-def _delete(part: Part) -> DeleteEntity:
-    return DeleteEntity(part.only(("key",)).text("key"))
+def _delete(part: ProofPart) -> ProofDeleteEntity:
+    return ProofDeleteEntity(part.only(("key",)).text("key"))
 
 
-def _expire(part: Part) -> ExpireEntity:
+def _expire(part: ProofPart) -> ProofExpireEntity:
     part.only(("key", "expiredAt"))
-    return ExpireEntity(part.text("key"), part.number("expiredAt"))
+    return ProofExpireEntity(part.text("key"), part.number("expiredAt"))
 
 
-_OPERATIONS: Mapping[str, Callable[[Part], Operation]] = {
+_OPERATIONS: Mapping[str, Callable[[ProofPart], Operation]] = {
     "createRelationship": _created,
     "deleteRelationship": _deleted,
     "setEntity": _set,
@@ -263,21 +262,21 @@ _OPERATIONS: Mapping[str, Callable[[Part], Operation]] = {
 }
 
 
-def read_merkle_proof(part: Part, most: int) -> MerkleProof:
+def read_merkle_proof(part: ProofPart, most: int) -> MerkleProof:
     """A Merkle proof of at most `most` steps."""
     part.only(("leafHash",), ("siblings",))
     return MerkleProof(part.hash("leafHash"), tuple(map(_sibling, part.parts("siblings", most))))
 
 
-def _sibling(part: Part) -> Sibling:
+def _sibling(part: ProofPart) -> ProofSibling:
     part.only(("hash", "direction"))
-    for side in Side:
+    for side in ProofSide:
         if part.members["direction"] == side.value:
-            return Sibling(part.hash("hash"), side)
+            return ProofSibling(part.hash("hash"), side)
     raise ProofError(f"{part.path('direction')} is neither left nor right.")
 
 
-def read_state_proof(part: Part) -> StateProof:
+def read_state_proof(part: ProofPart) -> ProofOfState:
     """A key's place in the state of a block."""
     part.only(
         (
@@ -296,7 +295,7 @@ def read_state_proof(part: Part) -> StateProof:
     others = part.hashes("otherBucketRoots")
     if len(others) != BUCKETS - 1:
         raise ProofError(f"{part.path('otherBucketRoots')} has {len(others)} members instead of {BUCKETS - 1}.")
-    return StateProof(
+    return ProofOfState(
         entry=_entry(part),
         bucket_id=part.small_number("bucketId", BUCKETS - 1),
         bucket_root=part.hash("bucketRoot"),
@@ -307,9 +306,9 @@ def read_state_proof(part: Part) -> StateProof:
     )
 
 
-def _whole_entry(part: Part) -> Entry:
+def _whole_entry(part: ProofPart) -> Entry:
     return _entry(part.only(("key", "value", "expiresAt", "version")))
 
 
-def _entry(part: Part) -> Entry:
+def _entry(part: ProofPart) -> Entry:
     return Entry(part.octets("key"), part.octets("value"), part.number("expiresAt"), part.number("version"))

@@ -5,20 +5,18 @@ from __future__ import annotations
 from hashlib import sha256
 
 from semel.client.proofs.blocks import headed
-from semel.client.proofs.documents import Document, Part
-from semel.client.proofs.errors import ProofError
-from semel.client.proofs.seahash import seahash
+from semel.client.proofs.documents import Document, ProofError, ProofPart
+from semel.client.proofs.hashes import EMPTY, ZERO, bit_of, bucket_root_from, entry_hash, path_of, seahash
 from semel.client.proofs.shapes import (
     BUCKETS,
     MAX_STATE_SIBLINGS,
     Entry,
     Header,
     MerkleProof,
-    StateProof,
+    ProofOfState,
     read_merkle_proof,
     read_state_proof,
 )
-from semel.client.proofs.trees import EMPTY, ZERO, bit_of, bucket_root_from, entry_hash, path_of
 
 
 def verify_state(
@@ -29,9 +27,9 @@ def verify_state(
     With a value, that it is this one. An entry may have expired and still stand in the state.
     """
     entry = proved(
-        headed(Part.of(header, "header")),
-        read_merkle_proof(Part.of(merkle_proof, "merkleProof"), MAX_STATE_SIBLINGS),
-        read_state_proof(Part.of(state_proof, "stateProof")),
+        headed(ProofPart.of(header, "header")),
+        read_merkle_proof(ProofPart.of(merkle_proof, "merkleProof"), MAX_STATE_SIBLINGS),
+        read_state_proof(ProofPart.of(state_proof, "stateProof")),
         key_bytes(key),
     )
     if value is not None and (entry is None or entry.value != value):
@@ -47,7 +45,7 @@ def key_bytes(key: str | bytes) -> bytes:
         raise ProofError("The key that was asked for is not text that UTF-8 can carry.") from None
 
 
-def proved(header: Header, way: MerkleProof, state: StateProof, key: bytes) -> Entry | None:
+def proved(header: Header, way: MerkleProof, state: ProofOfState, key: bytes) -> Entry | None:
     """The same, of documents that have been read."""
     if state.entry.key != key:
         raise ProofError("The state proof is about another key.")
@@ -66,18 +64,18 @@ def proved(header: Header, way: MerkleProof, state: StateProof, key: bytes) -> E
     return state.entry if is_present else None
 
 
-def _match_roots(state: StateProof) -> None:
+def _match_roots(state: ProofOfState) -> None:
     others = state.other_bucket_roots
     roots = (*others[: state.bucket_id], state.bucket_root, *others[state.bucket_id :])
     if sha256(b"".join(roots)).digest() != state.state_root:
         raise ProofError("The 256 bucket roots of the state proof do not give its stateRoot.")
 
 
-def _is_bucket_empty(way: MerkleProof, state: StateProof) -> bool:
+def _is_bucket_empty(way: MerkleProof, state: ProofOfState) -> bool:
     return way.leaf_hash == ZERO and not way.siblings and not state.bucket_entries
 
 
-def _match_present(header: Header, way: MerkleProof, state: StateProof) -> None:
+def _match_present(header: Header, way: MerkleProof, state: ProofOfState) -> None:
     if state.bucket_entries:
         raise ProofError("A state proof of a key that is there names no other entry.")
     if state.entry.version > header.height:
@@ -86,7 +84,7 @@ def _match_present(header: Header, way: MerkleProof, state: StateProof) -> None:
         raise ProofError("The entry in the state proof does not have the hash that is the leaf of its way.")
 
 
-def _match_absent(header: Header, way: MerkleProof, state: StateProof) -> None:
+def _match_absent(header: Header, way: MerkleProof, state: ProofOfState) -> None:
     if state.entry.value or state.entry.expires_at:
         raise ProofError("A state proof of a key that is not there has neither a value nor an end.")
     if not state.bucket_entries:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from semel.once.drivers.base import AsyncDriver, needs_transaction, savepoint_name
-from semel.once.drivers.postgresql import PATIENCE, RESTORE, milliseconds
-from semel.once.rules import Operation, Patience, Step
-from semel.once.table import Dialect, Marks, Row, Statement, rendered
+from semel.once.drivers.base import PATIENCE, RESTORE, AsyncDriver, milliseconds, needs_transaction, savepoint_name
+from semel.once.rules import LockPatience, OnceStep, Operation
+from semel.once.table import OnceDialect, ParameterStyle, Row, Statement, rendered
 
 
 class AsyncpgDriver(AsyncDriver):
@@ -23,12 +22,12 @@ class AsyncpgDriver(AsyncDriver):
         """Carry out one operation."""
         if isinstance(operation, Statement):
             return await self._run(operation)
-        if isinstance(operation, Patience):
+        if isinstance(operation, LockPatience):
             await self._bound(operation.seconds)
-        elif operation is Step.OPEN:
+        elif operation is OnceStep.OPEN:
             needs_transaction(self._connection.is_in_transaction())
             await self._connection.execute(f"SAVEPOINT {self._name}")
-        elif operation is Step.RELEASE:
+        elif operation is OnceStep.RELEASE:
             await self._connection.execute(f"RELEASE SAVEPOINT {self._name}")
         else:
             await self._connection.execute(f"ROLLBACK TO SAVEPOINT {self._name}; RELEASE SAVEPOINT {self._name}")
@@ -41,7 +40,7 @@ class AsyncpgDriver(AsyncDriver):
             self._patience = (await self._run(Statement(PATIENCE, (milliseconds(seconds),))))[0][0]
 
     async def _run(self, statement: Statement) -> Sequence[Row]:
-        sql, parameters = rendered(statement, Marks.DOLLAR, Dialect.POSTGRESQL)
+        sql, parameters = rendered(statement, ParameterStyle.DOLLAR, OnceDialect.POSTGRESQL)
         return [tuple(row) for row in await self._connection.fetch(sql, *parameters)]
 
 

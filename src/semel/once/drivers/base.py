@@ -1,4 +1,4 @@
-"""What a driver does for a flow, and how errors of databases are told apart.
+"""What a driver does for a flow, how errors of databases are told apart, and what drivers of PostgreSQL share.
 
 A driver performs one operation at a time on a connection that belongs to the caller. It opens no connection, begins no
 transaction that the caller's connection would not begin by itself, and never commits.
@@ -14,9 +14,19 @@ from enum import Enum
 from typing import TypeVar
 
 from semel.once.errors import InFlight, NotInTransaction, RunAgain, TableMissing, TransactionEnded
-from semel.once.identity import Identity
-from semel.once.rules import Batch, Flow, Operation, Step
-from semel.once.table import Dialect, Row
+from semel.once.identity import OnceIdentity
+from semel.once.rules import Flow, OnceBatch, OnceStep, Operation
+from semel.once.table import OnceDialect, Row
+
+PATIENCE = "SELECT current_setting('lock_timeout'), set_config('lock_timeout', ?, true)"
+"""Set `lock_timeout` until the transaction ends; the value from before comes back."""
+RESTORE = "SELECT set_config('lock_timeout', ?, true)"
+
+
+def milliseconds(seconds: float) -> str:
+    """A bound as PostgreSQL reads it; 0 would be none at all."""
+    return f"{max(1, round(seconds * 1_000))}ms"
+
 
 T = TypeVar("T")
 
@@ -78,7 +88,7 @@ def _sqlite_failure(code: int, words: str) -> Failure:
     return Failure.NO_TABLE if "no such table" in words else Failure.OTHER
 
 
-def raised_for(error: BaseException, who: Identity, table: str) -> BaseException:
+def raised_for(error: BaseException, who: OnceIdentity, table: str) -> BaseException:
     """The error that the caller gets; the database's own where this package has nothing to say of it."""
     if isinstance(error, TransactionEnded):
         return TransactionEnded(who.key)
@@ -97,28 +107,28 @@ class Driver(ABC):
 
     @property
     @abstractmethod
-    def dialect(self) -> Dialect:
+    def dialect(self) -> OnceDialect:
         """The kind of database it is connected to."""
 
     @abstractmethod
     def perform(self, operation: Operation) -> Sequence[Row]:
         """Carry out one operation; the rows that came back."""
 
-    def perform_batch(self, batch: Batch) -> Sequence[Row]:
+    def perform_batch(self, batch: OnceBatch) -> Sequence[Row]:
         """Carry out a step and a statement; a driver that can do so in one round trip has its own way."""
         step, statement = batch
         self.perform(step)
         try:
             return self.perform(statement)
         except Exception:
-            if step is Step.OPEN:
+            if step is OnceStep.OPEN:
                 self.undo()
             raise
 
     def undo(self) -> None:
         """Undo the savepoint, as well as it can be: what raises here must not hide the error that led here."""
         with suppress(Exception):
-            self.perform(Step.UNDO)
+            self.perform(OnceStep.UNDO)
 
 
 class AsyncDriver(ABC):
@@ -128,21 +138,21 @@ class AsyncDriver(ABC):
     async def perform(self, operation: Operation) -> Sequence[Row]:
         """Carry out one operation; the rows that came back."""
 
-    async def perform_batch(self, batch: Batch) -> Sequence[Row]:
+    async def perform_batch(self, batch: OnceBatch) -> Sequence[Row]:
         """Carry out a step and a statement; a driver that can do so in one round trip has its own way."""
         step, statement = batch
         await self.perform(step)
         try:
             return await self.perform(statement)
         except BaseException:
-            if step is Step.OPEN:
+            if step is OnceStep.OPEN:
                 await self.undo()
             raise
 
     async def undo(self) -> None:
         """Undo the savepoint, as well as it can be: what raises here must not hide the error that led here."""
         with suppress(Exception):
-            await self.perform(Step.UNDO)
+            await self.perform(OnceStep.UNDO)
 
 
 def drive(driver: Driver, flow: Flow[T]) -> T:
@@ -151,7 +161,9 @@ def drive(driver: Driver, flow: Flow[T]) -> T:
         operation = next(flow)
         while True:
             try:
-                rows = driver.perform_batch(operation) if isinstance(operation, Batch) else driver.perform(operation)
+                rows = (
+                    driver.perform_batch(operation) if isinstance(operation, OnceBatch) else driver.perform(operation)
+                )
             except Exception as error:  # noqa: BLE001 - the flow undoes what it has begun, and raises it again
                 operation = flow.throw(error)
             else:
@@ -167,7 +179,7 @@ async def drive_async(driver: AsyncDriver, flow: Flow[T]) -> T:
         operation = next(flow)
         while True:
             try:
-                if isinstance(operation, Batch):
+                if isinstance(operation, OnceBatch):
                     rows = await driver.perform_batch(operation)
                 else:
                     rows = await driver.perform(operation)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from semel.once.drivers.base import Driver, needs_transaction
-from semel.once.drivers.postgresql import PATIENCE, RESTORE, milliseconds
+from semel.once.drivers.base import PATIENCE, RESTORE, Driver, milliseconds, needs_transaction
 from semel.once.errors import UnsupportedConnection
-from semel.once.rules import Operation, Patience, Step
-from semel.once.table import Dialect, Marks, Row, Statement, rendered
+from semel.once.rules import LockPatience, OnceStep, Operation
+from semel.once.table import OnceDialect, ParameterStyle, Row, Statement, rendered
 
 
 class DjangoDriver(Driver):
@@ -23,21 +22,21 @@ class DjangoDriver(Driver):
         self._patience: Any = None
 
     @property
-    def dialect(self) -> Dialect:
+    def dialect(self) -> OnceDialect:
         """The kind of database."""
-        return Dialect(self._connection.vendor)
+        return OnceDialect(self._connection.vendor)
 
     def perform(self, operation: Operation) -> Sequence[Row]:
         """Carry out one operation."""
         connection = self._connection
         if isinstance(operation, Statement):
             return self._run(operation)
-        if isinstance(operation, Patience):
+        if isinstance(operation, LockPatience):
             self._bound(operation.seconds)
-        elif operation is Step.OPEN:
+        elif operation is OnceStep.OPEN:
             needs_transaction(connection.in_atomic_block)
             self._savepoint = connection.savepoint()
-        elif operation is Step.RELEASE:
+        elif operation is OnceStep.RELEASE:
             connection.savepoint_commit(self._savepoint)
         else:
             connection.savepoint_rollback(self._savepoint)
@@ -45,7 +44,7 @@ class DjangoDriver(Driver):
         return ()
 
     def _run(self, statement: Statement) -> Sequence[Row]:
-        sql, parameters = rendered(statement, Marks.PERCENT, self.dialect)
+        sql, parameters = rendered(statement, ParameterStyle.PERCENT, self.dialect)
         with self._connection.cursor() as cursor:
             cursor.execute(sql, parameters or None)
             return cursor.fetchall() if cursor.description is not None else []

@@ -18,11 +18,18 @@ from psycopg import AsyncConnection, Connection, errors
 from psycopg.pq import Escaping, ExecStatus, PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
-from semel.once.drivers.base import AsyncDriver, Driver, needs_transaction, savepoint_name
-from semel.once.drivers.postgresql import PATIENCE, RESTORE, milliseconds
+from semel.once.drivers.base import (
+    PATIENCE,
+    RESTORE,
+    AsyncDriver,
+    Driver,
+    milliseconds,
+    needs_transaction,
+    savepoint_name,
+)
 from semel.once.errors import UnsupportedConnection
-from semel.once.rules import Batch, Operation, Patience, Step
-from semel.once.table import Dialect, Marks, Rendered, Row, Statement, rendered
+from semel.once.rules import LockPatience, OnceBatch, OnceStep, Operation
+from semel.once.table import OnceDialect, ParameterStyle, Rendered, Row, Statement, rendered
 
 try:
     from psycopg.generators import execute
@@ -35,7 +42,7 @@ Exchange = Generator[Any, Any, Sequence[Row]]
 
 
 def _rendered(statement: Statement) -> Rendered:
-    return rendered(statement, Marks.PERCENT, Dialect.POSTGRESQL)
+    return rendered(statement, ParameterStyle.PERCENT, OnceDialect.POSTGRESQL)
 
 
 class _Script:
@@ -50,23 +57,23 @@ class _Script:
         """The statement of an operation."""
         if isinstance(operation, Statement):
             return _rendered(operation)
-        if isinstance(operation, Patience):
+        if isinstance(operation, LockPatience):
             if operation.seconds is None:
                 return _rendered(Statement(RESTORE, (self._patience,)))
             return _rendered(Statement(PATIENCE, (milliseconds(operation.seconds),)))
-        if operation is Step.OPEN:
+        if operation is OnceStep.OPEN:
             self._need_transaction()
             return Rendered(f"SAVEPOINT {self._name}", ())
-        if operation is Step.RELEASE:
+        if operation is OnceStep.RELEASE:
             return Rendered(f"RELEASE SAVEPOINT {self._name}", ())
         return Rendered(f"ROLLBACK TO SAVEPOINT {self._name}; RELEASE SAVEPOINT {self._name}", ())
 
     def took(self, operation: Operation, rows: Sequence[Row]) -> None:
         """Remember what has to be restored."""
-        if isinstance(operation, Patience) and operation.seconds is not None:
+        if isinstance(operation, LockPatience) and operation.seconds is not None:
             self._patience = str(rows[0][0])
 
-    def exchange(self, batch: Batch) -> Exchange | None:
+    def exchange(self, batch: OnceBatch) -> Exchange | None:
         """Both in one message; None where they have to go one after the other."""
         step = self.of(batch.step).sql
         connection, wire = self._connection, self._connection.pgconn
@@ -131,7 +138,7 @@ def _number(value: bytes | None) -> int | None:
 class PsycopgDriver(Driver):
     """A `psycopg.Connection`."""
 
-    dialect = Dialect.POSTGRESQL
+    dialect = OnceDialect.POSTGRESQL
 
     def __init__(self, connection: Connection[Any]) -> None:
         self._connection = connection
@@ -146,7 +153,7 @@ class PsycopgDriver(Driver):
         self._script.took(operation, rows)
         return rows
 
-    def perform_batch(self, batch: Batch) -> Sequence[Row]:
+    def perform_batch(self, batch: OnceBatch) -> Sequence[Row]:
         """Carry out a step and a statement in one round trip."""
         exchange = self._script.exchange(batch)
         if exchange is None:
@@ -155,7 +162,7 @@ class PsycopgDriver(Driver):
             with self._connection.lock:
                 return self._connection.wait(exchange)
         except Exception:
-            if batch.step is Step.OPEN:
+            if batch.step is OnceStep.OPEN:
                 self.undo()
             raise
 
@@ -176,7 +183,7 @@ class AsyncPsycopgDriver(AsyncDriver):
         self._script.took(operation, rows)
         return rows
 
-    async def perform_batch(self, batch: Batch) -> Sequence[Row]:
+    async def perform_batch(self, batch: OnceBatch) -> Sequence[Row]:
         """Carry out a step and a statement in one round trip."""
         exchange = self._script.exchange(batch)
         if exchange is None:
@@ -185,7 +192,7 @@ class AsyncPsycopgDriver(AsyncDriver):
             async with self._connection.lock:
                 return await self._connection.wait(exchange)
         except BaseException:
-            if batch.step is Step.OPEN:
+            if batch.step is OnceStep.OPEN:
                 await self.undo()
             raise
 

@@ -11,18 +11,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_s
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 from sqlalchemy.sql.elements import BindParameter, TextClause
 
-from semel.once.drivers.base import AsyncDriver, Driver, needs_transaction
-from semel.once.drivers.postgresql import PATIENCE, RESTORE, milliseconds
+from semel.once.drivers.base import PATIENCE, RESTORE, AsyncDriver, Driver, milliseconds, needs_transaction
 from semel.once.errors import TransactionEnded, UnsupportedConnection
-from semel.once.rules import Operation, Patience, Step
-from semel.once.table import Dialect, Marks, Row, Statement, rendered
+from semel.once.rules import LockPatience, OnceStep, Operation
+from semel.once.table import OnceDialect, ParameterStyle, Row, Statement, rendered
 
 _TYPES = {int: BigInteger, bytes: LargeBinary, str: Text}
 
 
-def _clause(statement: Statement, dialect: Dialect) -> tuple[TextClause, dict[str, Any]]:
+def _clause(statement: Statement, dialect: OnceDialect) -> tuple[TextClause, dict[str, Any]]:
     """With the type of each parameter: a driver that casts would take a large number for a small one."""
-    sql, parameters = rendered(statement, Marks.NAMED, dialect)
+    sql, parameters = rendered(statement, ParameterStyle.NAMED, dialect)
     values = {f"p{place}": value for place, value in enumerate(parameters, 1)}
     typed: list[BindParameter[Any]] = [
         bindparam(name, type_=_TYPES.get(type(value), Text)) for name, value in values.items()
@@ -42,12 +41,12 @@ class SqlAlchemyDriver(Driver):
         """Carry out one operation."""
         if isinstance(operation, Statement):
             return self._run(operation)
-        if isinstance(operation, Patience):
+        if isinstance(operation, LockPatience):
             self._bound(operation.seconds)
-        elif operation is Step.OPEN:
+        elif operation is OnceStep.OPEN:
             self._open()
         else:
-            self._close(is_kept=operation is Step.RELEASE)
+            self._close(is_kept=operation is OnceStep.RELEASE)
         return ()
 
     @property
@@ -55,11 +54,11 @@ class SqlAlchemyDriver(Driver):
         return self._target if isinstance(self._target, Connection) else self._target.connection()
 
     @property
-    def dialect(self) -> Dialect:
+    def dialect(self) -> OnceDialect:
         """The kind of database."""
         name = self._connection.dialect.name
         try:
-            return Dialect(name)
+            return OnceDialect(name)
         except ValueError:
             raise UnsupportedConnection(f"PostgreSQL and SQLite are known here, and not {name}.") from None
 
@@ -77,7 +76,7 @@ class SqlAlchemyDriver(Driver):
 
     def _need_transaction(self, connection: Connection) -> None:
         """SQLAlchemy has a transaction in any mode: whether the database has one, the driver's connection knows."""
-        if self.dialect is Dialect.POSTGRESQL:
+        if self.dialect is OnceDialect.POSTGRESQL:
             adapted: Any = connection.connection.dbapi_connection
             needs_transaction(not adapted.autocommit)
             return
@@ -97,7 +96,7 @@ class SqlAlchemyDriver(Driver):
             self._nested.rollback()
 
     def _bound(self, seconds: float | None) -> None:
-        if self.dialect is Dialect.POSTGRESQL:
+        if self.dialect is OnceDialect.POSTGRESQL:
             if seconds is None:
                 self._run(Statement(RESTORE, (self._patience,)))
             else:

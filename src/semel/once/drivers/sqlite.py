@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from semel.once.drivers.base import Driver, needs_transaction, savepoint_name
-from semel.once.rules import Operation, Patience, Step
-from semel.once.table import Dialect, Marks, Row, Statement, rendered
+from semel.once.rules import LockPatience, OnceStep, Operation
+from semel.once.table import OnceDialect, ParameterStyle, Row, Statement, rendered
 
 if TYPE_CHECKING:
     import sqlite3
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class SqliteDriver(Driver):
     """One connection; how a statement is run and a transaction is seen is the subclass's."""
 
-    dialect = Dialect.SQLITE
+    dialect = OnceDialect.SQLITE
 
     def __init__(self) -> None:
         self._name = savepoint_name()
@@ -28,14 +28,14 @@ class SqliteDriver(Driver):
     def perform(self, operation: Operation) -> Sequence[Row]:
         """Carry out one operation."""
         if isinstance(operation, Statement):
-            return self._run(*rendered(operation, Marks.QUESTION, Dialect.SQLITE))
-        if isinstance(operation, Patience):
+            return self._run(*rendered(operation, ParameterStyle.QUESTION, OnceDialect.SQLITE))
+        if isinstance(operation, LockPatience):
             self._bound(operation.seconds)
-        elif operation is Step.OPEN:
+        elif operation is OnceStep.OPEN:
             # A savepoint outside of a transaction would be one of its own, and its release a commit.
             self._need_transaction()
             self._run(f"SAVEPOINT {self._name}")
-        elif operation is Step.RELEASE:
+        elif operation is OnceStep.RELEASE:
             self._run(f"RELEASE SAVEPOINT {self._name}")
         else:
             self._run(f"ROLLBACK TO SAVEPOINT {self._name}")

@@ -1,1 +1,1 @@
-"""The host of events: WebSocket connections, plain HTTP, and the feed that live readers hang on."""
+"""The events package."""

@@ -9,7 +9,7 @@ import orjson
 
 from semel.kernel.errors import REGISTRY, Problem
 from semel.server.http.answer import NO_STORE, SECURITY, Answer, Header
-from semel.server.problem import RETRY_AFTER
+from semel.server.http.problem import RETRY_AFTER
 
 STATIC: tuple[Header, ...] = (
     *SECURITY,

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from semel.contracts.fields import Fields
 from semel.kernel.errors import Grpc
+from semel.kernel.header_fields import HeaderFields
 from semel.server.grpc.messages import WORTH_PACKING_BYTES, FramedMessage, MessageBuffer, prefix_of
 from semel.server.grpc.metadata import (
     ACCEPTED,
@@ -23,7 +23,7 @@ from semel.server.grpc.metadata import (
     GrpcStatus,
     invalid_message,
 )
-from semel.server.threads import apart
+from semel.server.thread_pool import apart
 
 if TYPE_CHECKING:
     from semel.server.grpc.connection import GrpcConnection
@@ -76,7 +76,7 @@ class GrpcService:
     """Bytes of requests and of unsent answers that are kept at the same time, of all calls together."""
     headers: tuple[GrpcHeader, ...]
     """Sent with every answer."""
-    check_head: Callable[[Fields], None]
+    check_head: Callable[[HeaderFields], None]
     """Raises for a head that the service rejects before it looks at the credential."""
     authenticate: Callable[[GrpcCall], object]
     """Checks the credential of a call and sets `call.identity`; raises for a call that may not go on."""
@@ -93,7 +93,7 @@ def _ignore() -> None:
 class GrpcCall:
     """Made when the head of a stream has arrived."""
 
-    def __init__(self, connection: GrpcConnection, stream_id: int, fields: Fields, now: float) -> None:
+    def __init__(self, connection: GrpcConnection, stream_id: int, fields: HeaderFields, now: float) -> None:
         self.connection = connection
         self.stream_id = stream_id
         self.fields = fields

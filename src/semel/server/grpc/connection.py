@@ -24,8 +24,8 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from hyperframe.frame import GoAwayFrame
 
-from semel.contracts.fields import Fields
 from semel.kernel.errors import Grpc
+from semel.kernel.header_fields import HeaderFields
 from semel.server.grpc.call import GrpcCall
 from semel.server.grpc.flow_control import CONNECTION_WINDOW, FRAMES_EARNED, AbuseLimit, CallOrder, Frames, make_h2
 from semel.server.grpc.messages import FramedMessage
@@ -209,7 +209,7 @@ class GrpcConnection(asyncio.Protocol):
     # ---- From HTTP/2 ----
 
     def _on_request(self, event: RequestReceived) -> None:
-        call = GrpcCall(self, event.stream_id, Fields(event.headers), self.now)
+        call = GrpcCall(self, event.stream_id, HeaderFields(event.headers), self.now)
         if self._is_retired:
             self._send(lambda: self._h2.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM))
             return

@@ -23,7 +23,7 @@ from h2.settings import SettingCodes, Settings
 from hpack import Encoder
 from hyperframe.frame import DataFrame, Frame, HeadersFrame
 
-from semel.server.threads import APART_BYTES, apart
+from semel.server.thread_pool import APART_BYTES, apart
 
 T = TypeVar("T")
 

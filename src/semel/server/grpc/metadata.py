@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from hpack import NeverIndexedHeaderTuple
 
-from semel.contracts.fields import Fields
 from semel.kernel.errors import Grpc
+from semel.kernel.header_fields import HeaderFields
 
 GrpcHeader = tuple[bytes, bytes]
 
@@ -86,7 +86,7 @@ def invalid_message(message: str, field: str = "") -> GrpcError:
 # ---- The headers of a request ----
 
 
-def http_refusal(fields: Fields) -> bytes | None:
+def http_refusal(fields: HeaderFields) -> bytes | None:
     """The HTTP status for a request that is not gRPC; None for one that is."""
     if fields.get(b":method") != b"POST":
         return b"405"
@@ -94,14 +94,14 @@ def http_refusal(fields: Fields) -> bytes | None:
     return None if kind in _CONTENT_TYPES else b"415"
 
 
-def check_encoding(fields: Fields) -> None:
+def check_encoding(fields: HeaderFields) -> None:
     """Reject a compression that this server does not know."""
     encoding = fields.get(b"grpc-encoding") or IDENTITY
     if encoding not in (IDENTITY, GZIP):
         raise GrpcError(Grpc.UNIMPLEMENTED, "Messages may be compressed with gzip, or not at all.")
 
 
-def seconds_left(fields: Fields) -> float | None:
+def seconds_left(fields: HeaderFields) -> float | None:
     """The deadline of a call in seconds from now; None without one. A deadline that is too short is rejected."""
     value = fields.get(b"grpc-timeout")
     if value is None:
@@ -115,7 +115,7 @@ def seconds_left(fields: Fields) -> float | None:
     return min(left / 10**9, LONGEST_SECONDS)
 
 
-def trace_id(fields: Fields) -> bytes | None:
+def trace_id(fields: HeaderFields) -> bytes | None:
     """The trace that a call belongs to; None when it names none."""
     found = _TRACE.fullmatch(fields.get(b"traceparent") or b"")
     return None if found is None or found[1] == _NO_TRACE else found[1]

@@ -15,9 +15,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
+from semel.kernel.clock import World
 from semel.kernel.errors import Grpc
-from semel.kernel.world import World
-from semel.server.connection_limit import ConnectionLimit
 from semel.server.grpc.call import GrpcCall, GrpcMethod, GrpcService
 from semel.server.grpc.connection import GrpcConnection
 from semel.server.grpc.messages import FramedMessage, unpack, unpacked_size
@@ -31,7 +30,8 @@ from semel.server.grpc.metadata import (
     trace_id,
     unindexed,
 )
-from semel.server.threads import apart
+from semel.server.http.connection_limit import ConnectionLimit
+from semel.server.thread_pool import apart
 
 MAX_CONNECTIONS = 10_000
 MAX_CALLS = 20_000

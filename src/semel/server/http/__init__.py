@@ -1,1 +1,1 @@
-"""Our own HTTP/1.1 host: httptools parses, one object is a request and its answer, surfaces are plain functions."""
+"""HTTP/1.1: the connection, its limits, request bodies, CORS and problem documents."""

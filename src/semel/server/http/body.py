@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Hashable
 
 from semel.kernel.errors import Refused
-from semel.server.budget import Budget, Share
 from semel.server.http.answer import CLOSE
 from semel.server.http.request import Request
-from semel.server.threads import COPIED_BYTES, apart
+from semel.server.memory_budget import Budget, BudgetShare
+from semel.server.thread_pool import COPIED_BYTES, apart
 
 SKIPPED_BYTES = 16 * 1024 * 1024
 SKIP_SECONDS = 2.0
@@ -41,7 +41,7 @@ class Bodies:
             return self.whole(request)
         return await self._read_on(request, self._together.share(sender))
 
-    async def _read_on(self, request: Request, share: Share) -> bytes | None:
+    async def _read_on(self, request: Request, share: BudgetShare) -> bytes | None:
         body = bytearray()  # one that grows: small pieces would each take many times their size
         try:
             while True:

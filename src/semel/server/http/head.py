@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from httptools import HttpParserInvalidURLError, parse_url
 
 from semel.kernel.errors import Problem
-from semel.server.host_field import head_flaw
 from semel.server.http.answer import Header
+from semel.server.http.host_field import head_flaw
 
 SPECIAL = frozenset((b"host", b"transfer-encoding", b"expect", b"upgrade"))
 """Headers that the host acts on; a head that has only `Host` of them is a plain one."""

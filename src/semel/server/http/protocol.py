@@ -19,8 +19,8 @@ from semel.server.http.answer_head import CLOSE_LINE, STATUS_LINES
 from semel.server.http.application import UpgradedConnection
 from semel.server.http.exchange import HttpExchange
 from semel.server.http.flow import Flow
+from semel.server.http.problem import problem_body, problem_headers
 from semel.server.http.reader import SLICE_BYTES, RequestReader
-from semel.server.problem import problem_body, problem_headers
 
 if TYPE_CHECKING:
     from semel.server.http.server import HttpHost

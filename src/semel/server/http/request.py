@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
-from semel.contracts.fields import Fields
+from semel.kernel.header_fields import HeaderFields
 from semel.server.http.answer import Answer, Header, StreamedAnswer
 
 if TYPE_CHECKING:
-    from semel.server.revocation import Revocation
+    from semel.server.auth.principals import Revocation
 
 
 class Exchange(Protocol):
@@ -106,13 +106,13 @@ class Request:
         """The actor whose credential was accepted; empty in development mode and before that."""
         self.revocation: Revocation | None = None
         """Tells when the credential is revoked; None if it cannot be."""
-        self._fields: Fields | None = None
+        self._fields: HeaderFields | None = None
 
     @property
-    def fields(self) -> Fields:
+    def fields(self) -> HeaderFields:
         """The header fields by name."""
         if self._fields is None:
-            self._fields = Fields(self.headers)
+            self._fields = HeaderFields(self.headers)
         return self._fields
 
     @property

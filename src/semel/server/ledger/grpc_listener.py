@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from semel.server.context import Context
 from semel.server.http.tls import HTTP2
-from semel.server.ledger.desk import Desk
-from semel.server.ledger.grpc import is_installed
 from semel.server.listen import ListenError, cannot_listen
 from semel.server.settings import settings_of
+from semel.surfaces.ledger.grpc import is_installed
+from semel.surfaces.ledger.service import LedgerService
 from semel.surfaces.ledger.settings import LedgerSettings
 
 if TYPE_CHECKING:
-    from semel.server.ledger.grpc.host import GrpcHost
+    from semel.surfaces.ledger.grpc.listener import LedgerGrpc
 
 _log = logging.getLogger("semel.server")
 
@@ -27,10 +27,10 @@ _FLAG = "--ledger-grpc-port"
 class GrpcListener:
     """Listens, or says in the log why not; a port that was named and cannot be had ends the start."""
 
-    def __init__(self, context: Context, desk: Desk) -> None:
+    def __init__(self, context: Context, desk: LedgerService) -> None:
         self._context = context
         self._desk = desk
-        self._host: GrpcHost | None = None
+        self._host: LedgerGrpc | None = None
 
     async def start(self) -> None:
         """Listen, if it is wanted."""
@@ -48,9 +48,9 @@ class GrpcListener:
             await self._host.stop(seconds)
 
     async def _listen(self, wanted: int) -> None:
-        from semel.server.ledger.grpc.host import GrpcHost  # noqa: PLC0415 - only there with semel[grpc]
+        from semel.surfaces.ledger.grpc.listener import LedgerGrpc  # noqa: PLC0415 - only there with semel[grpc]
 
-        grpc = GrpcHost(self._context, self._desk)
+        grpc = LedgerGrpc(self._context, self._desk)
         address, port = self._context.settings.host, wanted if wanted > 0 else GRPC_PORT
         try:
             tls = self._context.tls

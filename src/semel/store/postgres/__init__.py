@@ -1,5 +1,5 @@
 """The PostgreSQL store: one database, shared by any number of nodes."""
 
-from semel.store.postgres.store import PostgresStore
+from semel.store.postgres.store import PgStore
 
-__all__ = ["PostgresStore"]
+__all__ = ["PgStore"]

@@ -27,7 +27,7 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-class Address(NamedTuple):
+class PgAddress(NamedTuple):
     """The address of the database, and the options of this node."""
 
     conninfo: str
@@ -50,7 +50,7 @@ class Address(NamedTuple):
         return (*(str(given.get(name, "")) for name in ("host", "hostaddr", "port", "dbname")), self.schema)
 
 
-def parse(url: str) -> Address:
+def parse(url: str) -> PgAddress:
     """Parse a URL; an invalid one is refused without repeating it."""
     try:
         parts = urlsplit(url)
@@ -69,7 +69,7 @@ def parse(url: str) -> Address:
     if not _SCHEMA.fullmatch(schema):
         raise StoreError("The schema in the PostgreSQL URL has small letters, digits and underscores, at most 48.")
     numbers = {name: _number(name, value) for name, value in ours.items()}
-    return Address(make_conninfo(**{**_DEFAULTS, **given}), schema, **numbers)
+    return PgAddress(make_conninfo(**{**_DEFAULTS, **given}), schema, **numbers)
 
 
 def _number(name: str, value: str) -> int:

@@ -8,33 +8,33 @@ from __future__ import annotations
 
 import queue
 
-from semel.store.postgres.address import Address
-from semel.store.postgres.line import Line, Trust
-from semel.store.postgres.marks import Mark
+from semel.store.postgres.address import PgAddress
+from semel.store.postgres.commit_fate import CommitMark
+from semel.store.postgres.connection import PgConnection, Trust
 from semel.store.protocol import StoreError
 
 
 class WriterConnection:
     """Carries out one transaction at a time: a connection, and the mark of its present session."""
 
-    def __init__(self, address: Address, trust: Trust, node: Mark, own: set[int]) -> None:
-        self.line = Line(address, trust, self._greet)
-        self.mark = Mark()
+    def __init__(self, address: PgAddress, trust: Trust, node: CommitMark, own: set[int]) -> None:
+        self.line = PgConnection(address, trust, self._greet)
+        self.mark = CommitMark()
         self._node = node
         self._own = own
 
-    def _greet(self, line: Line) -> None:
+    def _greet(self, line: PgConnection) -> None:
         """A new session has a mark of its own, because the old one's transaction may not have ended yet.
 
         The old mark is then treated like the mark of another node.
         """
         line.confirm(self._node.write())
-        mark = Mark()
+        mark = CommitMark()
         self._own.add(mark.id)
         self.disown(self.mark)
         self.mark = mark
 
-    def disown(self, mark: Mark) -> None:
+    def disown(self, mark: CommitMark) -> None:
         """This node sends no notice of the mark's last commit; if it is stored, now or later, the readers look."""
         self._own.discard(mark.id)
 
@@ -42,16 +42,16 @@ class WriterConnection:
 class ConnectionPool:
     """Used from every thread. `own` holds the marks of this node's sessions."""
 
-    def __init__(self, address: Address, trust: Trust, own: set[int]) -> None:
+    def __init__(self, address: PgAddress, trust: Trust, own: set[int]) -> None:
         self._address = address
         self._trust = trust
         self._is_closed = False
-        self._node = Mark()
+        self._node = CommitMark()
         """Not a session's: what every connection commits when it is opened."""
         writers = [WriterConnection(address, trust, self._node, own) for _ in range(address.lanes)]
         readers = [self.confirming_line() for _ in range(address.readers)]
         self._writers: queue.LifoQueue[WriterConnection] = queue.LifoQueue()
-        self._readers: queue.LifoQueue[Line] = queue.LifoQueue()
+        self._readers: queue.LifoQueue[PgConnection] = queue.LifoQueue()
         for writer in writers:
             self._writers.put(writer)
         for line in readers:
@@ -59,9 +59,9 @@ class ConnectionPool:
         self.lines = [*(writer.line for writer in writers), *readers]
         """All connections of the pool, free or in use; those that write come first."""
 
-    def confirming_line(self) -> Line:
+    def confirming_line(self) -> PgConnection:
         """A connection outside the pool that begins with a commit, so that it shows only what is confirmed."""
-        return Line(self._address, self._trust, lambda line: line.confirm(self._node.write()))
+        return PgConnection(self._address, self._trust, lambda line: line.confirm(self._node.write()))
 
     def writer(self) -> WriterConnection:
         """The next free connection that writes."""
@@ -74,12 +74,12 @@ class ConnectionPool:
             writer.line.drop()
         self._writers.put(writer)
 
-    def reader(self) -> Line:
+    def reader(self) -> PgConnection:
         """The next free connection that reads."""
         self._check_open()
         return self._readers.get()
 
-    def free_reader(self, line: Line) -> None:
+    def free_reader(self, line: PgConnection) -> None:
         """Its snapshot has ended."""
         if self._is_closed:
             line.drop()

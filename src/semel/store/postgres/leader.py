@@ -9,11 +9,10 @@ from __future__ import annotations
 import threading
 import time
 
-from semel.store.postgres.encoding import number
-from semel.store.postgres.failures import BROKEN
-from semel.store.postgres.line import Line
-from semel.store.postgres.locks import Kind, space
-from semel.store.postgres.marks import FORGET_OLD
+from semel.store.postgres.commit_fate import FORGET_OLD
+from semel.store.postgres.connection import PgConnection
+from semel.store.postgres.locks import LockKind, space
+from semel.store.postgres.pipeline import BROKEN, number
 from semel.store.protocol import StoreError
 
 _TRY = "SELECT pg_try_advisory_lock($1::int8::int4, 0)"
@@ -22,9 +21,9 @@ _TRY = "SELECT pg_try_advisory_lock($1::int8::int4, 0)"
 class Leader:
     """The candidacy of this node in the leader election."""
 
-    def __init__(self, line: Line, schema: str) -> None:
+    def __init__(self, line: PgConnection, schema: str) -> None:
         self._line = line
-        self._space = space(schema, Kind.LEADER)
+        self._space = space(schema, LockKind.LEADER)
         self._guard = threading.Lock()
         self._holds = False
 

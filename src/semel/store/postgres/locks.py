@@ -12,14 +12,13 @@ from enum import Enum
 from typing import NamedTuple
 from zlib import crc32
 
-from semel.store.postgres.encoding import number_array
-from semel.store.postgres.wire import Filled
+from semel.store.postgres.pipeline import Filled, number_array
 from semel.store.protocol import AnyTable, Lock
 
 SLOTS = 1_024
 
 
-class Kind(Enum):
+class LockKind(Enum):
     """The kinds of locks; they are taken in this order."""
 
     MARK = 0
@@ -34,7 +33,7 @@ class Kind(Enum):
 class Slot(NamedTuple):
     """One advisory lock, inside a schema."""
 
-    kind: Kind
+    kind: LockKind
     number: int
     shared: bool = False
 
@@ -52,12 +51,12 @@ def slots_of(locks: Iterable[Lock]) -> list[Slot]:
     for name, shared in locks:
         number = crc32(name) % SLOTS
         found[number] = found.get(number, True) and shared
-    return [Slot(Kind.NAME, number, shared) for number, shared in sorted(found.items())]
+    return [Slot(LockKind.NAME, number, shared) for number, shared in sorted(found.items())]
 
 
 def slot_of_table(table: AnyTable, *, shared: bool) -> Slot:
     """The lock slot of a generational table's rotation."""
-    return Slot(Kind.GENERATION, crc32(table.name.encode()) & 0x7FFFFFFF, shared)
+    return Slot(LockKind.GENERATION, crc32(table.name.encode()) & 0x7FFFFFFF, shared)
 
 
 def take(schema: str, slots: Sequence[Slot]) -> Filled:
@@ -69,6 +68,6 @@ def take(schema: str, slots: Sequence[Slot]) -> Filled:
     ]
 
 
-def space(schema: str, kind: Kind) -> int:
+def space(schema: str, kind: LockKind) -> int:
     """The first half of an advisory lock's name: a signed number of 32 bits."""
     return crc32(f"semel:{schema}:{kind.value}".encode()) - 2**31

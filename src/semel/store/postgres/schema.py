@@ -12,17 +12,17 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from semel.store.ddl import generational_tables, quoted
 from semel.store.migrations import FillColumn, Migration, pending
-from semel.store.postgres import marks
-from semel.store.postgres.locks import Kind, space
+from semel.store.postgres import commit_fate
+from semel.store.postgres.locks import LockKind, space
 from semel.store.postgres.statements import DIALECT
+from semel.store.sql_dialect import generational_tables, quoted
 
 _BASE = (
     "CREATE TABLE semel_schema (version int8 NOT NULL)",
     "INSERT INTO semel_schema VALUES (0)",
     "CREATE TABLE semel_generation (name bytea PRIMARY KEY, number int8 NOT NULL)",
-    marks.TABLE,
+    commit_fate.TABLE,
 )
 
 FILLED_AT_ONCE = 2_000
@@ -49,7 +49,7 @@ def bring_up_to_date(connection: psycopg.Connection, schema: str, migrations: Se
         # A migration takes as long as it takes, and so does that of another node.
         connection.execute("SET LOCAL lock_timeout = 0")
         connection.execute("SET LOCAL statement_timeout = 0")
-        connection.execute("SELECT pg_advisory_xact_lock(%s, 0)", (space(schema, Kind.MIGRATION),))
+        connection.execute("SELECT pg_advisory_xact_lock(%s, 0)", (space(schema, LockKind.MIGRATION),))
         version = version_of(connection, schema)
         if version is None:
             _begin(connection, schema)

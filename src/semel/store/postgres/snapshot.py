@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
-from semel.store.postgres.address import Address
-from semel.store.postgres.failures import BROKEN, UNFIT, meaning
-from semel.store.postgres.line import Line
-from semel.store.postgres.statements import GENERATIONS, NOW_MS, Statements
-from semel.store.postgres.wire import Filled, Rows
+from semel.store.postgres.address import PgAddress
+from semel.store.postgres.connection import PgConnection
+from semel.store.postgres.pipeline import BROKEN, UNFIT, Filled, Rows, meaning
+from semel.store.postgres.statements import GENERATIONS, NOW_MS, PgStatements
 from semel.store.protocol import AnyTable, Range, Row
 from semel.store.table import Key, Table
 
@@ -31,31 +30,31 @@ class Source(Protocol):
     """The part of a store that a snapshot needs."""
 
     @property
-    def address(self) -> Address:
+    def address(self) -> PgAddress:
         """Where the database is."""
 
     @property
-    def statements(self) -> Mapping[AnyTable, list[Statements]]:
+    def statements(self) -> Mapping[AnyTable, list[PgStatements]]:
         """Of each table, generation by generation."""
 
-    def reader(self) -> Line:
+    def reader(self) -> PgConnection:
         """The next free line."""
 
-    def free_reader(self, line: Line) -> None:
+    def free_reader(self, line: PgConnection) -> None:
         """The line's snapshot has ended."""
 
-    def scannable(self, table: AnyTable) -> Statements:
+    def scannable(self, table: AnyTable) -> PgStatements:
         """The statements for ranges of a table."""
 
 
-class PostgresSnapshot:
+class PgSnapshot:
     """A snapshot; holds a reader connection while the block runs."""
 
     def __init__(self, store: Source) -> None:
         self._store = store
         self.now_ms = 0
 
-    def __enter__(self) -> PostgresSnapshot:
+    def __enter__(self) -> PgSnapshot:
         self._line = self._store.reader()
         try:
             self._line.open(time.monotonic() + self._store.address.patience)
@@ -149,7 +148,7 @@ class PostgresSnapshot:
             found += [made.unsigned.key_in(key) for key in keys]
         return found
 
-    def _lookup(self, table: Table[Any]) -> list[Statements]:
+    def _lookup(self, table: Table[Any]) -> list[PgStatements]:
         made = self._store.statements[table]
         if not table.generational:
             return made

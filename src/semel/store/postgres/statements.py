@@ -14,26 +14,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from semel.store.ddl import Dialect, quoted
-from semel.store.postgres.encoding import bytes_array, number, number_array
-from semel.store.postgres.wire import Filled
+from semel.store.postgres.pipeline import Filled, bytes_array, number, number_array
 from semel.store.protocol import AnyTable, Range, Row, Touch
-from semel.store.table import Key, Kind, Shape
-from semel.store.unsigned import Unsigned
+from semel.store.sql_dialect import SqlDialect, Unsigned, quoted
+from semel.store.table import ColumnKind, Key, TableLayout
 
 GENERATIONS = 3
 NOW_MS = "floor(extract(epoch FROM clock_timestamp()) * 1000)::int8"
 """The server's clock, as a number."""
 
-_TYPES = {Kind.I64: "int8", Kind.U64: "bytea", Kind.BYTES: "bytea"}
+_TYPES = {ColumnKind.I64: "int8", ColumnKind.U64: "bytea", ColumnKind.BYTES: "bytea"}
 
 
-def _options(shape: Shape) -> str:
+def _options(shape: TableLayout) -> str:
     # Room in each page, so that a row that changes often finds its next version beside it and no index has to follow.
     return "" if shape.bulky else "WITH (fillfactor = 70)"
 
 
-DIALECT = Dialect(
+DIALECT = SqlDialect(
     types=_TYPES,
     generations=GENERATIONS,
     bytes_literal=lambda value: f"'\\x{value.hex()}'::bytea",
@@ -47,7 +45,7 @@ def _arrays(kinds: Iterable[str]) -> str:
     return f"unnest({', '.join(f'${place}::{kind}[]' for place, kind in enumerate(kinds, 1))})"
 
 
-class Statements:
+class PgStatements:
     """The SQL statements of one table, and the encoding of its rows."""
 
     def __init__(self, table: AnyTable, name: str) -> None:
@@ -229,4 +227,8 @@ class Statements:
         return number(stored) if isinstance(stored, int) else stored
 
 
-_ENCODERS: dict[Kind, Any] = {Kind.I64: number_array, Kind.U64: bytes_array, Kind.BYTES: bytes_array}
+_ENCODERS: dict[ColumnKind, Any] = {
+    ColumnKind.I64: number_array,
+    ColumnKind.U64: bytes_array,
+    ColumnKind.BYTES: bytes_array,
+}

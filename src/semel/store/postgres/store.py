@@ -18,29 +18,29 @@ from contextlib import closing
 import psycopg
 
 from semel.store.migrations import Migration
-from semel.store.postgres.address import Address
+from semel.store.postgres.address import PgAddress
+from semel.store.postgres.commit_fate import CommitMark
+from semel.store.postgres.connection import PgConnection, Trust, connect
 from semel.store.postgres.connection_pool import ConnectionPool
-from semel.store.postgres.failures import BROKEN, sentence
-from semel.store.postgres.hints import Listener, Speaker
 from semel.store.postgres.leader import Leader
-from semel.store.postgres.line import Line, Trust, connect
-from semel.store.postgres.marks import Mark
+from semel.store.postgres.notify import NotifyListener, NotifySender
+from semel.store.postgres.pipeline import BROKEN, sentence
 from semel.store.postgres.schema import bring_up_to_date
-from semel.store.postgres.snapshot import PostgresSnapshot
-from semel.store.postgres.statements import DIALECT, Statements
-from semel.store.postgres.transaction import PostgresTx
+from semel.store.postgres.snapshot import PgSnapshot
+from semel.store.postgres.statements import DIALECT, PgStatements
+from semel.store.postgres.transaction import PgTransaction
 from semel.store.protocol import AnyTable, CommitUnknownError, Hear, Lock, StoreError
 
 _TIDY_SECONDS = 1.0
 
 
-class PostgresStore:
+class PgStore:
     """The store for many nodes: connections for writers, a pool of reader connections, notifications, leadership."""
 
-    def __init__(self, address: Address, tables: Sequence[AnyTable], migrations: Sequence[Migration]) -> None:
+    def __init__(self, address: PgAddress, tables: Sequence[AnyTable], migrations: Sequence[Migration]) -> None:
         self.address = address
         self.lanes = address.lanes
-        self.statements = {table: [Statements(table, name) for name in DIALECT.names_of(table)] for table in tables}
+        self.statements = {table: [PgStatements(table, name) for name in DIALECT.names_of(table)] for table in tables}
         self.generational = [table for table in tables if table.generational]
         self.generations: Mapping[str, int] = {}
         """The generation of each table that takes new rows, as last read."""
@@ -51,9 +51,9 @@ class PostgresStore:
         _prepare(address, migrations)
         self.readers = address.readers
         self._trust = Trust(address.patience)
-        self._speaker = Speaker(Line(address, self._trust), f"semel_{address.schema}")
-        self._listener: Listener | None = None
-        self._leader = Leader(Line(address, self._trust), address.schema)
+        self._speaker = NotifySender(PgConnection(address, self._trust), f"semel_{address.schema}")
+        self._listener: NotifyListener | None = None
+        self._leader = Leader(PgConnection(address, self._trust), address.schema)
         self.pool = ConnectionPool(address, self._trust, self._speaker.own)
         self._speaker.start()
 
@@ -67,28 +67,28 @@ class PostgresStore:
         """Whether the database has not answered for some seconds."""
         return self._listener is not None and self._listener.is_away
 
-    def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> PostgresTx:
+    def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> PgTransaction:
         """A transaction on the next free connection; nothing is sent before it is needed. Soft changes do not wait."""
         return self._begin(locks, durable, self.address.patience if durable else 0.0)
 
-    def _begin(self, locks: Sequence[Lock], durable: bool, patience_seconds: float) -> PostgresTx:
+    def _begin(self, locks: Sequence[Lock], durable: bool, patience_seconds: float) -> PgTransaction:
         writer = self.pool.writer()
         try:
             writer.line.open(time.monotonic() + patience_seconds)
-            return PostgresTx(self, writer, locks, durable)
+            return PgTransaction(self, writer, locks, durable)
         except BaseException:
             self.pool.free_writer(writer)
             raise
 
-    def read(self) -> PostgresSnapshot:
+    def read(self) -> PgSnapshot:
         """The last committed state, on a connection of the reader's own."""
-        return PostgresSnapshot(self)
+        return PgSnapshot(self)
 
-    def reader(self) -> Line:
+    def reader(self) -> PgConnection:
         """The next free connection that reads."""
         return self.pool.reader()
 
-    def free_reader(self, line: Line) -> None:
+    def free_reader(self, line: PgConnection) -> None:
         """Its snapshot has ended."""
         self.pool.free_reader(line)
 
@@ -96,7 +96,7 @@ class PostgresStore:
         """Listen to the other nodes."""
         # It asks for a commit too, so that it finds out for all others that the database is back, and we are ready.
         line = self.pool.confirming_line()
-        self._listener = Listener(line, f"semel_{self.address.schema}", self._speaker.own, hear)
+        self._listener = NotifyListener(line, f"semel_{self.address.schema}", self._speaker.own, hear)
         self._listener.start()
 
     def leads(self) -> bool:
@@ -108,7 +108,7 @@ class PostgresStore:
         with self.read() as snapshot:
             return snapshot.era()
 
-    def committed(self, mark: Mark, topics: Sequence[bytes]) -> None:
+    def committed(self, mark: CommitMark, topics: Sequence[bytes]) -> None:
         """After a durable commit: notify the other nodes."""
         self._speaker.say(mark.id, mark.number, topics)
 
@@ -118,7 +118,7 @@ class PostgresStore:
             self._retired.update(self.generational)
             self.generations = numbers
 
-    def scannable(self, table: AnyTable) -> Statements:
+    def scannable(self, table: AnyTable) -> PgStatements:
         """The statements for ranges of a table; a generational one has none."""
         if table.generational:
             raise StoreError(f"{table.name} is found by its key alone")
@@ -166,7 +166,7 @@ class PostgresStore:
         self.pool.close()
 
 
-def _prepare(address: Address, migrations: Sequence[Migration]) -> None:
+def _prepare(address: PgAddress, migrations: Sequence[Migration]) -> None:
     """The first connection: is this a server that we can use, and has it our tables?"""
     try:
         with closing(connect(address)) as wire:

@@ -15,17 +15,16 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from semel.store.postgres.encoding import number as encode_number
-from semel.store.postgres.failures import BROKEN, UNFIT, meaning, sentence
-from semel.store.postgres.locks import Kind, slot_of_table, slots_of, take
-from semel.store.postgres.marks import Mark, ask_fate
-from semel.store.postgres.statements import GENERATIONS, NOW_MS, Statements
-from semel.store.postgres.wire import Filled, LostError, RefusedError, Rows
+from semel.store.postgres.commit_fate import CommitMark, ask_fate
+from semel.store.postgres.locks import LockKind, slot_of_table, slots_of, take
+from semel.store.postgres.pipeline import BROKEN, UNFIT, Filled, LostError, PgRefusedError, Rows, meaning, sentence
+from semel.store.postgres.pipeline import number as encode_number
+from semel.store.postgres.statements import GENERATIONS, NOW_MS, PgStatements
 from semel.store.protocol import (
     AnyTable,
     Changes,
     CommitUnknownError,
-    Loaded,
+    LoadedRows,
     Lock,
     Range,
     Row,
@@ -38,7 +37,7 @@ from semel.store.table import Key
 
 if TYPE_CHECKING:
     from semel.store.postgres.connection_pool import WriterConnection
-    from semel.store.postgres.store import PostgresStore
+    from semel.store.postgres.store import PgStore
 
 SEND_BYTES = 8 * 1024 * 1024
 """Changes beyond this size are sent before the commit, so that a copy of any size fits in memory."""
@@ -53,10 +52,10 @@ _CLOCK: Filled = (f"SELECT {NOW_MS}, name, number FROM (SELECT 1) one LEFT JOIN 
 _TURN = "INSERT INTO semel_generation VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET number = excluded.number"
 
 
-class PostgresTx:
+class PgTransaction:
     """Open from construction to `commit` or `rollback`; holds a connection of the pool for that time."""
 
-    def __init__(self, store: PostgresStore, writer: WriterConnection, locks: Sequence[Lock], durable: bool) -> None:
+    def __init__(self, store: PgStore, writer: WriterConnection, locks: Sequence[Lock], durable: bool) -> None:
         self._store = store
         self._writer = writer
         self._durable = durable
@@ -73,7 +72,7 @@ class PostgresTx:
         """The generation of each table that takes new rows; provisional until it has been read under the locks."""
         self._waiting: list[Filled] = []
         self._waiting_bytes = 0
-        self._touches: list[tuple[int, Statements, Sequence[Touch]]] = []
+        self._touches: list[tuple[int, PgStatements, Sequence[Touch]]] = []
         self._topics: Sequence[bytes] = ()
 
     @property
@@ -81,7 +80,7 @@ class PostgresTx:
         self._begin(())
         return self._now_ms
 
-    def load(self, keys: Mapping[AnyTable, Iterable[Key]], ranges: Sequence[Range]) -> Loaded:
+    def load(self, keys: Mapping[AnyTable, Iterable[Key]], ranges: Sequence[Range]) -> LoadedRows:
         wanted = {table: list(some) for table, some in keys.items()}
         believed = dict(self._numbers)
         finds = [(table, made) for table in wanted if wanted[table] for made in self._lookup(table, believed)]
@@ -98,7 +97,7 @@ class PostgresTx:
             for row in map(made.unsigned.row_in, answer):
                 rows[table][row[: table.key]] = row
         scanned = answers[len(finds) :]
-        return Loaded(
+        return LoadedRows(
             rows,
             [
                 [self._store.scannable(one.table).unsigned.row_in(row) for row in answer]
@@ -150,7 +149,7 @@ class PostgresTx:
         self._wait((_TURN, (table.name.encode(), encode_number(number))))
         self._numbers = {**self._numbers, table.name: number}
 
-    def oldest(self, table: AnyTable) -> Statements:
+    def oldest(self, table: AnyTable) -> PgStatements:
         """The generation that no reader looks into, as long as this transaction is open."""
         self._begin(())
         return self._store.statements[table][(self._numbers.get(table.name, 0) + 1) % GENERATIONS]
@@ -178,7 +177,7 @@ class PostgresTx:
         self._writer.line.stopped_waiting = False
         try:
             answers = self._writer.line.exchange(statements)
-        except RefusedError as error:
+        except PgRefusedError as error:
             raise meaning(error) from error
         except LostError as error:
             self._settle(error, began)
@@ -212,7 +211,7 @@ class PostgresTx:
         if not is_committed:
             raise TryAgainError(f"{sentence(error)} The transaction was not committed.") from error
 
-    def _fate(self, mark: Mark, number: int, deadline: float) -> bool | None:
+    def _fate(self, mark: CommitMark, number: int, deadline: float) -> bool | None:
         """Whether that transaction was committed; None when the database could not be asked in time."""
         line = self._writer.line
         while True:
@@ -253,8 +252,8 @@ class PostgresTx:
         if not self._turning:
             return [_BEGIN, take(schema, slots), _CLOCK]
         # A writer that waits for the shared slot makes all others wait behind it: a turn rather comes another time.
-        shared = [slot for slot in slots if slot.kind is not Kind.NAME]
-        named = [slot for slot in slots if slot.kind is Kind.NAME]
+        shared = [slot for slot in slots if slot.kind is not LockKind.NAME]
+        named = [slot for slot in slots if slot.kind is LockKind.NAME]
         return [_BEGIN, _BRIEFLY, take(schema, shared), _USUALLY, take(schema, named), _CLOCK]
 
     def _ask(self, fill: Callable[[], list[Filled]]) -> list[Rows]:
@@ -293,7 +292,7 @@ class PostgresTx:
             undone += [touch for touch in touches if touch.key in found[0] - found[1]]
         return undone
 
-    def _lookup(self, table: AnyTable, numbers: Mapping[str, int]) -> list[Statements]:
+    def _lookup(self, table: AnyTable, numbers: Mapping[str, int]) -> list[PgStatements]:
         """The SQL tables in which a row may be; the younger one last, so that it wins."""
         made = self._store.statements[table]
         if not table.generational:
@@ -303,6 +302,6 @@ class PostgresTx:
             return made[:1]  # it has never turned, so there is nothing older
         return [made[(number - 1) % GENERATIONS], made[number]]
 
-    def _younger(self, table: AnyTable) -> Statements:
+    def _younger(self, table: AnyTable) -> PgStatements:
         made = self._store.statements[table]
         return made[self._numbers.get(table.name, 0)] if table.generational else made[0]

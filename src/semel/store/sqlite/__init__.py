@@ -1,5 +1,5 @@
 """The embedded SQLite store: one file, one writer."""
 
-from semel.store.sqlite.store import SqliteStore
+from semel.store.sqlite.store import SqliteFileStore
 
-__all__ = ["SqliteStore"]
+__all__ = ["SqliteFileStore"]

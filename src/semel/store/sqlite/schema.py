@@ -7,9 +7,9 @@ from typing import Any
 
 import apsw
 
-from semel.store.ddl import generational_tables
 from semel.store.migrations import FillColumn, Migration, pending
 from semel.store.protocol import StoreError
+from semel.store.sql_dialect import generational_tables
 from semel.store.sqlite.statements import DIALECT
 
 OLDEST_LIBRARY = (3, 51, 3)

@@ -10,16 +10,16 @@ from typing import Any, TypeVar
 import apsw
 
 from semel.store.protocol import AnyTable, Range, Row, StoreError
-from semel.store.sqlite.statements import Filled, Statements
+from semel.store.sqlite.statements import Filled, SqliteStatements
 from semel.store.table import Key, Table, bytes_of
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
 
-class Readers:
+class ReaderPool:
     """The connection pool of read-only connections; each serves one snapshot at a time."""
 
-    def __init__(self, statements: Mapping[AnyTable, list[Statements]], wall_ms: Callable[[], int]) -> None:
+    def __init__(self, statements: Mapping[AnyTable, list[SqliteStatements]], wall_ms: Callable[[], int]) -> None:
         self.statements = statements
         self.wall_ms = wall_ms
         self.is_closed = False
@@ -48,7 +48,7 @@ class Readers:
 class SqliteSnapshot:
     """A snapshot; holds a connection of the pool while the block runs."""
 
-    def __init__(self, readers: Readers) -> None:
+    def __init__(self, readers: ReaderPool) -> None:
         self._readers = readers
         self.now_ms = 0
 
@@ -104,7 +104,7 @@ class SqliteSnapshot:
         [made] = self._readers.statements[table]
         return self._one_each(made, made.earliest(prefixes, least))
 
-    def _one_each(self, made: Statements, statements: Iterable[Filled]) -> dict[Key, Any]:
+    def _one_each(self, made: SqliteStatements, statements: Iterable[Filled]) -> dict[Key, Any]:
         found: dict[Key, Any] = {}
         for sql, values in statements:
             rows = map(made.unsigned.row_in, fetch(self._reader, sql, values))
@@ -117,7 +117,7 @@ class SqliteSnapshot:
         column = wanted.table.ordering(wanted.by)[len(wanted.prefix)]
         return [made.unsigned.value_in(column, value) for (value,) in fetch(self._reader, *made.distinct(wanted))]
 
-    def _generations(self, table: AnyTable) -> list[Statements]:
+    def _generations(self, table: AnyTable) -> list[SqliteStatements]:
         made = self._readers.statements[table]
         if not table.generational:
             return made
@@ -159,7 +159,7 @@ class SqliteSnapshot:
         return found
 
 
-def scan(connection: apsw.Connection, made: Statements, wanted: Range) -> list[Row]:
+def scan(connection: apsw.Connection, made: SqliteStatements, wanted: Range) -> list[Row]:
     """The rows of a range."""
     _refuse_generational(wanted.table)
     return [made.unsigned.row_in(row) for row in fetch(connection, *made.scan(wanted))]

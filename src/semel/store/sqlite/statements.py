@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from semel.store.ddl import Dialect, quoted
 from semel.store.protocol import AnyTable, Range, Row, Touch
-from semel.store.table import Key, Kind, Shape, bytes_of
-from semel.store.unsigned import Unsigned
+from semel.store.sql_dialect import SqlDialect, Unsigned, quoted
+from semel.store.table import ColumnKind, Key, TableLayout, bytes_of
 
 GENERATIONS = 2
 _SIZES = (128, 64, 32, 16, 8, 4, 2, 1)
@@ -28,13 +27,13 @@ Filled = tuple[str, tuple[Any, ...]]
 """A statement and its values."""
 
 
-def _options(shape: Shape) -> str:
+def _options(shape: TableLayout) -> str:
     # A bulky row is appended at the end of its table and found through an index; a small one lives in the index itself.
     return "STRICT" if shape.bulky else "STRICT, WITHOUT ROWID"
 
 
-DIALECT = Dialect(
-    types={Kind.I64: "INTEGER", Kind.U64: "BLOB", Kind.BYTES: "BLOB"},
+DIALECT = SqlDialect(
+    types={ColumnKind.I64: "INTEGER", ColumnKind.U64: "BLOB", ColumnKind.BYTES: "BLOB"},
     generations=GENERATIONS,
     bytes_literal=lambda value: f"x'{value.hex()}'",
     options=_options,
@@ -42,7 +41,7 @@ DIALECT = Dialect(
 )
 
 
-class Statements:
+class SqliteStatements:
     """The SQL statements of one table, and the encoding of its rows."""
 
     def __init__(self, table: AnyTable, name: str) -> None:

@@ -1,14 +1,16 @@
-"""The SQLite store: rows in one file, through one connection that writes and checkpoints, in one thread.
+"""Rows in one SQLite file, through one connection that writes and checkpoints, in one thread.
 
 Format: a write-ahead log beside the file. A commit appends its pages to the log and syncs it before it returns
 (`synchronous=FULL`), so an acknowledged transaction survives power loss; a crash before that sync leaves a torn tail
-that SQLite discards on the next start, and no caller was told of it. Readers are read-only and see the log's last
-commit; they never checkpoint. Checkpoints run on the writing thread, after callers have been answered: a crash in one
-is repaired from the log.
+that SQLite discards on the next start, and nobody was told of it. Readers are read-only and see the log's last commit;
+they never checkpoint. Checkpoints run on the writing thread, after callers have been answered: a crash in one is
+repaired from the log.
 
-After a failed commit or sync nothing this process believes about the file can be trusted, because the operating
-system may have dropped the pages it could not write. So the store says "unknown" and refuses to go on; a restart
-reads what the disk really holds.
+After a failed commit or sync nothing this process believes about the file can be trusted, because the operating system
+may have dropped the pages it could not write. So the store says "unknown" and refuses to go on; a restart reads what
+the disk really holds.
+
+A lock file keeps a second server out of the data folder.
 """
 
 from __future__ import annotations
@@ -26,19 +28,56 @@ from semel.store.migrations import Migration
 from semel.store.protocol import (
     AnyTable,
     Changes,
-    Loaded,
+    LoadedRows,
     Lock,
     Range,
     Row,
     SoleNode,
     StoreBrokenError,
+    StoreBusyError,
     StoreError,
 )
-from semel.store.sqlite.lockfile import LockFile
 from semel.store.sqlite.schema import bring_up_to_date, check_library, current_generations
-from semel.store.sqlite.snapshot import Readers, SqliteSnapshot, fetch, scan, sentence
-from semel.store.sqlite.statements import DIALECT, GENERATIONS, Statements
+from semel.store.sqlite.snapshot import ReaderPool, SqliteSnapshot, fetch, scan, sentence
+from semel.store.sqlite.statements import DIALECT, GENERATIONS, SqliteStatements
 from semel.store.table import Key
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _take(handle: int) -> None:
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+else:
+    import fcntl
+
+    def _take(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class LockFile:
+    """The lock of a data folder, held from construction to `release`."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StoreError(f"The data folder {path.parent} cannot be written to: {error.strerror}.") from error
+        try:
+            _take(self._handle)
+        except OSError as error:
+            holder = os.pread(self._handle, 20, 0).decode("ascii", "replace").strip() if sys.platform != "win32" else ""
+            os.close(self._handle)
+            who = f" (process {holder})" if holder else ""
+            raise StoreBusyError(
+                f"Another server{who} is using {path.parent}: stop it, or give this one a data folder of its own."
+            ) from error
+        os.ftruncate(self._handle, 0)
+        os.write(self._handle, str(os.getpid()).encode())
+
+    def release(self) -> None:
+        """Let the next server in."""
+        os.close(self._handle)
+
 
 FILE_NAME = "semel.db"
 LOCK_NAME = "semel.lock"
@@ -60,7 +99,7 @@ _WRITER_PRAGMAS = (
 )
 
 
-class SqliteStore(SoleNode):
+class SqliteFileStore(SoleNode):
     """The embedded store. One lane."""
 
     lanes = 1
@@ -100,14 +139,16 @@ class SqliteStore(SoleNode):
         self._sync_log()
         self._writer.set_wal_hook(self._on_commit)
         bring_up_to_date(self._writer, migrations)
-        self._statements = {table: [Statements(table, name) for name in DIALECT.names_of(table)] for table in tables}
+        self._statements = {
+            table: [SqliteStatements(table, name) for name in DIALECT.names_of(table)] for table in tables
+        }
         self._current: Mapping[str, int] = current_generations(self._writer)
         self._older_is_empty = {
             table: not older or self._writer.execute(older[0].some).fetchone() is None
             for table in tables
             for older in [self._older(table, self._current)]
         }
-        self._readers = Readers(self._statements, self._wall_ms)
+        self._readers = ReaderPool(self._statements, self._wall_ms)
         for _ in range(READERS):
             self._readers.add(apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READONLY, vfs=self._vfs))
 
@@ -168,16 +209,16 @@ class SqliteStore(SoleNode):
         self._wal_pages = pages
         return apsw.SQLITE_OK
 
-    def _younger(self, table: AnyTable, numbers: Mapping[str, int]) -> Statements:
+    def _younger(self, table: AnyTable, numbers: Mapping[str, int]) -> SqliteStatements:
         return self._statements[table][numbers.get(table.name, 0)]
 
-    def _older(self, table: AnyTable, numbers: Mapping[str, int]) -> list[Statements]:
+    def _older(self, table: AnyTable, numbers: Mapping[str, int]) -> list[SqliteStatements]:
         current = numbers.get(table.name, 0)
         return [made for number, made in enumerate(self._statements[table]) if number != current]
 
 
 class _SqliteTx:
-    def __init__(self, store: SqliteStore, now_ms: int, durable: bool) -> None:
+    def __init__(self, store: SqliteFileStore, now_ms: int, durable: bool) -> None:
         self._store = store
         self._writer = store._writer
         self._durable = durable
@@ -187,9 +228,9 @@ class _SqliteTx:
         self._rotated: set[AnyTable] = set()
         self.now_ms = now_ms
 
-    def load(self, keys: Mapping[AnyTable, Iterable[Key]], ranges: Sequence[Range]) -> Loaded:
+    def load(self, keys: Mapping[AnyTable, Iterable[Key]], ranges: Sequence[Range]) -> LoadedRows:
         rows = {table: self._find(table, wanted) for table, wanted in keys.items()}
-        return Loaded(rows, [scan(self._writer, self._younger(wanted.table), wanted) for wanted in ranges])
+        return LoadedRows(rows, [scan(self._writer, self._younger(wanted.table), wanted) for wanted in ranges])
 
     def _find(self, table: AnyTable, wanted: Iterable[Key]) -> dict[Key, Row]:
         younger = self._younger(table)
@@ -230,7 +271,7 @@ class _SqliteTx:
         except (apsw.Error, OverflowError, TypeError) as error:
             raise StoreError(sentence(error)) from error
 
-    def _insert(self, made: Statements, sql: str, values: tuple[Any, ...]) -> None:
+    def _insert(self, made: SqliteStatements, sql: str, values: tuple[Any, ...]) -> None:
         """Insert rows. A large payload at the end of one goes in by pieces: bound as a value it is copied twice."""
         payload = values[-1]
         is_large = made.table.bulky and isinstance(payload, bytes) and len(payload) > PAYLOAD_BYTES
@@ -281,7 +322,7 @@ class _SqliteTx:
             raise StoreBrokenError(sentence(error)) from error
         self._restore_durability()
 
-    def _younger(self, table: AnyTable) -> Statements:
+    def _younger(self, table: AnyTable) -> SqliteStatements:
         return self._store._younger(table, self._numbers)
 
     def _restore_durability(self) -> None:

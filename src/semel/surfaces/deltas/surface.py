@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from semel.contracts.deltas.tables import TABLES
-from semel.contracts.deltas.wire.paths import PREFIXES, ROOTS
-from semel.server.deltas.host import DeltasHost
-from semel.server.deltas.tokens import SURFACE
-from semel.server.principals import ScopeClaim
+from semel.server.auth.principals import ScopeClaim
 from semel.server.settings import ServerSettings, settings_of
 from semel.server.surface import Surface
+from semel.surfaces.deltas.access import SURFACE
+from semel.surfaces.deltas.http import DeltasHttp
 from semel.surfaces.deltas.settings import DeltasSettings
+from semel.surfaces.deltas.tables import TABLES
+from semel.surfaces.deltas.wire.urls import PREFIXES, ROOTS
 
 
 def _has_credentials(settings: ServerSettings) -> bool:
@@ -23,7 +23,7 @@ DELTAS = Surface(
     prefixes=PREFIXES,
     tables=TABLES,
     settings=DeltasSettings,
-    run=DeltasHost,
+    run=DeltasHttp,
     has_credentials=_has_credentials,
     scope_claims=(ScopeClaim("gw", may_be_one=True),),
 )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from semel.contracts.events.tables import TABLES
-from semel.server.events.host import EventsHost
-from semel.server.events.hub import SOCKET_PATH, SURFACE
-from semel.server.events.validators import load_validator
-from semel.server.principals import ScopeClaim
+from semel.server.auth.principals import ScopeClaim
 from semel.server.settings import ServerSettings, settings_of
 from semel.server.surface import Surface
+from semel.surfaces.events.http import EventsHttp
+from semel.surfaces.events.service import SOCKET_PATH, SURFACE, load_validator
 from semel.surfaces.events.settings import EventsSettings
+from semel.surfaces.events.tables import TABLES
 
 
 def _check(settings: ServerSettings) -> None:
@@ -23,7 +22,7 @@ EVENTS = Surface(
     prefixes=(),
     tables=TABLES,
     settings=EventsSettings,
-    run=EventsHost,
+    run=EventsHttp,
     check=_check,
     scope_claims=(ScopeClaim("allowed_partitions"), ScopeClaim("allowed_partition_prefixes", is_prefix=True)),
     has_normalized_names=True,

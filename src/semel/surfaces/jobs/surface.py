@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from semel.contracts.jobs.tables import TABLES
-from semel.server.jobs.desk import SURFACE
-from semel.server.jobs.host import MESH, PREFIX, JobsHost
 from semel.server.surface import Surface
+from semel.surfaces.jobs.http import MESH, PREFIX, JobsHttp
+from semel.surfaces.jobs.service import SURFACE
 from semel.surfaces.jobs.settings import JobsSettings
+from semel.surfaces.jobs.tables import TABLES
 
 JOBS = Surface(
     name=SURFACE,
@@ -15,5 +15,5 @@ JOBS = Surface(
     prefixes=(PREFIX + b"/", MESH),
     tables=TABLES,
     settings=JobsSettings,
-    run=JobsHost,
+    run=JobsHttp,
 )

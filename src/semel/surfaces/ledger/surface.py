@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from semel.contracts.ledger.tables import TABLES
-from semel.contracts.ledger.wire.paths import PREFIX
-from semel.server.ledger.access import SURFACE
-from semel.server.ledger.host import LedgerHost
-from semel.server.principals import ScopeClaim
+from semel.server.auth.principals import ScopeClaim
 from semel.server.surface import Surface
+from semel.surfaces.ledger.access import SURFACE
+from semel.surfaces.ledger.http import LedgerHttp
 from semel.surfaces.ledger.settings import LedgerSettings
+from semel.surfaces.ledger.tables import TABLES
+from semel.surfaces.ledger.wire.urls import PREFIX
 
 LEDGER = Surface(
     name=SURFACE,
@@ -17,6 +17,6 @@ LEDGER = Surface(
     prefixes=(PREFIX,),
     tables=TABLES,
     settings=LedgerSettings,
-    run=LedgerHost,
+    run=LedgerHttp,
     scope_claims=(ScopeClaim("org", may_be_one=True),),
 )

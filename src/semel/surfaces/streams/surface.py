@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from semel.contracts.streams.tables import RECEIPT, TABLES
 from semel.server.settings import ServerSettings, settings_of
-from semel.server.streams.host import LISTING, PREFIX, SURFACE, StreamsHost
 from semel.server.surface import Surface
 from semel.store.protocol import AnyTable
+from semel.surfaces.streams.http import LISTING, PREFIX, SURFACE, StreamsHttp
 from semel.surfaces.streams.settings import StreamsSettings
+from semel.surfaces.streams.tables import RECEIPT, TABLES
 
 
 def _windows(settings: ServerSettings) -> Mapping[AnyTable, int]:
@@ -23,6 +23,6 @@ STREAMS = Surface(
     prefixes=(PREFIX,),
     tables=TABLES,
     settings=StreamsSettings,
-    run=StreamsHost,
+    run=StreamsHttp,
     windows=_windows,
 )

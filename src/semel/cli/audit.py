@@ -1,0 +1,331 @@
+"""`semel audit watch`: reads both files of the audit log as they grow, and raises an alert for each burst of events.
+
+It reads files and sends nothing to a server. A start reads everything that is kept of the log, so that events from
+before the start are found too. Only what is not in `alerts.jsonl` yet is an alert: the file is written before the alert
+is shown, and is all that a later run needs.
+
+The rule is a function of the lines and their times, so reading the same lines again finds the same alerts. A kind of
+event alerts at most once a minute while its burst lasts.
+
+No file is kept open or locked between two reads. A file is identified by its inode and its first bytes, because
+rotation renames it; the names are read from the newest to the oldest, so that no file is missed while they are renamed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
+from itertools import chain
+from pathlib import Path
+from types import FrameType
+from typing import Any, BinaryIO, NamedTuple
+
+import click
+
+from semel.cli.output import content_out, printable, with_json
+from semel.kernel.clock import utc_ms, utc_text
+from semel.server.ops.audit_log import FILE_NAME, IMPORTANT_NAME
+from semel.server.ops.meter import MINUTE_SECONDS, Minute
+from semel.server.ops.rotated_file import KEPT, LineFile, kept_name
+
+__all__ = ["audit"]
+
+PIECE_BYTES = 1024 * 1024
+HEAD_BYTES = 40  # reaches over the time of the first line; no line of the log is shorter
+
+
+class _FileIdentity(NamedTuple):
+    device: int
+    inode: int
+    head: bytes
+
+
+class LogTail:
+    """Continues where the last read ended."""
+
+    def __init__(self, path: Path) -> None:
+        self._names = [path, *(kept_name(path, number) for number in range(1, KEPT + 1))]
+        self._read: dict[_FileIdentity, int] = {}
+
+    def new_lines(self) -> Iterator[bytes]:
+        """Whole lines since the last read, without their ends; those of the oldest file first."""
+        with ExitStack() as opened:
+            files: dict[_FileIdentity, BinaryIO] = {}
+            for name in self._names:
+                try:
+                    file: BinaryIO = opened.enter_context(name.open("rb"))
+                except FileNotFoundError:
+                    continue
+                head = file.read(HEAD_BYTES)
+                if len(head) == HEAD_BYTES:
+                    status = os.fstat(file.fileno())
+                    files.setdefault(_FileIdentity(status.st_dev, status.st_ino, head), file)
+            self._read = {identity: self._read.get(identity, 0) for identity in files}
+            for identity, file in reversed(files.items()):
+                yield from self._rest(identity, file)
+
+    def _rest(self, identity: _FileIdentity, file: BinaryIO) -> Iterator[bytes]:
+        size = os.fstat(file.fileno()).st_size  # what comes after this is for the next look
+        file.seek(self._read[identity])
+        while piece := file.read(min(PIECE_BYTES, max(0, size - self._read[identity]))):
+            end = piece.rfind(b"\n") + 1
+            if end == 0 and len(piece) < PIECE_BYTES:
+                return  # the line is still being written
+            self._read[identity] += end or len(piece)  # what is longer than any line is passed over
+            file.seek(self._read[identity])
+            yield from piece[:end].splitlines()
+
+
+ALERTS = {
+    "AUTH_FAILURE": "BURST_AUTH_FAILURE",
+    "PORT_MISMATCH": "BURST_PORT_MISMATCH",
+    "IDEMPOTENCY_KEY_COLLISION": "BURST_COLLISION",
+}
+"""The alert of each event that is watched."""
+
+MINUTE_MS = MINUTE_SECONDS * 1_000
+MAX_KNOWN = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """Raised by the line that was one too many."""
+
+    ts_ms: int
+    event: str
+    count: int
+    """How many there were in the minute that ended with it."""
+    above: int
+    remote_addr: str | None
+    """The remote address of that line's request."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """As it is written."""
+        details = {
+            "count": self.count,
+            "above": self.above,
+            "window_sec": MINUTE_SECONDS,
+            "remote_addr": self.remote_addr,
+        }
+        return {"ts": utc_text(self.ts_ms), "event": self.event, "details": details}
+
+
+class KnownAlerts:
+    """Times of alerts, by their events; of very many, the latest."""
+
+    def __init__(self, alerts: Iterable[tuple[str, int]] = ()) -> None:
+        self._times: dict[str, list[int]] = {}
+        for event, ts_ms in alerts:
+            self.add(event, ts_ms)
+
+    def add(self, event: str, ts_ms: int) -> None:
+        """One more."""
+        times = self._times.setdefault(event, [])
+        insort(times, ts_ms)
+        del times[:-MAX_KNOWN]
+
+    def stands_for(self, event: str, ts_ms: int) -> bool:
+        """Whether there is one less than a minute away from this time."""
+        times = self._times.get(event, [])
+        at = bisect_left(times, ts_ms - MINUTE_MS + 1)
+        return at < len(times) and times[at] < ts_ms + MINUTE_MS
+
+
+class Bursts:
+    """Takes the lines in their order."""
+
+    def __init__(self, above: int, *, is_loopback_exempt: bool, known: KnownAlerts) -> None:
+        self._above = above
+        self._is_loopback_exempt = is_loopback_exempt
+        self._known = known
+        self._minutes = {name: Minute() for name in ALERTS}
+
+    def take(self, line: object) -> Alert | None:
+        """The alert that this line raises; a ValueError for what is no audit line."""
+        ts_ms, name, details = _parts(line)
+        address = details.get("remote_addr")
+        if name not in ALERTS or (self._is_loopback_exempt and is_loopback(address)):
+            return None
+        minute = self._minutes[name]
+        minute.add(ts_ms, 1 + _suppressed(details))
+        count = minute.total(ts_ms)
+        event = ALERTS[name]
+        if count <= self._above or self._known.stands_for(event, ts_ms):
+            return None
+        self._known.add(event, ts_ms)
+        return Alert(ts_ms, event, count, self._above, address if isinstance(address, str) else None)
+
+
+def _parts(line: object) -> tuple[int, str, Mapping[str, Any]]:
+    if not isinstance(line, dict):
+        raise ValueError("not an object")
+    ts, name, details = line.get("ts"), line.get("event"), line.get("details")
+    if not isinstance(ts, str) or not isinstance(name, str) or not isinstance(details, dict):
+        raise ValueError("not a line of an audit log")
+    return utc_ms(ts), name, details
+
+
+def _suppressed(details: Mapping[str, Any]) -> int:
+    """The number of suppressed lines that the line stands for."""
+    number = details.get("suppressed")
+    return number if type(number) is int and number > 0 else 0
+
+
+def is_loopback(address: object) -> bool:
+    """Whether this is an address of the machine itself, with or without a port behind it."""
+    if not isinstance(address, str):
+        return False
+    host = address
+    if address.startswith("["):
+        host = address[1:].partition("]")[0]
+    elif address.count(":") == 1:
+        host = address.partition(":")[0]
+    try:
+        found = ip_address(host)
+    except ValueError:
+        return False
+    mapped = getattr(found, "ipv4_mapped", None)
+    return found.is_loopback or (mapped is not None and mapped.is_loopback)
+
+
+ALERT_FILE_NAME = "alerts.jsonl"
+
+
+def known_alerts(folder: Path) -> KnownAlerts:
+    """Those of earlier runs."""
+    return KnownAlerts(_known(folder))
+
+
+def _known(folder: Path) -> Iterator[tuple[str, int]]:
+    for text in LogTail(folder / ALERT_FILE_NAME).new_lines():
+        try:
+            line = json.loads(text)
+            yield str(line["event"]), utc_ms(line["ts"])
+        except (ValueError, KeyError, TypeError):
+            continue  # a torn line tells nothing; its alert is raised again
+
+
+class AlertFile:
+    """Made with the first alert."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = LineFile(folder / ALERT_FILE_NAME)
+
+    def write(self, alert: Alert) -> None:
+        """One more; an OSError when the disk does not take it."""
+        self._file.append(json.dumps(alert.facts, separators=(",", ":")).encode() + b"\n")
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._file.close()
+
+
+ABOVE = 20
+LOOK_SECONDS = 0.5
+
+
+@click.command()
+@click.option(
+    "--data", type=click.Path(path_type=Path), envvar="SEMEL_DATA", default="data", help="Data folder of the server."
+)
+@click.option(
+    "--file", type=click.Path(path_type=Path), help="Audit file to read, instead of the two of the data folder."
+)
+@click.option(
+    "--above",
+    type=click.IntRange(min=1),
+    default=ABOVE,
+    show_default=True,
+    help="Alert when a kind happens more often than this a minute.",
+)
+@click.option("--exempt-loopback", is_flag=True, help="Ignore requests from loopback addresses.")
+@click.option("--once", is_flag=True, help="Read the existing lines, and exit.")
+@click.option("--dry-run", is_flag=True, help="Print alerts, and write none to alerts.jsonl.")
+@with_json
+def watch(
+    data: Path, file: Path | None, above: int, exempt_loopback: bool, once: bool, dry_run: bool, as_json: bool
+) -> None:
+    """Raise alerts from the audit log.
+
+    More than --above refused credentials, requests to the wrong port, or keys with another payload within a minute are
+    an alert, once a minute while it lasts. Alerts are printed, and written to alerts.jsonl beside the log. Control-C
+    ends it; no request is sent to the server.
+    """
+    # No event has lines in both, so the order within each file is all that the rule needs.
+    paths = [data / "logs" / name for name in (IMPORTANT_NAME, FILE_NAME)] if file is None else [file]
+    folder = paths[0].parent
+    try:
+        with _asked_to_stop() as asked, content_out() as out, closing(AlertFile(folder)) as alerts:
+            bursts = Bursts(above, is_loopback_exempt=exempt_loopback, known=known_alerts(folder))
+            if once:
+                asked.set()
+            for alert in _alerts(paths, bursts, asked):
+                if not dry_run:
+                    alerts.write(alert)
+                out.write(f"{_shown(alert, as_json)}\n".encode())
+                out.flush()
+    except OSError as error:
+        raise click.ClickException(f"{error.filename or folder}: {error.strerror}.") from error
+
+
+def _alerts(paths: Sequence[Path], bursts: Bursts, asked: threading.Event) -> Iterator[Alert]:
+    """The alerts of existing lines, and then of new ones, until stopped."""
+    if not any(path.exists() for path in paths):
+        click.echo(f"There is no {paths[-1]} yet; a server makes it with its first line.", err=True)
+    files = [LogTail(path) for path in paths]
+    yield from _found(files, bursts)
+    while not asked.wait(LOOK_SECONDS):
+        yield from _found(files, bursts)
+
+
+def _found(files: Sequence[LogTail], bursts: Bursts) -> Iterator[Alert]:
+    strange = 0
+    for text in chain.from_iterable(one.new_lines() for one in files):
+        try:
+            alert = bursts.take(json.loads(text))
+        except (ValueError, RecursionError):
+            strange += 1
+            continue
+        if alert is not None:
+            yield alert
+    if strange:
+        click.echo(f"{strange} lines cannot be read, and were left out.", err=True)
+
+
+@contextmanager
+def _asked_to_stop() -> Iterator[threading.Event]:
+    asked = threading.Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        asked.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _shown(alert: Alert, as_json: bool) -> str:
+    if as_json:
+        return json.dumps(alert.facts)
+    facts = alert.facts
+    where = "" if alert.remote_addr is None else f", the last from {printable(alert.remote_addr)}"
+    return f"{facts['ts']}  {alert.event}  {alert.count} in a minute{where}"
+
+
+@click.group()
+def audit() -> None:
+    """The audit log of a server."""
+
+
+audit.add_command(watch)

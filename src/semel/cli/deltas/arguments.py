@@ -1,0 +1,134 @@
+"""Arguments of the deltas commands: names of gateways and tables, and the file or folder that is written.
+
+A file is written under another name, and renamed when it is complete. An export that ends early (a full disk,
+Control-C, a refusal) leaves the target as it was. A killed process leaves a file or folder whose name begins with a dot
+and ends in `.part`. What was written to standard output stays there, and the command says whether it was complete.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from semel.cli.output import content_out
+from semel.surfaces.deltas.limits import MAX_GATEWAY_CHARACTERS
+
+_TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+
+class GatewayType(click.ParamType[str]):
+    """An argument that names a gateway."""
+
+    name = "gateway"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name, or a usage error."""
+        name = str(value)
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            self.fail("a gateway's name is UTF-8.", param, ctx)
+        if not 1 <= len(name) <= MAX_GATEWAY_CHARACTERS:
+            self.fail(f"a gateway's name has 1 to {MAX_GATEWAY_CHARACTERS} characters.", param, ctx)
+        return name
+
+
+class TableType(click.ParamType[str]):
+    """An argument that names a table."""
+
+    name = "table"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name, or a usage error."""
+        name = str(value)
+        if not _TABLE.fullmatch(name):
+            self.fail("a table's name has up to 64 letters, digits and underscores, the first no digit.", param, ctx)
+        return name
+
+
+STDOUT = "-"
+
+
+class CutShortError(Exception):
+    """The reader of standard output has closed it before its end."""
+
+
+@contextmanager
+def standard_output() -> Iterator[BinaryIO]:
+    """Standard output for content; raises `CutShortError` when not all of it could be written."""
+    is_whole = False
+    with content_out() as out:
+        yield out
+        out.flush()
+        is_whole = True
+    if not is_whole:
+        raise CutShortError
+
+
+def refuse_taken(path: Path, *, is_folder: bool, force: bool) -> None:
+    """Refuse a name that cannot be used: before anything is read, and again before it is given."""
+    if path.exists() and not force:
+        raise click.ClickException(f"{path} is there already: name another, or say --force to replace it.")
+    if path.exists() and path.is_dir() != is_folder:
+        what = "a folder" if path.is_dir() else "a file"
+        raise click.ClickException(f"{path} is {what}: name another.")
+    if not path.absolute().parent.is_dir():
+        raise click.ClickException(f"There is no folder {path.parent} to put {path.name} into.")
+
+
+@contextmanager
+def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
+    """A file that has its name when the block ends well, and is gone when it does not."""
+    beside = _beside(path)
+    with _told(path):
+        try:
+            with beside.open("xb") as out:
+                yield out
+                out.flush()
+                os.fsync(out.fileno())
+            refuse_taken(path, is_folder=False, force=force)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
+    """A folder to write files into; they have their places when the block ends well.
+
+    Where the folder is there already they replace those of the same names, one after the other; others stay.
+    """
+    beside = _beside(path)
+    with _told(path):
+        try:
+            beside.mkdir()
+            yield beside
+            refuse_taken(path, is_folder=True, force=force)
+            if path.exists():
+                for file in sorted(beside.iterdir()):
+                    file.replace(path / file.name)
+            else:
+                beside.rename(path)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be written: {error.strerror or error}.") from error

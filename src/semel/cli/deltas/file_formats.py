@@ -1,0 +1,202 @@
+"""The flat files of an export: the kind of each column, CSV and Apache Parquet.
+
+Values are canonical JSON texts. A column whose values are of one kind has that kind; integers and other numbers
+together are doubles. An integer is one up to 2**53: beyond that the digits are the shortest that name the double, so an
+integer of those digits would be another number. Objects, arrays and columns of several kinds are JSON text. An absent
+value and a null are both empty.
+
+CSV is as RFC 4180 has it: a line of names, CRLF, quotes where they are needed. An empty field is no value, and a pair
+of quotes is an empty string. A value such as `=1+1` is written as it is.
+
+Parquet has one typed column for each field, compressed, in row groups of bounded size. pyarrow is an optional package,
+and is loaded when such a file is written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, BinaryIO, NamedTuple
+
+import click
+
+LARGEST_INTEGER = 2**53
+NULL = "null"
+
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+class CliColumnKind(Enum):
+    """A kind of column."""
+
+    NOTHING = "nothing"
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    UNSIGNED = "unsigned"
+    """Positions and times: up to 2**64 - 1. No value of a client's is one."""
+    DOUBLE = "double"
+    STRING = "string"
+    JSON = "json"
+
+
+class CliColumn(NamedTuple):
+    """One column of a flat file."""
+
+    name: str
+    kind: CliColumnKind
+
+
+_FIRST = {
+    "n": CliColumnKind.NOTHING,
+    "t": CliColumnKind.BOOLEAN,
+    "f": CliColumnKind.BOOLEAN,
+    '"': CliColumnKind.STRING,
+    "{": CliColumnKind.JSON,
+    "[": CliColumnKind.JSON,
+}
+
+
+def kind_of(text: str) -> CliColumnKind:
+    """The kind of one value."""
+    found = _FIRST.get(text[0])
+    if found is not None:
+        return found
+    if not text.removeprefix("-").isdigit():
+        return CliColumnKind.DOUBLE
+    return CliColumnKind.INTEGER if abs(int(text)) <= LARGEST_INTEGER else CliColumnKind.DOUBLE
+
+
+def joined(one: CliColumnKind, other: CliColumnKind) -> CliColumnKind:
+    """The kind of a column that has values of both."""
+    if one is other or other is CliColumnKind.NOTHING:
+        return one
+    if one is CliColumnKind.NOTHING:
+        return other
+    return CliColumnKind.DOUBLE if {one, other} == {CliColumnKind.INTEGER, CliColumnKind.DOUBLE} else CliColumnKind.JSON
+
+
+def string_of(text: str) -> str:
+    """The string behind its text; half a surrogate pair, which no file can hold, stays as its escape."""
+    if "\\" not in text:
+        return text[1:-1]
+    value: str = json.loads(text)
+    return _HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", value)
+
+
+_PLAIN = re.compile(r'[^,"\r\n]*[^,"\r\n\s]|[^,"\r\n\s]')
+"""Text that needs no quotes: not empty, and without a blank at its end, which some loaders would drop."""
+
+
+class CsvFile:
+    """Written line by line."""
+
+    def __init__(self, out: BinaryIO, fields: Sequence[CliColumn]) -> None:
+        self._out = out
+        self._kinds = [field.kind for field in fields]
+        self._write([_quoted(field.name) for field in fields])
+
+    def add(self, cells: Sequence[str | None]) -> None:
+        """One row: the text of each value."""
+        self._write([_cell(text, kind) for text, kind in zip(cells, self._kinds, strict=True)])
+
+    def finish(self) -> None:
+        """There is no end to write."""
+
+    def _write(self, fields: list[str]) -> None:
+        self._out.write(f"{','.join(fields)}\r\n".encode())
+
+
+def _cell(text: str | None, kind: CliColumnKind) -> str:
+    if text is None or text == NULL:
+        return ""
+    return _quoted(string_of(text) if kind is CliColumnKind.STRING else text)
+
+
+def _quoted(text: str) -> str:
+    if _PLAIN.fullmatch(text) and not text[0].isspace():
+        return text
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"'
+
+
+GROUP_ROWS = 100_000
+GROUP_BYTES = 64 * 1024 * 1024
+"""Approximate limit of bytes in memory of a file that is being written."""
+CELL_BYTES, VALUE_BYTES = 8, 48
+"""Bytes in memory of a cell, and of a value besides its text."""
+
+MISSING = "Parquet needs pyarrow: install it with pip install 'semel[parquet]'."
+
+_VALUES: Mapping[CliColumnKind, Callable[[str], Any]] = {
+    CliColumnKind.NOTHING: string_of,
+    CliColumnKind.BOOLEAN: "true".__eq__,
+    CliColumnKind.INTEGER: int,
+    CliColumnKind.UNSIGNED: int,
+    CliColumnKind.DOUBLE: float,
+    CliColumnKind.STRING: string_of,
+    CliColumnKind.JSON: str,
+}
+
+
+def require_pyarrow() -> None:
+    """Refuse at once where it is not installed."""
+    try:
+        import pyarrow.parquet  # noqa: F401, PLC0415 - an extra
+    except ImportError:
+        raise click.ClickException(MISSING) from None
+
+
+class ParquetFile:
+    """Written group by group; `about` is put into the file's metadata."""
+
+    def __init__(self, out: BinaryIO, fields: Sequence[CliColumn], about: Mapping[str, str]) -> None:
+        import pyarrow as pa  # noqa: PLC0415 - an extra
+        from pyarrow.parquet import ParquetWriter  # noqa: PLC0415 - an extra
+
+        types = {
+            CliColumnKind.NOTHING: pa.string(),  # a column without a value has to be something
+            CliColumnKind.BOOLEAN: pa.bool_(),
+            CliColumnKind.INTEGER: pa.int64(),
+            CliColumnKind.UNSIGNED: pa.uint64(),
+            CliColumnKind.DOUBLE: pa.float64(),
+            CliColumnKind.STRING: pa.string(),
+            CliColumnKind.JSON: pa.string(),
+        }
+        made = [pa.field(field.name, types[field.kind], metadata={"semel.kind": field.kind.value}) for field in fields]
+        self._arrow = pa
+        self._schema = pa.schema(made, {f"semel.{name}": value for name, value in about.items()})
+        self._writer = ParquetWriter(out, self._schema, compression="zstd")
+        self._values = [_VALUES[field.kind] for field in fields]
+        self._begin()
+
+    def add(self, cells: Sequence[str | None]) -> None:
+        """One row: the text of each value."""
+        for column, value, text in zip(self._columns, self._values, cells, strict=True):
+            if text is None or text == NULL:
+                column.append(None)
+            else:
+                column.append(value(text))
+                self._bytes += VALUE_BYTES + len(text)
+        self._bytes += CELL_BYTES * len(cells)
+        self._rows += 1
+        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+            self._flush()
+
+    def finish(self) -> None:
+        """The last group, and the end of the file."""
+        if self._rows:
+            self._flush()
+        self._writer.close()
+
+    def _begin(self) -> None:
+        self._columns: list[list[Any]] = [[] for _ in self._values]
+        self._rows = self._bytes = 0
+
+    def _flush(self) -> None:
+        arrays = [
+            self._arrow.array(column, field.type) for column, field in zip(self._columns, self._schema, strict=True)
+        ]
+        self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
+        self._begin()

@@ -1,0 +1,72 @@
+"""`semel epoch`: show the epoch of a store, and raise it after an older backup was restored."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from semel.cli.output import with_json
+from semel.server.settings_loader import SettingsError, load_settings
+
+__all__ = ["epoch"]
+
+F = TypeVar("F")
+
+
+@click.group()
+def epoch() -> None:
+    """The epoch of all logs of a store."""
+
+
+def _with_store(command: F) -> F:
+    """Adds the options that name a store, as a server takes them."""
+    data = click.option(
+        "--data", metavar="FOLDER", help="Folder of the embedded database, without --store.  [SEMEL_DATA; data]"
+    )
+    store = click.option("--store", metavar="URL", help="Store URL: sqlite:FOLDER or postgresql://...  [SEMEL_STORE]")
+    config = click.option(
+        "--config", type=click.Path(path_type=Path), envvar="SEMEL_CONFIG", help="TOML file with settings."
+    )
+    named: F = config(store(data(command)))  # type: ignore[type-var]
+    return named
+
+
+def _url(config: Path | None, store: str | None, data: str | None) -> str:
+    try:
+        # This listens nowhere: what a server must know before it may listen is not asked for.
+        return load_settings({"store": store, "data": data, "host": "127.0.0.1"}, os.environ, config).store_url
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@epoch.command()
+@_with_store
+@with_json
+def show(config: Path | None, store: str | None, data: str | None, as_json: bool) -> None:
+    """Show the epoch of a store, and when it was raised. A server may be running."""
+    # The store's libraries are for these commands alone; those that talk to a server start without them.
+    from semel.cli.store import show_epoch  # noqa: PLC0415
+
+    show_epoch(_url(config, store, data), as_json=as_json)
+
+
+@epoch.command("raise")
+@_with_store
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@with_json
+def raise_(config: Path | None, store: str | None, data: str | None, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Begin a new epoch after an older backup was restored.
+
+    Clients may hold offsets, ids and cursors that the backup does not know. In a new epoch the server tells them apart
+    from its own, and no id or position is given out a second time. Stop the server first, and start it afterwards.
+    """
+    if not (yes or dry_run or sys.stdin.isatty()):
+        raise click.UsageError("A raise cannot be undone: say --yes where there is no terminal to ask at.")
+    from semel.cli.store import raise_epoch  # noqa: PLC0415
+
+    raise_epoch(_url(config, store, data), dry_run=dry_run, asks=not yes, as_json=as_json)

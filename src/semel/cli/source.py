@@ -1,0 +1,142 @@
+"""Sources of content: an argument, a file or standard input as exact bytes, lines, and JSON text split into parts.
+
+An input without an end, or without line ends, is refused at a limit instead of filling the memory. Members of a JSON
+object and elements of an array keep their own text, so that no number changes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterator
+from typing import IO, BinaryIO, Protocol, cast
+
+import click
+
+STDIN = "-"
+LARGEST_BYTES = 256 * 1024 * 1024  # more than a server holds for all its uploads together, unless it was told to
+
+
+def open_source(text: str | None, file: BinaryIO | None, *, from_stdin: bool) -> BinaryIO | None:
+    """The one source that was named, None when there is none."""
+    if (text is not None) + (file is not None) + from_stdin > 1:
+        raise click.UsageError("Give content once: as text, with --file, or with - from standard input.")
+    if from_stdin:
+        return sys.stdin.buffer
+    return file if text is None else io.BytesIO(os.fsencode(text))
+
+
+def read_whole(source: IO[bytes]) -> bytes:
+    """All of it, as the content of one request."""
+    return _bounded(source.read(LARGEST_BYTES + 1), "The content")
+
+
+def read_lines(source: BinaryIO) -> Iterator[bytes]:
+    """The lines as they arrive, each with its end."""
+    while line := _bounded(source.readline(LARGEST_BYTES + 1), "A line"):
+        yield line
+
+
+def _bounded(content: bytes, what: str) -> bytes:
+    if len(content) > LARGEST_BYTES:
+        raise click.ClickException(f"{what} is larger than {LARGEST_BYTES // 1024**2} MiB; split it.")
+    return content
+
+
+def size_of(source: BinaryIO) -> int | None:
+    """How many bytes there will be, None for a pipe or a terminal."""
+    try:
+        status = os.fstat(source.fileno())
+    except (OSError, ValueError):
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+CHUNK_BYTES = 256 * 1024
+
+
+class _BufferedSource(Protocol):
+    def read1(self, size: int, /) -> bytes:
+        """Read the available bytes, waiting only when there are none; empty at the end."""
+
+
+def line_groups(source: BinaryIO) -> Iterator[list[bytes]]:
+    """All lines of an input, each with its end."""
+    arriving = cast(_BufferedSource, source)
+    begun: list[bytes] = []
+    while chunk := arriving.read1(CHUNK_BYTES):
+        begun.append(chunk)
+        if b"\n" in chunk:
+            *lines, rest = b"".join(begun).split(b"\n")
+            begun = [rest]
+            yield [line + b"\n" for line in lines]
+        elif sum(map(len, begun)) > LARGEST_BYTES:
+            raise click.ClickException(f"A line is larger than {LARGEST_BYTES // 1024**2} MiB; split it.")
+    last = b"".join(begun)
+    if last:
+        yield [last]
+
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+# Only where a value ends matters, so numbers are read in the way that takes any size.
+_scanner = json.JSONDecoder(parse_int=float, parse_float=float)
+
+
+def members(text: str) -> dict[str, str]:
+    """The texts of an object's members by their names; a ValueError for what is no object."""
+    found: dict[str, str] = {}
+    at = _past_sign(text, 0, "{")
+    while text[at : at + 1] != "}":
+        if found:
+            at = _past_sign(text, at, ",")
+        name, at = _scanner.raw_decode(text, at)
+        start = _past_sign(text, _skip(text, at), ":")
+        _, end = _scanner.raw_decode(text, start)
+        found[name] = text[start:end]
+        at = _skip(text, end)
+    return found
+
+
+def _past_sign(text: str, at: int, sign: str) -> int:
+    """Behind a sign, and the white space on both of its sides."""
+    at = _skip(text, at)
+    if text[at : at + 1] != sign:
+        raise ValueError(f"{sign} was expected")
+    return _skip(text, at + 1)
+
+
+def _skip(text: str, at: int) -> int:
+    space = _SPACE.match(text, at)
+    return at if space is None else space.end()
+
+
+_BETWEEN = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
+_LINE_ENDS = str.maketrans("\r\n", "  ")
+
+
+def messages(array: bytes) -> Iterator[str]:
+    """The texts of an array's elements, each on one line."""
+    try:
+        for start, end, text in _elements(array.decode("utf-8")):
+            # A line end inside a string would be an escape, so this changes white space alone.
+            yield text[start:end].translate(_LINE_ENDS)
+    except ValueError:
+        raise click.ClickException("The server sent content that is not a JSON array.") from None
+
+
+def _elements(text: str) -> Iterator[tuple[int, int, str]]:
+    at = _past_comma(text, text.index("[") + 1)
+    while text[at : at + 1] != "]":
+        _, end = _scanner.raw_decode(text, at)
+        yield at, end, text
+        at = _past_comma(text, end)
+
+
+def _past_comma(text: str, at: int) -> int:
+    found = _BETWEEN.match(text, at)
+    return at if found is None else found.end()

@@ -1,1 +1,0 @@
-"""Deltas: row changes named by their own content, merged column by column, and pulled in one order a gateway."""

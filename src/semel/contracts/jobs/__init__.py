@@ -1,1 +1,0 @@
-"""Jobs: submitted once, run by workers under leases, concluded once."""

@@ -1,1 +1,0 @@
-"""Ledger: sequenced transactions in hash-chained blocks, with proofs."""

@@ -1,0 +1,352 @@
+"""A large JSON text as values where they are wanted and as text elsewhere, in memory that follows the text.
+
+Promise: `outline` accepts and refuses what `parse_marked` does, and the fragments in it have the texts that the
+printers would have made of the values. The text is read in pieces: what is whole inside of a piece is parsed, printed
+and and forgotten. Lists and objects that reach beyond a piece are frames, one for each level, that gather print.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+import orjson
+
+from semel.kernel.json.canonical import Integers, Surrogates, canonical_parsed
+from semel.kernel.json.chunks import JsonPiece, characters, pieces_of, refuse_wrong_characters
+from semel.kernel.json.fragment import JsonFragment, JsonOutline, dump
+from semel.kernel.json.members import JsonMembers, is_plain_name
+from semel.kernel.json.parse import decode_marked, first_mark, load, prints_canonically, without_deep
+from semel.kernel.json.text import JsonError, depth_of, not_json, syntax_reason
+
+LIGHT_BYTES = 6 * 1024 * 1024
+"""Values that take no more than this, roughly, are made as values."""
+_WEIGHTS = ((b"[", 100), (b"{", 150), (b":", 250), (b",", 60))
+"""What a list, an object, a member and an element take at most while they are parsed, proved and printed."""
+KEPT_ELEMENTS = 1_000
+"""Of a longer list, the rest is kept as values of the same types that take no memory; of strings, as many are told
+apart."""
+
+_WHITE_SPACE = b" \t\n\r"
+_OPEN_LIST = ord("[")
+_AT_ONCE = 1_000
+_NO_NAMES: frozenset[str] = frozenset()
+
+
+class OutlinePlan(NamedTuple):
+    """What becomes of the values of a text."""
+
+    levels: int
+    """What is nested deeper than this cannot be taken."""
+    kept: int
+    """Outer levels whose lists and objects are kept; inside, all is text. The last of them have their text too."""
+    names: frozenset[str]
+    """The members that are kept of objects."""
+    lists: frozenset[str]
+    """Members of the last level but one that are lists of values, without text."""
+    integers: Integers
+    surrogates: Surrogates
+    has_canonical: bool = True
+    """Whether texts are made in canonical form too."""
+    left_out: Mapping[str, frozenset[str]] = {}
+    """By name of an object of the last level: members that its text is to be without."""
+
+
+def is_heavy(raw: bytes) -> bool:
+    """Whether the values of a text might take much memory."""
+    return sum(raw.count(sign) * weight for sign, weight in _WEIGHTS) > LIGHT_BYTES
+
+
+def outline(raw: bytes, plan: OutlinePlan) -> Any:
+    """The outline of one JSON text, with a `JsonError` for each value that cannot be taken."""
+    text = raw.strip(_WHITE_SPACE)
+    refuse_wrong_characters(text)
+    if depth_of(text) > plan.levels:
+        text = without_deep(text.decode(), plan.levels).encode()
+    walk = _Walk(text, plan)
+    for piece in pieces_of(text, plan.levels):
+        walk.take(piece)
+    return walk.value
+
+
+class _Parsed(NamedTuple):
+    """The value of one piece, made whole."""
+
+    value: Any
+    is_clean: bool
+    """Whether it holds no mark."""
+    is_canonical: bool
+    """Whether the quick printer prints it in canonical form."""
+
+
+class _Walk:
+    """Takes the pieces of a text in their order."""
+
+    def __init__(self, text: bytes, plan: OutlinePlan) -> None:
+        self._text = text
+        self._plan = plan
+        self._frames: list[_Frame] = []
+        self._piece = JsonPiece(0, 0, b"", b"", b"", b"")
+        self.value: Any = None
+
+    def take(self, piece: JsonPiece) -> None:
+        """The next piece; with the last one the value is there."""
+        self._piece = piece
+        parsed = self._parse(piece)
+        if isinstance(parsed.value, dict | list):
+            self._enter(0, parsed.value, parsed, was_open=bool(piece.before), stays=bool(piece.after))
+            if not piece.after:
+                self.value = self._frames.pop().closed()
+        else:
+            self.value = parsed.value
+
+    def _parse(self, piece: JsonPiece) -> _Parsed:
+        said = self._text[piece.start : piece.end]
+        if not piece.after and piece.end < len(self._text):
+            said += b","  # behind the value: the parser refuses it
+        opening, closing = _wrapping(said, piece)
+        whole = b"".join((opening, said, closing))
+        loaded = load(whole)
+        if loaded is not None:
+            return _Parsed(loaded.value, True, prints_canonically(loaded.printed))
+        try:
+            return _Parsed(decode_marked(whole.decode()), False, False)
+        except json.JSONDecodeError as error:
+            inside = min(max(error.pos - len(opening.decode()), 0), len(said.decode()))
+            raise not_json(characters(self._text, piece.start) + inside, syntax_reason(error)) from None
+
+    def _enter(self, level: int, value: Any, parsed: _Parsed, *, was_open: bool, stays: bool, name: str = "") -> None:
+        """Take in a list or an object, of which a part may stand in pieces before or behind this one."""
+        if not was_open:
+            self._frames.append(_Frame(self._plan, level, isinstance(value, dict), name))
+        frame = self._frames[level]
+        children: list[Any] = list(value.items()) if frame.is_object else value
+        start, stop = 0, len(children)
+        if was_open:
+            start = 1  # what goes on from the piece before, or stands for it
+            if level + 1 < len(self._piece.before):
+                is_last = stays and stop == 1 and level + 1 < len(self._piece.after)
+                self._enter(level + 1, frame.inner(children[0]), parsed, was_open=True, stays=is_last)
+                if is_last:
+                    return
+                self._frames[level].take_closed(self._frames.pop())
+        tail = None
+        if stays:
+            stop -= 1  # what stands for the next piece, or goes on there
+            tail = children[stop] if level + 1 < len(self._piece.after) else None
+        frame.take(children[start:stop], parsed)
+        if tail is not None:
+            named = tail[0] if frame.is_object else ""
+            self._enter(level + 1, frame.inner(tail), parsed, was_open=False, stays=True, name=named)
+
+
+class _Frame:
+    """One list or object while it is read."""
+
+    def __init__(self, plan: OutlinePlan, level: int, is_object: bool, name: str) -> None:
+        self.is_object = is_object
+        self._plan = plan
+        self._level = level
+        self._name = name
+        self._keeps = level < plan.kept
+        is_last = level == plan.kept - 1
+        self._prints = level >= plan.kept or (is_last and (is_object or name not in plan.lists))
+        self._left_out = plan.left_out.get(name, _NO_NAMES) if is_last else _NO_NAMES
+        self._texts: list[bytes] = []
+        self._canonical: list[bytes] = []
+        self._members = JsonMembers()
+        self._values: dict[str, Any] = {}
+        self._elements: list[Any] = []
+        self._strings: dict[str, str] = {}
+        self._flaw: JsonError | None = None
+        self._mark: JsonError | None = None
+
+    def inner(self, child: Any) -> Any:
+        """The value of a child, which for an object comes with its name."""
+        return child[1] if self.is_object else child
+
+    def take(self, children: list[Any], parsed: _Parsed) -> None:
+        """Children that are whole."""
+        if not children:
+            return
+        mark = None if parsed.is_clean else first_mark(self._not_kept(children))
+        self._mark = self._mark or mark
+        if self._keeps:
+            self._keep(children, parsed)
+        if self.is_object:
+            self._take_members(children, parsed, None if mark is None else b"null")
+        elif self._prints and mark is None:
+            self._put(self._texts, dump(children)[1:-1])
+            self._put(self._canonical, self._canonical_of(children, parsed)[1:-1])
+
+    def _not_kept(self, children: list[Any]) -> list[Any]:
+        """The values whose marks are not to be found in what is kept."""
+        if not self.is_object:
+            return children if self._prints else []
+        return [value for name, value in children if self._prints or name not in self._plan.names]
+
+    def _take_members(self, children: list[Any], parsed: _Parsed, instead: bytes | None) -> None:
+        told = [child for child in children if child[0] not in self._left_out] if self._left_out else children
+        if self._prints and instead is None and told:
+            self._put(self._texts, dump(dict(told))[1:-1])
+        for name, value in children:
+            text = b""
+            if self._prints and name not in self._left_out:
+                text = self._canonical_of(value, parsed) if instead is None else instead
+            self._add_member(name, text)
+
+    def take_closed(self, child: _Frame) -> None:
+        """A child that has ended, and was not whole in any one piece."""
+        name = child._name
+        self._flaw = self._flaw or child._flaw
+        if self._keeps and not self._prints:
+            canonical = b""
+            kept = child.closed()
+            if not self.is_object:
+                self._add_element(kept)
+            elif name in self._plan.names:
+                self._values[name] = kept
+            else:
+                self._mark = self._mark or first_mark(kept)
+        else:
+            self._mark = self._mark or child._mark
+            texts, parts = child._joined()
+            canonical = b"".join(parts)
+            before = dump(name) + b":" if self.is_object else b""
+            self._put(self._texts, before + texts[0], *texts[1:])
+            if self._keeps and name in self._plan.names:
+                self._values[name] = _SOMETHING
+            if not self.is_object:
+                self._put(self._canonical, canonical)
+        if self.is_object:
+            self._add_member(name, canonical)
+
+    def closed(self) -> Any:
+        """What it is, now that all of it was read."""
+        fragment = None
+        if self._prints:
+            texts, canonical = self._joined()
+            whole = b"" if self._flaw or not self._plan.has_canonical else b"".join(canonical)
+            fragment = JsonFragment(b"".join(texts), whole, self._flaw, self._mark)
+        elif self.is_object:
+            self._sorted_members()
+        if not self._keeps or (self._prints and not self.is_object):
+            return fragment
+        return JsonOutline(self._values, fragment, self._mark) if self.is_object else self._elements
+
+    def _keep(self, children: list[Any], parsed: _Parsed) -> None:
+        if not self.is_object:
+            if not self._prints:
+                for child in children:
+                    self._add_element(child, parsed)
+            return
+        for name, value in children:
+            if name in self._plan.names:
+                self._values[name] = self._kept(name, value, parsed)
+
+    def _kept(self, name: str, value: Any, parsed: _Parsed) -> Any:
+        """A value that is whole, as it is kept here."""
+        if not isinstance(value, dict | list):
+            return value
+        if self._prints:
+            return _SOMETHING  # it stands in the text
+        frame = _Frame(self._plan, self._level + 1, isinstance(value, dict), name)
+        frame.take(list(value.items()) if isinstance(value, dict) else value, parsed)
+        return frame.closed()
+
+    def _add_element(self, value: Any, parsed: _Parsed | None = None) -> None:
+        if isinstance(value, str):
+            value = self._kept_string(value)
+        elif len(self._elements) >= KEPT_ELEMENTS:
+            value = self._stand_in(value)
+        elif parsed is not None:
+            value = self._kept("", value, parsed)
+        self._elements.append(value)
+
+    def _kept_string(self, value: str) -> str:
+        """A string that is there more than once is one and the same: names are counted without repetition."""
+        if len(self._strings) < KEPT_ELEMENTS:
+            return self._strings.setdefault(value, value)
+        return self._strings.get(value, "")
+
+    def _stand_in(self, value: Any) -> Any:
+        if isinstance(value, JsonError):
+            self._mark = self._mark or value
+            return self._mark
+        for kind, instead in _STAND_INS:
+            if isinstance(value, kind):
+                return instead
+        return value
+
+    def _canonical_of(self, value: Any, parsed: _Parsed) -> bytes:
+        if not self._plan.has_canonical:
+            return b""
+        if parsed.is_canonical:
+            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        try:
+            return canonical_parsed(value, self._plan.integers, self._plan.surrogates)
+        except JsonError as error:
+            self._flaw = self._flaw or error
+            return b"null"
+
+    def _add_member(self, name: str, canonical: bytes) -> None:
+        if not (self._prints and self._plan.has_canonical) or name in self._left_out:
+            self._members.add_name(name)
+            return
+        printed = None
+        if not is_plain_name(name):
+            try:
+                printed = canonical_parsed(name, self._plan.integers, self._plan.surrogates)
+            except JsonError as error:
+                self._flaw = self._flaw or error
+                printed = b'""'
+        self._members.add(name, printed, canonical)
+
+    def _sorted_members(self) -> list[bytes]:
+        """The members in canonical order, many of them in one text."""
+        found: list[bytes] = []
+        texts = self._members.texts()
+        while some := b",".join(islice(texts, _AT_ONCE)):
+            self._put(found, some)
+        return found
+
+    def _joined(self) -> tuple[list[bytes], list[bytes]]:
+        """All of its text and its canonical form, in parts."""
+        if not self.is_object:
+            return [b"[", *self._texts, b"]"], [b"[", *self._canonical, b"]"]
+        canonical = [b"{", *self._sorted_members(), b"}"]
+        return [b"{", *self._texts, b"}"], canonical
+
+    @staticmethod
+    def _put(parts: list[bytes], *text: bytes) -> None:
+        if parts:
+            parts.append(b",")
+        parts.extend(text)
+
+
+_SOMETHING = JsonFragment(b"null", b"null")
+"""Stands for a list or an object that is not kept."""
+_STAND_INS: tuple[tuple[type, Any], ...] = (
+    (bool, False),
+    (int, 0),
+    (float, 0.0),
+    (dict, JsonOutline({}, None, None)),
+    (JsonOutline, JsonOutline({}, None, None)),
+    (list, _SOMETHING),
+    (JsonFragment, _SOMETHING),
+)
+
+
+def _wrapping(said: bytes, piece: JsonPiece) -> tuple[bytes, bytes]:
+    """What makes a piece whole. Its names have more of one letter than the piece has, so that none is like them."""
+    letters = said.count(b"<") + said.lower().count(b"\\u003c") + 1
+    first, last = b'"%s":' % (b"<" * letters), b'"%s":' % (b"<" * (letters + 1))
+    opening = b"".join(b"[" if bracket == _OPEN_LIST else b"{" + first for bracket in piece.before)
+    closing = b""
+    if piece.before:
+        opening += b"0,"
+    if piece.after:
+        closing = b",0" if piece.after[-1] == _OPEN_LIST else b"," + last + b"0"
+    return opening, closing + b"".join(b"]" if bracket == _OPEN_LIST else b"}" for bracket in reversed(piece.after))

@@ -1,0 +1,222 @@
+"""Stores a message: in the caller's own transaction, or in one of the outbox's own store. Nothing is sent here.
+
+| rows of `add` | found under the key | decision |
+|---|---|---|
+| one | - | posted |
+| none | the same fingerprint | posted before: the same message |
+| none | another fingerprint | `KeyMismatch` |
+| none | none | `OutboxFull`, or `RunAgain` if it was removed meanwhile |
+
+In the caller's transaction the message commits with it, or is undone with it: a crash before the commit leaves none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from semel.once.drivers.base import AsyncDriver, Driver, drive, drive_async, raised_for
+from semel.once.errors import (
+    InvalidKey,
+    KeyMismatch,
+    OnceError,
+    OutboxFull,
+    RunAgain,
+    TableMissing,
+    UnsupportedConnection,
+)
+from semel.once.identity import OnceIdentity
+from semel.once.message_drafts import UNSAID, MessageDraft, message_of
+from semel.once.message_table import MessageStatements, OutboxTime, ddl
+from semel.once.messages import HeaderValue, OutboxMessage
+from semel.once.rules import Flow, OnceStep, Operation
+from semel.once.stores import Clock, OncePostgresStore, OnceSqliteStore, TableStore
+from semel.once.table import OnceDialect, Row, Statement
+from semel.once.transaction import driver_of
+from semel.once.units import Size, byte_count
+
+ADVICE = "run `semel outbox init URL`, or add once.outbox_ddl() to your migrations"
+
+
+class Posted(NamedTuple):
+    """A letter that is stored, or will be with the caller's commit."""
+
+    key: str
+    fresh: bool
+    """Whether this call stored it; not so for a letter that was posted before."""
+
+
+def posted(statements: MessageStatements, letter: OutboxMessage, now: OutboxTime, max_letters: int) -> Flow[Posted]:
+    """Store a letter, or find that it is known."""
+    if (yield statements.add(letter, now, max_letters)):
+        return Posted(letter.key, fresh=True)
+    found = yield statements.fingerprint(letter.key)
+    if found:
+        if bytes(found[0][0]) != letter.fingerprint:
+            raise KeyMismatch(letter.key)
+        return Posted(letter.key, fresh=False)
+    if int((yield statements.count())[0][0]) >= max_letters:
+        raise OutboxFull(max_letters)
+    raise RunAgain(letter.key)
+
+
+def in_savepoint(flow: Flow[Posted]) -> Flow[Posted]:
+    """The same in the caller's transaction: an error leaves the rest of it as it was."""
+    yield OnceStep.OPEN
+    try:
+        found = yield from flow
+    except BaseException:
+        yield OnceStep.UNDO
+        raise
+    yield OnceStep.RELEASE
+    return found
+
+
+def post_using(connection: Any, flow: Flow[Posted], key: str, table: str) -> Posted:
+    """Store a letter in the transaction that is open on the caller's connection or session."""
+    driver = driver_of(connection)
+    if isinstance(driver, AsyncDriver):
+        raise UnsupportedConnection("This connection is asynchronous: write `await box.post_async(...)`.")
+    try:
+        return drive(driver, in_savepoint(flow))
+    except Exception as error:  # noqa: BLE001 - any driver's error
+        raise _meant(error, key, table) from _cause(error)
+
+
+async def post_using_async(connection: Any, flow: Flow[Posted], key: str, table: str) -> Posted:
+    """The same for an asynchronous connection or session."""
+    driver = driver_of(connection)
+    if isinstance(driver, Driver):
+        raise UnsupportedConnection("This connection blocks: write `box.post(...)`, without await.")
+    try:
+        return await drive_async(driver, in_savepoint(flow))
+    except Exception as error:  # noqa: BLE001 - any driver's error
+        raise _meant(error, key, table) from _cause(error)
+
+
+def post_to(store: TableStore, flow: Flow[Posted]) -> Posted:
+    """Store a letter in the outbox's own store: it is on disk when this returns."""
+    return drive(_StoreDriver(store), flow)
+
+
+class _StoreDriver(Driver):
+    """A store, where each statement is one transaction."""
+
+    def __init__(self, store: TableStore) -> None:
+        self._store = store
+
+    @property
+    def dialect(self) -> OnceDialect:
+        return self._store.dialect
+
+    def perform(self, operation: Operation) -> Sequence[Row]:
+        assert isinstance(operation, Statement), "a store has no savepoints"
+        return self._store.run(operation)
+
+
+def _meant(error: Exception, key: str, table: str) -> BaseException:
+    found = raised_for(error, OnceIdentity("", key), table)
+    return TableMissing(table, ADVICE) if isinstance(found, TableMissing) else found
+
+
+def _cause(error: Exception) -> BaseException | None:
+    return error.__cause__ if isinstance(error, OnceError) else error
+
+
+class OutboxTable(OncePostgresStore):
+    """The table of an outbox in a database of PostgreSQL, which `semel outbox init URL` has made."""
+
+    def run(self, statement: Statement) -> Sequence[Row]:
+        """Carry out one statement."""
+        try:
+            return super().run(statement)
+        except TableMissing as error:
+            raise TableMissing(error.table, ADVICE) from error.__cause__
+
+
+def outbox_store(place: str, table: str, clock: Clock) -> TableStore:
+    """The store of an outbox: a file, which is made for its owner alone, or a URL that begins with postgresql://."""
+    if "://" in place:
+        if place.partition("://")[0] in ("postgresql", "postgres"):
+            return OutboxTable(place, table, clock, schema=ddl)
+        scheme = place.partition("://")[0]
+        raise InvalidKey(f"An outbox is a path or a URL that begins with postgresql://, and not {scheme}://.")
+    if place != ":memory:" and not place.startswith("file:"):
+        with suppress(OSError):  # SQLite says what is wrong with the path
+            os.close(os.open(place, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    return OnceSqliteStore(place, table, clock, schema=ddl)
+
+
+MAX_MESSAGES = 100_000
+MAX_BODY: Size = "1MiB"
+
+
+def now_by(clock: Clock, monotonic: Clock) -> Callable[[], OutboxTime]:
+    """The time by two clocks."""
+    return lambda: OutboxTime(int(clock() * 1_000), int(monotonic() * 1_000))
+
+
+class MessageWriter:
+    """What is needed to store a letter; nothing here sends one."""
+
+    def __init__(
+        self,
+        statements: MessageStatements,
+        max_letters: int,
+        max_body: Size,
+        ids: Callable[[], str],
+        now: Callable[[], OutboxTime],
+    ) -> None:
+        if max_letters < 1:
+            raise InvalidKey("max_letters must be at least 1.")
+        self.statements = statements
+        self._max_letters = max_letters
+        self._max_body = byte_count(max_body)
+        self._ids = ids
+        self._now = now
+
+    def drafted(self, draft: MessageDraft) -> tuple[str, Flow[Posted]]:
+        """The key of a letter, and the flow that stores it."""
+        draft = draft if draft.key is not None else draft._replace(key=self._ids())
+        letter = message_of(draft, self._max_body)
+        return letter.key, posted(self.statements, letter, self._now(), self._max_letters)
+
+
+class TransactionOutbox:
+    """Posts letters in the transaction that is open on one connection; another process delivers them."""
+
+    def __init__(self, connection: Any, postbox: MessageWriter) -> None:
+        self._connection = connection
+        self._postbox = postbox
+
+    def post(
+        self,
+        url: str,
+        *,
+        json: Any = UNSAID,
+        data: bytes | str | None = None,
+        headers: Mapping[str, HeaderValue] | None = None,
+        method: str = "POST",
+        key: object = None,
+        order_by: object = None,
+    ) -> Posted:
+        """As `Outbox.post`, in the transaction: the letter commits with it."""
+        key, flow = self._postbox.drafted(MessageDraft(url, key, method, json, data, headers, order_by))
+        return post_using(self._connection, flow, key, self._postbox.statements.table)
+
+    async def post_async(
+        self,
+        url: str,
+        *,
+        json: Any = UNSAID,
+        data: bytes | str | None = None,
+        headers: Mapping[str, HeaderValue] | None = None,
+        method: str = "POST",
+        key: object = None,
+        order_by: object = None,
+    ) -> Posted:
+        """The same for an asynchronous connection or session."""
+        key, flow = self._postbox.drafted(MessageDraft(url, key, method, json, data, headers, order_by))
+        return await post_using_async(self._connection, flow, key, self._postbox.statements.table)

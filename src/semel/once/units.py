@@ -1,0 +1,58 @@
+"""Durations and sizes as people write them: `90`, `"60s"`, `"7d"` or a `timedelta`; `65536`, `"64KiB"`, `"2MB"`."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from functools import lru_cache
+
+from semel.once.errors import InvalidKey
+
+Duration = float | str | timedelta
+"""Seconds, a text with a unit, or a `timedelta`."""
+
+_DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
+_MOST_SECONDS = 100 * 365 * 86_400.0
+
+
+def seconds(value: Duration) -> float:
+    """The length in seconds; `InvalidKey` for a text without a unit, a negative number, or more than 100 years."""
+    if isinstance(value, timedelta):
+        found = value.total_seconds()
+    elif isinstance(value, str):
+        match = _DURATION.fullmatch(value.strip())
+        if match is None:
+            raise InvalidKey(
+                f"{value!r} is no length of time: write a number and one of ms, s, m, h, d, w, as in '7d'."
+            )
+        found = float(match[1]) * _DURATION_UNITS[match[2]]
+    else:
+        found = float(value)
+    if not 0 <= found <= _MOST_SECONDS:
+        raise InvalidKey(f"{value!r} is no length of time: it must lie between 0 and 100 years.")
+    return found
+
+
+@lru_cache(maxsize=64)
+def milliseconds(value: Duration) -> int:
+    """The same in whole milliseconds."""
+    return round(seconds(value) * 1_000)
+
+
+Size = int | str
+
+_SIZE_UNITS = {"B": 1, "kB": 1_000, "KB": 1_000, "KiB": 1_024, "MB": 1_000_000, "MiB": 1_048_576, "GiB": 1_073_741_824}
+_SIZE = re.compile(r"(\d+)\s*(B|kB|KB|KiB|MB|MiB|GiB)")
+
+
+def byte_count(value: Size) -> int:
+    """The number; `InvalidKey` for a text without a unit, or a negative number."""
+    if isinstance(value, str):
+        match = _SIZE.fullmatch(value.strip())
+        if match is None:
+            raise InvalidKey(f"{value!r} is no number of bytes: write a number and a unit, as in '1MiB'.")
+        return int(match[1]) * _SIZE_UNITS[match[2]]
+    if value < 0:
+        raise InvalidKey(f"{value!r} is no number of bytes: it is negative.")
+    return value

@@ -1,0 +1,1 @@
+"""Authentication and access: principals, tokens, JWTs, and the rule that admits a request."""

@@ -1,0 +1,111 @@
+"""Authentication of a request: its credential is judged, counted and, if it fails, written to the audit log.
+
+One place for every surface, so that a failure is counted once wherever it happens. Nothing of a credential is kept.
+Counts and lines are in memory until the audit log is flushed: a crash loses the last of them, and no decision depends
+on them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from semel.kernel.clock import World
+from semel.kernel.header_fields import HeaderFields
+from semel.server.auth.principals import DEVELOPER, AuthOutcome, Principal, Principals, UnauthorizedError, presented
+from semel.server.http.request import Request
+from semel.server.ops.audit_log import AuditLog
+from semel.server.ops.meter import Meter
+
+MAX_SLEEP_SECONDS = 60.0
+"""Longest time between two checks for the end of a rotation, in case the system clock is set."""
+
+
+class Gate(Protocol):
+    """The dependencies of authentication; the context of the server has them."""
+
+    @property
+    def principals(self) -> Principals:
+        """Who is known."""
+
+    @property
+    def world(self) -> World:
+        """The clocks."""
+
+    @property
+    def meter(self) -> Meter:
+        """Where it is counted."""
+
+    @property
+    def audit(self) -> AuditLog:
+        """The audit log."""
+
+
+def admit(gate: Gate, request: Request, more: tuple[bytes, ...] = ()) -> Principal:
+    """The caller of a request; `UnauthorizedError` for one without a credential that holds.
+
+    `more` are headers of one surface that carry a token besides those of all of them.
+    """
+    principal = authenticate(gate, request.fields, lambda: request.where, more)
+    if gate.principals.are_known:
+        request.principal = principal.actor
+        request.revocation = principal.revocation
+    return principal
+
+
+def authenticate(
+    gate: Gate, fields: HeaderFields, where: Callable[[], Mapping[str, str]], more: tuple[bytes, ...] = ()
+) -> Principal:
+    """The same for header fields alone; `where` is for the audit log."""
+    if not gate.principals.are_known:
+        return DEVELOPER
+    try:
+        token = presented(fields, more)
+    except UnauthorizedError as refused:
+        _failed(gate, refused.outcome, where())
+        raise
+    return admit_token(gate, token, where)
+
+
+def admit_token(gate: Gate, token: bytes | None, where: Callable[[], Mapping[str, str]]) -> Principal:
+    """The same for a token that came outside of the headers; `where` is for the audit log."""
+    now_ms = gate.world.wall_ms()
+    try:
+        principal, outcome = gate.principals.judge(token, now_ms)
+    except UnauthorizedError as refused:
+        _failed(gate, refused.outcome, where())
+        raise
+    if outcome is AuthOutcome.ACTIVE:
+        gate.meter.add("auth_success_active")
+    elif outcome is AuthOutcome.NEXT:
+        gate.meter.add("auth_success_next")
+        rotation = gate.principals.rotation
+        if rotation is not None and not rotation.is_over(now_ms):
+            gate.audit.note_rarely("TOKEN_ACCEPTED_NEXT", where())
+    return principal
+
+
+def _failed(gate: Gate, outcome: AuthOutcome, where: Mapping[str, str]) -> None:
+    gate.meter.add("auth_fail")
+    gate.audit.note("AUTH_FAILURE", {"reason": outcome.value, **where})
+    if outcome is AuthOutcome.RETIRED:
+        gate.meter.add("auth_fail_old_token")
+        gate.audit.note_rarely("TOKEN_RETIRED", where)
+
+
+def denied(gate: Gate, where: Mapping[str, str]) -> None:
+    """Write to the audit log that an authenticated caller was refused for lack of rights."""
+    if gate.principals.are_known:
+        gate.audit.note("AUTH_FAILURE", {"reason": "missing_role", **where})
+
+
+async def watch_rotation(gate: Gate) -> None:
+    """Put the end of a rotation into the audit log: once a process, at the instant or at its start after it."""
+    rotation = gate.principals.rotation
+    if rotation is None or rotation.until_ms is None:
+        return
+    while not rotation.is_over(gate.world.wall_ms()):
+        left_seconds = (rotation.until_ms - gate.world.wall_ms()) / 1_000
+        await asyncio.sleep(min(max(left_seconds, 0.001), MAX_SLEEP_SECONDS))
+    gate.audit.note("TOKEN_ROTATION_FINALIZED", {})

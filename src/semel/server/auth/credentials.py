@@ -1,0 +1,162 @@
+"""The credentials that the settings name: the configured token, the token file and the JWT key file.
+
+The token file holds bearer tokens as SHA-256 hashes, never the tokens themselves, each with a name, roles and scopes.
+Files are read at the start and again on SIGHUP; a file that cannot be used then changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from unicodedata import normalize
+
+from semel.server.auth.jwt_claims import KeyFileError
+from semel.server.auth.principals import EVERY_SURFACE, AccessScope, Principal, Principals, Role, ScopeRules
+from semel.server.auth.rotation import Rotation, TokenStanding, rotation_of
+from semel.server.settings import ServerSettings
+
+RESERVED = ("client:", "user:", "system:")
+"""Prefixes that mark the kind of a caller: a token with such a name could be taken for another caller."""
+
+_PLACE = re.compile(r"\(at (line [0-9]+, column [0-9]+)\)")
+
+
+class TokenFileError(ValueError):
+    """The token file is invalid; the message says what to correct.
+
+    `flaw` says the same without a word of what stands in the file, for a log that others read.
+    """
+
+    def __init__(self, message: str, flaw: str) -> None:
+        super().__init__(message)
+        self.flaw = flaw
+
+
+def read_token_file(path: Path, rules: ScopeRules) -> dict[bytes, Principal]:
+    """Principals by the hash of their token, from a TOML file with a `[[token]]` table each."""
+    try:
+        entries = tomllib.loads(path.read_text("utf-8")).get("token", [])
+    except OSError as error:
+        told = f"The token file {path} cannot be read: {error}"
+        raise TokenFileError(told, error.strerror or "it cannot be read") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        where = _PLACE.search(str(error))
+        flaw = f"it is not TOML{'' if where is None else f' at {where[1]}'}"
+        raise TokenFileError(f"The token file {path} cannot be read: {error}", flaw) from error
+    tokens: dict[bytes, Principal] = {}
+    for number, entry in enumerate(entries, start=1):
+        digest, principal = _entry(path, rules, number, entry)
+        if digest in tokens:
+            told = f"{path}: {principal.name} has the token of {tokens[digest].name}."
+            raise TokenFileError(told, f"token {number} is there twice")
+        tokens[digest] = principal
+    if not tokens:
+        told = f"{path} names no [[token]]: add one, or start without a token file."
+        raise TokenFileError(told, "it names no token")
+    return tokens
+
+
+def _entry(path: Path, rules: ScopeRules, number: int, entry: Mapping[str, Any]) -> tuple[bytes, Principal]:
+    """One `[[token]]`; its number is what a log may say of it."""
+
+    def refused(what: str, part: str) -> TokenFileError:
+        return TokenFileError(f"{path}: {what}", f"token {number} has an unusable {part}")
+
+    name = entry.get("name")
+    if not isinstance(name, str) or not name:
+        raise refused("every [[token]] needs a name.", "name")
+    if name.startswith(RESERVED):
+        raise refused(f"the name {name!r} of a token may not begin with {', '.join(RESERVED)}.", "name")
+    unknown = sorted(set(entry) - {"name", "sha256", "roles", "scopes"})
+    if unknown:
+        raise refused(f"the token {name!r} has the unknown field {unknown[0]!r}.", "field")
+    if not all(isinstance(entry.get(field, ["-"]), list) and entry.get(field, ["-"]) for field in ("roles", "scopes")):
+        what = f"roles and scopes of {name!r} are lists with something in them; leave out scopes for all."
+        raise refused(what, "list of roles or scopes")
+    try:
+        digest = bytes.fromhex(entry["sha256"])
+        roles = frozenset(Role(role) for role in entry.get("roles", ["read", "write"]))
+    except (KeyError, TypeError, ValueError) as error:
+        what = f"the token {name!r} needs sha256 (64 hex digits) and known roles."
+        raise refused(what, "sha256 or role") from error
+    if len(digest) != 32:
+        raise refused(f"the sha256 of {name!r} has {len(digest)} bytes instead of 32.", "sha256")
+    try:
+        scopes = [scope for text in entry.get("scopes", ()) for scope in _scopes(rules, name, text)]
+    except ValueError as error:
+        raise refused(str(error), "scope") from error
+    return digest, Principal(name, "client", roles, tuple(scopes) if scopes else None)
+
+
+def _scopes(rules: ScopeRules, name: str, text: object) -> Iterator[AccessScope]:
+    surface, colon, pattern = text.partition(":") if isinstance(text, str) else ("", "", "")
+    if not colon or surface not in (*rules.surfaces, EVERY_SURFACE):
+        known = ", ".join(rules.surfaces)
+        raise ValueError(
+            f"the scope {text!r} of {name!r} is not SURFACE:NAME or SURFACE:PREFIX*, "
+            f"with a surface of {known}, or * for all."
+        )
+    stem, is_prefix = pattern.removesuffix("*"), pattern.endswith("*")
+    yield AccessScope(surface, stem.encode(), is_prefix)
+    # Some surfaces know their names in normal form alone, the others by their bytes as they are.
+    if normalize("NFC", stem) != stem:
+        for normalized in sorted(rules.normalized) if surface == EVERY_SURFACE else rules.normalized & {surface}:
+            yield AccessScope(normalized, normalize("NFC", stem).encode(), is_prefix)
+
+
+_log = logging.getLogger("semel.server")
+
+
+def read_principals(settings: ServerSettings, rules: ScopeRules) -> Principals:
+    """Everyone the server can know; `TokenFileError` or `KeyFileError` when a file cannot be used."""
+    rotation = rotation_of(settings.token_active, settings.token_next, settings.token_rotation_until)
+    tokens = _read_tokens(settings, rules, rotation) if settings.tokens else {}
+    verifier = None
+    if settings.jwt_keys:
+        # A server without JWTs starts without cryptography, which takes a tenth of its start.
+        from semel.server.auth.jwt_keys import KeyFile  # noqa: PLC0415
+        from semel.server.auth.jwt_tokens import JwtVerifier  # noqa: PLC0415
+
+        keys = KeyFile(Path(settings.jwt_keys), settings.jwt_algorithm_names)
+        verifier = JwtVerifier(keys, rules, settings.jwt_issuer, settings.jwt_audience)
+    return Principals(tokens, verifier, rotation, settings.needs_token)
+
+
+def _read_tokens(settings: ServerSettings, rules: ScopeRules, rotation: Rotation | None) -> dict[bytes, Principal]:
+    tokens = read_token_file(Path(settings.tokens), rules)
+    for digest, principal in tokens.items():
+        if rotation is not None and rotation.standing(digest, 0) is not TokenStanding.UNKNOWN:
+            told = f"{settings.tokens}: {principal.name} has the token of token_active or token_next."
+            raise TokenFileError(told, "a token is that of token_active or token_next")
+    return tokens
+
+
+async def reload_credentials(settings: ServerSettings, rules: ScopeRules, principals: Principals) -> None:
+    """Read the files again and say in the log what came of it; one that cannot be used changes nothing."""
+    if settings.tokens:
+        try:
+            tokens = await asyncio.to_thread(_read_tokens, settings, rules, principals.rotation)
+        except TokenFileError as error:
+            _log.error(
+                "SIGHUP: the token file cannot be used; the tokens of before stay in force",
+                extra={"path": settings.tokens, "why": error.flaw},
+            )
+        else:
+            change = principals.replace_tokens(tokens)
+            _log.info("SIGHUP: the token file was read again", extra={"path": settings.tokens, **change._asdict()})
+    if settings.jwt_keys:
+        try:
+            principals.reload_keys()
+        except KeyFileError as error:
+            _log.error(
+                "SIGHUP: the key file cannot be used; the keys of before stay in force", extra={"why": str(error)}
+            )
+        else:
+            _log.info("SIGHUP: the key file was read again", extra={"path": settings.jwt_keys})
+    if not settings.tokens and not settings.jwt_keys:
+        _log.info("SIGHUP: there is no token file and no key file to read again")

@@ -1,0 +1,373 @@
+"""Who calls: one resolver and one `Principal` for every surface, and the revocation of tokens.
+
+Without credentials the server is for development: it listens on loopback only and every caller is `default`.
+Credentials are one configured token (which may be rotating), a token file, a key file for JWTs, or several of these;
+then a caller is refused whose token none of them knows. A bearer string is compared with the configured token and its
+successor, then looked up among the hashed tokens; what is not there and looks like a JWT is verified. A token reaches
+no log, no error and no URL; the outcome of its judgement does, for metrics and the audit log.
+
+A request is judged by the tokens of the moment. A connection that stays open for long, a WebSocket or an event stream,
+was judged when it began: it watches the `Revocation` of its token and ends when the token is removed from the file or
+changed in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from hashlib import sha256
+from typing import NamedTuple, Protocol
+
+from semel.kernel.errors import Refused
+from semel.kernel.header_fields import HeaderFields
+from semel.server.auth.rotation import Rotation, TokenStanding
+from semel.server.http.answer import Header
+
+
+class Revocation:
+    """The revocation of one token; used on the event loop only."""
+
+    __slots__ = ("_watchers", "has_come")
+
+    def __init__(self) -> None:
+        self.has_come = False
+        self._watchers: set[Callable[[], object]] = set()
+
+    def watch(self, watcher: Callable[[], object]) -> None:
+        """Have this called when the token is revoked; at once if it was."""
+        if self.has_come:
+            watcher()
+        else:
+            self._watchers.add(watcher)
+
+    def unwatch(self, watcher: Callable[[], object]) -> None:
+        """No more of that."""
+        self._watchers.discard(watcher)
+
+    def come(self) -> None:
+        """The token is revoked."""
+        self.has_come = True
+        watchers, self._watchers = self._watchers, set()
+        for watcher in watchers:
+            watcher()
+
+
+class TokenChange(NamedTuple):
+    """The difference between two states of a token file, in numbers of tokens."""
+
+    tokens: int
+    added: int
+    changed: int
+    revoked: int
+
+
+def judge_change(old: Mapping[bytes, Principal], new: Mapping[bytes, Principal]) -> TokenChange:
+    """Compare two states of a token file: added, removed and changed tokens."""
+    both = old.keys() & new.keys()
+    changed = sum(old[digest] != new[digest] for digest in both)
+    return TokenChange(len(new), len(new) - len(both), changed, len(old) - len(both))
+
+
+class Role(Enum):
+    """A role of a principal. `admin` includes all others."""
+
+    READ = "read"
+    WRITE = "write"
+    WORK = "work"
+    ADMIN = "admin"
+
+
+EVERY_SURFACE = "*"
+
+
+class AccessScope(NamedTuple):
+    """Names on a surface that a principal may reach: one name, or all that begin so."""
+
+    surface: str
+    name: bytes
+    is_prefix: bool
+
+
+class ScopeClaim(NamedTuple):
+    """A claim of a JWT that names what its holder reaches on one surface."""
+
+    claim: str
+    is_prefix: bool = False
+    """Whether it names beginnings."""
+    may_be_one: bool = False
+    """Whether it may be one text instead of a list."""
+
+
+class ScopeRules(NamedTuple):
+    """What a scope may name; made from the registry of surfaces."""
+
+    surfaces: tuple[str, ...]
+    normalized: frozenset[str]
+    """Surfaces that compare names in Unicode's normal form NFC."""
+    claims: tuple[tuple[str, ScopeClaim], ...]
+    """Claims of a JWT, each with the surface that it speaks of."""
+
+
+class _Reach(NamedTuple):
+    """The scopes of one surface, prepared for look-up: a thousand names cost one look-up."""
+
+    names: frozenset[bytes]
+    prefixes: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """An authenticated caller. `scopes` of None allows everything; else only what they name, which may be nothing."""
+
+    name: str
+    kind: str
+    roles: frozenset[Role]
+    scopes: tuple[AccessScope, ...] | None = None
+    client_id: str = ""
+    """The origin that its writes carry; its name, unless its credential says otherwise."""
+    expires_at_ms: int | None = None
+    """From this time on its credential is void; None for one without an end."""
+    claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    """Further claims of its credential, for sync rules; a claim has one value or several."""
+    revocation: Revocation | None = field(default=None, repr=False, compare=False)
+    """The revocation of its token, if it can be revoked."""
+    _by_surface: Mapping[str, _Reach] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Sort the scopes by surface, once."""
+        if not self.client_id:
+            object.__setattr__(self, "client_id", self.name)
+        scopes = self.scopes or ()
+        surfaces = {EVERY_SURFACE, *(scope.surface for scope in scopes)}
+        object.__setattr__(self, "_by_surface", {surface: _reach(scopes, surface) for surface in surfaces})
+
+    @property
+    def actor(self) -> str:
+        """The name of the caller in stored data."""
+        return f"{self.kind}:{self.name}"
+
+    def has_ended(self, now_ms: int) -> bool:
+        """Whether its credential holds no more: its time is up, or it was revoked."""
+        is_revoked = self.revocation is not None and self.revocation.has_come
+        return is_revoked or (self.expires_at_ms is not None and now_ms >= self.expires_at_ms)
+
+    def may(self, role: Role, surface: str, name: bytes) -> bool:
+        """Whether it may do that to a thing of this name."""
+        if not self.has(role):
+            return False
+        if self.scopes is None:
+            return True
+        names, prefixes = self._on(surface)
+        return name in names or name.startswith(prefixes)
+
+    def has(self, role: Role) -> bool:
+        """Whether it has a role, or the admin role."""
+        return role in self.roles or Role.ADMIN in self.roles
+
+    def reach(self, surface: str) -> list[tuple[bytes, bool]]:
+        """The names it is limited to on a surface: each a prefix (True) or one name; the empty prefix is everything."""
+        if self.scopes is None:
+            return [(b"", True)]
+        names, prefixes = self._on(surface)
+        return [*((name, False) for name in sorted(names)), *((prefix, True) for prefix in prefixes)]
+
+    def _on(self, surface: str) -> _Reach:
+        found = self._by_surface.get(surface)
+        return self._by_surface[EVERY_SURFACE] if found is None else found
+
+
+def _reach(scopes: tuple[AccessScope, ...], surface: str) -> _Reach:
+    here = [scope for scope in scopes if scope.surface in (surface, EVERY_SURFACE)]
+    return _Reach(
+        frozenset(scope.name for scope in here if not scope.is_prefix),
+        tuple(sorted({scope.name for scope in here if scope.is_prefix})),
+    )
+
+
+DEVELOPER = Principal("default", "client", frozenset(Role))
+
+
+class AuthOutcome(Enum):
+    """The outcome of the check of a credential."""
+
+    FREE = "free"
+    """None was needed, and none was judged."""
+    ACTIVE = "active"
+    NEXT = "next"
+    """Good, and the successor of one that is being rotated out."""
+    MISSING = "missing_token"
+    BAD = "bad_token"
+    RETIRED = "retired_token"
+    """The one that was rotated out."""
+
+
+class KnownCaller(NamedTuple):
+    """A principal, and the credential that it was authenticated by."""
+
+    principal: Principal
+    outcome: AuthOutcome
+
+
+class UnauthorizedError(Refused):
+    """The refusal of a credential, with the outcome of its check."""
+
+    def __init__(self, detail: str, challenge: bytes, outcome: AuthOutcome) -> None:
+        headers: tuple[Header, ...] = ((b"www-authenticate", challenge),)
+        super().__init__("UNAUTHORIZED", detail, headers)
+        self.outcome = outcome
+
+
+def unauthorized(detail: str, error: bytes = b"", outcome: AuthOutcome = AuthOutcome.BAD) -> UnauthorizedError:
+    """The refusal of a credential; `error` is its name for clients, where there is one."""
+    challenge = b'Bearer error="%s", error_description="%s"' % (error, detail.encode()) if error else b"Bearer"
+    return UnauthorizedError(detail, challenge, outcome)
+
+
+_TOKEN_FIELDS = (b"x-semel-token", b"x-sheratan-token")
+
+
+def presented(fields: HeaderFields, more: tuple[bytes, ...] = ()) -> bytes | None:
+    """The token that a request carries, in any of the three headers or in one of `more`; None without one.
+
+    Two headers that differ are refused like a wrong one: it is not known which of them was meant.
+    """
+    authorizations = fields.all(b"authorization")
+    found = {token for name in (*_TOKEN_FIELDS, *more) for token in fields.all(name)}
+    found.update(token for token in map(_bearer, authorizations) if token is not None)
+    if len(found) > 1:
+        raise unauthorized("The request carries two different tokens.")
+    if authorizations and not found:
+        raise unauthorized("The Authorization header must carry a bearer token.")
+    return next(iter(found), None)
+
+
+def _bearer(authorization: bytes) -> bytes | None:
+    kind, _, token = authorization.partition(b" ")
+    return token.strip() if kind.lower() == b"bearer" else None
+
+
+class Verifier(Protocol):
+    """Verifies tokens that carry their own claims."""
+
+    def can_read(self, token: bytes) -> bool:
+        """Whether a token has the shape of one; nothing is said of its truth."""
+
+    def verify(self, token: bytes, now_ms: int) -> Principal:
+        """The principal of a token; `Refused` for one that is not valid at this time."""
+
+
+class _Several:
+    """Tries several verifiers in order; the first that can read a token decides."""
+
+    def __init__(self, verifiers: Sequence[Verifier]) -> None:
+        self._verifiers = verifiers
+
+    def can_read(self, token: bytes) -> bool:
+        return any(one.can_read(token) for one in self._verifiers)
+
+    def verify(self, token: bytes, now_ms: int) -> Principal:
+        return next(one for one in self._verifiers if one.can_read(token)).verify(token, now_ms)
+
+
+class TokenTable(dict[bytes, Principal]):
+    """Principals by the hashes of their tokens, which may be replaced all at once."""
+
+    names: frozenset[str] = frozenset()
+
+    def replace(self, tokens: Mapping[bytes, Principal]) -> TokenChange:
+        """Replace all tokens. An unchanged principal stays; one that is removed or changed is revoked."""
+        change = judge_change(self, tokens)
+        ended = [known for digest, known in self.items() if tokens.get(digest) != known]
+        new = {digest: replace(known, revocation=Revocation()) for digest, known in tokens.items()}
+        new.update((digest, known) for digest, known in self.items() if tokens.get(digest) == known)
+        self.clear()
+        self.update(new)
+        self.names = frozenset(known.name for known in new.values())
+        for known in ended:
+            assert known.revocation is not None, "every token can be revoked"
+            known.revocation.come()
+        return change
+
+
+class Principals:
+    """Authenticates callers. Without any configured credential every caller is the developer."""
+
+    def __init__(
+        self,
+        tokens: Mapping[bytes, Principal] | None = None,
+        verifier: Verifier | None = None,
+        rotation: Rotation | None = None,
+        is_needed: bool = True,
+    ) -> None:
+        """With `is_needed` off a caller without a credential is the developer; one with a wrong one is refused."""
+        self.rotation = rotation
+        self.tokens = TokenTable()
+        """Shared with the `Principals` of surfaces that know more."""
+        self._verifier = verifier
+        self.replace_tokens(tokens or {})
+        self._is_needed = is_needed
+        # The holder of the active token is the same principal as the next one's, with an end: what stays open for
+        # long, a WebSocket or an event stream, ends with its token.
+        self._holder = replace(DEVELOPER, expires_at_ms=rotation.until_ms if rotation else None)
+
+    @property
+    def are_known(self) -> bool:
+        """Whether there are credentials."""
+        return bool(self.tokens) or self._verifier is not None or self.rotation is not None
+
+    def owner_of(self, name: str) -> str | None:
+        """The token that a name belongs to: by its full name, or by the part before a slash.
+
+        Of several the longest: `a/b` and all below it belong to the token `a/b`, and only the rest to the token `a`.
+        """
+        while name not in self.tokens.names and (self.rotation is None or name != DEVELOPER.name):
+            name, slash, _ = name.rpartition("/")
+            if not slash:
+                return None
+        return name
+
+    def besides(self, verifier: Verifier) -> Principals:
+        """The same for a surface that also accepts JWTs of its own: there every caller needs a credential."""
+        verifiers = [verifier] if self._verifier is None else [verifier, self._verifier]
+        both = Principals(None, _Several(verifiers), self.rotation)
+        both.tokens = self.tokens
+        return both
+
+    def replace_tokens(self, tokens: Mapping[bytes, Principal]) -> TokenChange:
+        """Replace all tokens; one that is removed or changed is revoked."""
+        return self.tokens.replace(tokens)
+
+    def reload_keys(self) -> bool:
+        """Read the keys of JWTs again; False without a file of them."""
+        reload = getattr(self._verifier, "reload", None)
+        if reload is None:
+            return False
+        reload()
+        return True
+
+    def judge(self, token: bytes | None, now_ms: int) -> KnownCaller:
+        """The caller behind a token and how it was known; `UnauthorizedError` says how it was not."""
+        if not self.are_known or (token is None and not self._is_needed):
+            return KnownCaller(DEVELOPER, AuthOutcome.FREE)
+        if token is None:
+            raise unauthorized("Send a bearer token in the Authorization header.", outcome=AuthOutcome.MISSING)
+        digest = sha256(token).digest()
+        rotating = None if self.rotation is None else self._rotating(self.rotation.standing(digest, now_ms))
+        if rotating is not None:
+            return rotating
+        # Looking up a hash leaks nothing about the token by its timing.
+        known = self.tokens.get(digest)
+        if known is not None:
+            return KnownCaller(known, AuthOutcome.ACTIVE)
+        if self._verifier is not None and self._verifier.can_read(token):
+            return KnownCaller(self._verifier.verify(token, now_ms), AuthOutcome.ACTIVE)
+        raise unauthorized("This token is not known here.")
+
+    def _rotating(self, standing: TokenStanding) -> KnownCaller | None:
+        """Check a token against the configured token and its successor."""
+        if standing is TokenStanding.RETIRED:
+            raise unauthorized("This token is not known here.", outcome=AuthOutcome.RETIRED)
+        if standing is TokenStanding.ACTIVE:
+            return KnownCaller(self._holder, AuthOutcome.ACTIVE)
+        return KnownCaller(DEVELOPER, AuthOutcome.NEXT) if standing is TokenStanding.NEXT else None

@@ -1,0 +1,141 @@
+"""Connection limits: for all connections, for each remote address, and by free file descriptors.
+
+Addresses are counted over both listeners, HTTP and gRPC, WebSockets included. An IPv6 client has a /64 at least, so
+that is counted as one address. Reverse proxies connect for many clients and are named by a setting: theirs are not
+counted.
+
+A process that runs out of file descriptors can open no file and no database connection either, and the event loop
+silently drops connections that it cannot accept. So the last few descriptors are reserved: a connection that gets one
+of them is refused like one over any other limit. Refusals are counted by reason, and logged once a minute.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections import Counter
+from typing import NamedTuple
+
+from semel.kernel.errors import Problem
+from semel.server.http.remote_address import counted_as, networks_of
+from semel.server.settings import ServerSettings
+
+RESERVED_FILES = 64
+RESERVED_SHARE = 8
+"""At most 1 / RESERVED_SHARE of all file descriptors is kept back."""
+LOG_SECONDS = 60.0
+
+CONNECTIONS, ADDRESS, DESCRIPTORS = "connections", "address", "descriptors"
+REASONS = (CONNECTIONS, ADDRESS, DESCRIPTORS)
+
+_log = logging.getLogger("semel.server")
+
+_TOLD = {
+    CONNECTIONS: "connections are refused: as many are open as http_max_connections allows",
+    ADDRESS: "connections are refused: one address has as many as http_max_connections_per_address allows",
+    DESCRIPTORS: "out of file descriptors: connections are refused; raise the limit of open files (ulimit -n)",
+}
+
+
+class HttpLimits(NamedTuple):
+    """Size limits and timeouts (in seconds) of one HTTP connection."""
+
+    head_bytes: int
+    head_fields: int
+    silence_seconds: float
+    head_seconds: float
+    body_seconds: float
+    idle_seconds: float
+    stall_seconds: float
+
+    @property
+    def check_seconds(self) -> float:
+        """The interval of connection checks, in seconds."""
+        shortest = min(self.silence_seconds, self.head_seconds, self.idle_seconds, self.stall_seconds)
+        return min(shortest / 6, 5.0)
+
+
+def http_limits_of(settings: ServerSettings) -> HttpLimits:
+    """As they are set."""
+    return HttpLimits(
+        settings.http_max_head_bytes,
+        settings.http_max_head_fields,
+        settings.http_silence_ms / 1_000,
+        settings.http_head_ms / 1_000,
+        settings.http_body_ms / 1_000,
+        settings.http_idle_ms / 1_000,
+        settings.http_stall_ms / 1_000,
+    )
+
+
+class ConnectionLimit:
+    """Counts open connections, and decides about a new one; used on the event loop only."""
+
+    def __init__(self, most: int, per_address: int, uncounted: str = "", files: int = 0) -> None:
+        """`uncounted` has addresses and networks with commas between; 0 is no limit of addresses or of files."""
+        self._most = most
+        self._per_address = per_address
+        self._uncounted = networks_of(uncounted)
+        self._descriptors = files - min(RESERVED_FILES, files // RESERVED_SHARE)
+        self._by_address: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
+        self._unlogged: Counter[str] = Counter()
+        self._logged_at: dict[str, float] = {}
+
+    def refusal(self, address: str, opened: int, descriptor: int, now: float) -> Problem | None:
+        """Why a connection is not taken, with `opened` of them open; None when it is, and its address counted."""
+        key = self._key(address)
+        if 0 < self._descriptors <= descriptor:
+            return self._refuse(DESCRIPTORS, now, "Too many connections are open; try again in a moment.")
+        if opened > self._most:
+            return self._refuse(CONNECTIONS, now, "Too many connections are open; try again in a moment.")
+        if key and self._by_address[key] >= self._per_address:
+            told = "Too many connections are open from this address; try again in a moment."
+            return self._refuse(ADDRESS, now, told)
+        if key:
+            self._by_address[key] += 1
+        return None
+
+    def leave(self, address: str) -> None:
+        """A connection that was taken has ended."""
+        key = self._key(address)
+        if key:
+            self._by_address[key] -= 1
+            if self._by_address[key] <= 0:
+                del self._by_address[key]
+
+    def check(self, now: float) -> None:
+        """To be called regularly: logs pending refusals, and tries whether a file descriptor is free."""
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY))
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                self._refuse(DESCRIPTORS, now, "")
+        for reason in REASONS:
+            self._report(reason, now)
+
+    def _refuse(self, reason: str, now: float, told: str) -> Problem:
+        self.refused[reason] += 1
+        self._unlogged[reason] += 1
+        self._report(reason, now)
+        return Problem("OVERLOADED", told)
+
+    def _report(self, reason: str, now: float) -> None:
+        if self._unlogged[reason] and now - self._logged_at.get(reason, -LOG_SECONDS) >= LOG_SECONDS:
+            _log.error(_TOLD[reason], extra={"refused": self._unlogged.pop(reason)})
+            self._logged_at[reason] = now
+
+    def _key(self, address: str) -> str:
+        """The key that an address is counted under; empty when it is not counted."""
+        return counted_as(address, self._uncounted) if self._per_address else ""
+
+
+def connection_limit_of(settings: ServerSettings, files: int) -> ConnectionLimit:
+    """As it is set, for a process that may have this many files open; 0 is no limit."""
+    return ConnectionLimit(
+        settings.http_max_connections,
+        settings.http_max_connections_per_address,
+        settings.http_uncounted_addresses,
+        files,
+    )

@@ -1,0 +1,1 @@
+"""Operations: audit log, health, metrics, diagnosis and logs."""

@@ -1,0 +1,267 @@
+"""The audit log: one JSON object a line, for what an operator must be able to look up afterwards.
+
+A line is `{"ts": UTC, "event": NAME, "details": {...}}`. Important events go to `audit-important.jsonl`, all others to
+`audit.jsonl`, so that a flood of ordinary events displaces no important one. The table `CLASSES` gives the class of
+each event. Lines that any client can cause are rate limited (`audit_rate_limit`) and say how many were left out.
+
+Noting a line never waits for the disk and never raises: lines gather in memory, bounded, and a thread of their own
+writes them every half second or when `written()` is called. An answer that may not leave before its line is in the file
+awaits that for at most one second: a disk that hangs delays this answer and nothing else.
+
+When the disk fails, lines wait for it to come back and each try is counted; those beyond the bound are lost, counted,
+and reported in a line `AUDIT_LINES_LOST` once there is room again. A crash loses the lines of the last half second, and
+of rate-limited ones the number that was left out in the last ten seconds.
+
+Callers give no token, no full key, no full hash and nothing of a body; the log cuts what is too long, and judges no
+content.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from semel.kernel.clock import World, utc_text
+from semel.server.ops.audit_rate_limit import LinePace, LineRate, LineSource, source_of
+from semel.server.ops.rotated_file import LineQueue
+
+IMPORTANT_LINES = LineRate(burst=1_000, refill_ms=1_000)
+PACED_LINES = LineRate(burst=50, refill_ms=10_000)
+
+
+class LineClass(Enum):
+    """The class of an audit log event: how its lines are kept and paced."""
+
+    IMPORTANT = "in a file of their own"
+    EACH = "one line each: every one of them is a change that was committed"
+    PACED = "one line each for the first ones of a kind, address and reason, the rest counted"
+    RARE = "one line in ten seconds for all of a kind, the rest counted"
+
+    @property
+    def rate(self) -> LineRate | None:
+        """How many lines of one source are written; None is all of them."""
+        return _RATES.get(self)
+
+
+_RATES: Mapping[LineClass, LineRate] = {
+    LineClass.IMPORTANT: IMPORTANT_LINES,
+    LineClass.PACED: PACED_LINES,
+    LineClass.RARE: LineRate(burst=1, refill_ms=10_000),
+}
+
+CLASSES: Mapping[str, LineClass] = {
+    "IDEMPOTENCY_KEY_COLLISION": LineClass.IMPORTANT,
+    "LEDGER_KEY_COLLISION": LineClass.IMPORTANT,
+    "LEASE_FENCED": LineClass.IMPORTANT,
+    "RESULT_CONFLICT": LineClass.IMPORTANT,
+    "RESULT_INTEGRITY_FAIL": LineClass.IMPORTANT,
+    "IDEMPOTENCY_KEY_RELEASED": LineClass.IMPORTANT,
+    "JOB_REVIVED": LineClass.IMPORTANT,
+    "JOB_CANCELLED": LineClass.IMPORTANT,
+    "TOKEN_ROTATION_FINALIZED": LineClass.IMPORTANT,
+    "LEASE_REAP": LineClass.EACH,
+    "OFFER_LAPSED": LineClass.EACH,
+    "JOB_TIMEOUT": LineClass.EACH,
+    "RETRY_SCHEDULED": LineClass.EACH,
+    "RETRY_EXHAUSTED": LineClass.EACH,
+    "DLQ_ENQUEUE": LineClass.EACH,
+    "DLQ_EVICT": LineClass.EACH,
+    "SCHEDULE_SKIPPED": LineClass.EACH,
+    "IDEMPOTENCY_EVICT": LineClass.EACH,
+    "AUDIT_LINES_LOST": LineClass.EACH,
+    "AUTH_FAILURE": LineClass.PACED,
+    "IDEMPOTENCY_HIT": LineClass.PACED,
+    "ORIGIN_REFUSED": LineClass.PACED,
+    "PORT_MISMATCH": LineClass.PACED,
+    "BACKPRESSURE_DROP": LineClass.RARE,
+    "INFLIGHT_SATURATED": LineClass.RARE,
+    "IDEMPOTENCY_STORE_FULL": LineClass.RARE,
+    "LEDGER_SEQUENCE_GAP": LineClass.RARE,
+    "TOKEN_ACCEPTED_NEXT": LineClass.RARE,
+    "TOKEN_RETIRED": LineClass.RARE,
+}
+
+
+def class_of(event: str) -> LineClass:
+    """How its lines are kept; one line each, if nothing is said."""
+    return CLASSES.get(event, LineClass.EACH)
+
+
+FILE_NAME = "audit.jsonl"
+IMPORTANT_NAME = "audit-important.jsonl"
+MAX_TEXT = 1_024
+MAX_LINE_BYTES = 16 * 1024
+FLUSH_SECONDS = 0.5
+WAIT_SECONDS = 1.0
+
+_log = logging.getLogger("semel.audit")
+
+
+class AuditLog:
+    """Writes audit log lines. `note` is thread-safe; the rest belongs to the event loop."""
+
+    def __init__(self, folder: Path, world: World) -> None:
+        self.write_errors = 0
+        self.is_broken = False
+        self._world = world
+        self._important = LineQueue(folder / IMPORTANT_NAME, self._loss)
+        self._ordinary = LineQueue(folder / FILE_NAME, self._loss)
+        self._queues = (self._important, self._ordinary)
+        self._guard = threading.Lock()
+        self._pace = LinePace()
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="semel-audit")
+        self._turn = asyncio.Lock()
+        self._coming: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    @property
+    def lines(self) -> int:
+        """Lines that were written."""
+        return sum(queue.lines for queue in self._queues)
+
+    @property
+    def lost_lines(self) -> int:
+        """Lines that could not wait for the disk."""
+        return sum(queue.lost_lines for queue in self._queues)
+
+    def note(self, event: str, details: Mapping[str, Any], address: str = "") -> None:
+        """One line, in its file within a second, or counted in a later one.
+
+        What is paced is paced for the address that caused it: this one, or the one in the details.
+        """
+        kind = class_of(event)
+        source = LineSource(event)
+        if kind is not LineClass.RARE:
+            source = source_of(event, address or details.get("remote_addr"), details.get("reason"))
+        self._note(event, details, kind, source)
+
+    def note_rarely(self, event: str, details: Mapping[str, Any]) -> None:
+        """Note the first at once, then one line in ten seconds, which says how many others it stands for."""
+        self._note(event, details, LineClass.RARE, LineSource(event))
+
+    async def written(self) -> None:
+        """Return when everything noted so far is in its file, or when it turns out that the disk does not take it."""
+        if self._is_closed:
+            return
+        if self._coming is None:
+            self._coming = asyncio.create_task(self._flush())
+        done, _ = await asyncio.wait({self._coming}, timeout=WAIT_SECONDS)
+        if not done:
+            self._fail("it does not answer")
+
+    async def run(self) -> None:
+        """Write noted lines, until cancelled."""
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            self._tell_held(is_end=False)
+            if self._has_work:
+                await self.written()
+
+    def close(self) -> None:
+        """Write the remaining lines; later notes are dropped."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._tell_held(is_end=True)
+        if self._has_work:
+            wait({self._writer.submit(self._write)}, timeout=WAIT_SECONDS)
+        for queue in self._queues:
+            self._writer.submit(queue.close)
+        self._writer.shutdown(wait=False)
+
+    @property
+    def _has_work(self) -> bool:
+        # A disk that was given up just as it answered is asked again, though there is nothing left to write.
+        return self.is_broken or any(queue.has_work for queue in self._queues)
+
+    def _note(self, event: str, details: Mapping[str, Any], kind: LineClass, source: LineSource) -> None:
+        ts_ms = self._world.wall_ms()
+        if kind.rate is not None:
+            with self._guard:
+                left_out = self._pace.take(source, kind.rate, self._world.monotonic_ms(), ts_ms, details)
+            if left_out is None:
+                return
+            details = _counting(details, left_out)
+        self._queue_of(event).add(_line(ts_ms, event, details))
+
+    def _tell_held(self, *, is_end: bool) -> None:
+        """Write suppressed lines that have waited for too long, or all at the end."""
+        with self._guard:
+            lines = self._pace.due(self._world.monotonic_ms(), is_end=is_end)
+        for one in lines:
+            self._queue_of(one.event).add(_line(one.ts_ms, one.event, _counting(one.details, one.left_out)))
+
+    def _queue_of(self, event: str) -> LineQueue:
+        return self._important if class_of(event) is LineClass.IMPORTANT else self._ordinary
+
+    def _loss(self, lines: int) -> bytes:
+        return _line(self._world.wall_ms(), "AUDIT_LINES_LOST", {"lines": lines})
+
+    async def _flush(self) -> None:
+        async with self._turn:
+            self._coming = None  # who comes from here on may have noted what this flush does not see
+            if not self._is_closed:
+                await asyncio.get_running_loop().run_in_executor(self._writer, self._write)
+
+    def _write(self) -> None:
+        """Runs in the writer's thread. Each file is tried, whatever happens to the other."""
+        reason = ""
+        for queue in self._queues:
+            try:
+                queue.write()
+            except OSError as error:
+                reason = error.strerror or type(error).__name__
+        if reason:
+            self._fail(reason)
+        else:
+            self._recover()
+
+    def _fail(self, reason: str) -> None:
+        self.write_errors += 1
+        if not self.is_broken:
+            self.is_broken = True
+            _log.error("the audit log cannot be written", extra={"reason": reason})
+
+    def _recover(self) -> None:
+        if self.is_broken:
+            self.is_broken = False
+            _log.info("the audit log is written again")
+
+
+def _counting(details: Mapping[str, Any], suppressed: int) -> Mapping[str, Any]:
+    return {**details, "suppressed": suppressed} if suppressed else details
+
+
+def _line(ts_ms: int, event: str, details: Mapping[str, Any]) -> bytes:
+    """One line, whatever it is made of."""
+    line = {"ts": utc_text(ts_ms), "event": event, "details": details}
+    text = _dumped(line)
+    if len(text) > MAX_TEXT:
+        text = _dumped(line | {"details": {name: _shortened(value) for name, value in details.items()}})
+    if len(text) > MAX_LINE_BYTES:
+        text = _dumped(line | {"details": {"omitted": "too_large"}})
+    return text
+
+
+def _shortened(value: Any) -> Any:
+    return value[:MAX_TEXT] if isinstance(value, str) else value
+
+
+def _dumped(line: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(line, default=_plain, option=orjson.OPT_APPEND_NEWLINE)
+    except orjson.JSONEncodeError:  # a lone surrogate, or a number beyond 64 bits
+        return json.dumps(line, default=_plain, separators=(",", ":")).encode() + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else str(value)

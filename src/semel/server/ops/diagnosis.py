@@ -1,0 +1,104 @@
+"""`GET /v1/diagnose`: everything that a supporter needs to find a fault of this server, in one file, without secrets.
+
+Reads only. The store is asked once; when it does not answer, the bundle says so and holds the rest. One at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from semel.engine.contract import EngineError
+from semel.kernel.errors import Refused
+from semel.server.context import Context
+from semel.server.ops import diagnosis_bundle
+from semel.server.ops.diagnosis_bundle import JobsFacts
+from semel.server.ops.health import liveness, readiness_facts
+from semel.server.ops.logs import RECENT
+from semel.server.ops.metrics import render
+
+LEAST_FREE_BYTES = 1024**3
+"""Fewer free bytes on the disk are reported as a problem."""
+
+
+class Bundle(NamedTuple):
+    """A bundle file and its name."""
+
+    name: str
+    content: bytes
+
+
+class Diagnosis:
+    """Builds bundles of the running server; made once at start."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._turn = asyncio.Lock()
+
+    async def bundle(self) -> Bundle:
+        """A fresh one; refused while another is being made."""
+        if self._turn.locked():
+            raise Refused("OVERLOADED", "A diagnosis is being made; try again in a moment.")
+        async with self._turn:
+            return await self._made()
+
+    async def _made(self) -> Bundle:
+        context = self._context
+        now_ms = context.world.wall_ms()
+        await context.metrics.measure()
+        await context.audit.written()  # so that what has just happened is in it
+        began = context.world.monotonic_ms()
+        jobs: JobsFacts | None = None
+        failure = ""
+        try:
+            jobs = await context.engine.read(JobsFacts)
+        except EngineError as error:
+            failure = str(error)
+        took_ms = context.world.monotonic_ms() - began
+        parts = {
+            "about.json": diagnosis_bundle.about(now_ms, "a running server"),
+            "health.json": diagnosis_bundle.as_json({"livez": liveness(context), "readyz": readiness_facts(context)}),
+            "metrics.json": render(context.metrics, "application/json")[1],
+            "metrics.txt": render(context.metrics, "text/plain")[1],
+            "self_check.json": diagnosis_bundle.as_json(self._checks(jobs, failure or f"looked at in {took_ms} ms")),
+            "logs/server.log": RECENT.text(),
+        }
+        if jobs is not None:
+            parts["jobs.json"] = jobs.facts()
+        content = await asyncio.to_thread(self._pack, parts, jobs, now_ms)
+        return Bundle(diagnosis_bundle.file_name(now_ms), content)
+
+    def _pack(self, parts: dict[str, bytes], jobs: JobsFacts | None, now_ms: int) -> bytes:
+        """The parts that read files or take time; runs in a thread."""
+        settings = self._context.settings
+        parts["configuration.json"] = diagnosis_bundle.configuration(settings)
+        parts["environment.json"] = diagnosis_bundle.environment(os.environ)
+        parts["store.json"] = diagnosis_bundle.store_facts(settings, None if jobs is None else jobs.census)
+        parts.update(diagnosis_bundle.logs(Path(settings.data) / "logs"))
+        return diagnosis_bundle.packed(parts, now_ms, diagnosis_bundle.secrets_of(settings, os.environ))
+
+    def _checks(self, jobs: JobsFacts | None, found: str) -> list[dict[str, Any]]:
+        """The self-checks of the engine."""
+        engine, audit = self._context.engine, self._context.audit
+        checks = [
+            {"name": "engine", "ok": engine.failure is None, "found": "failed" if engine.failure else "running"},
+            {"name": "store", "ok": jobs is not None, "found": found},
+            {"name": "queue", "ok": True, "found": f"{engine.waiting_writes} writes wait for a commit"},
+            {"name": "audit", "ok": not audit.is_broken, "found": f"{audit.lines} lines, {audit.lost_lines} lost"},
+        ]
+        if jobs is not None:
+            checks.append(jobs.check())
+        free = _free_bytes(Path(self._context.settings.data))
+        if free is not None:
+            checks.append({"name": "disk", "ok": free >= LEAST_FREE_BYTES, "found": f"{free} bytes free"})
+        return checks
+
+
+def _free_bytes(folder: Path) -> int | None:
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None

@@ -1,0 +1,102 @@
+"""The endpoints of operations: health, metrics, a diagnosis, and the listing of streams."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import orjson
+
+from semel.engine.contract import EngineError
+from semel.kernel.errors import Problem, Refused
+from semel.server.auth.authentication import admit
+from semel.server.auth.principals import Role
+from semel.server.context import Context
+from semel.server.http.answer import JSON, NO_STORE, SECURITY, Answer, header_block
+from semel.server.http.problem import engine_problem, internal_problem, problem_answer
+from semel.server.http.request import Request
+from semel.server.ops.diagnosis import Diagnosis
+from semel.server.ops.health import liveness, readiness, readiness_facts
+from semel.server.ops.metrics import render
+from semel.server.surface import HttpSurface
+
+_COMMON = header_block(SECURITY)
+
+
+class Operations(HttpSurface):
+    """Small answers, none of them on the write path."""
+
+    surface = "server"
+    allow = b"GET, HEAD, OPTIONS"
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._diagnosis = Diagnosis(context)
+        self._at_once: dict[bytes, Callable[[], Answer]] = {
+            b"/livez": self._livez,
+            b"/health": self._livez,
+            b"/readyz": self._readyz,
+            b"/ready": self._readyz,
+        }
+        self._later: dict[bytes, Callable[[Request], Awaitable[Answer]]] = {
+            b"/metrics": self._metrics,
+            b"/v1/diagnose": self._diagnose,
+        }
+        self.paths = frozenset((*self._at_once, *self._later))
+
+    def common(self, request: Request) -> bytes:
+        """Header lines of every answer."""
+        return _COMMON
+
+    def handle(self, request: Request) -> Answer | None:
+        """Answer one request."""
+        if request.method not in ("GET", "HEAD"):
+            raise Refused("METHOD_NOT_ALLOWED", f"{request.method} is not used here.", ((b"allow", b"GET, HEAD"),))
+        at_once = self._at_once.get(request.raw_path)
+        if at_once is not None:
+            return at_once()
+        request.later(self._run(request))
+        return None
+
+    def refuse(self, request: Request, error: Exception) -> Answer | None:
+        """A refusal as a problem document."""
+        if isinstance(error, Refused):
+            return problem_answer(error.problem)
+        return problem_answer(engine_problem(error)) if isinstance(error, EngineError) else None
+
+    def is_denial(self, error: Exception) -> bool:
+        """Whether a known caller lacks the right."""
+        return isinstance(error, Refused) and error.problem.code == "FORBIDDEN"
+
+    def render(self, request: Request, problem: Problem) -> Answer:
+        """What the shell refuses."""
+        return problem_answer(problem)
+
+    def fault(self, request: Request, error_id: str) -> Answer:
+        """A fault of ours."""
+        return problem_answer(internal_problem(error_id))
+
+    async def _run(self, request: Request) -> Answer:
+        return await self._later[request.raw_path](request)
+
+    def _livez(self) -> Answer:
+        return Answer(200, [JSON, NO_STORE], orjson.dumps(liveness(self._context)))
+
+    def _readyz(self) -> Answer:
+        status = 200 if readiness(self._context) == "ok" else 503
+        return Answer(status, [JSON, NO_STORE], orjson.dumps(readiness_facts(self._context)))
+
+    async def _metrics(self, request: Request) -> Answer:
+        admit(self._context, request)  # counts name no caller: any one that is known may read them
+        await self._context.metrics.measure()
+        accepted = (request.fields.get(b"accept") or b"").decode("latin-1")
+        content_type, body = render(self._context.metrics, accepted)
+        return Answer(200, [(b"content-type", content_type), NO_STORE], body)
+
+    async def _diagnose(self, request: Request) -> Answer:
+        principal = admit(self._context, request)
+        if not principal.has(Role.ADMIN) or principal.scopes is not None:
+            raise Refused("FORBIDDEN", "A diagnosis speaks of the whole server; it is for admins without limits.")
+        name, content = await self._diagnosis.bundle()
+        disposition = b'attachment; filename="%s"' % name.encode()
+        headers = [(b"content-type", b"application/zip"), (b"content-disposition", disposition), NO_STORE]
+        return Answer(200, headers, content)

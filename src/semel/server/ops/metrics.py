@@ -1,0 +1,182 @@
+"""Metrics of the process, for Prometheus and, with the same facts, as flat JSON.
+
+Names are `semel_<surface>_<thing>_<unit>`; labels come from closed sets. The write path adds to plain numbers once a
+batch or a request; Prometheus objects are made when metrics are scraped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol
+
+import orjson
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from semel.engine.engine import Engine
+from semel.engine.group_commit import BatchReport
+from semel.server.http.connection_limit import ConnectionLimit
+from semel.server.metric_table import Count, counted, families, labelled, named
+from semel.server.ops.audit_log import AuditLog
+from semel.server.ops.meter import Meter
+from semel.store.protocol import StoreAwayError, StoreHeldError, TryAgainError
+
+_log = logging.getLogger("semel.engine")
+
+_PASSING = (TryAgainError, StoreAwayError, StoreHeldError)
+"""Errors that a database causes now and then without a fault of the server."""
+
+_BATCH_WRITES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+_BATCH_SECONDS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 4.0)
+
+
+AUTH_COUNTS = (
+    Count("auth_success_active", ("auth_success_active_1m",), "semel_auth", ("outcome", "active")),
+    Count("auth_success_next", ("auth_success_next_1m",), "semel_auth", ("outcome", "next")),
+    Count("auth_fail", ("auth_fail_1m",), "semel_auth", ("outcome", "fail"), less="auth_fail_old_token"),
+    Count("auth_fail_old_token", ("auth_fail_old_token_1m",), "semel_auth", ("outcome", "retired_token")),
+)
+_ABOUT = {"semel_auth": "Credentials by outcome"}
+
+
+class SurfaceMetrics(Protocol):
+    """The metrics of one surface."""
+
+    async def measure(self) -> None:
+        """Read what has to be looked up."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Its families."""
+
+    def named(self) -> Mapping[str, float | None]:
+        """Values under names of its own in the JSON form."""
+
+
+class Metrics:
+    """Counts for one process; also the engine's observer."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests: Counter[tuple[str, str, int]] = Counter()
+        self.commits: Counter[str] = Counter()
+        self.events: Counter[str] = Counter()
+        self._batch_writes = Histogram(
+            "semel_engine_batch_writes", "Writes in one batch", registry=self.registry, buckets=_BATCH_WRITES
+        )
+        self._batch_seconds = Histogram(
+            "semel_engine_batch_seconds", "Time of one batch", registry=self.registry, buckets=_BATCH_SECONDS
+        )
+        self.engine: Engine | None = None
+        self.audit: AuditLog | None = None
+        self.meter: Meter | None = None
+        self.surfaces: list[SurfaceMetrics] = []
+        """Each has families of its own."""
+        self.connections: Callable[[], int] = int
+        self.connection_limit: ConnectionLimit | None = None
+        self.registry.register(_Live(self))
+
+    async def measure(self) -> None:
+        """Read what is not counted but has to be looked up; to be done right before the metrics are collected."""
+        for surface in self.surfaces:
+            await surface.measure()
+
+    def batch(self, report: BatchReport) -> None:
+        """A batch has ended."""
+        self.commits[report.commit.value] += 1
+        self._batch_writes.observe(report.writes)
+        self._batch_seconds.observe(report.seconds)
+        for name in ("writes", "faults", "reruns", "deferred", "dropped"):
+            self.events[name] += getattr(report, name)
+
+    def fault(self, error_id: str, error: BaseException) -> None:
+        """A decision raised."""
+        _log.error("fault in a decision", exc_info=error, extra={"error_id": error_id})
+
+    def store_failure(self, error: BaseException) -> None:
+        """The store failed."""
+        self.events["store_failures"] += 1
+        if isinstance(error, _PASSING):
+            _log.warning("the store is away, held or broke off", extra={"reason": str(error)})
+        else:
+            _log.error("the store failed", extra={"reason": str(error)}, exc_info=error)
+
+    def clock_jump(self, ahead_ms: int) -> None:
+        """The clock jumped."""
+        self.events["clock_jumps"] += 1
+        _log.warning("the clock jumped ahead; expiry waits", extra={"ahead_ms": ahead_ms})
+
+
+class _Live(Collector):
+    """Converts the plain numbers to Prometheus families when they are collected."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        metrics = self._metrics
+        requests = CounterMetricFamily(
+            "semel_http_requests", "Requests answered", labels=("surface", "method", "status")
+        )
+        for (surface, method, status), count in sorted(metrics.requests.items()):
+            requests.add_metric((surface, method, str(status)), count)
+        yield requests
+        for one in metrics.surfaces:
+            yield from one.collect()
+        yield labelled("semel_engine_commits", "Batches by how they ended", "kind", metrics.commits)
+        for name in ("writes", "faults", "reruns", "deferred", "dropped", "store_failures", "clock_jumps"):
+            yield counted(f"semel_engine_{name}", f"Engine {name.replace('_', ' ')}", metrics.events[name])
+        yield GaugeMetricFamily("semel_http_connections", "Open connections", metrics.connections())
+        if metrics.connection_limit is not None:
+            refused = metrics.connection_limit.refused
+            yield labelled("semel_connections_refused", "Connections refused by reason", "reason", refused)
+        yield from _gauges(metrics.engine)
+        yield from _audit(metrics.audit)
+        if metrics.meter is not None:
+            yield from families(AUTH_COUNTS, (), _ABOUT, metrics.meter.totals, None)
+
+
+def _audit(audit: AuditLog | None) -> Iterator[CounterMetricFamily]:
+    if audit is None:
+        return
+    yield counted("semel_audit_lines", "Audit lines written", audit.lines)
+    yield counted("semel_audit_lost_lines", "Audit lines that could not wait for the disk", audit.lost_lines)
+    yield counted("semel_audit_write_errors", "Failed writes of the audit log", audit.write_errors)
+
+
+def _gauges(engine: Engine | None) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+    if engine is None:
+        return
+    yield GaugeMetricFamily("semel_engine_queue_writes", "Writes waiting for a commit", engine.waiting_writes)
+    yield GaugeMetricFamily("semel_engine_queue_most_writes", "The most that ever waited", engine.most_waiting)
+    yield counted(
+        "semel_engine_share_refusals", "Writes refused because their caller held its share", engine.share_refusals
+    )
+    yield GaugeMetricFamily("semel_engine_queue_bytes", "Bytes of waiting writes", engine.waiting_bytes)
+    yield GaugeMetricFamily("semel_engine_soft_changes", "Soft changes not stored yet", len(engine.soft))
+    yield GaugeMetricFamily("semel_live_readers", "Live readers waiting", len(engine.signals))
+
+
+def render(metrics: Metrics, accept: str) -> tuple[bytes, bytes]:
+    """Content type and body: JSON, unless the client names a Prometheus format."""
+    if "text/plain" in accept or "application/openmetrics-text" in accept:
+        encoder, content_type = choose_encoder(accept)
+        return content_type.encode(), encoder(metrics.registry)
+    names = named(AUTH_COUNTS, (), metrics.meter.last_minute, None) if metrics.meter is not None else {}
+    for surface in metrics.surfaces:
+        names |= surface.named()
+    return b"application/json", orjson.dumps(
+        names | dict(_flat(metrics.registry.collect())), option=orjson.OPT_INDENT_2
+    )
+
+
+def _flat(families: Iterable[Metric]) -> Iterator[tuple[str, float]]:
+    for family in families:
+        for sample in family.samples:
+            if sample.name.endswith(("_created", "_bucket")):
+                continue
+            labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
+            yield (f"{sample.name}{{{labels}}}" if labels else sample.name), sample.value

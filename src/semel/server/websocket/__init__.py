@@ -1,0 +1,1 @@
+"""WebSocket: the transport of every surface that talks over one."""

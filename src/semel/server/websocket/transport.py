@@ -1,0 +1,336 @@
+"""WebSocket transport (RFC 6455) on the server's own port: frames, limits and close.
+
+The protocol itself is the sans-I/O core of `websockets`; here it is connected to the transport. Frames are written as
+they are made, so that one frame can be sent to many clients. A message over the limit is answered before the close.
+After a close by the server, the client's input is read and discarded for a moment, or it would never see the reason;
+and every close has a time limit. Input is parsed in slices, so that a flood of tiny frames leaves others their turn.
+
+The conversation is that of the surface: a class derived from this one checks the handshake and begins a `Talk`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import Any, Protocol
+
+from websockets.datastructures import Headers
+from websockets.exceptions import PayloadTooBig
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request, Response
+from websockets.protocol import OPEN
+from websockets.server import ServerProtocol
+
+from semel.kernel.errors import Problem
+from semel.server.http.answer import Header
+from semel.server.http.cors import OriginPolicy, Provenance
+
+LINGER_SECONDS = 5.0
+MAX_REASON_BYTES = 123
+SLICE_BYTES = 16 * 1024
+FRAMES_A_TURN = 500
+REST_SECONDS = 0.02
+
+
+class Talk(Protocol):
+    """The handler of a surface for a connection after its handshake."""
+
+    @property
+    def is_stranger(self) -> bool:
+        """Whether the client is not authenticated, so that little is read from it."""
+
+    def heard(self) -> None:
+        """Bytes have arrived: the client is alive."""
+
+    def received(self, raw: bytes, is_text: bool) -> None:
+        """A whole message has arrived."""
+
+    def too_large(self, most: int) -> None:
+        """A message is larger than this many bytes; nothing more will be received."""
+
+    def filled(self) -> None:
+        """The client does not keep up."""
+
+    def drained(self) -> None:
+        """It reads again."""
+
+    def lost(self) -> None:
+        """The connection is gone."""
+
+    def shut_down(self) -> None:
+        """The server stops."""
+
+
+class WebSocket(asyncio.Protocol):
+    """One connection, from its handshake on. Made by the HTTP protocol when a client asks for the upgrade."""
+
+    def __init__(
+        self,
+        most_bytes: int,
+        stranger_bytes: int,
+        buffer_bytes: int,
+        policy: OriginPolicy,
+    ) -> None:
+        """The largest message, the largest of a stranger, what may wait unsent before writing pauses, and which pages.
+
+        A browser lets every page open a WebSocket: that only some may is for the server to see to.
+        """
+        self._policy = policy
+        self._most_bytes = most_bytes
+        self._stranger_bytes = stranger_bytes
+        self._buffer_bytes = buffer_bytes
+        self._protocol = ServerProtocol(max_size=most_bytes)
+        self._loop = asyncio.get_running_loop()
+        self._talk: Talk | None = None
+        self._unread = b""
+        self._unfinished = 0
+        """Bytes of a frame that is not whole yet."""
+        self._has_ended = False
+        self._message = bytearray()
+        self._is_text = True
+        self._is_wanted = True
+        self._rest: asyncio.TimerHandle | None = None
+        self._linger: asyncio.TimerHandle | None = None
+        self.is_reading = True
+        self.is_full = False
+        self.on_lost: Callable[[], None] | None = None
+        """Called once when the connection is gone."""
+
+    # What a surface brings.
+
+    def reject(self, request: Request, problem: Problem, provenance: Provenance) -> Response:
+        """The refusal of a handshake from an origin, or to a host name, that is not allowed."""
+        raise NotImplementedError
+
+    def judge(self, request: Request) -> Response | None:
+        """The refusal of a handshake that is otherwise in order; None to take it."""
+        return None
+
+    def refuse(self, request: Request, response: Response) -> Response:
+        """The answer to a handshake that is not in order; `response` is what the protocol would say."""
+        return response
+
+    def begin(self) -> Talk:
+        """The handshake is done: returns the handler of the connection."""
+        raise NotImplementedError
+
+    def ponged(self, payload: bytes) -> None:
+        """The client has answered a ping: it has everything that was sent before."""
+
+    def unfinished(self, size: int) -> None:
+        """Note how many bytes of an incomplete message have arrived and are kept."""
+
+    # From the transport.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """The HTTP protocol hands its transport over."""
+        self._transport = transport
+        transport.set_write_buffer_limits(high=self._buffer_bytes)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        if self.on_lost is not None:
+            self.on_lost()
+        for timer in (self._linger, self._rest):
+            if timer is not None:
+                timer.cancel()
+        if self._talk is not None:
+            self._talk.lost()
+            self._talk = None
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the client: the handshake first, then frames."""
+        self._unread = self._unread + data if self._unread else data
+        if self._rest is None:
+            self._take_some()
+
+    def eof_received(self) -> None:
+        """The client sends no more; the transport closes when what waits was sent, or not much later."""
+        self._protocol.receive_eof()
+        self._end_soon()
+
+    def pause_writing(self) -> None:
+        """The client does not keep up."""
+        self.is_full = True
+        if self._talk is not None:
+            self._talk.filled()
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self.is_full = False
+        if self._talk is not None:
+            self._talk.drained()
+
+    def shutdown(self) -> None:
+        """The server stops."""
+        if self._talk is None:
+            self._transport.close()
+        else:
+            self._talk.shut_down()
+
+    # For the conversation.
+
+    @property
+    def remote(self) -> str:
+        """The remote address; empty when the transport does not know it."""
+        peer = self._transport.get_extra_info("peername")
+        return str(peer[0]) if isinstance(peer, tuple) else ""
+
+    def frame(self, text: bytes) -> bytes:
+        """A text message as bytes for the wire."""
+        return Frame(Opcode.TEXT, text).serialize(mask=False)
+
+    def binary_frame(self, body: bytes) -> bytes:
+        """A binary message as bytes for the wire."""
+        return Frame(Opcode.BINARY, body).serialize(mask=False)
+
+    def write(self, frames: bytes) -> None:
+        """Send frames that are ready."""
+        if frames and not self._has_ended and not self._transport.is_closing():
+            self._transport.write(frames)
+
+    def unsent(self) -> int:
+        """Bytes that wait for the client to read."""
+        return self._transport.get_write_buffer_size()
+
+    def ping(self) -> None:
+        """Ask for a pong."""
+        if self._protocol.state is OPEN:
+            self._protocol.send_ping(b"")
+            self._flush()
+
+    def ping_frame(self, payload: bytes) -> bytes:
+        """A ping, answered by a pong with the same few bytes, to be written behind the data that it acknowledges."""
+        return Frame(Opcode.PING, payload).serialize(mask=False)
+
+    def close(self, code: int, reason: str) -> None:
+        """Begin the end; a client that does not answer is cut off."""
+        if self._protocol.state is OPEN:
+            self._protocol.send_close(code, reason.encode()[:MAX_REASON_BYTES].decode("utf-8", "ignore"))
+        self._flush()
+        self._end_soon()
+
+    def read_on(self, wanted: bool) -> None:
+        """Listen to the client, or let it wait."""
+        self._is_wanted = wanted
+        self._set_reading()
+
+    def _set_reading(self) -> None:
+        # A connection that ends is listened to until its end, or the client's last words would reset it.
+        wanted = (self._is_wanted or self._linger is not None) and self._rest is None
+        if wanted != self.is_reading and not self._transport.is_closing():
+            self.is_reading = wanted
+            (self._transport.resume_reading if wanted else self._transport.pause_reading)()
+
+    def _take_some(self) -> None:
+        """Look at what has arrived, a slice at a time; after many frames others have their turn first."""
+        frames = 0
+        while self._unread and frames < FRAMES_A_TURN and not self._transport.is_closing():
+            data, self._unread = self._unread[:SLICE_BYTES], self._unread[SLICE_BYTES:]
+            frames += self._take(data)
+        if frames >= FRAMES_A_TURN:
+            self._rest = self._loop.call_later(REST_SECONDS, self._go_on)
+        self.unfinished(len(self._unread) + self._unfinished + len(self._message))
+        self._set_reading()
+
+    def _go_on(self) -> None:
+        self._rest = None
+        self._take_some()
+
+    def _take(self, data: bytes) -> int:
+        """The number of frames; frames behind a broken one are ignored."""
+        is_broken = self._protocol.parser_exc is not None
+        self._protocol.receive_data(data)
+        if is_broken:
+            return 0
+        if self._talk is not None:
+            self._talk.heard()
+        events = self._protocol.events_received()
+        for event in events:
+            if isinstance(event, Request):
+                self._shake_hands(event)
+            else:
+                self._take_frame(event)
+        self._unfinished = 0 if events else self._unfinished + len(data)
+        self._refuse_large()
+        return len(events)
+
+    def _refuse_large(self) -> None:
+        """A message over the limit closes the connection, in its turn: the conversation calls for the close."""
+        talk = self._talk
+        if talk is not None and isinstance(self._protocol.parser_exc, PayloadTooBig):
+            talk.too_large(self._most_bytes)
+            return
+        unfinished = self._unfinished + len(self._message)
+        if talk is not None and unfinished > self._stranger_bytes and talk.is_stranger:
+            talk.too_large(self._stranger_bytes)
+        self._flush()
+
+    def _shake_hands(self, request: Request) -> None:
+        provenance = _provenance(request)
+        foreign = self._policy.refusal(provenance)
+        if foreign is not None:
+            self._protocol.send_response(self.reject(request, foreign, provenance))
+            self._flush()
+            return
+        response = self._protocol.accept(request)
+        refused = self.judge(request) if response.status_code == 101 else self.refuse(request, response)
+        self._protocol.send_response(refused or response)
+        self._flush()
+        if self._protocol.state is OPEN:
+            self._talk = self.begin()
+
+    def _take_frame(self, frame: Any) -> None:
+        """Take a frame; a message may consist of several."""
+        if frame.opcode in (Opcode.TEXT, Opcode.BINARY):
+            self._is_text = frame.opcode is Opcode.TEXT
+            self._message = bytearray()
+        elif frame.opcode is Opcode.PONG:
+            self.ponged(bytes(frame.data))
+            return
+        elif frame.opcode is not Opcode.CONT:
+            return
+        if not frame.fin:
+            self._message += frame.data
+        elif self._talk is not None:
+            raw = bytes(self._message + frame.data if self._message else frame.data)
+            self._message = bytearray()
+            self._talk.received(raw, self._is_text)
+
+    def _flush(self) -> None:
+        for data in self._protocol.data_to_send():
+            if self._transport.is_closing():
+                return
+            if data:
+                self._transport.write(data)
+            elif self._protocol.close_rcvd is not None or self._talk is None:
+                self._end_soon()
+                self._transport.close()
+            else:
+                self._end_soon()
+                if self._transport.can_write_eof():
+                    self._transport.write_eof()
+
+    def _end_soon(self) -> None:
+        """Whatever happens now, the connection does not stay."""
+        self._has_ended = True
+        if self._linger is None:
+            self._linger = self._loop.call_later(LINGER_SECONDS, self._transport.abort)
+            self._set_reading()
+
+
+def refused_handshake(status: int, headers: Iterable[Header], body: bytes) -> Response:
+    """An answer over HTTP to a handshake, behind which the connection ends."""
+    told = Headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
+    told["Content-Length"] = str(len(body))
+    told["Connection"] = "close"
+    return Response(status, HTTPStatus(status).phrase, told, body)
+
+
+def _provenance(request: Request) -> Provenance:
+    hosts, origins = (
+        [value.encode("utf-8", "surrogateescape") for value in request.headers.get_all(name)]
+        for name in ("Host", "Origin")
+    )
+    return Provenance(hosts, origins)

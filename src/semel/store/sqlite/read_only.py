@@ -1,0 +1,93 @@
+"""A data folder read without its lock: one snapshot beside a running server, or an inspection that leaves no trace.
+
+SQLite lets other processes read a file while one writes. `read_snapshot` shows one instant for as long as it is open;
+the writer goes on, and keeps in its log what readers may still need. So the log grows while a snapshot is open, and is
+folded into the file afterwards. A folder without a server gets an empty log from SQLite, which the next server takes
+for its own.
+
+`inspect` makes no folder, takes no lock and writes no file. SQLite makes a log beside a file that it reads, and leaves
+it there; so where there is no log the file is read as immutable, which it is: a running server has its log open. After
+a crash there is a log; it is read too, and SQLite may rebuild its index of it, which is no data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import apsw
+
+from semel.store.protocol import AnyTable, StoreError, StoreInspection
+from semel.store.sqlite.schema import check_library
+from semel.store.sqlite.snapshot import ReaderPool, SqliteSnapshot, sentence
+from semel.store.sqlite.statements import DIALECT, SqliteStatements
+from semel.store.sqlite.store import FILE_NAME
+
+BUSY_MS = 5_000
+"""Longest wait for a server that starts or stops at this moment, in milliseconds."""
+
+
+@contextmanager
+def read_snapshot(
+    folder: Path, tables: Sequence[AnyTable], wall_ms: Callable[[], int], vfs: str | None
+) -> Iterator[SqliteSnapshot]:
+    """One snapshot, until the block ends."""
+    check_library(apsw.sqlite_lib_version())
+    statements = {table: [SqliteStatements(table, name) for name in DIALECT.names_of(table)] for table in tables}
+    with closing(ReaderPool(statements, wall_ms)) as readers:
+        readers.add(_open_snapshot(folder / FILE_NAME, vfs))
+        with SqliteSnapshot(readers) as snapshot:
+            yield snapshot
+
+
+def _open_snapshot(path: Path, vfs: str | None) -> apsw.Connection:
+    try:
+        uri = f"{path.resolve().as_uri()}?mode=ro"
+        connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, vfs=vfs)
+        connection.set_busy_timeout(BUSY_MS)
+        connection.execute("SELECT 1 FROM semel_schema").fetchone()
+    except apsw.CantOpenError as error:
+        raise StoreError(
+            f"The database {path} cannot be opened for reading. SQLite puts a log beside it, even to read: "
+            "let this user write to the folder, or copy it."
+        ) from error
+    except (apsw.Error, OSError) as error:
+        raise StoreError(f"The database {path} cannot be read. {sentence(error)}") from error
+    return connection
+
+
+def inspect(folder: Path, tables: Sequence[AnyTable], vfs: str | None) -> StoreInspection:
+    """The version of the data, and a table with rows if one of these has any."""
+    path = folder / FILE_NAME
+    try:
+        path.stat()
+        with closing(_open_inspection(path, vfs)) as connection:
+            return _inspect(connection, tables)
+    except FileNotFoundError:
+        return StoreInspection(0, None)
+    except OSError as error:
+        raise StoreError(f"The database {path} cannot be read: {error.strerror}.") from error
+    except apsw.Error as error:
+        raise StoreError(f"The database {path} cannot be read. SQLite: {type(error).__name__}: {error}") from error
+
+
+def _open_inspection(path: Path, vfs: str | None) -> apsw.Connection:
+    has_log = path.with_name(f"{FILE_NAME}-wal").exists()
+    uri = f"{path.resolve().as_uri()}?{'mode=ro' if has_log else 'immutable=1'}"
+    return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, vfs=vfs)
+
+
+def _inspect(connection: apsw.Connection, tables: Sequence[AnyTable]) -> StoreInspection:
+    made = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if "semel_schema" not in made:
+        return StoreInspection(0, None)
+    version = connection.execute("SELECT version FROM semel_schema").fetchone()
+    return StoreInspection(0 if version is None else version[0], next(_occupied(connection, tables, made), None))
+
+
+def _occupied(connection: apsw.Connection, tables: Sequence[AnyTable], made: set[str]) -> Iterator[str]:
+    for table in tables:
+        for name in DIALECT.names_of(table):
+            if name in made and connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() is not None:
+                yield table.name

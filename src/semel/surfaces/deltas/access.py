@@ -1,0 +1,169 @@
+"""Access rules of deltas: client tokens (JWT), roles, gateways of a credential, and client ids of a credential.
+
+Client tokens are signed with a secret of this surface alone, and each is valid for one gateway. The header is `{"alg":
+"HS256", "typ": "JWT"}` and nothing else. Two secrets are valid during a rotation. A token that was signed with neither
+of them is passed on to the other credentials of the server.
+"""
+
+from __future__ import annotations
+
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from semel.engine.engine import WaitingCaller
+from semel.kernel.clock import World
+from semel.kernel.hashes import json_text
+from semel.kernel.json.parse import parse
+from semel.kernel.json.text import Json, JsonError
+from semel.server.auth.jwt_claims import MAX_IDENTITY_BYTES, MAX_TOKEN_BYTES, told_claims
+from semel.server.auth.principals import DEVELOPER, AccessScope, Principal, Principals, Role, unauthorized
+from semel.server.context import Context
+from semel.server.ops.audit_log import AuditLog
+from semel.server.ops.meter import Meter
+from semel.server.settings import settings_of
+from semel.surfaces.deltas.commands import RefusedDeltas
+from semel.surfaces.deltas.settings import DeltasSettings
+
+SURFACE = "deltas"
+CLIENT, ADMIN = "client", "admin"
+
+_HEADER = {"alg": "HS256", "typ": "JWT"}
+_ROLES = {CLIENT: frozenset({Role.READ, Role.WRITE}), ADMIN: frozenset(Role)}
+_UNFIT = "This token does not do: sub and gw must be texts and not empty, exp a number, and role, if any, a text."
+_FOREVER_S = 253_402_300_799
+"""The end of the year 9999: a later expiry counts as none."""
+
+
+class DeltaClientTokens:
+    """Implements `principals.Verifier`."""
+
+    def __init__(self, secrets: Sequence[str]) -> None:
+        self._secrets = [secret.encode() for secret in secrets if secret]
+
+    def can_read(self, token: bytes) -> bool:
+        """Whether one of the secrets has signed it, under the one header that is taken."""
+        if len(token) > MAX_TOKEN_BYTES or token.count(b".") != 2:
+            return False
+        signed, _, signature = token.rpartition(b".")
+        expected = (urlsafe_b64encode(hmac.digest(secret, signed, "sha256")) for secret in self._secrets)
+        # All of them are compared, in constant time each: the duration reveals nothing of the secrets.
+        held = [hmac.compare_digest(signature, one.rstrip(b"=")) for one in expected]
+        return any(held) and _decoded(signed.partition(b".")[0]) == _HEADER
+
+    def verify(self, token: bytes, now_ms: int) -> Principal:
+        """The caller that a token names, if its claims are whole and it has not expired."""
+        claims = _decoded(token.split(b".")[1]) if self.can_read(token) else None
+        principal = _principal(claims) if isinstance(claims, dict) else None
+        if principal is None:
+            # Who has signed it may know what is wrong with it.
+            raise unauthorized(_UNFIT, b"invalid_token")
+        assert principal.expires_at_ms is not None, "every token has an end"
+        if principal.expires_at_ms <= now_ms:
+            raise unauthorized("This token has expired.", b"invalid_token")
+        return principal
+
+
+def _decoded(part: bytes) -> Json:
+    """The JSON in one part of a token; None if it is invalid."""
+    try:
+        return parse(urlsafe_b64decode(part + b"=" * (-len(part) % 4)))
+    except (ValueError, JsonError):
+        return None
+
+
+def _principal(claims: Mapping[str, Json]) -> Principal | None:
+    """The principal of the claims; None when a required claim is missing or invalid."""
+    subject, gateway = _name(claims.get("sub")), _name(claims.get("gw"))
+    expires_s, role = claims.get("exp"), claims.get("role", CLIENT)
+    if subject is None or gateway is None or not isinstance(role, str):
+        return None
+    if isinstance(expires_s, bool) or not isinstance(expires_s, int | float):
+        return None
+    return Principal(
+        name=subject,
+        kind="user",
+        roles=_ROLES.get(role, frozenset()),
+        scopes=(AccessScope(SURFACE, gateway.encode(), is_prefix=False),),
+        expires_at_ms=int(max(0, min(expires_s, _FOREVER_S)) * 1_000),
+        claims=told_claims(claims),
+    )
+
+
+def _name(value: Json) -> str | None:
+    """A text that is there, can be encoded and is short enough to be kept."""
+    try:
+        is_name = isinstance(value, str) and 0 < len(value.encode()) <= MAX_IDENTITY_BYTES
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return None
+    return str(value) if is_name else None
+
+
+FORBIDDEN = 403
+
+
+class DeltaGate(NamedTuple):
+    """Implements `admission.Gate`, for this surface alone."""
+
+    principals: Principals
+    world: World
+    meter: Meter
+    audit: AuditLog
+
+
+class DeltaCaller(NamedTuple):
+    """A call's principal, its caller that waits for the answer, and its origin for the audit log."""
+
+    principal: Principal
+    caller: WaitingCaller
+    where: Mapping[str, str]
+    is_known: bool
+    """Whether there are credentials at all."""
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the caller has a name of its own: not the holder of the shared token, and not development mode."""
+        return self.is_known and self.principal.actor != DEVELOPER.actor
+
+    @property
+    def counted_as(self) -> tuple[str, str]:
+        """Whose limits it is under: its own, or those of its address if it has no name of its own."""
+        return self.principal.actor, "" if self.is_named else self.where.get("remote_addr", "")
+
+    @property
+    def claims(self) -> Mapping[str, tuple[str, ...]]:
+        """The claims of the caller, for sync rules."""
+        if self.principal.claims or not self.is_named:
+            return self.principal.claims
+        return {"sub": (self.principal.name,)}
+
+    @property
+    def authors(self) -> tuple[str, ...] | None:
+        """Texts of the client ids that it may push with and for; None is any."""
+        principal = self.principal
+        if not self.is_known or principal.has(Role.ADMIN):
+            return None
+        return tuple(dict.fromkeys((json_text(principal.name), json_text(principal.client_id))))
+
+    def speaks_for(self, client: str) -> bool:
+        """Whether it may push with a client id: only then the progress of that client is stored."""
+        return self.authors is None or client in self.authors
+
+
+def gate_of(context: Context) -> DeltaGate:
+    """The server's credentials, and those of this surface if it has a secret."""
+    settings = settings_of(context.settings, DeltasSettings)
+    principals = context.principals
+    secrets = [secret for secret in (settings.deltas_jwt_secret, settings.deltas_jwt_secret_next) if secret]
+    if secrets:
+        principals = principals.besides(DeltaClientTokens(secrets))
+    return DeltaGate(principals, context.world, context.meter, context.audit)
+
+
+def needs_role(principal: Principal, role: Role, gateway: str | None) -> None:
+    """Refuse a caller without the role, or whose scopes do not reach the gateway; None is no gateway in particular."""
+    if not principal.has(role):
+        raise RefusedDeltas("AUTH_ERROR", f"This needs the role {role.value}.", FORBIDDEN)
+    if gateway is not None and not principal.may(role, SURFACE, gateway.encode()):
+        raise RefusedDeltas("AUTH_ERROR", "This credential is not for this gateway.", FORBIDDEN)

@@ -1,0 +1,163 @@
+"""Deltas over HTTP: everything under `/v1/sync/`, `/v1/admin/` and `/v1/connectors/`, and the same without `/v1`.
+
+Order of checks: path and method, credential, role and gateway, rate limit; then the size of the body, the body itself,
+and the rules. Every answer here has the shape that clients of this dialect know, including answers about credentials
+and faults. An unsupported method is answered like an unknown path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from prometheus_client.core import Metric
+
+from semel.engine.contract import EngineError
+from semel.kernel.errors import REGISTRY, Problem, Refused
+from semel.server.auth.authentication import admit
+from semel.server.auth.principals import DEVELOPER, Role
+from semel.server.context import Context, caller_of
+from semel.server.http.answer import CLOSE, NO_STORE, Answer, Header, StreamedAnswer, header_block
+from semel.server.http.application import UpgradedConnection
+from semel.server.http.body import Bodies
+from semel.server.http.request import Request as HttpRequest
+from semel.server.surface import RunningSurface
+from semel.surfaces.deltas.access import SURFACE, DeltaCaller
+from semel.surfaces.deltas.admin import DeltaAdmin
+from semel.surfaces.deltas.commands import DeltaRefusal, RefusedDeltas
+from semel.surfaces.deltas.exchange import (
+    API_VERSION,
+    NO_PATH,
+    STATIC,
+    Call,
+    DeltaRequest,
+    engine_refusal,
+    internal_refusal,
+    refuse,
+    server_refusal,
+)
+from semel.surfaces.deltas.handshake import DeltaHandshake, is_handshake_path
+from semel.surfaces.deltas.service import DeltaService, make_service
+from semel.surfaces.deltas.socket import DeltaSocket
+from semel.surfaces.deltas.sync_calls import CheckpointCalls, PullCalls, PushCalls
+from semel.surfaces.deltas.wire.urls import split_path
+
+_PUBLIC = header_block(STATIC)
+_COMMON = header_block((*STATIC, NO_STORE, API_VERSION))
+
+
+class _Action(NamedTuple):
+    """A route's handler, and the role that it needs."""
+
+    method: str
+    role: Role | None
+    """None allows every caller, without a credential."""
+    call: Call
+    is_paced: bool = False
+
+
+class DeltasHttp(RunningSurface):
+    """Everything of deltas on one listener."""
+
+    surface = SURFACE
+    allow = b"GET, HEAD, OPTIONS, POST"
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.desk: DeltaService = make_service(context)
+        """Shared with the other wire."""
+        self.contract = self.desk.deltas
+        self.door = DeltaHandshake(self.desk)
+        """Where WebSockets come in."""
+        self._bodies = Bodies(self.desk.settings.deltas_max_body_bytes, self.desk.uploads, skips=True)
+        self._actions = _actions_of(self.desk)
+
+    def common(self, request: HttpRequest) -> bytes:
+        """Header lines of every answer; what the connectors are is public."""
+        return _PUBLIC if request.raw_path.removeprefix(b"/v1").startswith(b"/connectors") else _COMMON
+
+    def handle(self, request: HttpRequest) -> Answer | None:
+        """Answer one request."""
+        method = "GET" if request.method == "HEAD" else request.method
+        route = split_path(request.raw_path)
+        action = None if route is None else self._actions.get(route.call)
+        if route is None or action is None or action.method != method:
+            raise RefusedDeltas.of(NO_PATH)
+        principal = DEVELOPER if action.role is None else admit(self.desk.gate, request)
+        asked = self.desk.asked(principal, caller_of(request), request.where)
+        if action.role is not None:
+            self.desk.enter(asked, action.role, route.gateway or None)
+        if action.is_paced:
+            self.desk.pace(asked, route.gateway)
+        request.later(self._answer(action.call, asked, route.gateway, request))
+        return None
+
+    def refuse(self, request: HttpRequest, error: Exception) -> Answer | None:
+        """A refusal in the shape of this dialect."""
+        if isinstance(error, RefusedDeltas):
+            # What was not read of a body that is too large ends the connection.
+            is_unread = isinstance(error, _TooLargeError)
+            return self._refuse(error.refusal, request, *((CLOSE,) if is_unread else ()))
+        if isinstance(error, Refused):
+            return self._refuse(server_refusal(error.problem), request, *error.problem.headers)
+        return self._refuse(engine_refusal(error), request) if isinstance(error, EngineError) else None
+
+    def render(self, request: HttpRequest, problem: Problem) -> Answer:
+        """What the shell refuses; a path of the other listener is one that is not there."""
+        code = problem.code if f"{SURFACE}:{problem.code}" in REGISTRY else "NOT_FOUND"
+        return self._refuse(DeltaRefusal(code, problem.detail), request)
+
+    def fault(self, request: HttpRequest, error_id: str) -> Answer:
+        """A fault of ours."""
+        return self._refuse(internal_refusal(error_id), request)
+
+    def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
+        """One path of each gateway speaks WebSocket."""
+        return partial(DeltaSocket, self.door) if is_handshake_path(raw_path) else None
+
+    def collect(self) -> Iterator[Metric]:
+        """Its metric families."""
+        return self.desk.journal.metrics.collect()
+
+    async def _answer(
+        self, call: Call, asked: DeltaCaller, gateway: str, request: HttpRequest
+    ) -> Answer | StreamedAnswer:
+        body = b"" if request.method in ("GET", "HEAD") else await self._body(request, asked)
+        return await call(DeltaRequest(asked, gateway, request.query, body, request.method == "HEAD"))
+
+    async def _body(self, request: HttpRequest, asked: DeltaCaller) -> bytes:
+        """What has arrived counts, whatever was announced."""
+        body = await self._bodies.read(request, asked.counted_as)
+        if body is None:
+            raise _TooLargeError(self._bodies.max_bytes)
+        return body
+
+    def _refuse(self, refusal: DeltaRefusal, request: HttpRequest, *headers: Header) -> Answer:
+        self.desk.journal.refused(refusal)
+        return refuse(refusal, request.id, *headers)
+
+
+class _TooLargeError(RefusedDeltas):
+    """The body exceeds its limit and is not read to its end."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__("VALIDATION_ERROR", f"A body may have at most {most} bytes.", 413)
+
+
+def _actions_of(desk: DeltaService) -> Mapping[str, _Action]:
+    pushes, pulls, checkpoints, admin = PushCalls(desk), PullCalls(desk), CheckpointCalls(desk), DeltaAdmin(desk)
+    return {
+        "sync/{}/push": _Action("POST", Role.WRITE, pushes.push, is_paced=True),
+        "sync/{}/pull": _Action("GET", Role.READ, pulls.pull),
+        "sync/{}/checkpoint": _Action("GET", Role.READ, checkpoints.checkpoint),
+        "sync/{}/actions": _Action("GET", Role.READ, pulls.actions),
+        "admin/schema/{}": _Action("POST", Role.ADMIN, admin.save_schema),
+        "admin/sync-rules/{}": _Action("POST", Role.ADMIN, admin.save_rules),
+        "admin/flush/{}": _Action("POST", Role.ADMIN, admin.flush),
+        "admin/metrics/{}": _Action("GET", Role.ADMIN, admin.metrics),
+        "admin/clients/{}": _Action("GET", Role.ADMIN, admin.clients),
+        "admin/forget-clients/{}": _Action("POST", Role.ADMIN, admin.forget_clients),
+        "admin/gateways": _Action("GET", Role.ADMIN, admin.gateways),
+        "connectors/types": _Action("GET", None, admin.connector_types),
+    }

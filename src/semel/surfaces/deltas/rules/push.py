@@ -1,0 +1,388 @@
+"""A push: all of its deltas are stored, or none.
+
+| step | checks | result |
+|---|---|---|
+| 8 | the known ids | known deltas are acknowledged, and not checked any further |
+| 9 | the schema of the table | 422 for a column that it does not have |
+| 10 | the store's clock | 409 for a delta from too far ahead |
+| 12 | the row | the delta is recorded, its effect becomes an entry, its author gets a repair where it lost |
+
+The parser makes the earlier steps, which need no rows. Everything is computed before the first row is changed, so a
+refusal leaves no trace; bodies, ids, row states, entries and the client's progress are one commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import NamedTuple
+
+import orjson
+
+from semel.engine.contract import DecisionResult, Stage, View
+from semel.kernel.clock import Now
+from semel.kernel.hlc import MAX_DRIFT_MS, drift_ms, tick
+from semel.store.protocol import AnyTable
+from semel.store.table import Key
+from semel.surfaces.deltas.commands import (
+    DeltaFlaw,
+    DeltaRefusal,
+    DeltasPushed,
+    InspectPush,
+    PushDeltas,
+    PushInspected,
+    refusal_of,
+)
+from semel.surfaces.deltas.limits import (
+    FIRST_ROWS,
+    MAX_COLUMNS,
+    MAX_ROW_BYTES,
+    MAX_TOUCHED_BYTES,
+    MORE_ROWS,
+    DeltaPolicy,
+)
+from semel.surfaces.deltas.model import Delta, DeltaOp
+from semel.surfaces.deltas.rules.cursors import ReplicaProgress
+from semel.surfaces.deltas.rules.gateways import gateway_of, new_gateway
+from semel.surfaces.deltas.rules.last_writer_wins import RowState, dump_state, last_of_others, load_state
+from semel.surfaces.deltas.rules.log import GatewayLog
+from semel.surfaces.deltas.rules.repairs import repair_all
+from semel.surfaces.deltas.rules.replicas import (
+    is_new,
+    progress_key,
+    progress_of,
+    save_progress,
+    subject_of,
+    too_many,
+    touches_of,
+)
+from semel.surfaces.deltas.rules.retention import untellable_flaws
+from semel.surfaces.deltas.tables import (
+    DELTA_AUTHOR,
+    DELTA_GATEWAY,
+    DELTA_ID,
+    DELTA_LEGACY_ID,
+    DELTA_REPLICA,
+    DELTA_ROW,
+    DELTA_SCHEMA,
+    DeltaGatewayRow,
+    DeltaIdRow,
+    DeltaLegacyIdRow,
+    DeltaRowRow,
+    gateway_key,
+    text_key,
+)
+from semel.surfaces.epoch import EPOCH, EPOCH_KEY
+
+_Numbered = tuple[int, Delta]
+_TOO_HEAVY = f"The rows of this push hold more than {MAX_TOUCHED_BYTES} bytes together; push fewer of them at a time."
+
+
+def topic_of(gateway: str) -> bytes:
+    """Live readers of a gateway listen to this."""
+    return b"deltas:" + gateway_key(gateway)
+
+
+def push_needs(command: PushDeltas, policy: DeltaPolicy) -> Generator[Stage, View, None]:
+    """The gateway, the ids, the rows and schemas that are touched, and the progress of the authors.
+
+    Rows may be large: those of a short push are loaded at once, and of others no more than a push may touch. A long one
+    may be of deltas that are known, whose rows are not read.
+    """
+    gateway = gateway_key(command.replica.gateway)
+    keys: dict[tuple[AnyTable, Key], None] = {
+        (DELTA_GATEWAY, (gateway,)): None,
+        (EPOCH, EPOCH_KEY): None,
+    }
+    if not command.is_plain:
+        keys[DELTA_REPLICA, progress_key(command.replica)] = None
+        keys[DELTA_AUTHOR, (gateway, text_key(command.replica.client))] = None
+    for delta in command.deltas:
+        keys[DELTA_ID, (gateway, delta.hlc, delta.id)] = None
+        keys[DELTA_SCHEMA, (gateway, delta.table.encode())] = None
+        if not policy.checks_ids:
+            keys[DELTA_LEGACY_ID, (gateway, delta.id)] = None
+        if delta.client != command.replica.client:
+            keys[DELTA_REPLICA, progress_key(subject_of(command, delta.client))] = None
+            keys[DELTA_AUTHOR, (gateway, text_key(delta.client))] = None
+    is_short = len(command.deltas) <= FIRST_ROWS
+    first = [(DELTA_ROW, key) for key in row_keys(gateway, command.deltas)] if is_short else []
+    view = yield Stage(keys=[*keys, *first])
+    rows = row_keys(gateway, [delta for _, delta in _unknown(view, command, policy)])
+    known = {key for _, key in first}
+    done, size = 0, 0
+    while done < len(rows) and size <= MAX_TOUCHED_BYTES:
+        count = MORE_ROWS if done else FIRST_ROWS
+        chunk = rows[done : done + count]
+        missing = [(DELTA_ROW, key) for key in chunk if key not in known]
+        if missing:
+            yield Stage(keys=missing)
+        size += sum(_state_bytes(view, key) for key in chunk)
+        done += count
+
+
+def row_keys(gateway: bytes, deltas: Iterable[Delta]) -> list[Key]:
+    """The rows that some deltas touch, each once."""
+    return list(dict.fromkeys((gateway, delta.table.encode(), text_key(delta.row)) for delta in deltas))
+
+
+def _state_bytes(view: View, key: Key) -> int:
+    row = view.get(DELTA_ROW, key)
+    return 0 if row is None else len(row.state)
+
+
+def _is_too_heavy(view: View, gateway: bytes, fresh: Sequence[_Numbered]) -> bool:
+    size = 0
+    for key in row_keys(gateway, (delta for _, delta in fresh)):
+        size += _state_bytes(view, key)
+        if size > MAX_TOUCHED_BYTES:
+            return True
+    return False
+
+
+def push(view: View, command: PushDeltas, policy: DeltaPolicy, now: Now) -> DecisionResult:
+    """Judge a push."""
+    name = command.replica.gateway
+    fresh = _unknown(view, command, policy)
+    found = gateway_of(view, name)
+    refusal = _refusal(view, command, fresh, found, now, keeps_all=not policy.keep_log_ms)
+    if refusal is not None:
+        return DecisionResult(refusal)
+    if not fresh and (command.goes_on or not command.has_begun):
+        again = _again(view, command, found, now)
+        if again is not None:
+            return again
+    gateway = found or new_gateway(view, name, policy)
+    if isinstance(gateway, DeltaRefusal):
+        return DecisionResult(gateway)
+    if not command.goes_on and not command.is_plain and is_new(view, command.replica):
+        refusal = too_many(gateway, policy)
+        if refusal is not None:
+            return DecisionResult(refusal)
+        gateway = gateway._replace(replicas=gateway.replicas + 1)
+    log = GatewayLog(gateway)
+    rows = _PushedRows(view, gateway.gateway)
+    for _, delta in fresh:
+        log.add(delta, rows.of(delta))
+        if log.eye is not None and _may_need_repairs(command, delta):
+            log.note_insert(delta.client)  # it may hold a row that it is never told of
+    repair_all(view, command, log, [(delta, rows.of(delta)) for _, delta in fresh if _may_need_repairs(command, delta)])
+    flaws = rows.flaws(fresh)
+    if flaws:
+        return DecisionResult(refusal_of(flaws))
+    rows.save()
+    _remember(view, log, policy)
+    server_hlc = log.high_water if command.goes_on else _number(view, command, log, now)
+    log.save(view, new_rows=rows.made)
+    first = log.rows[0].position if command.is_plain and log.rows else 0
+    answer = DeltasPushed(server_hlc, len(command.deltas), len(command.deltas) - len(fresh), tuple(log.entries), first)
+    return DecisionResult(answer, (topic_of(name),) if log.rows else ())
+
+
+def _may_need_repairs(command: PushDeltas, delta: Delta) -> bool:
+    """Whether the author of a delta may need a repair; one of the plain dialect gets it by the answer."""
+    return not command.is_plain or delta.client != command.replica.client
+
+
+def _number(view: View, command: PushDeltas, log: GatewayLog, now: Now) -> int:
+    """The number that a push is answered with, and its meaning as a cursor of the client."""
+    if command.is_plain:
+        return log.tick(now.wall_ms, is_behind=False)
+    progress = progress_of(view, command, command.replica)
+    is_behind = _is_behind(view, command, log, progress)
+    number = log.tick(now.wall_ms, is_behind=is_behind)
+    save_progress(view, command.replica, progress.pushed(number, is_behind=is_behind), now)
+    return number
+
+
+def _refusal(
+    view: View,
+    command: PushDeltas,
+    fresh: Sequence[_Numbered],
+    found: DeltaGatewayRow | None,
+    now: Now,
+    *,
+    keeps_all: bool,
+) -> DeltaRefusal | None:
+    """Why nothing of a push is taken, as far as that is known before it is applied."""
+    key = gateway_key(command.replica.gateway)
+    flaws = _flaws(view, key, fresh, now, keeps_all=keeps_all)
+    refusal = refusal_at(flaws, _server_hlc(found, now))
+    if refusal is not None:
+        return refusal
+    return DeltaRefusal("VALIDATION_ERROR", _TOO_HEAVY, 413) if _is_too_heavy(view, key, fresh) else None
+
+
+def _server_hlc(found: DeltaGatewayRow | None, now: Now) -> int:
+    return tick(0 if found is None else found.high_water, now.wall_ms)
+
+
+def _flaws(
+    view: View, gateway: bytes, fresh: Sequence[_Numbered], now: Now, *, keeps_all: bool
+) -> tuple[Sequence[DeltaFlaw], ...]:
+    """The flaws of deltas, step by step."""
+    untellable = [] if keeps_all else untellable_flaws(fresh)
+    return _schema_flaws(view, gateway, fresh), untellable, _drift_flaws(fresh, now.wall_ms)
+
+
+def refusal_at(flaws: tuple[Sequence[DeltaFlaw], ...], server_hlc: int) -> DeltaRefusal | None:
+    """The refusal by the first step that has found a flaw; one for a wrong clock includes the server's time."""
+    schema, untellable, drift = flaws
+    if schema or untellable:
+        return refusal_of(schema or untellable)
+    return refusal_of(drift)._replace(server_hlc=server_hlc) if drift else None
+
+
+def inspect_needs(command: InspectPush, policy: DeltaPolicy) -> Generator[Stage, View, None]:
+    """The gateway, the memory of each id, and the schemas."""
+    push = command.push
+    gateway = gateway_key(push.replica.gateway)
+    keys: dict[tuple[AnyTable, Key], None] = {(DELTA_GATEWAY, (gateway,)): None}
+    for delta in push.deltas:
+        keys[DELTA_ID, (gateway, delta.hlc, delta.id)] = None
+        keys[DELTA_SCHEMA, (gateway, delta.table.encode())] = None
+        if not policy.checks_ids:
+            keys[DELTA_LEGACY_ID, (gateway, delta.id)] = None
+    yield Stage(keys=keys)
+
+
+def inspect(view: View, command: InspectPush, policy: DeltaPolicy, now: Now) -> DecisionResult:
+    """Check deltas by what is known before they are applied."""
+    push = command.push
+    key = gateway_key(push.replica.gateway)
+    fresh = _unknown(view, push, policy)
+    flaws = _flaws(view, key, fresh, now, keeps_all=not policy.keep_log_ms)
+    return DecisionResult(PushInspected(flaws, _server_hlc(view.get(DELTA_GATEWAY, (key,)), now)))
+
+
+def _unknown(view: View, command: PushDeltas, policy: DeltaPolicy) -> list[_Numbered]:
+    """The deltas that are not known yet, each once, with their places in the push."""
+    gateway = gateway_key(command.replica.gateway)
+    fresh: list[_Numbered] = []
+    here: set[bytes] = set()
+    for index, delta in enumerate(command.deltas, command.start):
+        if delta.id in here or view.get(DELTA_ID, (gateway, delta.hlc, delta.id)) is not None:
+            continue
+        if not policy.checks_ids and view.get(DELTA_LEGACY_ID, (gateway, delta.id)) is not None:
+            continue
+        here.add(delta.id)
+        fresh.append((index, delta))
+    return fresh
+
+
+def _schema_flaws(view: View, gateway: bytes, fresh: Sequence[_Numbered]) -> list[DeltaFlaw]:
+    flaws = []
+    known: dict[str, frozenset[str] | None] = {}
+    for index, delta in fresh:
+        if delta.table not in known:
+            row = view.get(DELTA_SCHEMA, (gateway, delta.table.encode()))
+            known[delta.table] = None if row is None else frozenset(orjson.loads(row.columns))
+        columns = known[delta.table]
+        if columns is None:
+            continue
+        strange = next((column.name for column in delta.columns if column.name not in columns), None)
+        if strange is not None:
+            message = f"The table {delta.table} has no column {strange}."
+            flaws.append(DeltaFlaw(index, delta.id.hex(), "SCHEMA_ERROR", message, 422))
+    return flaws
+
+
+def _drift_flaws(fresh: Sequence[_Numbered], now_ms: int) -> list[DeltaFlaw]:
+    flaws = []
+    for index, delta in fresh:
+        ahead = drift_ms(delta.hlc, now_ms)
+        if ahead:
+            message = f"The hlc is {ahead} ms ahead of this server's clock; at most {MAX_DRIFT_MS} ms are taken."
+            flaws.append(DeltaFlaw(index, delta.id.hex(), "CLOCK_DRIFT", message, 409))
+    return flaws
+
+
+class _PushedRow(NamedTuple):
+    key: Key
+    state: RowState
+
+
+class _PushedRows:
+    """The states of the rows that a push touches: each loaded once and written once."""
+
+    def __init__(self, view: View, gateway: bytes) -> None:
+        self._view = view
+        self._gateway = gateway
+        self._rows: dict[tuple[str, str], _PushedRow] = {}
+        self._stored: dict[tuple[str, str], bytes] = {}
+
+    def of(self, delta: Delta) -> RowState:
+        """The state of a delta's row."""
+        place = (delta.table, delta.row)
+        found = self._rows.get(place)
+        if found is None:
+            key = (self._gateway, delta.table.encode(), text_key(delta.row))
+            row = self._view.get(DELTA_ROW, key)
+            state = RowState(delta.row, is_new=True) if row is None else load_state(delta.row, row.state)
+            found = self._rows[place] = _PushedRow(key, state)
+        return found.state
+
+    def flaws(self, fresh: Sequence[_Numbered]) -> list[DeltaFlaw]:
+        """The deltas whose rows have grown beyond the limit of a row."""
+        self._stored = {place: dump_state(row.state) for place, row in self._rows.items()}
+        flaws = []
+        for index, delta in fresh:
+            place = (delta.table, delta.row)
+            if delta.op is DeltaOp.DELETE:
+                continue  # it only makes room
+            if len(self._rows[place].state.cells) > MAX_COLUMNS or len(self._stored[place]) > MAX_ROW_BYTES:
+                message = f"Its row would have more than {MAX_COLUMNS} columns or {MAX_ROW_BYTES} bytes."
+                flaws.append(DeltaFlaw(index, delta.id.hex(), "VALIDATION_ERROR", message, 413))
+        return flaws
+
+    def save(self) -> None:
+        """Write them."""
+        for place, ((gateway, table, row_key), state) in self._rows.items():
+            row = DeltaRowRow(gateway, table, row_key, state.row.encode(), self._stored[place])
+            self._view.put(DELTA_ROW, row)
+
+    @property
+    def made(self) -> int:
+        """How many are new."""
+        return sum(row.state.is_new for row in self._rows.values())
+
+
+def _remember(view: View, log: GatewayLog, policy: DeltaPolicy) -> None:
+    for row in log.rows:
+        if row.pushed:
+            view.insert(DELTA_ID, DeltaIdRow(row.gateway, row.hlc, row.id, row.position))
+            if not policy.checks_ids:
+                view.insert(DELTA_LEGACY_ID, DeltaLegacyIdRow(row.gateway, row.id, row.position))
+
+
+def _is_behind(view: View, command: PushDeltas, log: GatewayLog, progress: ReplicaProgress) -> bool:
+    """Whether something is outstanding: of others, or a repair."""
+    client = command.replica.client
+    row = view.get(DELTA_AUTHOR, (log.gateway.gateway, text_key(client)))
+    repaired_at = log.repaired.get(client, 0 if row is None else row.repaired_at)
+    return (
+        progress.muted > progress.seen  # it has begun again, and what it wrote before is still to come
+        or repaired_at > progress.seen
+        or log.eye is not None  # it may have put a row out of its own view
+        or last_of_others(log.authors, client, progress.seen) is not None
+    )
+
+
+def _again(view: View, command: PushDeltas, gateway: DeltaGatewayRow | None, now: Now) -> DecisionResult | None:
+    """The answer to a push of nothing new, if it can be given without a commit: nothing has happened."""
+    if command.goes_on:
+        return DecisionResult(DeltasPushed(0, len(command.deltas), len(command.deltas), ()))
+    if command.is_plain:
+        number = 0 if gateway is None else gateway.high_water
+        return DecisionResult(DeltasPushed(number, len(command.deltas), len(command.deltas), ()))
+    if gateway is None:
+        return None
+    row = view.get(DELTA_REPLICA, progress_key(command.replica))
+    if row is None:
+        return None
+    progress = progress_of(view, command, command.replica)
+    is_behind = _is_behind(view, command, GatewayLog(gateway), progress)
+    told = progress.again(is_behind=is_behind, high_water=gateway.high_water)
+    if told is None or any(delta.hlc >= told for delta in command.deltas):
+        return None
+    touches = touches_of(command.replica, row, 0, now.ms)
+    return DecisionResult(DeltasPushed(told, len(command.deltas), len(command.deltas), ()), touches=touches)

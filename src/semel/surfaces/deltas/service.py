@@ -1,0 +1,381 @@
+"""The delta service: every call by value, authorized for its caller and executed by the engine; the audit trail.
+
+The service is made from the settings. It does not depend on HTTP or WebSocket. Refusals are raised as `RefusedDeltas`,
+engine failures as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import ceil
+from typing import Any, TypeVar
+
+from semel.engine.contract import UnavailableError, Write
+from semel.engine.engine import WaitingCaller
+from semel.engine.reading import Reading
+from semel.kernel.rate_limit import RateLimits
+from semel.server.auth.principals import Principal, Role
+from semel.server.context import Context
+from semel.server.http.answer import ClientGoneError
+from semel.server.memory_budget import Budget, BudgetShare
+from semel.server.ops.audit_log import AuditLog
+from semel.server.settings import settings_of
+from semel.surfaces.deltas.access import DeltaCaller, DeltaGate, gate_of, needs_role
+from semel.surfaces.deltas.commands import (
+    AdvanceCursor,
+    ClientsForgotten,
+    DeliveryRecorded,
+    DeltaCommand,
+    DeltaRefusal,
+    DeltasPushed,
+    FlushGateway,
+    ForgetClients,
+    PushDeltas,
+    RecordDelivery,
+    RefusedDeltas,
+    SaveSyncRules,
+    SaveTableSchema,
+)
+from semel.surfaces.deltas.contract import DeltaContract
+from semel.surfaces.deltas.limits import PAGE_BYTES, DeltaPolicy
+from semel.surfaces.deltas.metrics import DeltasMetrics
+from semel.surfaces.deltas.model import DeltaReplica
+from semel.surfaces.deltas.plain_dialect import PlainCaller, PlainStart, PushSettlement, plain_page, settle
+from semel.surfaces.deltas.reading import DeltaBroadcast, DeltaPage, PartialPage, entry_size, news, pull
+from semel.surfaces.deltas.rules.cursors import UnsavedCursors
+from semel.surfaces.deltas.rules.large_push import in_parts, is_large
+from semel.surfaces.deltas.settings import DeltasSettings
+from semel.surfaces.deltas.spool_files import SpoolFiles, folder_for
+from semel.surfaces.deltas.wire.admin import TableSchema
+from semel.surfaces.deltas.wire.push_body import PushBody
+from semel.surfaces.deltas.wire.urls import PullQuery
+
+
+class DeltaAuditTrail:
+    """Counts calls and writes audit log lines for one process."""
+
+    def __init__(self, audit: AuditLog, metrics: DeltasMetrics) -> None:
+        self._audit = audit
+        self.metrics = metrics
+        self.sockets = 0
+        """Open WebSockets."""
+        metrics.sockets = lambda: self.sockets
+
+    def pushed(self, answer: DeltasPushed) -> None:
+        """A push is on disk."""
+        self.metrics.counts["new"] += answer.accepted - answer.duplicates
+        self.metrics.counts["duplicate"] += answer.duplicates
+
+    def given(self, entries: int) -> None:
+        """Entries leave for a client."""
+        self.metrics.counts["given"] += entries
+
+    def refused(self, refusal: DeltaRefusal) -> None:
+        """A call was refused."""
+        self.metrics.refused[refusal.code] += 1
+
+    def no_access(self, where: Mapping[str, str]) -> None:
+        """An authenticated caller was refused for lack of rights."""
+        self._audit.note("AUTH_FAILURE", {"reason": "missing_role", **where})
+
+
+T = TypeVar("T")
+
+PULL_TRIES = 8
+"""Limit of tries for a page whose cursor turns out to be in use, before the client must retry."""
+_ROWS_OF_A_DELTA = 5
+"""Rows that a delta touches: its id, its place in the log, its row, and something of its author or its table."""
+
+
+_DELTA_BYTES, _COLUMN_BYTES = 400, 270
+"""Bytes in memory of a delta and of each of its columns, besides their texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaService:
+    """The service of deltas, made once; all transports call it."""
+
+    context: Context
+    settings: DeltasSettings
+    deltas: DeltaContract
+    policy: DeltaPolicy
+    gate: DeltaGate
+    """Who is known on this surface."""
+    gateways: frozenset[str]
+    """The gateways there are; none of them is any."""
+    rates: RateLimits
+    journal: DeltaAuditTrail
+    answers: Budget
+    """The memory budget of unsent answers."""
+    uploads: Budget
+    """Bytes of frames that are not whole, or wait for their turn."""
+    spools: SpoolFiles
+    shown: UnsavedCursors = field(default_factory=UnsavedCursors)
+    """Acknowledged cursors of clients that have never pushed."""
+
+    def asked(self, principal: Principal, caller: WaitingCaller, where: Mapping[str, str]) -> DeltaCaller:
+        """The call of an authenticated caller."""
+        return DeltaCaller(principal, caller, where, self.gate.principals.are_known)
+
+    def enter(self, asked: DeltaCaller, role: Role, gateway: str | None) -> None:
+        """Refuse a caller without the role in a gateway, and unknown gateways; None is for no gateway in particular."""
+        try:
+            needs_role(asked.principal, role, gateway)
+        except RefusedDeltas:
+            self.journal.no_access(asked.where)
+            raise
+        if gateway is not None and self.gateways and gateway not in self.gateways:
+            raise RefusedDeltas("NOT_FOUND", "There is no such gateway here.")
+
+    def pace(self, asked: DeltaCaller, gateway: str) -> None:
+        """Refuse a client that pushes too often; one without a name of its own is known by its address."""
+        wait = self.rates.take((gateway, asked.counted_as))
+        if wait > 0:
+            raise RefusedDeltas("RATE_LIMITED", "This client pushes too often.", retry_after=ceil(wait))
+
+    async def push(self, asked: DeltaCaller, gateway: str, body: PushBody, size: int) -> DeltasPushed:
+        """Commit the deltas of a push, all or none, each once. `size` is how many bytes it took to send them."""
+        replica = self.replica(asked, gateway, body.client)
+        # Another process may know that the client has gone back since.
+        shown = 0 if self.context.engine.is_shared else self.shown.of(replica)
+        command = PushDeltas(replica, body.deltas, asked.is_named, shown, body.cursor is not None)
+        cost = _ROWS_OF_A_DELTA * (2 + len(body.deltas))
+        write = Write(self.deltas, command, weight_of(body, size), cost, partial(in_parts, command), is_large(command))
+        answer = _judged(await self.context.engine.submit(write, asked.caller))
+        assert isinstance(answer, DeltasPushed)
+        self.journal.pushed(answer)
+        return answer
+
+    async def settle(self, asked: DeltaCaller, gateway: str, body: PushBody) -> PushSettlement:
+        """The answer of the plain dialect to a push that is on disk."""
+        asker = PlainCaller(gateway, body.client, asked.claims)
+        look = partial(settle, asker=asker, deltas=body.deltas, cursor=body.cursor or 0, budget=PAGE_BYTES)
+        return await self.look(look)
+
+    async def plain_pull(self, asked: DeltaCaller, gateway: str, wanted: PullQuery, room: BudgetShare) -> DeltaPage:
+        """The next page for a client of the plain dialect, with room for it: a read, of which nothing is kept."""
+        if not room.has_room:
+            raise OverBudgetError
+        asker = PlainCaller(gateway, wanted.client, asked.claims)
+        page = await self._plain_page(asked, asker, wanted, PAGE_BYTES)
+        if not room.resize(size_of(page)):
+            raise OverBudgetError
+        self.journal.given(len(page.entries))
+        return page
+
+    async def plain_news(
+        self, asked: DeltaCaller, replica: DeltaReplica, after: int, limit: int, budget: int
+    ) -> DeltaBroadcast:
+        """Others' changes behind a position, for live delivery to a client of the plain dialect."""
+        asker = PlainCaller(replica.gateway, replica.client, asked.claims)
+        wanted = PullQuery(replica.client, after, limit, is_plain=True, own_after=0)
+        return DeltaBroadcast(await self._plain_page(asked, asker, wanted, budget))
+
+    async def _plain_page(self, asked: DeltaCaller, asker: PlainCaller, wanted: PullQuery, budget: int) -> DeltaPage:
+        found: DeltaPage | PlainStart = PlainStart(wanted.since)
+        while not asked.caller.gone:
+            assert isinstance(found, PlainStart)
+            look = partial(
+                plain_page,
+                asker=asker,
+                start=found,
+                own_after=wanted.own_after,
+                limit=wanted.limit,
+                budget=budget,
+            )
+            found = await self.look(look)
+            if isinstance(found, DeltaPage):
+                return found
+        raise ClientGoneError
+
+    async def pull(
+        self, asked: DeltaCaller, gateway: str, client: str, since: int, limit: int, room: BudgetShare
+    ) -> DeltaPage:
+        """The next page for a client; what a promise rests on is on disk before this returns.
+
+        The page has the room that was brought for it, until that is given back; without room there is none.
+        """
+        replica = self.replica(asked, gateway, client)
+        is_guest = not asked.speaks_for(client)
+        turn = 0 if is_guest else self.shown.begin(replica)
+        for _ in range(PULL_TRIES):
+            if not room.has_room:
+                raise OverBudgetError
+            page = await self._page(asked, replica, since, limit, is_guest=is_guest)
+            if not room.resize(size_of(page)):
+                raise OverBudgetError
+            if is_guest:
+                return page
+            if not page.must_note:
+                self._note_softly(replica, turn, page)
+                return page
+            given = await self._carry_out(asked, note_of(replica, page))
+            assert isinstance(given, DeliveryRecorded)
+            if given.cursor is not None:
+                self.journal.given(len(page.entries))
+                return page._replace(cursor=given.cursor)
+        raise UnavailableError("The gateway changes too fast to be read.")
+
+    def _note_softly(self, replica: DeltaReplica, turn: int, page: DeltaPage) -> None:
+        """Record the soft part of a page's delivery; if it is lost, the client gets the entries again."""
+        if page.is_known:
+            self.context.engine.touch(page.touches)
+        else:
+            self.shown.note(replica, turn, page.shown)
+        if page.entries:
+            self.journal.given(len(page.entries))
+
+    async def _page(
+        self, asked: DeltaCaller, replica: DeltaReplica, since: int, limit: int, *, is_guest: bool
+    ) -> DeltaPage:
+        """A page, in as many reads as it takes to pass over entries that are not for this caller."""
+        begun: PartialPage | None = None
+        while not asked.caller.gone:
+            look = partial(
+                pull,
+                replica=replica,
+                claims=asked.claims,
+                since=since,
+                limit=limit,
+                budget=PAGE_BYTES,
+                begun=begun,
+                is_guest=is_guest,
+            )
+            found = await self.look(look)
+            if isinstance(found, PartialPage):
+                begun = found
+                continue
+            if begun is not None and not found.entries and since and not is_guest:
+                await self._carry_out(asked, AdvanceCursor(replica, since, found.cursor, found.mark))
+            return found
+        raise ClientGoneError
+
+    async def news(
+        self, asked: DeltaCaller, replica: DeltaReplica, after: int, limit: int, budget: int
+    ) -> DeltaBroadcast:
+        """Others' changes behind a position, for live delivery."""
+        claims, is_guest = asked.claims, not asked.speaks_for(replica.client)
+        look = partial(news, replica=replica, claims=claims, after=after, limit=limit, budget=budget, is_guest=is_guest)
+        return await self.look(look)
+
+    def tell(self, replica: DeltaReplica, turn: int, told: DeltaBroadcast, entries: int) -> None:
+        """Record, as a soft change, that a client has received live entries; `turn` is that of its last pull."""
+        if told.is_known:
+            self.context.engine.touch(told.touches)
+        else:
+            self.shown.note(replica, turn, told.page.cursor)
+        self.journal.given(entries)
+
+    async def save_schema(self, asked: DeltaCaller, gateway: str, schema: TableSchema) -> None:
+        """Keep the columns of a table."""
+        await self._carry_out(asked, SaveTableSchema(gateway, schema.table, schema.columns))
+
+    async def save_rules(self, asked: DeltaCaller, gateway: str, rules: bytes) -> None:
+        """Save sync rules: canonical JSON, validated."""
+        await self._carry_out(asked, SaveSyncRules(gateway, rules), len(rules))
+
+    async def forget(self, asked: DeltaCaller, gateway: str, clients: Sequence[tuple[bytes, bytes]]) -> int:
+        """Forget the progress of clients; returns their number."""
+        answer = await self._carry_out(asked, ForgetClients(gateway, tuple(clients)), cost=len(clients) + 1)
+        assert isinstance(answer, ClientsForgotten)
+        return answer.clients
+
+    async def flush(self, asked: DeltaCaller, gateway: str) -> None:
+        """Return when everything before it is on disk."""
+        await self._carry_out(asked, FlushGateway(gateway))
+
+    async def look(self, function: Callable[[Reading], T]) -> T:
+        """Look at one commit point."""
+        return await self.context.engine.read(function)
+
+    def replica(self, asked: DeltaCaller, gateway: str, client: str) -> DeltaReplica:
+        """A client of a gateway, under this caller."""
+        return DeltaReplica(gateway, client, asked.principal.name)
+
+    async def _carry_out(
+        self, asked: DeltaCaller, command: DeltaCommand, size: int = 0, cost: int = _ROWS_OF_A_DELTA
+    ) -> Any:
+        return _judged(await self.context.engine.submit(Write(self.deltas, command, size, cost), asked.caller))
+
+
+def _judged(answer: Any) -> Any:
+    if isinstance(answer, DeltaRefusal):
+        raise RefusedDeltas.of(answer)
+    return answer
+
+
+class OverBudgetError(RefusedDeltas):
+    """Too many bytes are unsent already, for this caller or for all of them."""
+
+    def __init__(self) -> None:
+        super().__init__("BACKPRESSURE_ERROR", "Too many answers wait to be read; try again in a moment.")
+
+
+def weight_of(body: PushBody, size: int) -> int:
+    """About how many bytes a push of this size holds in memory: of short columns, many times what they took to send."""
+    columns = sum(len(delta.columns) for delta in body.deltas)
+    return size + _DELTA_BYTES * len(body.deltas) + _COLUMN_BYTES * columns
+
+
+def note_of(replica: DeltaReplica, page: DeltaPage) -> RecordDelivery:
+    """The command that must be on disk before a page is sent."""
+    return RecordDelivery(replica, page.cursor, page.shown, page.rest, page.gone_back_at, page.is_taken, page.mark)
+
+
+def size_of(page: DeltaPage) -> int:
+    """About how many bytes a page is on the wire."""
+    return sum(map(entry_size, page.entries))
+
+
+_log = logging.getLogger("semel.deltas")
+
+SECRET_BYTES = 32
+"""A shorter secret can be guessed from a token that it has signed."""
+SHARES = 2
+"""One caller holds at most this part of what all may hold in memory together."""
+
+
+def policy_of(settings: DeltasSettings) -> DeltaPolicy:
+    """What the rules need of the settings."""
+    return DeltaPolicy(
+        checks_ids=settings.deltas_check_ids,
+        max_deltas=settings.deltas_max_deltas,
+        max_gateways=settings.deltas_max_gateways,
+        max_clients=settings.deltas_max_clients,
+        client_ttl_ms=settings.deltas_client_ttl_sec * 1_000,
+        keep_log_ms=settings.deltas_keep_log_sec * 1_000,
+    )
+
+
+def make_service(context: Context) -> DeltaService:
+    """Everything that the calls share, over HTTP and over WebSocket."""
+    server, settings = context.settings, settings_of(context.settings, DeltasSettings)
+    metrics = DeltasMetrics()
+    for name in ("deltas_jwt_secret", "deltas_jwt_secret_next"):
+        if 0 < len(getattr(settings, name).encode()) < SECRET_BYTES:
+            _log.warning("%s is short: take at least %d random bytes", name, SECRET_BYTES)
+    answers = Budget(settings.deltas_answers_bytes, settings.deltas_answers_bytes // SHARES)
+    most, largest = server.max_uploads_bytes, settings.deltas_max_body_bytes + 1
+    uploads = Budget(most, max(most // SHARES, SHARES * largest))
+    spools = SpoolFiles(folder_for(server.store_url), settings.deltas_checkpoints_bytes)
+    metrics.held = {"answers": answers, "uploads": uploads, "checkpoints": spools.bytes}
+    return DeltaService(
+        context=context,
+        settings=settings,
+        deltas=DeltaContract(policy_of(settings)),
+        policy=policy_of(settings),
+        gate=gate_of(context),
+        gateways=frozenset(_listed(settings.deltas_gateways)),
+        rates=RateLimits(settings.deltas_pushes_per_sec, context.world.monotonic_ms),
+        journal=DeltaAuditTrail(context.audit, metrics),
+        answers=answers,
+        uploads=uploads,
+        spools=spools,
+    )
+
+
+def _listed(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -1,0 +1,186 @@
+"""Subscribers of gateways over WebSocket on this node, and the broadcasts to each of them.
+
+A commit, here or on another node, is signalled by the topic of its gateway. One task for each gateway waits for the
+signal and wakes the subscribers. A signal carries no data: a subscriber reads the log from its own cursor.
+
+A connection receives no broadcast before the client's first pull has reached the end of the log. From then on, entries
+of others are sent as they are committed, read from the log behind the connection's own position. Each broadcast is
+followed by a ping, and only its pong confirms that the client has it. So a broadcast that is lost with its connection
+is delivered again by the next pull; and what the client pushed before it had the broadcast is judged as written
+without knowledge of it. There is one broadcast under way at a time: a slow client costs no more memory than that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple, Protocol
+
+from semel.engine.notification import CommitNotifier
+from semel.server.memory_budget import BudgetShare
+from semel.surfaces.deltas.access import DeltaCaller
+from semel.surfaces.deltas.limits import MAX_PAGE
+from semel.surfaces.deltas.model import DeltaReplica
+from semel.surfaces.deltas.reading import DeltaBroadcast, DeltaPage
+from semel.surfaces.deltas.rules.push import topic_of
+from semel.surfaces.deltas.service import DeltaService, OverBudgetError, size_of
+
+POLL_SECONDS = 30.0
+"""Seconds between two reads of the log without a signal, since a signal may be lost."""
+
+
+class GatewaySubscriber(Protocol):
+    """A subscriber: one connection."""
+
+    def stir(self) -> None:
+        """Something may have been committed."""
+
+
+class GatewaySubscribers:
+    """The subscribers of this node by gateway; used on the event loop only."""
+
+    def __init__(self, signals: CommitNotifier) -> None:
+        self._signals = signals
+        self._members: dict[str, set[GatewaySubscriber]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def join(self, gateway: str, listener: GatewaySubscriber) -> None:
+        """Subscribe: wake the listener from now on; earlier commits it reads itself."""
+        self._members.setdefault(gateway, set()).add(listener)
+        if gateway not in self._tasks:
+            self._tasks[gateway] = asyncio.get_running_loop().create_task(self._listen(gateway))
+
+    def leave(self, gateway: str, listener: GatewaySubscriber) -> None:
+        """Wake it no more."""
+        members = self._members.get(gateway)
+        if members is None:
+            return
+        members.discard(listener)
+        if not members:
+            del self._members[gateway]
+            self._tasks.pop(gateway).cancel()
+
+    async def _listen(self, gateway: str) -> None:
+        watch = self._signals.watch(topic_of(gateway))
+        try:
+            while True:
+                await watch.wait(POLL_SECONDS)
+                watch.arm()
+                for listener in list(self._members.get(gateway, ())):
+                    listener.stir()
+        finally:
+            watch.close()
+
+
+class SentBroadcast(NamedTuple):
+    """A broadcast that the client has not acknowledged yet."""
+
+    news: DeltaBroadcast
+    """Without its entries: they have left, and need not be kept until the client says that it has them."""
+    entries: int
+    ping: int
+    """The number of the ping behind it."""
+    has_arrived: bool = False
+
+
+class DeltaBroadcasts:
+    """The delivery position of one connection."""
+
+    def __init__(self, desk: DeltaService, asked: DeltaCaller, budget: int) -> None:
+        self._desk = desk
+        self._asked = asked
+        self._budget = budget
+        self._replica: DeltaReplica | None = None
+        self._turn = 0
+        """The number of the client's turn in which it pulled here."""
+        self._after = 0
+        self._held = 0
+        """The cursor that the client has, if it is one that was given to it here."""
+        self._has_news = False
+        self._sent: SentBroadcast | None = None
+        self.is_plain = False
+        """Whether the client uses the plain dialect: its progress is not stored."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to read new entries."""
+        return self._has_news and self._replica is not None and self._sent is None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a broadcast is on its way."""
+        return self._sent is not None
+
+    def stir(self) -> None:
+        """Something may have been committed."""
+        self._has_news = True
+
+    def is_shown_by(self, since: int) -> bool:
+        """Whether a pull from this cursor shows that the client has what was on its way, before its pong does."""
+        return self._sent is not None and since == self._sent.news.page.cursor
+
+    def crosses(self, since: int) -> bool:
+        """Whether a pull from this cursor was sent by a client that did not have what was on its way to it."""
+        return self.is_waiting and since == self._held and not self.is_plain
+
+    def pulled(self, replica: DeltaReplica, since: int, page: DeltaPage, *, is_plain: bool = False) -> None:
+        """The client has pulled, and got this page: live delivery starts behind it, unless there are more pages.
+
+        What is on its way counts for nothing then: the client has said where it stands.
+        """
+        self._sent = None
+        self.is_plain = is_plain
+        self._after = page.cursor
+        self._held = page.cursor if page.entries else since
+        self._replica = None if page.has_more else replica
+        self._turn = self._desk.shown.turn(replica)
+        self._has_news = True
+
+    def pushed(self, cursor: int) -> None:
+        """The client has pushed, and takes the answer for its cursor."""
+        self._held = cursor
+
+    async def look(self, room: BudgetShare) -> DeltaBroadcast | None:
+        """The next entries of others, with room for them; None when there are none."""
+        assert self._replica is not None
+        if not room.has_room:
+            raise OverBudgetError
+        self._has_news = False
+        desk, replica = self._desk, self._replica
+        look = desk.plain_news if self.is_plain else desk.news
+        found = await look(self._asked, replica, self._after, MAX_PAGE, self._budget)
+        if found.page.entries:
+            if not room.resize(size_of(found.page)):
+                self._has_news = True
+                raise OverBudgetError
+            return found
+        self._after = max(self._after, found.page.cursor)
+        self._has_news = self._has_news or found.page.has_more
+        return None
+
+    def sent(self, news: DeltaBroadcast, ping: int) -> None:
+        """They go out, with a ping of this number behind them."""
+        count = len(news.page.entries)
+        self._sent = SentBroadcast(news._replace(page=news.page._replace(entries=())), count, ping)
+
+    def answers(self, pong: int) -> bool:
+        """Whether a pong says that the client has what was on its way; it says so once."""
+        if self._sent is None or self._sent.has_arrived or pong < self._sent.ping:
+            return False
+        self._sent = self._sent._replace(has_arrived=True)
+        return True
+
+    def arrived(self) -> None:
+        """The client has acknowledged the broadcast: continue behind it, unless it has pulled elsewhere since."""
+        if self._sent is None:
+            return
+        assert self._replica is not None
+        news = self._sent.news
+        is_guest = not self._asked.speaks_for(self._replica.client)
+        if self.is_plain:
+            self._desk.journal.given(self._sent.entries)
+        elif not is_guest and self._desk.shown.turn(self._replica) == self._turn:
+            self._desk.tell(self._replica, self._turn, news, self._sent.entries)
+        self._sent = None
+        self._after = news.page.cursor
+        self._held = max(self._held, news.page.cursor)
+        self._has_news = self._has_news or news.page.has_more

@@ -1,0 +1,246 @@
+"""Calls of clients over HTTP: push, pull and checkpoint.
+
+A checkpoint is written to a spool file from one snapshot, then sent at the pace of the reader. The snapshot is closed
+before the first byte is sent, so a slow reader holds a file and nothing of the store; and memory holds a piece at a
+time, however large the gateway is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+from semel.engine.engine import WaitingCaller
+from semel.engine.reading import Reading
+from semel.kernel.hashes import json_text
+from semel.server.http.answer import JSON, Answer, BodyWriter, ClientGoneError, StreamedAnswer
+from semel.server.thread_pool import apart
+from semel.surfaces.deltas.checkpoint import checkpoint
+from semel.surfaces.deltas.commands import RefusedDeltas
+from semel.surfaces.deltas.exchange import PIECE_BYTES, DeltaRequest, answer_json, send_pieces
+from semel.surfaces.deltas.limits import DeltaPolicy
+from semel.surfaces.deltas.model import DeltaEntry, DeltaReplica
+from semel.surfaces.deltas.plain_dialect import PlainCaller, plain_checkpoint
+from semel.surfaces.deltas.proto.sync_pb2 import SyncPush
+from semel.surfaces.deltas.reading import Claims, DeltaPage, entry_size
+from semel.surfaces.deltas.service import DeltaService
+from semel.surfaces.deltas.spool_files import SpoolFile
+from semel.surfaces.deltas.wire.answers import page_body, plain_page_body, plain_pushed_body, pushed_body
+from semel.surfaces.deltas.wire.frames import MEDIA_TYPE, UntellableError, checkpoint_frame, push_of, read_frame
+from semel.surfaces.deltas.wire.push_body import PushBody, parse_push
+from semel.surfaces.deltas.wire.urls import CheckpointQuery, parse_checkpoint, parse_pull
+
+FORBIDDEN = "FORBIDDEN"
+"""The error code of a push under the client id of another caller."""
+
+
+class PushCalls:
+    """The HTTP handlers of pushes."""
+
+    def __init__(self, desk: DeltaService) -> None:
+        self._desk = desk
+
+    async def push(self, request: DeltaRequest) -> Answer:
+        """POST of deltas."""
+        size, asked = len(request.body), request.asked
+        try:
+            parse = partial(parse_push, request.body, self._desk.policy)
+            body = await apart(size, parse_for, parse, asked.authors)
+        except RefusedDeltas as refused:
+            if refused.refusal.code == FORBIDDEN:
+                self._desk.journal.no_access(asked.where)
+            raise
+        answer = await self._desk.push(asked, request.gateway, body, size)
+        if body.cursor is not None:
+            settlement = await self._desk.settle(asked, request.gateway, body)
+            told = sum(map(entry_size, settlement.entries))
+            return Answer(200, [JSON], await apart(size + told, plain_pushed_body, answer, settlement))
+        return Answer(200, [JSON], await apart(size, pushed_body, answer))
+
+
+def read_push_frame(raw: bytes, policy: DeltaPolicy, authors: tuple[str, ...] | None) -> PushBody:
+    """A push as a binary frame has it.
+
+    At one go: between reading and judging it, a message would take up many times what it took to send it.
+    """
+    message = read_frame(raw)
+    assert isinstance(message, SyncPush)
+    return parse_for(partial(push_of, message, policy), authors)
+
+
+def parse_for(parse: Callable[[str | None], PushBody], authors: tuple[str, ...] | None) -> PushBody:
+    """A push by a caller that may use one of several ids, None for any; `parse` reads it for one of them."""
+    *others, last = authors or (None,)
+    for author in others:
+        try:
+            return parse(author)
+        except RefusedDeltas as refused:
+            # What names a delta was sent under this id; what does not may be under the next.
+            if refused.refusal.code != FORBIDDEN or refused.refusal.flaws:
+                raise
+    return parse(last)
+
+
+class PullCalls:
+    """The HTTP handlers of pulls."""
+
+    def __init__(self, desk: DeltaService) -> None:
+        self._desk = desk
+
+    async def pull(self, request: DeltaRequest) -> Answer | StreamedAnswer:
+        """GET of what is new."""
+        wanted, asked = parse_pull(request.query), request.asked
+        if request.is_head:
+            return Answer(200, [JSON], b"")
+        room = self._desk.answers.share(asked.counted_as)
+        try:
+            if wanted.is_plain:
+                page = await self._desk.plain_pull(asked, request.gateway, wanted, room)
+            else:
+                page = await self._desk.pull(asked, request.gateway, wanted.client, wanted.since, wanted.limit, room)
+            body = await apart(room.size, plain_page_body if wanted.is_plain else page_body, page)
+        except BaseException:
+            room.close()
+            raise
+        return StreamedAnswer([JSON, (b"content-length", b"%d" % len(body))], partial(send_pieces, body), room.close)
+
+    async def actions(self, request: DeltaRequest) -> Answer:
+        """GET of the connectors that could act: there are none."""
+        return answer_json({"connectors": {}})
+
+
+PLAIN_MEDIA_TYPE = b"application/x-ndjson"
+MAX_WRITTEN = 2
+"""Limit of checkpoints that are written at a time: each has a reader of the store for itself."""
+FRAME_BYTES = 256 * 1024
+"""About what one frame of the stream holds; a row always fits."""
+FRAME_ENTRIES = 1_000
+
+
+class WrittenCheckpoint(NamedTuple):
+    """The content of a checkpoint file: the cursor behind it, and the number of rows."""
+
+    cursor: int
+    rows: int
+
+
+class CheckpointCalls:
+    """The HTTP handlers of checkpoints."""
+
+    def __init__(self, desk: DeltaService) -> None:
+        self._desk = desk
+        self._writers = asyncio.Semaphore(MAX_WRITTEN)
+
+    async def checkpoint(self, request: DeltaRequest) -> Answer | StreamedAnswer:
+        """GET of everything that the caller may see. Where it ends, the client shows when it goes on from there.
+
+        For a HEAD it is written as well: only then it is known that it could be.
+        """
+        asked = request.asked
+        wanted = parse_checkpoint(request.query)
+        spool = self._desk.spools.open(asked.counted_as)
+        try:
+            written = await self._write(request, wanted, spool)
+        except BaseException:
+            spool.close()
+            raise
+        headers = [
+            (b"content-type", PLAIN_MEDIA_TYPE if wanted.is_plain else MEDIA_TYPE),
+            (b"content-length", b"%d" % spool.size),
+            (b"x-checkpoint-hlc", b"%d" % written.cursor),
+        ]
+        return StreamedAnswer(headers, partial(self._send, spool, written, asked.caller), spool.close)
+
+    def _replica(self, request: DeltaRequest, client: str | None) -> DeltaReplica | None:
+        """Who will go on from it: the client that the query names, or the one that the credential is for."""
+        asked = request.asked
+        if client is None and asked.is_named:
+            client = json_text(asked.principal.client_id)
+        is_known = client is not None and asked.speaks_for(client)
+        return self._desk.replica(asked, request.gateway, client) if client is not None and is_known else None
+
+    async def _write(self, request: DeltaRequest, wanted: CheckpointQuery, spool: SpoolFile) -> WrittenCheckpoint:
+        asked, gateway = request.asked, request.gateway
+        look: Callable[[Reading], WrittenCheckpoint | None]
+        if wanted.is_plain:
+            asker = PlainCaller(gateway, wanted.client or "", asked.claims)
+            look = partial(_write_plain, asker=asker, spool=spool, caller=asked.caller)
+        else:
+            replica = self._replica(request, wanted.client)
+            look = partial(
+                _write, gateway=gateway, claims=asked.claims, replica=replica, spool=spool, caller=asked.caller
+            )
+        async with self._writers:
+            try:
+                written = await self._desk.look(look)
+            except UntellableError as error:
+                raise RefusedDeltas("NOT_FOUND", str(error)) from None
+        if written is None:
+            raise RefusedDeltas("NOT_FOUND", "There is no checkpoint for this client; pull from 0.")
+        return written
+
+    async def _send(
+        self, spool: SpoolFile, written: WrittenCheckpoint, caller: WaitingCaller, writer: BodyWriter
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._desk.journal.given(written.rows)
+        sent = 0
+        while sent < spool.size and not caller.gone:
+            piece = await loop.run_in_executor(None, spool.read, PIECE_BYTES)
+            sent += len(piece)
+            await writer.write(piece)
+        await writer.write(b"")
+
+
+def _write(
+    reading: Reading,
+    *,
+    gateway: str,
+    claims: Claims,
+    replica: DeltaReplica | None,
+    spool: SpoolFile,
+    caller: WaitingCaller,
+) -> WrittenCheckpoint | None:
+    """Write the frames of a checkpoint, from the file's beginning: a read of the store may have to be repeated."""
+    found = checkpoint(reading, gateway, claims, replica)
+    if found is None:
+        return None
+    spool.restart()
+    rows = 0
+    for entries in _pieces(found.entries, lambda: caller.gone):
+        rows += len(entries)
+        spool.write(checkpoint_frame(entries, found.cursor, has_more=True))
+    spool.write(checkpoint_frame((), found.cursor, has_more=False))
+    spool.rewind()
+    return WrittenCheckpoint(found.cursor, rows)
+
+
+def _write_plain(reading: Reading, *, asker: PlainCaller, spool: SpoolFile, caller: WaitingCaller) -> WrittenCheckpoint:
+    """The same in the plain dialect: a line for each piece, and one that says that it was the last."""
+    found, epoch = plain_checkpoint(reading, asker)
+    spool.restart()
+    rows = 0
+    for entries in _pieces(found.entries, lambda: caller.gone):
+        rows += len(entries)
+        spool.write(plain_page_body(DeltaPage(entries, found.cursor, True, epoch=epoch)) + b"\n")
+    spool.write(plain_page_body(DeltaPage((), found.cursor, False, epoch=epoch)) + b"\n")
+    spool.rewind()
+    return WrittenCheckpoint(found.cursor, rows)
+
+
+def _pieces(entries: Iterator[DeltaEntry], is_gone: Callable[[], bool]) -> Iterator[list[DeltaEntry]]:
+    """As many entries at a time as fit into a frame; stops once the client has disconnected."""
+    piece: list[DeltaEntry] = []
+    size = 0
+    for entry in entries:
+        if piece and (size > FRAME_BYTES or len(piece) == FRAME_ENTRIES):
+            yield piece
+            if is_gone():
+                raise ClientGoneError
+            piece, size = [], 0
+        piece.append(entry)
+        size += entry_size(entry)
+    if piece:
+        yield piece

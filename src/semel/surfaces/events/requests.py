@@ -1,0 +1,223 @@
+"""The requests of a connection that need the engine: `connect`, `sync` and `submit_events`.
+
+A sync takes its subscription in one step with the watermark of its page: the subscriber is held before the log is
+read, and released with its new partitions behind the answer. Submissions are handed to the engine in order and
+answered in order, several in one write; their items are known by id, so that the feed sends an answer before its
+events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from semel.engine.back_pressure import NO_PRINCIPAL
+from semel.engine.contract import FaultError, Write
+from semel.engine.engine import WaitingCaller
+from semel.engine.reading import Reading
+from semel.server.auth.principals import Principal
+from semel.surfaces.epoch import epoch_of
+from semel.surfaces.events.commands import FORBIDDEN, EventCommitted, EventRejection, EventSubmit, EventSubmitted
+from semel.surfaces.events.reading import HistoryQuery, checked_history, head_of, last_in
+from semel.surfaces.events.rules.epochs import CursorReset
+from semel.surfaces.events.service import EventService
+from semel.surfaces.events.subscriber import EventSubscriber
+from semel.surfaces.events.wire.dialect import Welcome
+from semel.surfaces.events.wire.message_size import answer_within, page_budget
+from semel.surfaces.events.wire.messages import Connect, Sync, WireError, reset_error_camel, reset_payload
+from semel.surfaces.events.wire.session import EventSession, SessionState
+
+SendMessage = Callable[[str, bytes, str | None], None]
+AdmitInstance = Callable[[Principal, str], bool]
+
+
+class SyncHandler:
+    """Handles `connect` and `sync`. Answers go to `tell`; `admit` reserves the place of an authenticated client."""
+
+    def __init__(
+        self,
+        hub: EventService,
+        remote: str,
+        session: EventSession,
+        subscriber: EventSubscriber,
+        tell: SendMessage,
+        admit: AdmitInstance,
+    ) -> None:
+        self._hub = hub
+        self._remote = remote
+        self._session = session
+        self._subscriber = subscriber
+        self._tell = tell
+        self._admit = admit
+
+    async def connect(self, asked: Connect, reply_to: str | None) -> None:
+        """Authenticate the client, and answer with the position of the log."""
+        principal = self._hub.principal(asked.token.encode(), self._remote)
+        try:
+            who = self._hub.identity(principal, asked.client_id)
+        except WireError:
+            self._hub.denied(self._remote)
+            raise
+        project = asked.project
+        if project is not None and not (who.may_read(project) or who.may_write(project)):
+            raise WireError("forbidden", "This credential may not use that project.", closes=True)
+        last, project_last, epoch = await self._hub.context.engine.read(lambda reading: _watermarks(reading, project))
+        dialect = self._session.dialect
+        if self._session.state is SessionState.CLOSED or dialect is None:
+            return
+        self._session.activate(who)
+        if self._admit(principal, asked.instance):
+            welcome = Welcome(who.client_id, self._hub.context.world.wall_ms(), last, project_last, epoch)
+            self._tell("connected", dialect.connected(welcome, self._hub.terms), reply_to)
+
+    async def sync(self, asked: Sync, reply_to: str | None) -> None:
+        """Answer with one page, and deliver live events from its watermark on."""
+        dialect = self._session.dialect
+        assert dialect is not None
+        bound = self._session.bound_of(asked)
+        subscribed = sorted(self._subscriber.names if asked.subscription is None else asked.subscription)
+        budget = page_budget(dialect.page_head(asked, subscribed, reply_to, self._hub.terms), self._hub.terms.limits)
+        if dialect.holds_while_paging or asked.subscription is not None:
+            self._subscriber.hold()
+        wanted = HistoryQuery(asked.names, asked.since, asked.log_epoch, bound, asked.limit)
+        stands, page = await self._hub.context.engine.read(
+            lambda reading: checked_history(reading, wanted, budget, dialect.event)
+        )
+        if self._session.state is SessionState.CLOSED:
+            return
+        self._hub.cursors.note(stands, asked.since)
+        if stands.reset is not None:
+            self._subscriber.release()
+            self._tell_reset(stands.reset, reply_to)
+            return
+        self._session.paged(asked, page)
+        if asked.subscription is not None:
+            self._subscriber.subscribe(page.sync_to, frozenset(asked.subscription))
+        self._tell("sync_response", dialect.page(asked, page, subscribed, self._hub.terms), reply_to)
+        if not (dialect.holds_while_paging and page.has_more):
+            self._subscriber.release()
+
+    def _tell_reset(self, reset: CursorReset, reply_to: str | None) -> None:
+        """Nothing is subscribed or served: what the connection was sent live before goes on."""
+        dialect = self._session.dialect
+        assert dialect is not None
+        if not dialect.knows_reset:
+            raise reset_error_camel(reset)
+        self._tell("reset", reset_payload(reset), reply_to)
+
+
+def _watermarks(reading: Reading, project: str | None) -> tuple[int, int, int]:
+    last_of_project = 0 if project is None else last_in(reading, project)
+    return head_of(reading).last_id, last_of_project, epoch_of(reading)
+
+
+class _PendingSubmission(NamedTuple):
+    command: EventSubmit
+    reply_to: str | None
+    caller: WaitingCaller
+    future: asyncio.Future[EventSubmitted]
+
+
+class EventSubmissions:
+    """Answers go to `tell`; `go_on` is called after some were sent, and `fail` when one has no outcome."""
+
+    def __init__(
+        self,
+        hub: EventService,
+        session: EventSession,
+        tell: Callable[[list[bytes]], None],
+        go_on: Callable[[], None],
+        fail: Callable[[str], None],
+        subscriber: EventSubscriber,
+        remote: str,
+    ) -> None:
+        self._hub = hub
+        self._session = session
+        self._tell = tell
+        self._go_on = go_on
+        self._fail = fail
+        self._subscriber = subscriber
+        self._remote = remote
+        self._pending: deque[_PendingSubmission] = deque()
+        self._names: dict[bytes, asyncio.Future[EventSubmitted]] = {}
+        self.principal = NO_PRINCIPAL
+        """Whose share of the engine's queue they take."""
+        self.items = 0
+        """The number of items that wait for a commit."""
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def under_way(self, name: bytes) -> asyncio.Future[Any] | None:
+        """The answer that the submitter of this event is still to be given."""
+        return self._names.get(name)
+
+    def hand_over(self, command: EventSubmit, size: int, reply_to: str | None) -> None:
+        """Give one to the engine; it says so at once when it has no room."""
+        caller = WaitingCaller(self.principal)
+        future = self._hub.context.engine.admit(Write(self._hub.contract, command, size, len(command.items)), caller)
+        self._pending.append(_PendingSubmission(command, reply_to, caller, future))
+        self.items += len(command.items)
+        for item in command.items:
+            self._names[item.name] = future
+        future.add_done_callback(self._answered)
+
+    def leave(self) -> None:
+        """The client will not receive the answers: cancel what is not decided yet."""
+        for pending in reversed(self._pending):  # or a later one might be stored without an earlier one
+            pending.caller.leave()
+
+    def _answered(self, future: asyncio.Future[EventSubmitted]) -> None:
+        """Tell every answer whose turn it is."""
+        messages: list[bytes] = []
+        while self._pending and self._pending[0].future.done():
+            pending = self._pending.popleft()
+            self.items -= len(pending.command.items)
+            for item in pending.command.items:
+                self._names.pop(item.name, None)
+            error = asyncio.CancelledError() if pending.future.cancelled() else pending.future.exception()
+            if error is not None:
+                self.leave()
+                self._tell(messages)
+                self._fail(unanswerable(error))
+                return
+            messages.append(self._message(pending))
+        self._tell(messages)
+        self._go_on()
+
+    def _message(self, pending: _PendingSubmission) -> bytes:
+        dialect = self._session.dialect
+        assert dialect is not None
+        answer = pending.future.result()
+        count_results(self._hub.counts, answer)
+        if has_denial(answer):
+            self._hub.denied(self._remote)
+        for result in answer.results:
+            if isinstance(result, EventCommitted) and not result.is_new:
+                self._subscriber.skip(result.committed_id)
+        payload = answer_within(partial(dialect.submitted, pending.command), answer, self._hub.terms.limits)
+        return self._session.message("submit_events_result", payload, pending.reply_to, answer.decided_at)
+
+
+def count_results(counts: dict[str, int], answer: EventSubmitted) -> None:
+    """By outcome, for the metrics."""
+    for result in answer.results:
+        if isinstance(result, EventCommitted):
+            counts["committed" if result.is_new else "replayed"] += 1
+        else:
+            counts["rejected" if isinstance(result, EventRejection) else "not_processed"] += 1
+
+
+def has_denial(answer: EventSubmitted) -> bool:
+    """Whether an item was refused because its submitter may not write there, or not under that client id."""
+    return any(isinstance(result, EventRejection) and result.reason == FORBIDDEN for result in answer.results)
+
+
+def unanswerable(error: BaseException) -> str:
+    """The error for items of unknown outcome: the client repeats the same ids."""
+    if isinstance(error, FaultError):
+        return f"Something went wrong here; repeat the same ids. Error id {error.error_id}."
+    return f"{str(error) or 'The server is stopping.'} Connect again and repeat the same ids."

@@ -1,0 +1,162 @@
+"""What changes the log: submissions, deduplicated by id and content digest, and pruning.
+
+The items of a submission are judged one by one, in list order:
+
+| step | looks at | says |
+|---|---|---|
+| 1, 2 | the item's own shape, and whether its sender may write there | rejected; found before the transaction |
+| 3 | the row of its id | the recorded commit, or rejected because the id is taken |
+| 4 | whether every reader could be sent it; the application's validator, with the accepted items before it | rejected |
+| 5 | - | committed: the next position, the event, its places and the row of its id in one commit |
+
+A rejected item undoes nothing, stops nothing (unless the request says so), is not stored and uses no position.
+
+Two submissions under one id are the same if the RFC 8785 bytes of {"event": ..., "partitions": ...} are equal. The
+client, the connection and the time do not count. The digest is stored with the id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from semel.engine.contract import DecisionResult, View
+from semel.kernel.clock import Now
+from semel.kernel.hashes import fingerprint
+from semel.kernel.json.canonical import Integers, Surrogates, canonical_outlined
+from semel.kernel.json.fragment import dump
+from semel.kernel.json.parse import parse
+from semel.kernel.json.text import refuse_deep
+from semel.surfaces.events.commands import (
+    VALIDATION_FAILED,
+    Candidate,
+    EventCommitted,
+    EventItem,
+    EventNotProcessed,
+    EventPrune,
+    EventRejection,
+    EventResult,
+    EventSubmit,
+    EventSubmitted,
+    Validator,
+)
+from semel.surfaces.events.limits import MAX_COMMITTED_ID, MAX_ID_BYTES
+from semel.surfaces.events.tables import (
+    EMPTY_LOG,
+    EVENT,
+    EVENT_HEAD,
+    EVENT_ID,
+    EVENT_PLACE,
+    HEAD_KEY,
+    EventHeadRow,
+    EventIdRow,
+    EventPlaceRow,
+    EventRow,
+)
+
+TOPIC = b"events"
+"""Live readers of the log listen to this."""
+
+
+class _SubmitRequest(NamedTuple):
+    """The common data of the items of one submission."""
+
+    view: View
+    sender: bytes
+    origin: bytes
+    now_ms: int
+
+
+def submit(view: View, command: EventSubmit, now: Now, validator: Validator | None) -> DecisionResult:
+    """Judge every item in its turn."""
+    head = view.get(EVENT_HEAD, HEAD_KEY) or EMPTY_LOG
+    now = now.not_before(head.updated_at)
+    request = _SubmitRequest(view, command.client_id.encode(), command.origin, now.ms)
+    last = head.last_id
+    results: list[EventResult] = []
+    accepted: list[Candidate] = []
+    blocked_by: str | None = None
+    for item in command.items:
+        if blocked_by is not None:
+            results.append(EventNotProcessed(blocked_by))
+            continue
+        said = item.flaw or _known(view, item) or item.excess
+        said = said or _complaints(item, command.client_id, accepted, validator)
+        if said is None:
+            last += 1
+            said = _commit(request, item, last)
+        elif command.stops and isinstance(said, EventRejection):
+            blocked_by = item.id[:MAX_ID_BYTES]  # one that is longer is what was wrong with it
+        results.append(said)
+    answer = EventSubmitted(tuple(results), now.ms)
+    if last == head.last_id:
+        return DecisionResult(answer)
+    assert last <= MAX_COMMITTED_ID
+    view.put(EVENT_HEAD, EventHeadRow(b"", last, now.ms, head.pruned_to))
+    return DecisionResult(answer, (TOPIC,))
+
+
+def _known(view: View, item: EventItem) -> EventCommitted | EventRejection | None:
+    row = view.get(EVENT_ID, (item.key,))
+    if row is None:
+        return None
+    if row.digest == item.digest:
+        return EventCommitted(row.committed_id, row.committed_at, False)
+    return EventRejection(VALIDATION_FAILED, (("event", f"id {item.id} is already committed with other content"),))
+
+
+def _complaints(
+    item: EventItem, client_id: str, accepted: list[Candidate], validator: Validator | None
+) -> EventRejection | None:
+    if validator is None:
+        return None
+    event = parse(item.text) if item.event is None else item.event
+    candidate = Candidate(item.id, item.partitions.names, event, client_id)
+    complaints = tuple((str(field), str(message)) for field, message in validator(candidate, tuple(accepted)) or ())
+    if complaints:
+        return EventRejection(VALIDATION_FAILED, complaints)
+    accepted.append(candidate)
+    return None
+
+
+def _commit(request: _SubmitRequest, item: EventItem, committed_id: int) -> EventCommitted:
+    view, sender, origin, now_ms = request
+    partitions = item.partitions
+    view.insert(EVENT, EventRow(committed_id, item.name, sender, origin, now_ms, partitions.text, item.text))
+    view.insert(EVENT_ID, EventIdRow(item.key, committed_id, now_ms, item.digest))
+    for key in partitions.keys:
+        view.insert(EVENT_PLACE, EventPlaceRow(key, committed_id))
+    return EventCommitted(committed_id, now_ms, True)
+
+
+def digest(partitions: Sequence[str], event: Any) -> bytes:
+    """SHA-256 over normalized partitions and an event that a strict parser has made."""
+    return digest_of(dump(partitions), event, is_proved=False)
+
+
+def digest_of(partitions: bytes, event: Any, *, is_proved: bool) -> bytes:
+    """The same for partitions that are printed already, and an event that may be proved to print canonically."""
+    printed = orjson.dumps(event, option=orjson.OPT_SORT_KEYS) if is_proved else _canonical(event)
+    return fingerprint(b'{"event":%s,"partitions":%s}' % (printed, partitions))
+
+
+def _canonical(event: Any) -> bytes:
+    text = canonical_outlined(event, Integers.REFUSE, Surrogates.REFUSE)
+    refuse_deep(text)  # the message around it may be nested deeper than an event
+    return text
+
+
+def prune(view: View, command: EventPrune) -> DecisionResult:
+    """Free bodies and places; the memory of ids stays."""
+    head = view.get(EVENT_HEAD, HEAD_KEY)
+    if head is None or not command.places:
+        return DecisionResult(0)
+    for committed_id, names in command.places:
+        view.forget(EVENT, (committed_id,))
+        for name in names:
+            view.forget(EVENT_PLACE, (name, committed_id))
+    pruned_to = max(head.pruned_to, command.places[-1][0])
+    view.put(EVENT_HEAD, head._replace(pruned_to=pruned_to))
+    return DecisionResult(len(command.places))

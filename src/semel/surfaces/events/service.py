@@ -1,0 +1,200 @@
+"""What all requests and connections of events on one node share.
+
+The service knows the open connections and the submissions under way, owns the feed of live events, resolves
+credentials to identities, and counts cursors that the log does not know. `load_validator` finds the application's
+validator: `module:callable`, or the name of an entry point.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
+
+from semel.engine.contract import Write
+from semel.engine.engine import WaitingCaller
+from semel.kernel.errors import Refused
+from semel.server.auth.authentication import admit_token, denied
+from semel.server.auth.principals import Principal, Role
+from semel.server.context import Context
+from semel.server.setting_values import SettingsError
+from semel.server.settings import settings_of
+from semel.surfaces.events.commands import Validator
+from semel.surfaces.events.contract import Events
+from semel.surfaces.events.feed import EventFeed
+from semel.surfaces.events.limits import EventLimits
+from semel.surfaces.events.metrics import EventsMetrics
+from semel.surfaces.events.rules.epochs import CursorStatus
+from semel.surfaces.events.settings import EventsSettings
+from semel.surfaces.events.tables import EventRow
+from semel.surfaces.events.wire.dialect import EventPolicy
+from semel.surfaces.events.wire.messages import EventIdentity, WireError
+
+if TYPE_CHECKING:
+    from semel.surfaces.events.conversation import EventConversation
+
+LOG_EVERY_MS = 60_000
+
+_log = logging.getLogger("semel.events")
+
+
+class CursorMonitor:
+    """Counts and logs unknown cursors; one for each node."""
+
+    def __init__(self, counts: Counter[str], wall_ms: Callable[[], int]) -> None:
+        self._counts = counts
+        self._wall_ms = wall_ms
+        self._logged_at: dict[str, int] = {}
+
+    def note(self, standing: CursorStatus, since: int) -> None:
+        """Count and log the standing of a client's cursor."""
+        if standing.reset is not None:
+            self._counts["resets"] += 1
+            self._say("a cursor is of events that a restore has lost; its client was told to reset", since)
+        elif standing.is_ahead:
+            self._counts["cursors_ahead"] += 1
+            self._say("a cursor is above every event of the log: was a backup restored without a new epoch?", since)
+
+    def _say(self, words: str, since: int) -> None:
+        """At most one line of each kind in a minute: how many there were is in the metrics."""
+        now_ms = self._wall_ms()
+        if abs(now_ms - self._logged_at.get(words, -LOG_EVERY_MS)) >= LOG_EVERY_MS:
+            self._logged_at[words] = now_ms
+            _log.warning(words, extra={"since": since})
+
+
+VALIDATOR_GROUP = "semel.events.validators"
+
+
+def load_validator(name: str) -> Validator | None:
+    """The validator of that name; None for no name."""
+    if not name:
+        return None
+    try:
+        found = _imported_validator(name) if ":" in name else _installed_validator(name)
+    except Exception as error:
+        raise SettingsError(f"The validator {name} cannot be loaded: {type(error).__name__}: {error}") from error
+    if not callable(found):
+        raise SettingsError(f"The validator {name} is not callable.")
+    return found
+
+
+def _imported_validator(name: str) -> object:
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def _installed_validator(name: str) -> object:
+    found = entry_points(group=VALIDATOR_GROUP, name=name)
+    if not found:
+        raise LookupError(f"there is no entry point of this name in the group {VALIDATOR_GROUP}")
+    return next(iter(found)).load()
+
+
+SURFACE = "events"
+SOCKET_PATH = b"/v1/events"
+PATH = SOCKET_PATH.decode()
+ANSWERED_MS = 1_000
+"""An event of this age has been answered, or its submitter has given up."""
+
+ClientInstance = tuple[str, str]
+"""A client, and its own name for the process that connects; most have none."""
+
+
+class EventService:
+    """The shared state of all event connections; made once at start."""
+
+    def __init__(self, context: Context) -> None:
+        settings = settings_of(context.settings, EventsSettings)
+        self.context = context
+        self.settings = settings
+        self.contract = Events(load_validator(settings.events_validator), settings.events_retention_ms)
+        self.metrics = EventsMetrics()
+        self.terms = EventPolicy(
+            EventLimits(settings.events_batch_items, settings.events_message_bytes, settings.events_in_flight_items),
+            settings.events_strict_types,
+            settings.events_model_version,
+        )
+        self.counts = self.metrics.counts
+        self.cursors = CursorMonitor(self.counts, context.world.wall_ms)
+        self.feed = EventFeed(context.engine, self._answer_under_way, self.fault, self.counts)
+        self._connections: dict[bytes, EventConversation] = {}
+        self._posts: dict[bytes, asyncio.Future[Any]] = {}
+        self._by_client: dict[ClientInstance, EventConversation] = {}
+        self.metrics.connections = lambda: len(self._connections)
+        self.metrics.live = lambda: len(self.feed)
+
+    def origin(self) -> bytes:
+        """A name for a connection that no other has, on any node."""
+        return self.context.world.random_bytes(12)
+
+    def opened(self, conversation: EventConversation) -> None:
+        """A connection was made."""
+        self._connections[conversation.origin] = conversation
+
+    def closed(self, conversation: EventConversation, instance: ClientInstance | None) -> None:
+        """A connection has ended."""
+        self._connections.pop(conversation.origin, None)
+        if instance is not None and self._by_client.get(instance) is conversation:
+            del self._by_client[instance]
+
+    async def post(self, write: Write, caller: WaitingCaller, origin: bytes) -> Any:
+        """Submit events of an HTTP request; live subscribers get them after its answer."""
+        future = self._posts[origin] = self.context.engine.admit(write, caller)
+        try:
+            return await future
+        finally:
+            del self._posts[origin]
+
+    def claim(self, instance: ClientInstance, conversation: EventConversation) -> None:
+        """An instance of a client has one connection here: the newest."""
+        older = self._by_client.get(instance)
+        self._by_client[instance] = conversation
+        if older is not None:
+            older.replaced()
+
+    def principal(self, token: bytes, remote_address: str) -> Principal:
+        """Who a credential is; the address is for the audit log."""
+        try:
+            return admit_token(
+                self.context, token, lambda: {"path": SOCKET_PATH.decode(), "remote_addr": remote_address}
+            )
+        except Refused as refused:
+            raise WireError("auth_failed", refused.problem.detail, closes=True) from None
+
+    def identity(self, principal: Principal, client_id: str) -> EventIdentity:
+        """The rights of a caller under a client id; without credentials any client id is accepted."""
+        if not self.context.principals.are_known:
+            return EventIdentity(client_id, _always, _always)
+        if principal.client_id != client_id:
+            raise WireError("auth_failed", "client_id is not the identity of this credential.", closes=True)
+        return EventIdentity(
+            client_id,
+            lambda name: principal.may(Role.WRITE, SURFACE, name.encode()),
+            lambda name: principal.may(Role.READ, SURFACE, name.encode()),
+            frozenset({principal.name, principal.client_id}),
+        )
+
+    def denied(self, remote_address: str) -> None:
+        """Write to the audit log that an authenticated caller was refused for lack of rights."""
+        denied(self.context, {"path": PATH, "remote_addr": remote_address})
+
+    def fault(self, what: str) -> str:
+        """Inside an exception handler: log the exception, and return the message for the client."""
+        error_id = self.context.world.random_bytes(8).hex()
+        _log.exception(what, extra={"error_id": error_id})
+        return f"Something went wrong here; connect again. Error id {error_id}."
+
+    def _answer_under_way(self, row: EventRow) -> asyncio.Future[object] | None:
+        if self.context.world.wall_ms() - row.committed_at > ANSWERED_MS:
+            return None  # what is under way now is a repetition
+        conversation = self._connections.get(row.origin)
+        return self._posts.get(row.origin) if conversation is None else conversation.under_way(row.id)
+
+
+def _always(name: str) -> bool:
+    return True

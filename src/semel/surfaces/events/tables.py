@@ -1,0 +1,131 @@
+"""The tables of events, and the migration that creates them.
+
+There is one log for all partitions; a position in it is a `committed_id`. All writes take one lock, so positions
+become visible in the order in which they are given. The row of an id outlives its event: pruning deletes bodies and
+places in partitions, never the row of an id.
+
+Look-ups: an event by its position (EVENT), an id by its packed form (EVENT_ID), the events of a partition by
+position (EVENT_PLACE), the end of the log (EVENT_HEAD), the ids that a new epoch has skipped (EVENT_GAP).
+
+EVENT_MIGRATION is never changed: stores have been created with it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from semel.store.migrations import CreateTable, Migration
+from semel.store.table import ColumnKind, Table, TableColumn, TableLayout
+
+
+class EventRow(NamedTuple):
+    """One committed event. `origin` names the connection that sent it, which is never sent it back."""
+
+    committed_id: int
+    id: bytes
+    client_id: bytes
+    origin: bytes
+    committed_at: int
+    partitions: bytes
+    """The normalized names as a JSON array."""
+    event: bytes
+    """JSON, as it is returned."""
+
+
+class EventIdRow(NamedTuple):
+    """The use of an event id: kept for ever."""
+
+    key: bytes
+    committed_id: int
+    committed_at: int
+    digest: bytes
+
+
+class EventPlaceRow(NamedTuple):
+    """The position of an event in one of its partitions."""
+
+    name: bytes
+    committed_id: int
+
+
+class EventHeadRow(NamedTuple):
+    """The end of the log, and how far it was pruned."""
+
+    name: bytes
+    last_id: int
+    updated_at: int
+    pruned_to: int
+
+
+class EventGapRow(NamedTuple):
+    """Ids that were skipped when an epoch began: above `agreed_id` and below `first_id`."""
+
+    first_id: int
+    agreed_id: int
+    epoch: int
+
+
+EVENT = Table("event", EventRow, key=1, bulky=True)
+EVENT_ID = Table("event_id", EventIdRow, key=1, bulky=True)
+EVENT_PLACE = Table("event_place", EventPlaceRow, key=2)
+EVENT_HEAD = Table("event_head", EventHeadRow, key=1)
+EVENT_GAP = Table("event_gap", EventGapRow, key=1, indexes={"epoch": ("epoch",)})
+
+HEAD_KEY = (b"",)
+EMPTY_LOG = EventHeadRow(b"", 0, 0, 0)
+
+TABLES = (EVENT, EVENT_ID, EVENT_PLACE, EVENT_HEAD, EVENT_GAP)
+
+
+_I64, _BYTES = ColumnKind.I64, ColumnKind.BYTES
+
+EVENT_MIGRATION = Migration(
+    2,
+    "events",
+    (
+        CreateTable(
+            TableLayout(
+                "event",
+                (
+                    TableColumn("committed_id", _I64),
+                    TableColumn("id", _BYTES),
+                    TableColumn("client_id", _BYTES),
+                    TableColumn("origin", _BYTES),
+                    TableColumn("committed_at", _I64),
+                    TableColumn("partitions", _BYTES),
+                    TableColumn("event", _BYTES),
+                ),
+                key=1,
+                bulky=True,
+            )
+        ),
+        CreateTable(
+            TableLayout(
+                "event_id",
+                (
+                    TableColumn("key", _BYTES),
+                    TableColumn("committed_id", _I64),
+                    TableColumn("committed_at", _I64),
+                    TableColumn("digest", _BYTES),
+                ),
+                key=1,
+                bulky=True,
+            )
+        ),
+        CreateTable(
+            TableLayout("event_place", (TableColumn("name", _BYTES), TableColumn("committed_id", _I64)), key=2)
+        ),
+        CreateTable(
+            TableLayout(
+                "event_head",
+                (
+                    TableColumn("name", _BYTES),
+                    TableColumn("last_id", _I64),
+                    TableColumn("updated_at", _I64),
+                    TableColumn("pruned_to", _I64),
+                ),
+                key=1,
+            )
+        ),
+    ),
+)

@@ -1,0 +1,210 @@
+"""The camelCase dialects of the published clients 1.3 (CamelCaseV1) and 2.x (CamelCaseV2).
+
+Clients 1.3 send an array of partitions, the event's fields in the item, and one item a request. A sync also names
+the partitions that the connection is sent live.
+
+Clients 2.x have one project a connection, batches, and a partition inside the project. A project is a partition of
+the log; the client's own `partition` is kept inside the event. This client compares the answer with its draft and
+fails on any difference, so nothing inside an item is normalized. It drops a rejected draft for good, so an item is
+rejected only if it can never succeed. An error for a whole request would leave its outbox stuck, so errors are told
+of items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import orjson
+
+from semel.kernel.json.fragment import JsonObject, dump, is_object
+from semel.surfaces.events.commands import BAD_REQUEST, FORBIDDEN, EventItem, EventSubmit
+from semel.surfaces.events.rules.partitions import is_usable, normalized
+from semel.surfaces.events.tables import EventRow
+from semel.surfaces.events.wire.camel_case import CamelCaseDialect, kind_of, meta_of, meta_shown, stored_event, user_of
+from semel.surfaces.events.wire.dialect import EventPolicy, Welcome
+from semel.surfaces.events.wire.fields import Payload, cursor, is_text, names, page_size, refuse_unreadable, text
+from semel.surfaces.events.wire.items import ItemError, flawed, invalid, item_of, raw_items, refuse_item_marks
+from semel.surfaces.events.wire.messages import Connect, EventIdentity, Sync, WireError, bad_request
+
+
+class CamelCaseV1(CamelCaseDialect):
+    """The 1.3 dialect; stateless."""
+
+    time_key = "created"
+
+    @property
+    def audience(self) -> Hashable:
+        return "1.3"
+
+    def submit(self, payload: Payload, who: EventIdentity, terms: EventPolicy, origin: bytes) -> EventSubmit:
+        items = raw_items(payload.members, terms.limits.batch_items)
+        if len(items) != 1:
+            raise bad_request("payload.events must have exactly one item")
+        return EventSubmit((_item_v1(items[0], who, payload.is_proved),), who.client_id, origin)
+
+    def sync(self, payload: JsonObject, who: EventIdentity) -> Sync:
+        wanted = names(payload, "partitions")
+        since, limit = cursor(payload, "sinceCommittedId"), page_size(payload)
+        refuse_unreadable(wanted, who)
+        return Sync(wanted, since, limit, wanted)
+
+    def connected(self, welcome: Welcome, terms: EventPolicy) -> bytes:
+        return dump({"clientId": welcome.client_id, "globalLastCommittedId": welcome.last_id})
+
+    def scope(self, asked: Sync) -> dict[str, Any]:
+        return {"partitions": list(asked.names)}
+
+    def event(self, row: EventRow) -> bytes:
+        event = stored_event(row)
+        shown: dict[str, Any] = {"committedId": row.committed_id, "id": row.id.decode()}
+        shown["partitions"] = orjson.loads(row.partitions)
+        shown["type"] = event.get("type")
+        shown["payload"] = event.get("payload")
+        shown["meta"] = meta_shown(row, event)
+        shown["created"] = row.committed_at
+        shown |= {name: event[name] for name in ("projectId", "userId") if isinstance(event.get(name), str)}
+        return dump(shown)
+
+
+def _item_v1(item: JsonObject, who: EventIdentity, is_proved: bool) -> EventItem:
+    sent_id: str = item["id"]
+    try:
+        if not is_proved:
+            refuse_item_marks(item)
+        partitions = _partitions_v1(item)
+        event: dict[str, Any] = {"type": kind_of(item)}
+        if "payload" in item:
+            event["payload"] = item["payload"]
+        event |= {"meta": meta_of(item, who), **user_of(item, who)}
+        if "projectId" in item:
+            event["projectId"] = _project_v1(item)
+        return item_of(sent_id, partitions, event, who, is_proved)
+    except ItemError as flaw:
+        return flawed(sent_id, flaw)
+
+
+def _partitions_v1(item: JsonObject) -> list[str]:
+    """Names as sent: this client compares answers with its own names, without normalization."""
+    sent = item.get("partitions")
+    if not isinstance(sent, list) or not all(isinstance(name, str) for name in sent):
+        raise invalid("partitions", "must be an array of strings")
+    if normalized(sent) != tuple(sorted(set(sent))):
+        raise invalid("partitions", "must be in Unicode normalization form C")
+    return sent
+
+
+def _project_v1(item: JsonObject) -> str:
+    project = item["projectId"]
+    if not isinstance(project, str):
+        raise invalid("projectId", "must be a string")
+    return project
+
+
+class CamelCaseV2(CamelCaseDialect):
+    """One connection's dialect; it remembers the project."""
+
+    time_key = "serverTs"
+
+    def __init__(self, project: str = "") -> None:
+        self._project = project
+
+    @property
+    def audience(self) -> Hashable:
+        return ("2.x", self._project)
+
+    def connect(self, payload: JsonObject) -> Connect:
+        project = text(payload, "projectId")
+        if not is_usable(project):
+            raise bad_request("payload.projectId must be in Unicode normalization form C and at most 128 bytes")
+        self._project = project
+        return super().connect(payload)._replace(project=project)
+
+    def submit(self, payload: Payload, who: EventIdentity, terms: EventPolicy, origin: bytes) -> EventSubmit:
+        items = raw_items(payload.members, terms.limits.batch_items)
+        read = [self._item(item, who, payload.is_proved) for item in items]
+        return EventSubmit(tuple(read), who.client_id, origin, stops=True)
+
+    def sync(self, payload: JsonObject, who: EventIdentity) -> Sync:
+        project = text(payload, "projectId")
+        since, limit = cursor(payload, "sinceCommittedId"), page_size(payload)
+        if project != self._project or not who.may_read(project):
+            raise WireError("forbidden", "This connection may not read that project.", {"projectId": project[:128]})
+        return Sync((project,), since, limit, (project,))
+
+    def connected(self, welcome: Welcome, terms: EventPolicy) -> bytes:
+        return dump(
+            {
+                "clientId": welcome.client_id,
+                "projectId": self._project,
+                "projectLastCommittedId": welcome.project_last_id,
+            }
+        )
+
+    def scope(self, asked: Sync) -> dict[str, Any]:
+        return {"projectId": self._project}
+
+    def event(self, row: EventRow) -> bytes:
+        event = stored_event(row)
+        version, payload, partition = (event.get(name) for name in ("schemaVersion", "payload", "partition"))
+        shown: dict[str, Any] = {
+            "committedId": row.committed_id,
+            "id": row.id.decode(),
+            "projectId": self._project,
+            "partition": partition if is_text(partition) else self._project,
+            "type": event.get("type"),
+            "schemaVersion": version if is_version(version) else 1,
+            "payload": payload if is_object(payload) else {"value": payload},
+            "meta": meta_shown(row, event),
+            "serverTs": row.committed_at,
+        }
+        if isinstance(event.get("userId"), str):
+            shown["userId"] = event["userId"]
+        return dump(shown)
+
+    def _item(self, item: JsonObject, who: EventIdentity, is_proved: bool) -> EventItem:
+        sent_id: str = item["id"]
+        try:
+            if not is_proved:
+                refuse_item_marks(item)
+            kind, version, payload = kind_of(item), _schema_version(item), _payload_v2(item)
+            partition = _partition_v2(item)
+            meta, user = meta_of(item, who), user_of(item, who)
+            self._refuse_project(item)
+            event = {"type": kind, "schemaVersion": version, "payload": payload, "partition": partition, "meta": meta}
+            return item_of(sent_id, (self._project,), event | user if user else event, who, is_proved)
+        except ItemError as flaw:
+            return flawed(sent_id, flaw)
+
+    def _refuse_project(self, item: JsonObject) -> None:
+        project = item.get("projectId")
+        if not isinstance(project, str) or not project:
+            raise invalid("projectId", "must be a non-empty string")
+        if project != self._project:
+            raise ItemError(FORBIDDEN, "projectId", "is not the project of this connection")
+
+
+def is_version(value: Any) -> bool:
+    """Whether a value is a positive integer."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _schema_version(item: JsonObject) -> Any:
+    version = item.get("schemaVersion")
+    if not is_version(version):
+        raise invalid("schemaVersion", "must be an integer of at least 1")
+    return version
+
+
+def _payload_v2(item: JsonObject) -> Any:
+    payload = item.get("payload")
+    if not is_object(payload):
+        raise invalid("payload", "must be an object")
+    return payload
+
+
+def _partition_v2(item: JsonObject) -> str:
+    partition = item.get("partition")
+    if not isinstance(partition, str) or not is_text(partition):
+        raise ItemError(BAD_REQUEST, "partition", "must be a non-empty string")
+    return partition

@@ -1,0 +1,223 @@
+"""Calls of owners and administrators: read, cancel and requeue jobs; dead letters, keys, queues and schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from semel.engine.reading import Reading
+from semel.server.auth.principals import Principal, Role
+from semel.server.http.answer import Answer
+from semel.server.thread_pool import APART_BYTES, apart
+from semel.surfaces.jobs.commands import CancelJob, DropSchedule, JobChanged, LimitQueue, RequeueJob, ScheduleSaved
+from semel.surfaces.jobs.lists import list_jobs
+from semel.surfaces.jobs.reading import (
+    JobDetails,
+    dead_letters,
+    job_of_request,
+    queue_of,
+    queues,
+    record_of,
+    schedule_of,
+    schedules,
+)
+from semel.surfaces.jobs.rules.states import is_done
+from semel.surfaces.jobs.service import SURFACE, JobCall, JobService, answer_json, needs_no_query, needs_role
+from semel.surfaces.jobs.tables import LEASED
+from semel.surfaces.jobs.wire import answers
+from semel.surfaces.jobs.wire.admin import (
+    JobLookup,
+    checked_queue,
+    parse_dead,
+    parse_limit,
+    parse_list,
+    parse_lookup,
+    parse_release,
+    parse_schedule,
+    parse_wait,
+)
+from semel.surfaces.jobs.wire.fields import KIND_RULE, RefusedJob, invalid
+
+_NO_JOB = "There is no such job here."
+
+
+class JobAdmin:
+    """The HTTP handlers of admin calls."""
+
+    def __init__(self, desk: JobService) -> None:
+        self._desk = desk
+
+    async def read(self, job_id: bytes, request: JobCall) -> Answer:
+        """One job, at its end if the caller waits for it."""
+        _needs_sight(request.principal)
+        wait_ms = parse_wait(request.query)
+        seen = _visible(await self._desk.look(job_id), request)
+        if wait_ms and not is_done(seen.job):
+            late = await self._desk.look_until_done(job_id, wait_ms, request.caller, with_params=True)
+            seen = _visible(late, request)
+        return await self._seen(seen, request)
+
+    async def result(self, job_id: bytes, request: JobCall) -> Answer:
+        """The whole result, with its checksum."""
+        _needs_sight(request.principal)
+        needs_no_query(request)
+        seen = _visible(await self._desk.look(job_id, with_params=False), request)
+        if not is_done(seen.job):
+            raise RefusedJob("not_found", "This job has no result yet.")
+        facts = await apart(len(seen.result or b""), answers.result, seen, self._desk.signing)
+        if facts is None:
+            await self._desk.unsound(job_id, request)
+            message = "The stored result does not fit its checksum; it is not served."
+            raise RefusedJob("result_integrity_fail", message, is_fault=True)
+        return await apart(len(seen.result or b""), answer_json, facts)
+
+    async def list(self, request: JobCall) -> Answer:
+        """Jobs, newest first: one's own, or all for an administrator."""
+        needs_role(request.principal, Role.READ)
+        asked = parse_list(request.query, None if _is_admin(request.principal) else request.owner)
+        page = await self._desk.context.engine.read(
+            lambda reading: list_jobs(reading, asked.wanted, asked.before, asked.limit)
+        )
+        return await apart_from_loop(lambda: answer_json(answers.listed(page)))
+
+    async def lookup(self, request: JobCall) -> Answer:
+        """A job by its key or by its request id; an administrator may name the caller of the key."""
+        needs_role(request.principal, Role.READ)
+        asked = parse_lookup(await self._desk.members(request))
+        if asked.principal is not None:
+            _needs_admin(request.principal)
+        job_id = await self._desk.context.engine.read(lambda reading: _found(reading, asked, request.owner))
+        if job_id is None:
+            raise RefusedJob("not_found", _NO_JOB)
+        return await self._seen(_visible(await self._desk.look(job_id), request), request)
+
+    async def cancel(self, job_id: bytes, request: JobCall) -> Answer:
+        """End a job that is no longer wanted."""
+        needs_role(request.principal, Role.WRITE)
+        members = await self._desk.members(request)
+        is_admin = _is_admin(request.principal)
+        command = CancelJob(job_id, request.owner, is_admin, members.flag("force") or False)
+        changed: JobChanged = await self._desk.carry_out(request, command)
+        return await self._changed(changed)
+
+    async def dead(self, request: JobCall) -> Answer:
+        """Dead letters, newest first."""
+        _needs_admin(request.principal)
+        asked = parse_dead(request.query)
+
+        def page(reading: Reading) -> dict[str, object]:
+            letters = dead_letters(reading, asked.before, asked.limit)
+            return answers.dead(letters, asked.limit, reading.now.expiry_ms, reading.now.steady_ms)
+
+        facts = await self._desk.context.engine.read(page)
+        return await apart_from_loop(lambda: answer_json(facts))
+
+    async def requeue(self, job_id: bytes, request: JobCall) -> Answer:
+        """Run a failed job again."""
+        _needs_admin(request.principal)
+        await self._desk.members(request)
+        changed: JobChanged = await self._desk.carry_out(request, RequeueJob(job_id, request.principal.actor))
+        return await self._changed(changed)
+
+    async def release(self, request: JobCall) -> Answer:
+        """Forget a key."""
+        _needs_admin(request.principal)
+        await self._desk.carry_out(request, parse_release(await self._desk.members(request)))
+        return answer_json({"ok": True, "released": True})
+
+    async def queues(self, request: JobCall) -> Answer:
+        """Every queue."""
+        _needs_admin(request.principal)
+        needs_no_query(request)
+        found = await self._desk.context.engine.read(queues)
+        return await apart_from_loop(
+            lambda: answer_json({"ok": True, "queues": [answers.queue(facts) for facts in found]})
+        )
+
+    async def queue(self, method: str, name: str, request: JobCall) -> Answer:
+        """One queue: show it, limit it, or remove its limit."""
+        _needs_admin(request.principal)
+        needs_no_query(request)
+        queue = checked_queue(name)
+        if method != "GET":
+            order = LimitQueue(queue, 0, 0)
+            if method == "PUT":
+                order = parse_limit(queue, await self._desk.members(request))
+            await self._desk.carry_out(request, order)
+        facts = await self._desk.context.engine.read(lambda reading: queue_of(reading, queue))
+        return answer_json({"ok": True, **answers.queue(facts)})
+
+    async def schedules(self, request: JobCall) -> Answer:
+        """Every schedule."""
+        _needs_admin(request.principal)
+        needs_no_query(request)
+        rows = await self._desk.context.engine.read(schedules)
+        return await apart_from_loop(
+            lambda: answer_json({"ok": True, "schedules": [answers.schedule(row) for row in rows]})
+        )
+
+    async def schedule(self, method: str, name: str, request: JobCall) -> Answer:
+        """One schedule: show it, set it, or delete it."""
+        _needs_admin(request.principal)
+        needs_no_query(request)
+        if KIND_RULE.fullmatch(name) is None:
+            raise invalid("name", "name must have 1 to 128 characters of A-Za-z0-9_.:-.")
+        if method == "DELETE":
+            await self._desk.carry_out(request, DropSchedule(name.encode()))
+            return answer_json({"ok": True, "name": name})
+        if method == "GET":
+            row = await self._desk.context.engine.read(lambda reading: schedule_of(reading, name.encode()))
+            if row is None:
+                raise RefusedJob("not_found", "There is no schedule of this name.")
+            return await apart(len(row.params), lambda: answer_json({"ok": True, **answers.schedule(row)}))
+        members = await self._desk.members(request)
+        command = await self._desk.apart(request.body, parse_schedule, name.encode(), request.owner, members)
+        put: ScheduleSaved = await self._desk.carry_out(request, command)
+        status = 201 if put.is_new else 200
+        return await apart(len(put.row.params), lambda: answer_json({"ok": True, **answers.schedule(put.row)}, status))
+
+    async def _seen(self, seen: JobDetails, request: JobCall) -> Answer:
+        facts, ending = await apart(len(seen.result or b""), answers.seen, seen, self._desk.policy)
+        await self._desk.check(ending, seen.job.id, request)
+        return await apart(len(seen.params) + len(seen.result or b""), answer_json, facts)
+
+    async def _changed(self, changed: JobChanged) -> Answer:
+        return answer_json({"ok": True, **answers.brief(changed.job, changed.now.ms, changed.now.steady_ms)})
+
+
+def _found(reading: Reading, asked: JobLookup, owner: bytes) -> bytes | None:
+    if asked.request is not None:
+        return job_of_request(reading, asked.request)
+    record = None if asked.key is None else record_of(reading, asked.principal or owner, asked.key)
+    return None if record is None else record.job
+
+
+def _visible(seen: JobDetails | None, request: JobCall) -> JobDetails:
+    """A job that the caller may see: its own, one that it works on, or any for an administrator."""
+    principal = request.principal
+    if seen is not None:
+        job = seen.job
+        is_owner = principal.has(Role.READ) and job.principal == request.owner
+        is_holder = principal.has(Role.WORK) and job.holder == request.owner and job.phase == LEASED
+        if is_owner or is_holder or _is_admin(principal):
+            return seen
+    raise RefusedJob("not_found", _NO_JOB)
+
+
+def _needs_sight(principal: Principal) -> None:
+    if not principal.has(Role.READ) and not principal.has(Role.WORK):
+        raise RefusedJob("forbidden", "This needs the role read.", {"role": "read"})
+
+
+def _is_admin(principal: Principal) -> bool:
+    """Whether it may see and order everything: an administrator that is not limited to some queues."""
+    return principal.has(Role.ADMIN) and (b"", True) in principal.reach(SURFACE)
+
+
+def _needs_admin(principal: Principal) -> None:
+    if not _is_admin(principal):
+        raise RefusedJob("forbidden", "This needs the role admin over all queues.", {"role": "admin"})
+
+
+async def apart_from_loop(make: Callable[[], Answer]) -> Answer:
+    """Render a list answer in a thread, whatever its size: the size is not known beforehand."""
+    return await apart(APART_BYTES + 1, make)

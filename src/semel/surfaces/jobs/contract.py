@@ -1,0 +1,177 @@
+"""The contract of jobs for the engine: one lock, so that keys, counts and leases are decided one after another.
+
+A crash leaves every command done completely or not at all: record and job, lease and count, outcome and key are one
+commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any
+
+from semel.engine.contract import DecisionResult, Order, Stage, View
+from semel.engine.reading import Reading
+from semel.kernel.clock import Now
+from semel.store.protocol import Lock, Range
+from semel.surfaces.jobs.commands import (
+    CancelJob,
+    ClaimJobs,
+    DeferJob,
+    DropSchedule,
+    FireSchedule,
+    ForgetClaims,
+    ForgetJobs,
+    ForgetRecords,
+    ImportJobRecords,
+    JobCommand,
+    JobHeartbeat,
+    JobReport,
+    JobStep,
+    LimitQueue,
+    PromoteJobs,
+    PutSchedule,
+    ReapLeases,
+    ReleaseKey,
+    RenewLeases,
+    RequeueJob,
+    SubmitJobs,
+)
+from semel.surfaces.jobs.limits import MAX_STEPS, JobPolicy
+from semel.surfaces.jobs.rules.admin import (
+    cancel,
+    limit_needs,
+    limit_queue,
+    order_needs,
+    release,
+    release_needs,
+    requeue,
+)
+from semel.surfaces.jobs.rules.claim import claim, claim_needs
+from semel.surfaces.jobs.rules.leases import defer, heartbeat, lease_needs, report, step, step_needs
+from semel.surfaces.jobs.rules.maintenance import (
+    claim_row_needs,
+    forget_claims,
+    forget_jobs,
+    forget_records,
+    import_needs,
+    job_needs,
+    record_needs,
+    take_over,
+)
+from semel.surfaces.jobs.rules.reaper import reap, reap_stage, renew
+from semel.surfaces.jobs.rules.schedules import (
+    drop_schedule,
+    promote,
+    promote_needs,
+    put_schedule,
+    schedule_needs,
+    tick,
+    tick_needs,
+)
+from semel.surfaces.jobs.rules.submission import submit, submit_needs
+from semel.surfaces.jobs.tables import ALONE, DONE, JOB, JOB_CLAIM, JOB_RECORD, JOB_STEP, JOB_TOTALS
+
+JOBS_LOCK = Lock(b"jobs")
+FREED_RECORDS, FREED_JOBS, FREED_CLAIMS = 500, 500, 500
+
+Needs = Generator[Stage, View, None]
+
+
+class JobContract:
+    """The contract of jobs, under one policy."""
+
+    name = "jobs"
+
+    def __init__(self, policy: JobPolicy | None = None) -> None:
+        self.policy = policy or JobPolicy()
+
+    def locks(self, command: JobCommand) -> Sequence[Lock]:
+        """One lock, whatever the command."""
+        return (JOBS_LOCK,)
+
+    def needs(self, command: JobCommand) -> Needs:
+        """The rows that each command reads."""
+        return _NEEDS[type(command)](command, self.policy)
+
+    def order(self, command: JobCommand) -> Order | None:
+        """Arrival is the order."""
+        return None
+
+    def decide(self, view: View, command: JobCommand, now: Now) -> DecisionResult:
+        """Judge one command."""
+        return _DECISIONS[type(command)](view, command, self.policy, now)
+
+    def chores(self, reading: Reading) -> Sequence[JobCommand]:
+        """Expired keys, finished jobs past their retention, and named claims whose leases are over."""
+        now = reading.now
+        keys = reading.keys(Range(JOB_RECORD, "expires", (), FREED_RECORDS, stop=(now.expiry_ms + 1,)))
+        jobs = reading.keys(Range(JOB, "due", (DONE,), FREED_JOBS, stop=(now.expiry_ms + 1,)))
+        claims = reading.keys(Range(JOB_CLAIM, "until", (), FREED_CLAIMS, stop=(now.steady_ms + 1,)))
+        found: list[JobCommand] = []
+        if keys:
+            found.append(ForgetRecords(tuple((key[0], key[1]) for key in keys)))
+        if jobs:
+            found.append(ForgetJobs(tuple((key[0], _step_keys(reading, key[0])) for key in jobs)))
+        if claims:
+            found.append(ForgetClaims(tuple((key[0], key[1]) for key in claims)))
+        return found
+
+
+def _step_keys(reading: Reading, job_id: bytes) -> tuple[bytes, ...]:
+    return tuple(key[1] for key in reading.keys(Range(JOB_STEP, "", (job_id,), MAX_STEPS)))
+
+
+def _reap_needs(command: ReapLeases, policy: JobPolicy) -> Needs:
+    yield Stage(keys=[(JOB_TOTALS, ALONE)])
+    yield reap_stage(command)
+
+
+def _renew_needs(command: RenewLeases, policy: JobPolicy) -> Needs:
+    yield Stage(keys=[(JOB, (job_id,)) for job_id in command.ids])
+
+
+_NEEDS: Mapping[type, Callable[[Any, JobPolicy], Needs]] = {
+    SubmitJobs: submit_needs,
+    ClaimJobs: lambda command, policy: claim_needs(command),
+    JobHeartbeat: lambda command, policy: lease_needs(command.id),
+    JobReport: lambda command, policy: lease_needs(command.id),
+    DeferJob: lambda command, policy: lease_needs(command.id),
+    JobStep: lambda command, policy: step_needs(command),
+    CancelJob: lambda command, policy: order_needs(command.id),
+    RequeueJob: lambda command, policy: order_needs(command.id),
+    ReleaseKey: lambda command, policy: release_needs(command),
+    LimitQueue: lambda command, policy: limit_needs(command),
+    PutSchedule: lambda command, policy: schedule_needs(command),
+    DropSchedule: lambda command, policy: schedule_needs(command),
+    FireSchedule: lambda command, policy: tick_needs(command),
+    PromoteJobs: lambda command, policy: promote_needs(command),
+    ReapLeases: _reap_needs,
+    RenewLeases: _renew_needs,
+    ForgetRecords: lambda command, policy: record_needs(command),
+    ForgetJobs: lambda command, policy: job_needs(command),
+    ForgetClaims: lambda command, policy: claim_row_needs(command),
+    ImportJobRecords: lambda command, policy: import_needs(command),
+}
+
+_DECISIONS: Mapping[type, Callable[[View, Any, JobPolicy, Now], DecisionResult]] = {
+    SubmitJobs: submit,
+    ClaimJobs: claim,
+    JobHeartbeat: lambda view, command, policy, now: heartbeat(view, command, now),
+    JobReport: report,
+    DeferJob: defer,
+    JobStep: lambda view, command, policy, now: step(view, command, now),
+    CancelJob: cancel,
+    RequeueJob: requeue,
+    ReleaseKey: release,
+    LimitQueue: limit_queue,
+    PutSchedule: lambda view, command, policy, now: put_schedule(view, command, now),
+    DropSchedule: lambda view, command, policy, now: drop_schedule(view, command),
+    FireSchedule: tick,
+    PromoteJobs: promote,
+    ReapLeases: reap,
+    RenewLeases: renew,
+    ForgetRecords: forget_records,
+    ForgetJobs: forget_jobs,
+    ForgetClaims: lambda view, command, policy, now: forget_claims(view, command, now),
+    ImportJobRecords: take_over,
+}

@@ -1,0 +1,238 @@
+"""Jobs over HTTP: `/v1/jobs` and below, and the mesh dialect under `/mesh/`.
+
+Order of checks: method, content type and size; then the credential; then the body; then the rules. Every answer under
+these paths has the shape of jobs, including answers about credentials and faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from prometheus_client.core import Metric
+
+from semel.engine.contract import EngineError, FaultError, NotStoredError, OutcomeUnknownError, OverloadedError
+from semel.kernel.errors import REGISTRY, Problem, Refused
+from semel.server.auth.authentication import admit
+from semel.server.auth.principals import AuthOutcome, Principal, UnauthorizedError
+from semel.server.context import Context, caller_of
+from semel.server.http.answer import CLOSE, JSON, NO_STORE, SECURITY, Answer, Header, header_block
+from semel.server.http.body import Bodies
+from semel.server.http.request import Request as HttpRequest
+from semel.server.surface import RunningSurface
+from semel.surfaces.jobs.admin import JobAdmin
+from semel.surfaces.jobs.limits import MAX_BODY_BYTES
+from semel.surfaces.jobs.maintenance import JobMaintenance
+from semel.surfaces.jobs.service import SURFACE, JobCall, JobService, make_service, refuse
+from semel.surfaces.jobs.submission import JobSubmissions
+from semel.surfaces.jobs.wire.fields import RefusedJob, refusal_body
+from semel.surfaces.jobs.worker_calls import WorkerCalls
+
+MESH, PREFIX = b"/mesh/", b"/v1/jobs"
+_COMMON = header_block((*SECURITY, (b"access-control-expose-headers", b"retry-after, x-request-id")))
+_NO_PATH = "There is nothing at this path."
+
+Call = Callable[[JobCall], Awaitable[Answer]]
+
+
+class JobsHttp(RunningSurface):
+    """Everything of jobs on one listener."""
+
+    surface = SURFACE
+    allow = b"DELETE, GET, HEAD, OPTIONS, POST, PUT"
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._desk: JobService = make_service(context)
+        self.contract = self._desk.jobs
+        self._submissions = JobSubmissions(self._desk)
+        self._working = WorkerCalls(self._desk)
+        self._orders = JobAdmin(self._desk)
+        self._bodies = Bodies(MAX_BODY_BYTES, context.settings.max_uploads_bytes)
+        self.upkeep = JobMaintenance(
+            context.engine, self._desk.jobs, context.world, self._desk.journal, self._desk.waiters
+        )
+        orders = self._orders
+        self._fixed: dict[bytes, dict[str, Call]] = {
+            b"/mesh/submit_request": {"POST": self._submissions.submit},
+            b"/mesh/pull_requests": {"POST": self._working.claim},
+            b"/mesh/results/submit": {"POST": self._working.mesh_result},
+            b"/mesh/submit_result": {"POST": self._working.mesh_result},
+            b"/v1/jobs": {"POST": self._submissions.submit, "GET": orders.list},
+            b"/v1/jobs/batch": {"POST": self._submissions.submit_many},
+            b"/v1/jobs/claim": {"POST": self._working.claim},
+            b"/v1/jobs/lookup": {"POST": orders.lookup},
+            b"/v1/jobs/dead": {"GET": orders.dead},
+            b"/v1/jobs/keys/release": {"POST": orders.release},
+            b"/v1/jobs/queues": {"GET": orders.queues},
+            b"/v1/jobs/schedules": {"GET": orders.schedules},
+        }
+        self._of_a_job: dict[str, tuple[str, Callable[[bytes, JobCall], Awaitable[Answer]]]] = {
+            "": ("GET", orders.read),
+            "result": ("GET", orders.result),
+            "cancel": ("POST", orders.cancel),
+            "requeue": ("POST", orders.requeue),
+            "heartbeat": ("POST", self._working.heartbeat),
+            "complete": ("POST", self._working.complete),
+            "fail": ("POST", self._working.fail),
+            "defer": ("POST", self._working.defer),
+            "steps": ("POST", self._working.step),
+        }
+
+    def common(self, request: HttpRequest) -> bytes:
+        """Header lines of every answer."""
+        return _COMMON
+
+    def handle(self, request: HttpRequest) -> Answer | None:
+        """Answer one request."""
+        call = self._route(request.method, request.raw_path)
+        _check_head(request)
+        principal = admit(self._context, request)
+        request.later(self._answer(call, principal, request))
+        return None
+
+    def refuse(self, request: HttpRequest, error: Exception) -> Answer | None:
+        """A refusal in the shape of jobs."""
+        if isinstance(error, RefusedJob):
+            return self._refused(error)
+        if isinstance(error, UnauthorizedError):
+            return _unauthorized(error, is_mesh=request.raw_path.startswith(MESH))
+        if isinstance(error, Refused):
+            return _refusal("overloaded", error.problem.detail, *error.problem.headers)
+        return _failed(error, is_stopping=self._context.is_stopping) if isinstance(error, EngineError) else None
+
+    def is_denial(self, error: Exception) -> bool:
+        """Whether a known caller lacks the right."""
+        return isinstance(error, RefusedJob) and REGISTRY[error.refusal.code].status == 403
+
+    def render(self, request: HttpRequest, problem: Problem) -> Answer:
+        """What the shell refuses; the code is that of the problem, in small letters."""
+        return _refusal(problem.code.lower(), problem.detail)
+
+    def fault(self, request: HttpRequest, error_id: str) -> Answer:
+        """A fault of ours."""
+        return _refusal("internal_error", f"Something went wrong here; repeat it. Error id {error_id}.")
+
+    def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
+        """Leases that run out, schedules, and what else happens without a request."""
+        return (self.upkeep.run(),)
+
+    def stop(self) -> None:
+        """The server stops: long polls end."""
+        self._desk.waiters.stop()
+
+    async def measure(self) -> None:
+        """Read the state of the queue."""
+        await self._desk.metrics.measure()
+
+    def collect(self) -> Iterator[Metric]:
+        """Its metric families."""
+        return self._desk.metrics.collect()
+
+    def named(self) -> Mapping[str, float | None]:
+        """Its names in the JSON form."""
+        return self._desk.metrics.named()
+
+    async def _answer(self, call: Call, principal: Principal, request: HttpRequest) -> Answer:
+        body = b"" if request.method in ("GET", "HEAD") else await self._bodies.read(request)
+        if body is None:
+            raise _too_large()
+        return await call(JobCall(principal, request.fields, body, request.query, caller_of(request), request))
+
+    def _route(self, method: str, raw_path: bytes) -> Call:
+        """The call at a path; 404 without one, 405 when it has others."""
+        calls = self._fixed.get(raw_path) or self._named(raw_path)
+        if calls is None:
+            raise RefusedJob("not_found", _NO_PATH)
+        call = calls.get("GET" if method == "HEAD" else method)
+        if call is None:
+            allowed = ", ".join(sorted(calls))
+            raise RefusedJob("method_not_allowed", f"{method} is not used here, but {allowed}.", {"allow": allowed})
+        return call
+
+    def _named(self, raw_path: bytes) -> dict[str, Call] | None:
+        """The calls at a path with a name in it."""
+        if not raw_path.startswith(PREFIX + b"/"):
+            return None
+        pieces = raw_path[len(PREFIX) + 1 :].split(b"/")
+        try:
+            names = [unquote_to_bytes(piece).decode() for piece in pieces]
+        except UnicodeDecodeError:
+            return None
+        if len(names) == 2 and names[0] in ("queues", "schedules"):
+            return self._of_a_thing(names[0], names[1])
+        found = self._of_a_job.get(names[1] if len(names) == 2 else "") if len(names) <= 2 else None
+        if found is None or not names[0].startswith("job_"):
+            return None
+        method, call = found
+
+        async def about_the_job(request: JobCall) -> Answer:
+            job_id = await self._desk.job_id(names[0])
+            if job_id is None:
+                raise RefusedJob("not_found", "There is no such job here.")
+            return await call(job_id, request)
+
+        return {method: about_the_job}
+
+    def _of_a_thing(self, things: str, name: str) -> dict[str, Call]:
+        call = self._orders.queue if things == "queues" else self._orders.schedule
+
+        def by(method: str) -> Call:
+            return lambda request: call(method, name, request)
+
+        return {method: by(method) for method in ("GET", "PUT", "DELETE")}
+
+    def _refused(self, refused: RefusedJob) -> Answer:
+        kind = REGISTRY[refused.refusal.code]
+        status = self._desk.refused_status if kind.status == 429 else None
+        if refused.is_fault:
+            status = 500
+        answer = refuse(refused.refusal, status)
+        if kind.status == 405:
+            answer.headers.append((b"allow", str(refused.refusal.facts["allow"]).encode()))
+        if kind.status == 413 and "field" not in refused.refusal.facts:
+            answer.headers.append(CLOSE)
+        return answer
+
+
+def _check_head(request: HttpRequest) -> None:
+    """What can be refused before anything is read."""
+    method, fields = request.method, request.fields
+    # A foreign web page may send a body without a type, but not one with this type: the browser asks first.
+    unsaid = b"" if fields.get(b"origin") else b"application/json"
+    kind = (fields.get(b"content-type") or unsaid).partition(b";")[0].strip().lower()
+    if method in ("POST", "PUT") and kind != b"application/json":
+        raise RefusedJob("unsupported_media_type", "Send JSON, with the content type application/json.")
+    length = fields.get(b"content-length") or b"0"
+    if length.isdigit() and (len(length) > 18 or int(length) > MAX_BODY_BYTES):
+        raise _too_large()
+
+
+def _too_large() -> RefusedJob:
+    return RefusedJob("too_large", f"A body may have at most {MAX_BODY_BYTES} bytes.", {"max": MAX_BODY_BYTES})
+
+
+def _refusal(code: str, message: str, *headers: Header) -> Answer:
+    answer = refuse(RefusedJob(code, message).refusal)
+    return answer._replace(headers=[*answer.headers, *headers])
+
+
+def _unauthorized(refused: UnauthorizedError, *, is_mesh: bool) -> Answer:
+    """The mesh answers a wrong token with 403, and a missing one with 401 like every surface."""
+    if is_mesh and refused.outcome is not AuthOutcome.MISSING:
+        return _refusal("forbidden", refused.problem.detail)
+    body = refusal_body(RefusedJob("unauthorized", refused.problem.detail).refusal)
+    return Answer(401, [JSON, NO_STORE, *refused.problem.headers], body)
+
+
+def _failed(error: EngineError, *, is_stopping: bool) -> Answer:
+    if isinstance(error, OverloadedError):
+        return _refusal("overloaded", f"{error} Send the same request again in a moment, with the same key.")
+    if isinstance(error, OutcomeUnknownError):
+        return _refusal("not_durable", f"{error} Repeat it with the same key or the same token.")
+    if isinstance(error, FaultError):
+        return _refusal("internal_error", f"Something went wrong here; nothing was stored. Error id {error.error_id}.")
+    if isinstance(error, NotStoredError) and is_stopping:
+        return _refusal("shutting_down", f"{error} Repeat it with the same key.")
+    return _refusal("not_stored", f"{error} Send the request again.")

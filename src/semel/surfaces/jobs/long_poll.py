@@ -1,0 +1,236 @@
+"""Long polls of workers: served in the order of their arrival, one claim for each job that becomes ready.
+
+The waiting polls are checked when a job becomes ready, when the next delayed job is due, and once a second (a signal
+between nodes may be lost). One query of the waiting jobs tells which polls could get a job; only those are tried, and
+a poll that repeats a named claim is tried once. Their claims go through the engine like any other, in their order. The
+number tried at once doubles while each of them finds a job, so that one job does not wake fifty workers. A poll whose
+connection is gone is skipped; if the connection ends while its lease is committed, the job is given back and the
+attempt is not counted.
+
+A worker that has let a lease or an offer expire is treated as frozen or disconnected: its other waiting claims, on any
+node, end empty. Nodes tell each other by a signal; a lost signal costs an offer, which lapses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from semel.engine.contract import EngineError, Write
+from semel.engine.engine import Engine, WaitingCaller
+from semel.engine.notification import TopicWatch
+from semel.kernel.clock import World
+from semel.surfaces.jobs.audit_trail import JobAuditTrail
+from semel.surfaces.jobs.commands import ClaimJobs, DeferJob, JobsClaimed
+from semel.surfaces.jobs.contract import JobContract
+from semel.surfaces.jobs.limits import Reach, reaches
+from semel.surfaces.jobs.reading import WaitingJobs, waiting_lines
+from semel.surfaces.jobs.rules.completion import TOPIC_READY, topic_of_worker
+
+_log = logging.getLogger("semel.jobs")
+
+MAX_LONG_POLLS = 10_000
+MOST_AT_ONCE = 64
+POLL_SECONDS = 1.0
+LEAST_REST_SECONDS = 0.005
+
+Filters = tuple[tuple[bytes, ...], tuple[bytes, ...], Reach | None]
+
+
+class LongPoll:
+    """One long poll."""
+
+    __slots__ = ("caller", "claim", "deadline", "future", "is_new", "silence")
+
+    def __init__(
+        self,
+        claim: ClaimJobs,
+        caller: WaitingCaller,
+        deadline: float,
+        future: asyncio.Future[JobsClaimed],
+        silence: TopicWatch,
+    ) -> None:
+        self.claim = claim
+        self.caller = caller
+        self.deadline = deadline
+        self.future = future
+        self.silence = silence
+        """Hears when its worker has let something run out."""
+        self.is_new = bool(claim.claim)
+        """Whether it may be the repetition of an answered claim, which the index of waiting jobs cannot show."""
+
+    @property
+    def filters(self) -> Filters:
+        """Waiters with equal ones find the same jobs."""
+        return self.claim.kinds, self.claim.queues, self.claim.reach
+
+    def give(self, answer: JobsClaimed) -> None:
+        """Answer it."""
+        if not self.future.done():
+            self.future.set_result(answer)
+
+    def fail(self, error: BaseException) -> None:
+        """Tell it that its claim could not be judged."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class LongPolls:
+    """The long polls of this node. A task runs while there are any."""
+
+    def __init__(self, engine: Engine, jobs: JobContract, world: World, journal: JobAuditTrail) -> None:
+        self._engine = engine
+        self._jobs = jobs
+        self._world = world
+        self._journal = journal
+        self._waiting: dict[LongPoll, None] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._watch: TopicWatch | None = None
+        self._is_stopped = False
+        self.reap_until = 0
+        """Up to this steady time claims may take back leases that ran out; the upkeep moves it on."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def claim(self, claim: ClaimJobs, caller: WaitingCaller, wait_ms: int) -> tuple[JobsClaimed, bool]:
+        """Claim now, or wait until a job is ready and no earlier waiter wants it; also returns whether it waited."""
+        if not wait_ms or self._is_stopped or len(self._waiting) >= MAX_LONG_POLLS:
+            return await self._claim(claim, caller), False
+        loop = asyncio.get_running_loop()
+        silence = self._engine.signals.watch(topic_of_worker(claim.principal, claim.worker))
+        waiter = LongPoll(claim, caller, loop.time() + wait_ms / 1_000, loop.create_future(), silence)
+        self._waiting[waiter] = None
+        self._wake()
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._serve())
+        try:
+            return await waiter.future, True
+        finally:
+            self._waiting.pop(waiter, None)
+            silence.close()
+
+    def stop(self) -> None:
+        """The server stops: every long poll is answered with no job."""
+        self._is_stopped = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._watch is not None:
+            self._watch.wake()
+
+    async def _claim(self, claim: ClaimJobs, caller: WaitingCaller) -> JobsClaimed:
+        fresh = claim._replace(reap_until=self.reap_until, asked_at=self._world.wall_ms())
+        answer: JobsClaimed = await self._engine.submit(Write(self._jobs, fresh, 0, fresh.most), caller)
+        if answer.notes:
+            await self._journal.keep(answer.notes)
+        if caller.gone and answer.leases and not claim.claim:
+            await self._give_back(answer)
+        return answer
+
+    async def _give_back(self, answer: JobsClaimed) -> None:
+        """Give leases back whose answer no client received and no client will ask for again."""
+        for job, token in answer.leases:
+            await self._engine.submit(Write(self._jobs, DeferJob(job.id, token, 0, b"")))
+
+    async def _serve(self) -> None:
+        watch = self._watch = self._engine.signals.watch(TOPIC_READY)
+        try:
+            while self._waiting:
+                rest = POLL_SECONDS
+                try:
+                    rest = await self._serve_all(watch)
+                except EngineError as error:
+                    _log.warning("no waiting claim could be served", extra={"reason": str(error)})
+                self._end_overdue()
+                if self._waiting:
+                    await watch.wait(self._rest_seconds(rest))
+        except BaseException as error:
+            for waiter in list(self._waiting):
+                waiter.fail(error)
+            self._waiting.clear()
+            raise
+        finally:
+            self._watch = None
+            watch.close()
+
+    async def _serve_all(self, watch: TopicWatch) -> float:
+        """Go through the waiters in order until all that could have something have found nothing; then, the rest."""
+        waiting, barren = await self._look(watch)
+        at_once = 1
+        while not self._is_stopped:
+            self._end_overdue()
+            if watch.has_fired:
+                waiting, barren = await self._look(watch)
+            chosen = self._choose(barren, at_once)
+            if not chosen:
+                break
+            answers = await asyncio.gather(
+                *(self._claim(waiter.claim, waiter.caller) for waiter in chosen), return_exceptions=True
+            )
+            at_once = min(2 * at_once, MOST_AT_ONCE)
+            for waiter, answer in zip(chosen, answers, strict=True):
+                if not self._settle(waiter, answer):
+                    barren.add(waiter.filters)
+                    at_once = 1
+        next_at = min((at for _, _, at in waiting.lines or () if at > waiting.now_ms), default=None)
+        return POLL_SECONDS if next_at is None else (next_at - waiting.now_ms) / 1_000
+
+    async def _look(self, watch: TopicWatch) -> tuple[WaitingJobs, set[Filters]]:
+        """Read the waiting jobs, and the filters that none of them matches; later ones are signalled."""
+        watch.arm()
+        waiting = await self._engine.read(waiting_lines)
+        if waiting.lines is None:
+            return waiting, set()
+        ready = {(kind, queue) for kind, queue, ready_at in waiting.lines if ready_at <= waiting.now_ms}
+        filters = {waiter.filters for waiter in self._waiting}
+        return waiting, {one for one in filters if not any(_fits(one, kind, queue) for kind, queue in ready)}
+
+    def _settle(self, waiter: LongPoll, answer: JobsClaimed | BaseException) -> bool:
+        """Whether a waiter needs nothing more."""
+        waiter.is_new = False
+        if isinstance(answer, BaseException):
+            if not isinstance(answer, EngineError):
+                _log.error("fault in a claim", exc_info=answer)
+            self._drop(waiter, answer)
+            return True
+        if answer.leases or answer.is_saturated or answer.is_silenced:
+            self._waiting.pop(waiter, None)
+            waiter.give(answer)
+            return True
+        return False
+
+    def _choose(self, barren: set[Filters], most: int) -> list[LongPoll]:
+        chosen: list[LongPoll] = []
+        gone: list[LongPoll] = []
+        for waiter in self._waiting:
+            if waiter.caller.gone:
+                gone.append(waiter)
+            elif waiter.is_new or waiter.filters not in barren:
+                chosen.append(waiter)
+                if len(chosen) == most:
+                    break
+        for waiter in gone:
+            self._drop(waiter, ConnectionError("the worker has gone"))
+        return chosen
+
+    def _drop(self, waiter: LongPoll, error: BaseException) -> None:
+        self._waiting.pop(waiter, None)
+        waiter.fail(error)
+
+    def _end_overdue(self) -> None:
+        now = asyncio.get_running_loop().time()
+        is_over = [one for one in self._waiting if self._is_stopped or one.deadline <= now or one.silence.has_fired]
+        for waiter in is_over:
+            del self._waiting[waiter]
+            waiter.give(JobsClaimed((), self._world.wall_ms()))
+
+    def _rest_seconds(self, rest: float) -> float:
+        now = asyncio.get_running_loop().time()
+        first = min(waiter.deadline for waiter in self._waiting) - now
+        return max(LEAST_REST_SECONDS, min(POLL_SECONDS, rest, first))
+
+
+def _fits(filters: Filters, kind: bytes, queue: bytes) -> bool:
+    kinds, queues, reach = filters
+    return (not kinds or kind in kinds) and (not queues or queue in queues) and (reach is None or reaches(reach, queue))

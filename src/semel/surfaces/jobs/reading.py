@@ -1,0 +1,287 @@
+"""Queries over a snapshot: one job, the dead letter queue, queues, schedules, and counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from semel.engine.reading import Reading
+from semel.kernel.verdict import NEVER
+from semel.store.protocol import Range
+from semel.surfaces.jobs.ids import REQUEST_BYTES, parse_foreign, parse_job
+from semel.surfaces.jobs.limits import MAX_LISTED_ROWS
+from semel.surfaces.jobs.lists import JobFilter, list_jobs
+from semel.surfaces.jobs.rules.claim import MAX_LINES
+from semel.surfaces.jobs.rules.schedules import to_promote
+from semel.surfaces.jobs.rules.states import JobState, state_of
+from semel.surfaces.jobs.tables import (
+    ALONE,
+    INLINE_BYTES,
+    JOB,
+    JOB_DEAD,
+    JOB_KIND,
+    JOB_LINE,
+    JOB_NAME,
+    JOB_PART,
+    JOB_QUEUE,
+    JOB_RECORD,
+    JOB_SCHEDULE,
+    JOB_TOTALS,
+    LEASED,
+    NO_TOTALS,
+    PARAMS,
+    RESULT,
+    WAITING,
+    JobQueueRow,
+    JobRecordRow,
+    JobRow,
+    JobScheduleRow,
+)
+
+MAX_COUNTED = 10_000
+"""Counting stops here: a gauge is not worth a walk over a million rows."""
+MAX_QUEUES, MAX_SCHEDULES = 1_000, 1_000
+
+
+class JobDetails(NamedTuple):
+    """One job with its large parts, at one instant."""
+
+    job: JobRow
+    params: bytes
+    result: bytes | None
+    expires_at: int | None
+    now_ms: int
+    steady_ms: int
+
+
+def job_details(reading: Reading, job_id: bytes, *, with_params: bool = True) -> JobDetails | None:
+    """A job by its id."""
+    job = reading.get(JOB, (job_id,))
+    if job is None:
+        return None
+    params = _part(reading, job, PARAMS, job.params, job.params_bytes) if with_params else b""
+    result = _part(reading, job, RESULT, job.result, job.result_bytes) if job.result_bytes else None
+    return JobDetails(job, params, result, _expiry(reading, job), reading.now.expiry_ms, reading.now.steady_ms)
+
+
+def large_params(reading: Reading, jobs: Sequence[JobRow]) -> dict[bytes, bytes]:
+    """The params of jobs that are stored in a row of their own."""
+    keys = [(job.id, PARAMS) for job in jobs if job.params_bytes > INLINE_BYTES]
+    return {key[0]: row.data for key, row in reading.find(JOB_PART, keys).items()} if keys else {}
+
+
+def record_of(reading: Reading, principal: bytes, key: bytes) -> JobRecordRow | None:
+    """The record of a key, if it has not expired."""
+    record = reading.get(JOB_RECORD, (principal, key))
+    return record if record is not None and reading.now.expiry_ms < record.expires_at else None
+
+
+def job_of_name(reading: Reading, name: str) -> bytes | None:
+    """The bytes of a job id from another store; those of no job for an unknown one, None for an invalid one."""
+    foreign = parse_foreign(name)
+    if foreign is None:
+        return None
+    row = reading.get(JOB_NAME, (foreign,))
+    return (parse_job(name) or bytes(REQUEST_BYTES) + foreign) if row is None else row.id
+
+
+def job_of_request(reading: Reading, request: bytes) -> bytes | None:
+    """The bytes of the job of a request id: they begin with it."""
+    keys = reading.keys(of_request(request))
+    return keys[0][0] if keys else None
+
+
+def of_request(request: bytes) -> Range:
+    """Where the job of a request id is: letters and digits of a foreign name may follow, and they are below 255."""
+    return Range(JOB, "", (), 1, start=(request,), stop=(request + b"\xff",))
+
+
+class JobDeadLetter(NamedTuple):
+    """A dead letter and its error."""
+
+    job: JobRow
+    error: bytes | None
+
+
+def dead_letters(reading: Reading, before: tuple[int, bytes] | None, limit: int) -> list[JobDeadLetter]:
+    """The newest dead letters before a place."""
+    places = reading.range(Range(JOB_DEAD, "", (), limit, stop=before or (), reverse=True))
+    jobs = reading.find(JOB, [(place.id,) for place in places])
+    letters = []
+    for place in places:
+        job = jobs.get((place.id,))
+        if job is not None:
+            letters.append(JobDeadLetter(job, _part(reading, job, RESULT, job.result, job.result_bytes)))
+    return letters
+
+
+class QueueFacts(NamedTuple):
+    """A queue: its limit, its leases, and its waiting jobs."""
+
+    name: bytes
+    max_inflight: int
+    inflight: int
+    waiting: int
+    default_timeout_ms: int
+
+
+def queues(reading: Reading) -> list[QueueFacts]:
+    """Every queue that has something in it or a bound."""
+    waiting: Counter[bytes] = Counter()
+    for line in reading.range(Range(JOB_LINE, "", (), MAX_LINES)):
+        waiting[line.queue] += line.waiting
+    rows = {row.queue: row for row in reading.range(Range(JOB_QUEUE, "", (), MAX_QUEUES))}
+    names = sorted({*waiting, *rows})[:MAX_QUEUES]
+    return [_facts(name, rows.get(name), waiting[name]) for name in names]
+
+
+def queue_of(reading: Reading, name: bytes) -> QueueFacts:
+    """One queue, whether anything is in it or not."""
+    row = reading.get(JOB_QUEUE, (name,))
+    lines = reading.find(JOB_LINE, [(priority, name) for priority in range(10)])
+    return _facts(name, row, sum(line.waiting for line in lines.values()))
+
+
+def _facts(name: bytes, row: JobQueueRow | None, waiting: int) -> QueueFacts:
+    if row is None:
+        return QueueFacts(name, 0, 0, waiting, 0)
+    return QueueFacts(name, row.max_inflight, row.leased, waiting, row.default_timeout_ms)
+
+
+def schedules(reading: Reading) -> list[JobScheduleRow]:
+    """Every schedule, by name."""
+    return list(reading.range(Range(JOB_SCHEDULE, "", (), MAX_SCHEDULES)))
+
+
+def schedule_of(reading: Reading, name: bytes) -> JobScheduleRow | None:
+    """One schedule."""
+    return reading.get(JOB_SCHEDULE, (name,))
+
+
+def due_schedules(reading: Reading, limit: int) -> list[bytes]:
+    """The names of schedules that have something to do."""
+    now_ms = reading.now.expiry_ms
+    rows = reading.range(Range(JOB_SCHEDULE, "next", (), limit, stop=(now_ms + 1,)))
+    return [row.name for row in rows]
+
+
+class WaitingJobs(NamedTuple):
+    """Waiting jobs by kind and queue, each with an instant before which none is ready; None if there are too many."""
+
+    lines: list[tuple[bytes, bytes, int]] | None
+    now_ms: int
+
+
+def waiting_lines(reading: Reading) -> WaitingJobs:
+    """The waiting jobs, and the time to judge them by."""
+    totals = reading.get(JOB_TOTALS, ALONE) or NO_TOTALS
+    rows = reading.range(Range(JOB_KIND, "", (), MAX_LINES))
+    lines = None if len(rows) == MAX_LINES else [(row.kind, row.queue, row.ready_at) for row in rows]
+    return WaitingJobs(lines, max(reading.now.expiry_ms, totals.updated_at))
+
+
+def leased_ids(reading: Reading, behind: tuple[int, bytes] | None, limit: int) -> list[tuple[int, bytes]]:
+    """The leased jobs, by the end of their leases: end and id."""
+    start = () if behind is None else (behind[0], behind[1] + b"\0")
+    return [(job.due_at, job.id) for job in reading.stored(Range(JOB, "due", (LEASED,), limit, start=start))]
+
+
+class JobGauges(NamedTuple):
+    """The counts of all queues."""
+
+    scheduled: int
+    queued: int
+    leased: int
+    dead: int
+    records: int
+    oldest_ready_ms: int
+
+    @property
+    def waiting(self) -> int:
+        """All that wait, for a worker or for their time."""
+        return self.scheduled + self.queued
+
+
+def gauges(reading: Reading) -> JobGauges:
+    """Current counts. Jobs that have just become ready, and expired rows not swept yet, are counted up to a limit."""
+    totals = reading.get(JOB_TOTALS, ALONE) or NO_TOTALS
+    now = reading.now
+    oldest = now.expiry_ms
+    for line in reading.range(Range(JOB_LINE, "", (), MAX_LINES)):
+        first = reading.range(Range(JOB, "ready", (WAITING, line.queue, line.priority), 1))
+        if first:
+            oldest = min(oldest, first[0].ready_at)
+    stale = reading.keys(Range(JOB_RECORD, "expires", (), MAX_COUNTED, stop=(now.expiry_ms + 1,)))
+    got_ready = reading.keys(to_promote(now.expiry_ms, MAX_COUNTED)[0])
+    scheduled = totals.scheduled - len(got_ready)
+    return JobGauges(
+        scheduled,
+        totals.waiting - scheduled,
+        totals.leased,
+        totals.dead,
+        totals.records - len(stale),
+        now.expiry_ms - oldest,
+    )
+
+
+class JobCensus(NamedTuple):
+    """The jobs part of a diagnosis: counts, and the oldest ready and leased jobs; no params, no keys."""
+
+    by_state: dict[str, int]
+    by_queue: dict[str, int]
+    by_kind: dict[str, int]
+    oldest_ready: list[JobRow]
+    oldest_leased: list[JobRow]
+    oldest_record_at: int | None
+    records: int
+    is_complete: bool
+    """Whether every job was counted; the newest ones are, up to a bound."""
+    now_ms: int
+
+
+def census(reading: Reading, oldest: int) -> JobCensus:
+    """Counts over the newest jobs, and the oldest of those that are ready and leased."""
+    now_ms = reading.now.expiry_ms
+    states: Counter[str] = Counter({state.value: 0 for state in JobState if state is not JobState.NONE})
+    in_queues: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
+    page = list_jobs(reading, JobFilter(None, None, None, None), None, MAX_LISTED_ROWS)
+    for job in page.jobs:
+        states[state_of(job, now_ms).value] += 1
+        in_queues[job.queue.decode()] += 1
+        kinds[job.kind.decode()] += 1
+    ready: list[JobRow] = []
+    for line in reading.range(Range(JOB_LINE, "", (), MAX_LINES)):
+        wanted = Range(JOB, "ready", (WAITING, line.queue, line.priority), oldest, stop=(now_ms + 1,))
+        ready = sorted([*ready, *reading.range(wanted)], key=lambda job: job.ready_at)[:oldest]
+    leased = reading.range(Range(JOB, "due", (LEASED,), oldest))
+    first = reading.range(Range(JOB_RECORD, "expires", (), 1, stop=(NEVER,))) or reading.range(
+        Range(JOB_RECORD, "", (), 1)
+    )
+    totals = reading.get(JOB_TOTALS, ALONE) or NO_TOTALS
+    return JobCensus(
+        dict(states),
+        dict(in_queues.most_common(100)),
+        dict(kinds.most_common(100)),
+        ready,
+        list(leased),
+        first[0].created_at if first else None,
+        totals.records,
+        page.next is None,
+        now_ms,
+    )
+
+
+def _part(reading: Reading, job: JobRow, part: int, inline: bytes, size: int) -> bytes:
+    if size <= INLINE_BYTES:
+        return inline
+    row = reading.get(JOB_PART, (job.id, part))
+    return b"" if row is None else row.data
+
+
+def _expiry(reading: Reading, job: JobRow) -> int | None:
+    record = reading.get(JOB_RECORD, (job.principal, job.key)) if job.key else None
+    if record is None or record.job != job.id or record.expires_at == NEVER:
+        return None
+    return record.expires_at

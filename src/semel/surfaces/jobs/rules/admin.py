@@ -1,0 +1,127 @@
+"""Commands of owners and administrators: cancel a job, requeue it, release a key, limit a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from semel.engine.contract import DecisionResult, Stage, View
+from semel.kernel.clock import Now
+from semel.surfaces.jobs.commands import (
+    CancelJob,
+    JobChanged,
+    JobNote,
+    JobRefusal,
+    JobsAffected,
+    LimitQueue,
+    ReleaseKey,
+    RequeueJob,
+)
+from semel.surfaces.jobs.ids import job_name
+from semel.surfaces.jobs.limits import JobPolicy
+from semel.surfaces.jobs.rules.completion import CANCELLED, TOPIC_READY, conclude, end_keys, failure, revive, topic_of
+from semel.surfaces.jobs.rules.counters import JobCounters, capacity_refusal, counted_keys
+from semel.surfaces.jobs.rules.leases import NO_JOB
+from semel.surfaces.jobs.rules.states import JobEvent, JobState, LeaseEnd, state_of, transition
+from semel.surfaces.jobs.tables import ALONE, DONE, IMPORTED, JOB, JOB_QUEUE, JOB_RECORD, JOB_TENANT, JOB_TOTALS, JobRow
+
+_NOT_FAILED = "Only a job that has failed can be queued again."
+_FOREIGN = "Only the hash of this job came over from another store: submit it again with on_failed retry."
+_NO_KEY = "There is no live record of this key."
+_ACTIVE = "The job of this key is not finished; releasing the key now needs `force`."
+
+
+def order_needs(job_id: bytes) -> Generator[Stage, View, None]:
+    """The job; then what its end or its revival would change."""
+    view = yield Stage(keys=[(JOB, (job_id,))])
+    job = view.get(JOB, (job_id,))
+    if job is not None:
+        yield Stage(keys=[*counted_keys(job), *end_keys(job)])
+
+
+def cancel(view: View, command: CancelJob, policy: JobPolicy, now: Now) -> DecisionResult:
+    """Cancel a waiting job; ask the worker of a running one, unless forced. A finished job stays as it is."""
+    job = view.get(JOB, (command.id,))
+    if job is None or not (command.is_admin or command.principal == job.principal):
+        return DecisionResult(NO_JOB)
+    if job.phase == DONE:
+        return DecisionResult(JobChanged(job, now))
+    tally = JobCounters(view, policy, now)
+    row = transition(job, JobEvent.FORCE if command.forces else JobEvent.CANCEL, tally.now.ms)
+    assert row is not None
+    note = JobNote("JOB_CANCELLED", {"job_id": job_name(job.id), "attempt": job.attempt, "by": _by(command, job)})
+    if row.target is JobState.LEASED:
+        if job.cancel:
+            return DecisionResult(JobChanged(job, tally.now))
+        flagged = tally.move(job, job._replace(cancel=1))
+        return DecisionResult(JobChanged(flagged, tally.now, (note,)))
+    assert row.reason is not None
+    ending = failure(job, LeaseEnd.CANCELLED, row.reason, CANCELLED)
+    done, notes = conclude(tally, job, ending)
+    tally.store()
+    return DecisionResult(JobChanged(done, tally.now, (note, *notes)), signals=(topic_of(job.id), TOPIC_READY))
+
+
+def requeue(view: View, command: RequeueJob, policy: JobPolicy, now: Now) -> DecisionResult:
+    """Run a failed job again under its own id."""
+    job = view.get(JOB, (command.id,))
+    if job is None:
+        return DecisionResult(NO_JOB)
+    tally = JobCounters(view, policy, now)
+    if transition(job, JobEvent.REVIVE, tally.now.ms) is None or job.kind == IMPORTED:
+        facts = {"job_id": job_name(job.id), "state": state_of(job, tally.now.ms).value}
+        return DecisionResult(JobRefusal("jobs:job_active", _FOREIGN if job.kind == IMPORTED else _NOT_FAILED, facts))
+    full = capacity_refusal(tally, job.principal, job.queue, is_scheduled=False)
+    if full is not None:
+        return DecisionResult(full)
+    again = revive(tally, job)
+    tally.store()
+    note = JobNote("JOB_REVIVED", {"job_id": job_name(job.id), "attempt": job.attempt, "by": command.by})
+    return DecisionResult(JobChanged(again, tally.now, (note,)), signals=(TOPIC_READY, topic_of(job.id)))
+
+
+def release_needs(command: ReleaseKey) -> Generator[Stage, View, None]:
+    """The record, then its job."""
+    mine = (command.principal, command.key)
+    view = yield Stage(keys=[(JOB_RECORD, mine), (JOB_TENANT, (command.principal,)), (JOB_TOTALS, ALONE)])
+    record = view.get(JOB_RECORD, (command.principal, command.key))
+    if record is not None:
+        yield Stage(keys=[(JOB, (record.job,))])
+
+
+def release(view: View, command: ReleaseKey, policy: JobPolicy, now: Now) -> DecisionResult:
+    """Release a key; its job continues, and its end changes no record."""
+    record = view.get(JOB_RECORD, (command.principal, command.key))
+    if record is None or now.expiry_ms >= record.expires_at:
+        return DecisionResult(JobRefusal("jobs:not_found", _NO_KEY, {}))
+    job: JobRow | None = view.get(JOB, (record.job,))
+    is_active = job is not None and job.phase != DONE
+    if is_active and not command.forces:
+        return DecisionResult(JobRefusal("jobs:job_active", _ACTIVE, {"job_id": job_name(record.job)}))
+    tally = JobCounters(view, policy, now)
+    view.delete(JOB_RECORD, (command.principal, command.key))
+    tally.count_records(command.principal, -1)
+    tally.store()
+    facts = {"key_prefix": command.key_prefix, "job_id": job_name(record.job), "by": "admin"}
+    reason = "forced" if is_active else "finished"
+    return DecisionResult(JobsAffected(1, (JobNote("IDEMPOTENCY_KEY_RELEASED", {**facts, "reason": reason}),)))
+
+
+def limit_needs(command: LimitQueue) -> Generator[Stage, View, None]:
+    """The row of the queue."""
+    yield Stage(keys=[(JOB_QUEUE, (command.queue,)), (JOB_TOTALS, ALONE)])
+
+
+def limit_queue(view: View, command: LimitQueue, policy: JobPolicy, now: Now) -> DecisionResult:
+    """Bound a queue; leases that are out are left alone."""
+    tally = JobCounters(view, policy, now)
+    row = tally.queue(command.queue)
+    if command.max_inflight is not None:
+        row = row._replace(max_inflight=command.max_inflight)
+    if command.default_timeout_ms is not None:
+        row = row._replace(default_timeout_ms=command.default_timeout_ms)
+    tally.keep_queue(row)
+    return DecisionResult(JobsAffected(row.max_inflight), signals=(TOPIC_READY,))
+
+
+def _by(command: CancelJob, job: JobRow) -> str:
+    return "owner" if command.principal == job.principal else "admin"

@@ -1,0 +1,275 @@
+"""Counters of jobs, and the capacity check that uses them (backpressure).
+
+Every move of a job goes through the counters of its decision, so that they cannot drift from the rows.
+
+The capacity has global limits, limits for each caller and limits for each queue. Queued and scheduled jobs are counted
+separately, so that scheduled jobs do not block the jobs of today. A scheduled job that becomes ready was admitted
+before and is never rejected; from then on it counts as queued.
+
+No caller can use up the capacity that others need. While others have jobs, a caller may take its share of a global
+limit and no more. What it took beyond its share while it was alone does not count against the others. So the number of
+jobs may exceed the limit by what one caller holds beyond its share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from semel.engine.contract import View
+from semel.kernel.clock import Now
+from semel.kernel.verdict import NEVER
+from semel.store.protocol import AnyTable, Range
+from semel.store.table import Key
+from semel.surfaces.jobs.commands import JobNote, JobRefusal
+from semel.surfaces.jobs.limits import JobPolicy
+from semel.surfaces.jobs.tables import (
+    ALONE,
+    AS_QUEUED,
+    AS_SCHEDULED,
+    DONE,
+    JOB,
+    JOB_DEAD,
+    JOB_KIND,
+    JOB_LINE,
+    JOB_QUEUE,
+    JOB_SHARE,
+    JOB_TENANT,
+    JOB_TOTALS,
+    LEASED,
+    LISTED_ACTIVE,
+    LISTED_COMPLETED,
+    LISTED_FAILED,
+    LISTED_SCHEDULED,
+    NO_TOTALS,
+    NOT_COUNTED,
+    WAITING,
+    JobDeadRow,
+    JobKindRow,
+    JobLineRow,
+    JobQueueRow,
+    JobRow,
+    JobShareRow,
+    JobTenantRow,
+    JobTotalsRow,
+)
+
+
+@dataclass(slots=True)
+class JobTotals:
+    """The counts over all jobs, while a decision changes them."""
+
+    seq: int
+    waiting: int
+    leased: int
+    records: int
+    dead: int
+    scheduled: int
+
+    @property
+    def queued(self) -> int:
+        """Those that wait and are not scheduled."""
+        return self.waiting - self.scheduled
+
+    def row(self, updated_at: int) -> JobTotalsRow:
+        """As they are stored."""
+        return JobTotalsRow(
+            b"", self.seq, updated_at, self.waiting, self.leased, self.records, self.dead, self.scheduled
+        )
+
+
+class JobCounters:
+    """The counters of one decision; `store` writes them once, and only if something changed."""
+
+    def __init__(self, view: View, policy: JobPolicy, now: Now) -> None:
+        self.view = view
+        self.policy = policy
+        before = self._before = view.get(JOB_TOTALS, ALONE) or NO_TOTALS
+        self.totals = JobTotals(
+            before.seq, before.waiting, before.leased, before.records, before.dead, before.scheduled
+        )
+        # A clock that jumped ahead must not be written down before it is believed: time would stand still behind it.
+        self.now = now._replace(ms=max(now.expiry_ms, before.updated_at))
+
+    def next_number(self) -> int:
+        """The number of a new job."""
+        self.totals.seq += 1
+        return self.totals.seq
+
+    def add(self, job: JobRow) -> JobRow:
+        """A new job."""
+        job = self._as_counted(job)
+        self.view.insert(JOB, job)
+        self._count(job, 1)
+        return job
+
+    def move(self, before: JobRow, after: JobRow) -> JobRow:
+        """A job that changes; its place in the counts follows, and what belongs to a lease ends with it."""
+        if after.phase != LEASED and (after.offered or after.lease):
+            after = after._replace(offered=0, lease=b"")
+        if before.phase != after.phase:
+            after = self._as_counted(after)
+        self.view.put(JOB, after)
+        if before.phase != after.phase:
+            self._count(before, -1)
+            self._count(after, 1)
+        return after
+
+    def promote(self, job: JobRow) -> None:
+        """A waiting job that is counted as something else from now on."""
+        self._count(job, -1)
+        job = self._as_counted(job)
+        self.view.put(JOB, job)
+        self._count(job, 1)
+
+    def _as_counted(self, job: JobRow) -> JobRow:
+        is_later = job.phase == WAITING and job.ready_at > self.now.ms
+        ended = LISTED_FAILED if job.reason else LISTED_COMPLETED
+        return job._replace(
+            counted=AS_SCHEDULED if is_later else AS_QUEUED,
+            listed=ended if job.phase == DONE else LISTED_SCHEDULED if is_later else LISTED_ACTIVE,
+        )
+
+    def remove(self, job: JobRow) -> None:
+        """A finished job that is forgotten."""
+        assert job.phase == DONE
+        self.view.delete(JOB, (job.id,))
+
+    def count_records(self, principal: bytes, change: int) -> None:
+        """A key more, or less."""
+        self.totals.records += change
+        records = self.records_of(principal) + change
+        self._keep(JOB_TENANT, JobTenantRow(principal, records), records)
+
+    def records_of(self, principal: bytes) -> int:
+        """How many keys a principal has."""
+        row = self.view.get(JOB_TENANT, (principal,))
+        return 0 if row is None else row.records
+
+    def bury(self, job: JobRow) -> None:
+        """List a dead letter."""
+        self.view.insert(JOB_DEAD, JobDeadRow(job.finished_at, job.id))
+        self.totals.dead += 1
+
+    def unbury(self, key: Key) -> None:
+        """Remove a job from the dead letter queue, if it is listed."""
+        if self.view.get(JOB_DEAD, key) is not None:
+            self.view.delete(JOB_DEAD, key)
+            self.totals.dead -= 1
+
+    def queue(self, name: bytes) -> JobQueueRow:
+        """The leases of a queue and their bound."""
+        return self.view.get(JOB_QUEUE, (name,)) or JobQueueRow(name, 0, 0, 0, 0, 0)
+
+    def share(self, principal: bytes) -> JobShareRow:
+        """How many jobs of a principal wait."""
+        return self.view.get(JOB_SHARE, (principal,)) or JobShareRow(principal, 0, 0)
+
+    def keep_queue(self, row: JobQueueRow) -> None:
+        """Counts and bounds of a queue."""
+        self._keep(JOB_QUEUE, row, sum(row[1:]))
+
+    def store(self) -> None:
+        """Write the totals, with the time of this decision."""
+        if self.totals.row(self._before.updated_at) != self._before:
+            self.touch()
+
+    def touch(self) -> None:
+        """Write the totals whatever they say: something was decided at this time."""
+        self.view.put(JOB_TOTALS, self.totals.row(self.now.ms))
+
+    def _count(self, job: JobRow, change: int) -> None:
+        if job.phase == WAITING:
+            self._count_waiting(job, change)
+            place = (job.priority, job.queue)
+            line = self.view.get(JOB_LINE, place) or JobLineRow(*place, 0, NEVER)
+            ready_at = min(line.ready_at, job.ready_at)
+            self._keep(JOB_LINE, JobLineRow(*place, line.waiting + change, ready_at), line.waiting + change)
+            kind = self.view.get(JOB_KIND, (job.kind, *place)) or JobKindRow(job.kind, *place, 0, NEVER)
+            ready_at = min(kind.ready_at, job.ready_at)
+            self._keep(JOB_KIND, JobKindRow(job.kind, *place, kind.waiting + change, ready_at), kind.waiting + change)
+        elif job.phase == LEASED:
+            self.totals.leased += change
+            queue = self.queue(job.queue)
+            self.keep_queue(queue._replace(leased=queue.leased + change))
+
+    def _count_waiting(self, job: JobRow, change: int) -> None:
+        self.totals.waiting += change
+        if job.counted == NOT_COUNTED:
+            return
+        state = "scheduled" if job.counted == AS_SCHEDULED else "queued"
+        if state == "scheduled":
+            self.totals.scheduled += change
+        queue, share = self.queue(job.queue), self.share(job.principal)
+        self.keep_queue(queue._replace(**{state: getattr(queue, state) + change}))
+        share = share._replace(**{state: getattr(share, state) + change})
+        self._keep(JOB_SHARE, share, share.queued + share.scheduled)
+
+    def _keep(self, table: AnyTable, row: tuple[object, ...], weight: int) -> None:
+        """Keep a count; one of 0 needs no row."""
+        assert weight >= 0, f"{table.name} was counted below nothing"
+        if weight:
+            self.view.put(table, row)
+        elif self.view.get(table, table.key_of(row)) is not None:
+            self.view.delete(table, table.key_of(row))
+
+
+def counted_keys(job: JobRow) -> list[tuple[AnyTable, Key]]:
+    """The counts that a move of this job changes."""
+    return [
+        (JOB_TOTALS, ALONE),
+        (JOB_LINE, (job.priority, job.queue)),
+        (JOB_KIND, (job.kind, job.priority, job.queue)),
+        (JOB_QUEUE, (job.queue,)),
+        (JOB_SHARE, (job.principal,)),
+    ]
+
+
+_FULL = "The queue is full. Nothing was stored; send the same request again in a moment, with the same key."
+
+
+class _Bound(NamedTuple):
+    """A limit that was reached: its name, the present number, and the limit."""
+
+    name: str
+    held: int
+    most: int
+
+
+def capacity_refusal(tally: JobCounters, principal: bytes, queue: bytes, *, is_scheduled: bool) -> JobRefusal | None:
+    """The answer to a job that there is no room for; None when there is room."""
+    bound = _met(tally, principal, queue, "scheduled" if is_scheduled else "queued")
+    if bound is None:
+        return None
+    facts = {"queue_depth": bound.held, "max": bound.most, "bound": bound.name}
+    note = JobNote("BACKPRESSURE_DROP", facts)
+    return JobRefusal("jobs:backpressure", _FULL, {**facts, "retry_after_ms": 1_000}, (note,))
+
+
+def _met(tally: JobCounters, principal: bytes, queue: bytes, state: str) -> _Bound | None:
+    """The first bound that leaves no room for one more job in this state."""
+    bounds = tally.policy.scheduled if state == "scheduled" else tally.policy.queued
+    total: int = getattr(tally.totals, state)
+    mine: int = getattr(tally.share(principal), state)
+    there: int = getattr(tally.queue(queue), state)
+    if bounds.each_principal and mine >= bounds.each_principal:
+        return _Bound(f"{state}_per_principal", mine, bounds.each_principal)
+    if bounds.each_queue and there >= bounds.each_queue:
+        return _Bound(f"{state}_per_queue", there, bounds.each_queue)
+    if not bounds.all:
+        return None
+    fair = max(1, int(bounds.all * tally.policy.principal_share))
+    if total > mine >= fair:
+        return _Bound(f"{state}_share", mine, fair)
+    if total >= bounds.all and total - _excess(tally, principal, state, fair) >= bounds.all:
+        return _Bound(state, total, bounds.all)
+    return None
+
+
+def _excess(tally: JobCounters, principal: bytes, state: str, fair: int) -> int:
+    """The jobs that the largest of the other callers holds beyond its share."""
+    if tally.policy.principal_share >= 1:
+        return 0
+    largest = tally.view.range(Range(JOB_SHARE, state, (), 2, reverse=True))
+    held = [getattr(row, state) for row in largest if row.principal != principal]
+    return max(0, held[0] - fair) if held else 0

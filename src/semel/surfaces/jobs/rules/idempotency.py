@@ -1,0 +1,85 @@
+"""The idempotency table of submissions: what a request finds under its key, and how it is answered.
+
+The order is part of the rule: the key is looked up before the capacity is checked, so a full queue never rejects the
+retry of an admitted job.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from hashlib import sha256
+from typing import NamedTuple
+
+from semel.kernel.verdict import Verdict
+from semel.surfaces.jobs.rules.states import FailureReason
+from semel.surfaces.jobs.tables import DONE, JobRow
+
+
+class SubmissionEffect(Enum):
+    """The rows that a submission stores."""
+
+    NOTHING = "nothing"
+    JOB = "a job"
+    RECORD_AND_JOB = "a record and a job, in one commit"
+    REVIVAL = "the same job is queued again, its revision one higher, its attempts fresh"
+
+
+class SubmissionRule(NamedTuple):
+    """One row of the table."""
+
+    name: str
+    situation: str
+    http: int
+    status: str | None
+    dedup: bool | None
+    effect: SubmissionEffect
+
+
+_N, _J, _R, _V = (
+    SubmissionEffect.NOTHING,
+    SubmissionEffect.JOB,
+    SubmissionEffect.RECORD_AND_JOB,
+    SubmissionEffect.REVIVAL,
+)
+
+RULES = (
+    SubmissionRule("J0", "idempotency is switched off", 200, "accepted", False, _J),
+    SubmissionRule("J1", "no key", 200, "accepted", False, _J),
+    SubmissionRule("J2", "the key is unknown, or its record has expired", 200, "accepted", False, _R),
+    SubmissionRule("J3", "same payload, the job is not finished", 200, "in_progress", True, _N),
+    SubmissionRule("J4", "same payload, the job is completed", 200, "completed", True, _N),
+    SubmissionRule(
+        "J5", "same payload, the job failed or was cancelled, and `on_failed` is `return`", 200, "failed", True, _N
+    ),
+    SubmissionRule("J6", "same payload, the job failed, and `on_failed` is `retry`", 200, "in_progress", True, _V),
+    SubmissionRule("J7", "another payload under a live key", 409, None, None, _N),
+    SubmissionRule("J8", "a slot in the queue is needed and none is free", 429, None, None, _N),
+    SubmissionRule("J9", "a record is needed and the store of keys is full", 429, None, None, _N),
+)
+
+RULE = {rule.name: rule for rule in RULES}
+HITS = frozenset({"J3", "J4", "J5", "J6"})
+
+
+def known(verdict: Verdict, job: JobRow, *, retries_failed: bool) -> SubmissionRule:
+    """The row for a key that is live."""
+    if verdict is Verdict.MISMATCH:
+        return RULE["J7"]
+    if job.phase != DONE:
+        return RULE["J3"]
+    if not job.reason:
+        return RULE["J4"]
+    is_cancelled = job.reason == FailureReason.CANCELLED.value.encode()
+    return RULE["J6"] if retries_failed and not is_cancelled else RULE["J5"]
+
+
+def unknown(*, is_idempotent: bool, has_key: bool) -> SubmissionRule:
+    """The row for a key that is not there, as far as its capacity allows."""
+    if not is_idempotent:
+        return RULE["J0"]
+    return RULE["J2"] if has_key else RULE["J1"]
+
+
+def payload_hash(kind: bytes, params: bytes) -> bytes:
+    """The hash over kind and params; the letters of a kind need no escapes, and the params are canonical already."""
+    return sha256(b'{"kind":"%s","params":%s}' % (kind, params)).digest()

@@ -1,0 +1,317 @@
+"""Calls of a worker that holds a lease: heartbeat, report, deferral, steps; and the lease tokens that fence them.
+
+A token cannot be guessed, is new with every claim, and is derived from stored data instead of being stored itself.
+
+| the job is | token | answer |
+|---|---|---|
+| leased | the current one, until the reaper has committed | accepted |
+| leased, or waiting again after a reap | another | `lease_lost` |
+| finished by this token | same outcome, same hash | answered again, nothing written |
+| finished by this token | another outcome or hash | `result_conflict` |
+| ended cancelled by this token's own `defer` | `defer` | answered again, nothing written |
+| waiting by this token's own `fail` or `defer` | the same call | answered again, nothing written |
+| finished otherwise | any | `lease_lost`, with the final status |
+| never claimed | none, where that is allowed | accepted as an outside completion |
+| claimed before | none | `lease_required` |
+
+The checksum is checked last: a worker that is too late does not learn whether its checksum was right. The first stored
+result of a step is the result that every later attempt gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from hashlib import sha256
+from hmac import compare_digest, digest
+from typing import Any
+
+from semel.engine.contract import DecisionResult, Stage, View
+from semel.kernel.clock import Now
+from semel.kernel.verdict import NEVER
+from semel.store.protocol import Touch
+from semel.surfaces.jobs.commands import (
+    DeferJob,
+    JobHeartbeat,
+    JobNote,
+    JobRefusal,
+    JobReport,
+    JobReported,
+    JobStep,
+    JobStepResult,
+    LeaseExtended,
+)
+from semel.surfaces.jobs.ids import job_name
+from semel.surfaces.jobs.limits import MAX_STEPS, JobPolicy, reaches
+from semel.surfaces.jobs.rules.completion import (
+    CANCELLED,
+    MISSING,
+    TOPIC_READY,
+    JobOutcome,
+    conclude,
+    end_keys,
+    failure,
+    topic_of,
+    with_error,
+)
+from semel.surfaces.jobs.rules.counters import JobCounters, counted_keys
+from semel.surfaces.jobs.rules.reaper import confirmed, delay_ms
+from semel.surfaces.jobs.rules.states import JobEvent, JobState, LeaseEnd, status_of, transition
+from semel.surfaces.jobs.tables import ALONE, DONE, JOB, JOB_SEAL, JOB_STEP, LEASED, WAITING, JobRow, JobStepRow
+
+TOKEN_BYTES = 16
+REMEMBERED_EPOCHS = 64
+"""How many earlier leases a token is recognised as one of; only for the record of late workers."""
+
+
+def token(secret: bytes, job_id: bytes, epoch: int) -> bytes:
+    """The token of one lease."""
+    return digest(secret, job_id + epoch.to_bytes(8, "big"), sha256)[:TOKEN_BYTES]
+
+
+def is_current(secret: bytes, job: JobRow, given: bytes | None) -> bool:
+    """Whether a token is that of the job's latest lease."""
+    return bool(given) and job.epoch > 0 and compare_digest(token(secret, job.id, job.epoch), given or b"")
+
+
+def epoch_of(secret: bytes, job: JobRow, given: bytes | None) -> int | None:
+    """The lease that a token belonged to, None for an unknown or too old one."""
+    if given is None:
+        return None
+    for epoch in range(job.epoch, max(0, job.epoch - REMEMBERED_EPOCHS), -1):
+        if compare_digest(token(secret, job.id, epoch), given):
+            return epoch
+    return None
+
+
+NO_JOB = JobRefusal("jobs:not_found", "There is no such job here.", {})
+_LOST = "This lease is no longer held: stop working on the job and drop its result."
+_REQUIRED = "Only the holder of its lease can report on a job: send the lease_token that the claim gave."
+_CONFLICT = "This lease has already reported another outcome; the first one stands."
+_UNSOUND = "The checksum or signature does not fit the report: compute it again and send it again."
+_UNPROVED = "A report needs an `integrity` member here: a sha256 of it, and a signature if one is asked for."
+
+_OWN = {
+    (DONE, True): {LeaseEnd.COMPLETED.value, LeaseEnd.CONCLUDED.value},
+    (DONE, False): {LeaseEnd.FAILED.value, LeaseEnd.CONCLUDED_FAILED.value},
+    (WAITING, True): set(),
+    (WAITING, False): {LeaseEnd.FAILED.value},
+}
+"""The ends of a job that a repeated report of this kind can have caused."""
+
+_REPORTED = {LeaseEnd.COMPLETED.value, LeaseEnd.FAILED.value, LeaseEnd.CONCLUDED.value, LeaseEnd.CONCLUDED_FAILED.value}
+
+
+def lease_needs(job_id: bytes) -> Generator[Stage, View, None]:
+    """The job and the secret of its token; then what its end would change."""
+    view = yield Stage(keys=[(JOB, (job_id,)), (JOB_SEAL, ALONE)])
+    job = view.get(JOB, (job_id,))
+    if job is not None:
+        yield Stage(keys=[*counted_keys(job), *end_keys(job)])
+
+
+def secret_of(view: View) -> bytes:
+    """The secret of lease tokens; empty before the first claim."""
+    row = view.get(JOB_SEAL, ALONE)
+    return b"" if row is None else row.secret
+
+
+def heartbeat(view: View, command: JobHeartbeat, now: Now) -> DecisionResult:
+    """Hold on to a lease: a full period from now, never less than there was.
+
+    The one that makes an offer a lease is stored as anything else: a crash that forgot it would leave an offer, and an
+    offer that lapses is no attempt, although its worker has begun to work. All others are soft.
+    """
+    job = view.get(JOB, (command.id,))
+    if job is None:
+        return DecisionResult(NO_JOB)
+    secret = secret_of(view)
+    if job.phase != LEASED or not is_current(secret, job, command.token):
+        return DecisionResult(fenced(secret, job, command.token))
+    held = confirmed(job, now)
+    answer = LeaseExtended(now.ms + held.due_at - now.steady_ms, bool(job.cancel))
+    if job.offered:
+        view.put(JOB, held if command.progress is None else held._replace(progress=command.progress))
+        return DecisionResult(answer)
+    key, life = (job.id,), ("lease", job.lease)
+    touches = [Touch(JOB, key, "due_at", held.due_at, *life)]
+    if command.progress is not None:
+        beat_at = max(now.steady_ms, job.beat_at + 1)
+        touches.append(Touch(JOB, key, "beat_at", beat_at, *life, "progress", command.progress))
+    return DecisionResult(answer, touches=touches)
+
+
+def report(view: View, command: JobReport, policy: JobPolicy, now: Now) -> DecisionResult:
+    """Conclude a run."""
+    job = view.get(JOB, (command.id,))
+    if job is None:
+        return DecisionResult(NO_JOB)
+    secret = secret_of(view)
+    verdict = _verdict(secret, job, command)
+    if verdict is not None:
+        return DecisionResult(verdict)
+    if command.flaw:
+        return DecisionResult(_disbelieve(job, command))
+    tally = JobCounters(view, policy, now)
+    outcome = _complete(tally, job, command) if command.ok else _fail(tally, job, command)
+    tally.store()
+    return outcome
+
+
+def defer(view: View, command: DeferJob, policy: JobPolicy, now: Now) -> DecisionResult:
+    """Put a job off, uncharged."""
+    job = view.get(JOB, (command.id,))
+    if job is None:
+        return DecisionResult(NO_JOB)
+    secret = secret_of(view)
+    is_mine = is_current(secret, job, command.token)
+    if is_mine and _is_deferred(job, command):
+        return DecisionResult(JobReported(job, dedup=True))
+    if job.phase != LEASED or not is_mine:
+        return DecisionResult(fenced(secret, job, command.token))
+    tally = JobCounters(view, policy, now)
+    row = transition(job, JobEvent.DEFER, tally.now.ms)
+    assert row is not None
+    if row.reason is not None:
+        done, notes = conclude(tally, job, failure(job, LeaseEnd.DEFERRED, row.reason, CANCELLED))
+        tally.store()
+        return DecisionResult(_reported(tally, job, done, notes), signals=(topic_of(job.id), TOPIC_READY))
+    waiting = job._replace(
+        phase=WAITING,
+        ready_at=tally.now.ms + command.delay_ms,
+        due_at=NEVER,
+        attempt=job.attempt - 1,
+        deferrals=job.deferrals + 1,
+        ended_by=LeaseEnd.DEFERRED.value,
+        report=command.digest,
+    )
+    tally.move(job, waiting)
+    tally.store()
+    return DecisionResult(JobReported(waiting, dedup=False), signals=(TOPIC_READY,))
+
+
+def _is_deferred(job: JobRow, command: DeferJob) -> bool:
+    """Whether this call has put the job where it is: off, or to its end when its owner had cancelled it."""
+    if job.ended_by != LeaseEnd.DEFERRED.value:
+        return False
+    return job.phase == DONE or (job.phase == WAITING and job.report == command.digest)
+
+
+def fenced(secret: bytes, job: JobRow, given: bytes | None) -> JobRefusal:
+    """The refusal of a worker that is late, or never held the lease."""
+    facts: dict[str, Any] = {"job_id": job_name(job.id), "status": status_of(job)}
+    note = {
+        "job_id": job_name(job.id),
+        "epoch_given": epoch_of(secret, job, given),
+        "epoch": job.epoch,
+        "worker_id": job.worker.decode(),
+    }
+    return JobRefusal("jobs:lease_lost", _LOST, facts, (JobNote("LEASE_FENCED", note),))
+
+
+def _verdict(secret: bytes, job: JobRow, command: JobReport) -> JobReported | JobRefusal | None:
+    """The refusal of a worker that may not change the job; None for one that may."""
+    if command.token is None:
+        return _verdict_without_token(secret, job, command)
+    if not is_current(secret, job, command.token):
+        return fenced(secret, job, command.token)
+    if job.phase == LEASED:
+        return None
+    return _repeated(secret, job, command)
+
+
+def _verdict_without_token(secret: bytes, job: JobRow, command: JobReport) -> JobReported | JobRefusal | None:
+    if command.reach is not None and not reaches(command.reach, job.queue):
+        return NO_JOB
+    if job.epoch or not command.is_foreign:
+        return JobRefusal("jobs:lease_required", _REQUIRED, {"job_id": job_name(job.id), "status": status_of(job)})
+    return _repeated(secret, job, command) if job.phase == DONE else None
+
+
+def _repeated(secret: bytes, job: JobRow, command: JobReport) -> JobReported | JobRefusal:
+    """A report on a job that this lease no longer holds."""
+    if job.ended_by in _OWN[job.phase, command.ok] and job.report == command.digest:
+        return JobReported(job, dedup=True)
+    if job.phase == DONE and job.ended_by in _REPORTED:
+        facts = {"job_id": job_name(job.id), "status": status_of(job)}
+        note = {"job_id": job_name(job.id), "epoch": job.epoch, "worker_id": job.worker.decode()}
+        return JobRefusal("jobs:result_conflict", _CONFLICT, facts, (JobNote("RESULT_CONFLICT", note),))
+    return fenced(secret, job, command.token)
+
+
+def _disbelieve(job: JobRow, command: JobReport) -> JobRefusal:
+    is_missing = command.flaw == MISSING
+    note = JobNote(
+        "RESULT_INTEGRITY_FAIL",
+        {"job_id": job_name(job.id), "mode": command.mode, "reason": command.flaw, "worker_id": job.worker.decode()},
+    )
+    code = "jobs:integrity_missing" if is_missing else "jobs:result_integrity_fail"
+    return JobRefusal(code, _UNPROVED if is_missing else _UNSOUND, {"job_id": job_name(job.id)}, (note,))
+
+
+def _complete(tally: JobCounters, job: JobRow, command: JobReport) -> DecisionResult:
+    was_leased = job.phase == LEASED
+    event = JobEvent.COMPLETE if was_leased else JobEvent.CONCLUDE
+    row = transition(job, event, tally.now.ms)
+    assert row is not None
+    assert row.target is JobState.COMPLETED
+    by = LeaseEnd.COMPLETED if was_leased else LeaseEnd.CONCLUDED
+    done, notes = conclude(tally, job, JobOutcome(by, None, command.value, command.digest))
+    return DecisionResult(_reported(tally, job, done, notes), signals=(topic_of(job.id), TOPIC_READY))
+
+
+def _fail(tally: JobCounters, job: JobRow, command: JobReport) -> DecisionResult:
+    errors = with_error(tally, job, command.error_code, command.error_message)
+    was_leased = job.phase == LEASED
+    event = JobEvent.FAIL if was_leased else JobEvent.CONCLUDE_FAILED
+    row = transition(job, event, tally.now.ms, is_permanent=was_leased and not command.retryable)
+    assert row is not None
+    if row.reason is not None:
+        by = LeaseEnd.FAILED if was_leased else LeaseEnd.CONCLUDED_FAILED
+        done, notes = conclude(tally, job, JobOutcome(by, row.reason, command.value, command.digest), errors=errors)
+        return DecisionResult(_reported(tally, job, done, notes), signals=(topic_of(job.id), TOPIC_READY))
+    rest_ms = delay_ms(tally.policy, job.id, job.attempt, command.retry_after_ms)
+    waiting = job._replace(
+        phase=WAITING,
+        ready_at=tally.now.ms + rest_ms,
+        due_at=NEVER,
+        ended_by=LeaseEnd.FAILED.value,
+        report=command.digest,
+        errors=errors,
+    )
+    tally.move(job, waiting)
+    facts = {"job_id": job_name(job.id), "attempt": job.attempt, "reason": "failed", "delay_ms": rest_ms}
+    return DecisionResult(_reported(tally, job, waiting, [JobNote("RETRY_SCHEDULED", facts)]), signals=(TOPIC_READY,))
+
+
+def _reported(tally: JobCounters, before: JobRow, after: JobRow, notes: list[JobNote]) -> JobReported:
+    ran_ms = max(0, tally.now.steady_ms - before.claimed_at) if before.phase == LEASED else None
+    return JobReported(after, dedup=False, notes=tuple(notes), ran_ms=ran_ms)
+
+
+def step_needs(command: JobStep) -> Generator[Stage, View, None]:
+    """The job, the secret of its token, and the step."""
+    yield Stage(keys=[(JOB, (command.id,)), (JOB_SEAL, ALONE), (JOB_STEP, (command.id, command.key))])
+
+
+def step(view: View, command: JobStep, now: Now) -> DecisionResult:
+    """Give the stored result, or store this one. It makes an offer a lease."""
+    job = view.get(JOB, (command.id,))
+    if job is None:
+        return DecisionResult(NO_JOB)
+    secret = secret_of(view)
+    if job.phase != LEASED or not is_current(secret, job, command.token):
+        return DecisionResult(fenced(secret, job, command.token))
+    if job.offered:
+        job = confirmed(job, now)
+        view.put(JOB, job)
+    known = view.get(JOB_STEP, (command.id, command.key))
+    if known is not None:
+        return DecisionResult(JobStepResult(known.result, dedup=command.result is not None))
+    if command.result is None:
+        return DecisionResult(JobStepResult(None, dedup=False))
+    if job.steps >= MAX_STEPS:
+        message = f"A job may have at most {MAX_STEPS} steps."
+        return DecisionResult(JobRefusal("jobs:too_large", message, {"job_id": job_name(job.id)}))
+    view.insert(JOB_STEP, JobStepRow(command.id, command.key, command.result))
+    view.put(JOB, job._replace(steps=job.steps + 1))
+    return DecisionResult(JobStepResult(command.result, dedup=False))

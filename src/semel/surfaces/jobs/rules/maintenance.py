@@ -1,0 +1,212 @@
+"""Maintenance: remove expired rows (retention), and import keys from another store."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from semel.engine.contract import DecisionResult, Stage, View
+from semel.kernel.clock import Now
+from semel.store.protocol import AnyTable
+from semel.store.table import Key
+from semel.surfaces.jobs.commands import (
+    ForgetClaims,
+    ForgetJobs,
+    ForgetRecords,
+    ImportedJobRecord,
+    ImportJobRecords,
+    JobsAffected,
+)
+from semel.surfaces.jobs.ids import foreign_name
+from semel.surfaces.jobs.limits import JobPolicy
+from semel.surfaces.jobs.rules.claim import epochs_of
+from semel.surfaces.jobs.rules.counters import JobCounters
+from semel.surfaces.jobs.rules.states import FailureReason, LeaseEnd
+from semel.surfaces.jobs.tables import (
+    ALONE,
+    AS_QUEUED,
+    DONE,
+    IMPORTED,
+    INLINE_BYTES,
+    JOB,
+    JOB_CLAIM,
+    JOB_DEAD,
+    JOB_NAME,
+    JOB_PART,
+    JOB_RECORD,
+    JOB_STEP,
+    JOB_TENANT,
+    JOB_TOTALS,
+    LEASED,
+    LISTED_COMPLETED,
+    LISTED_FAILED,
+    NO_TIMEOUT_GIVEN,
+    PARAMS,
+    RESULT,
+    JobNameRow,
+    JobPartRow,
+    JobRecordRow,
+    JobRow,
+)
+
+
+def record_needs(command: ForgetRecords) -> Generator[Stage, View, None]:
+    """The records and their principals."""
+    keys: list[tuple[AnyTable, Key]] = [(JOB_RECORD, key) for key in command.keys]
+    keys += [(JOB_TENANT, (principal,)) for principal, _ in command.keys]
+    yield Stage(keys=[*keys, (JOB_TOTALS, ALONE)])
+
+
+def forget_records(view: View, command: ForgetRecords, policy: JobPolicy, now: Now) -> DecisionResult:
+    """Free the keys that have expired by now."""
+    tally = JobCounters(view, policy, now)
+    number = 0
+    for key in command.keys:
+        record = view.get(JOB_RECORD, key)
+        if record is not None and record.expires_at <= now.expiry_ms:
+            view.delete(JOB_RECORD, key)
+            tally.count_records(record.principal, -1)
+            number += 1
+    tally.store()
+    return DecisionResult(JobsAffected(number))
+
+
+def job_needs(command: ForgetJobs) -> Generator[Stage, View, None]:
+    """The jobs; then their places among the dead letters."""
+    keys: list[tuple[AnyTable, Key]] = [(JOB, (job_id,)) for job_id, _ in command.jobs]
+    view = yield Stage(keys=[*keys, (JOB_TOTALS, ALONE)])
+    jobs = [view.get(JOB, (job_id,)) for job_id, _ in command.jobs]
+    dead = [(JOB_DEAD, (job.finished_at, job.id)) for job in jobs if job is not None]
+    if dead:
+        yield Stage(keys=dead)
+
+
+def forget_jobs(view: View, command: ForgetJobs, policy: JobPolicy, now: Now) -> DecisionResult:
+    """Free the jobs whose retention is over by now; no reader can see their keys and results any more."""
+    tally = JobCounters(view, policy, now)
+    number = 0
+    for job_id, steps in command.jobs:
+        job = view.get(JOB, (job_id,))
+        if job is None or job.phase != DONE or job.due_at > now.expiry_ms:
+            continue
+        if job.params_bytes > INLINE_BYTES:
+            view.forget(JOB_PART, (job_id, PARAMS))
+        if job.result_bytes > INLINE_BYTES:
+            view.forget(JOB_PART, (job_id, RESULT))
+        for key in steps:
+            view.forget(JOB_STEP, (job_id, key))
+        if name := foreign_name(job_id):
+            view.forget(JOB_NAME, (name,))
+        tally.unbury((job.finished_at, job_id))
+        tally.remove(job)
+        number += 1
+    tally.store()
+    return DecisionResult(JobsAffected(number))
+
+
+def claim_row_needs(command: ForgetClaims) -> Generator[Stage, View, None]:
+    """The claims, then their jobs."""
+    view = yield Stage(keys=[(JOB_CLAIM, key) for key in command.keys])
+    rows = [view.get(JOB_CLAIM, key) for key in command.keys]
+    jobs = [(JOB, (job_id,)) for row in rows if row is not None for job_id, _ in epochs_of(row)]
+    if jobs:
+        yield Stage(keys=jobs)
+
+
+def forget_claims(view: View, command: ForgetClaims, now: Now) -> DecisionResult:
+    """Free named claims, unless a lease of theirs was extended: then they are checked again when it ends."""
+    for key in command.keys:
+        row = view.get(JOB_CLAIM, key)
+        if row is None:
+            continue
+        jobs = [(view.get(JOB, (job_id,)), epoch) for job_id, epoch in epochs_of(row)]
+        ends = [job.due_at for job, epoch in jobs if job is not None and job.phase == LEASED and job.epoch == epoch]
+        if ends:
+            view.put(JOB_CLAIM, row._replace(until=max(*ends, now.steady_ms + 1_000)))
+        else:
+            view.delete(JOB_CLAIM, key)
+    return DecisionResult(JobsAffected(len(command.keys)))
+
+
+def import_needs(command: ImportJobRecords) -> Generator[Stage, View, None]:
+    """Keys, ids and names, which may be taken."""
+    keys: list[tuple[AnyTable, Key]] = [(JOB_TOTALS, ALONE)]
+    for record in command.records:
+        keys += [(JOB_RECORD, (record.principal, record.key)), (JOB, (record.id,)), (JOB_TENANT, (record.principal,))]
+        if name := foreign_name(record.id):
+            keys.append((JOB_NAME, (name,)))
+    yield Stage(keys=keys)
+
+
+def take_over(view: View, command: ImportJobRecords, policy: JobPolicy, now: Now) -> DecisionResult:
+    """Import keys, each with a finished job; existing ones are left alone. Answers the number of new ones."""
+    tally = JobCounters(view, policy, now)
+    number = 0
+    for record in command.records:
+        known = view.get(JOB_RECORD, (record.principal, record.key))
+        is_taken = known is not None and now.expiry_ms < known.expires_at
+        name = foreign_name(record.id)
+        if is_taken or view.get(JOB, (record.id,)) is not None or (name and view.get(JOB_NAME, (name,)) is not None):
+            continue
+        expires_at = record.finished_at + policy.key_ttl_ms
+        job = _imported(record, max(expires_at, record.finished_at + policy.retention_ms))
+        tally.add(job)
+        if name:
+            view.insert(JOB_NAME, JobNameRow(name, job.id))
+        if len(record.value) > INLINE_BYTES:
+            view.insert(JOB_PART, JobPartRow(job.id, RESULT, record.value))
+        row = JobRecordRow(
+            record.principal, record.key, record.payload_hash, job.id, record.created_at, record.created_at, expires_at
+        )
+        view.put(JOB_RECORD, row)
+        if known is None:
+            tally.count_records(record.principal, 1)
+        number += 1
+    tally.store()
+    return DecisionResult(JobsAffected(number))
+
+
+def _imported(record: ImportedJobRecord, due_at: int) -> JobRow:
+    is_small = len(record.value) <= INLINE_BYTES
+    return JobRow(
+        id=record.id,
+        principal=record.principal,
+        key=record.key,
+        kind=IMPORTED,
+        queue=b"default",
+        priority=4,
+        phase=DONE,
+        ready_at=record.created_at,
+        due_at=due_at,
+        created_at=record.created_at,
+        finished_at=record.finished_at,
+        attempt=0,
+        max_attempts=1,
+        epoch=0,
+        revision=0,
+        deferrals=0,
+        lease_ms=1_000,
+        held_ms=0,
+        claimed_at=0,
+        worker=b"",
+        holder=b"",
+        ended_by=(LeaseEnd.CONCLUDED if record.ok else LeaseEnd.CONCLUDED_FAILED).value,
+        cancel=0,
+        reason=b"" if record.ok else FailureReason.PERMANENT.value.encode(),
+        report=record.digest,
+        params_bytes=2,
+        params=b"{}",
+        result_bytes=len(record.value),
+        result=record.value if is_small else b"",
+        client=b"",
+        start=b"",
+        progress=b"",
+        errors=b"",
+        steps=0,
+        offered=0,
+        timeout_ms=NO_TIMEOUT_GIVEN,
+        timeout_at=0,
+        lease=b"",
+        beat_at=0,
+        counted=AS_QUEUED,
+        listed=LISTED_COMPLETED if record.ok else LISTED_FAILED,
+    )

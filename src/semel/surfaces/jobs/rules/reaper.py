@@ -1,0 +1,224 @@
+"""The reaper of expired leases, and the retry delays (exponential backoff with a reproducible jitter).
+
+An expired lease goes back to the queue under the same job id, and its attempt is counted. Its token is void after the
+reap. A job that kills its workers uses up its attempts here and ends, so no job loops forever. An offer that lapses is
+not an attempt: its worker has not answered, and the job keeps its place in the queue. A job that waited longer than
+allowed without a claim ends here too.
+
+A run that has reached its time limit fails here: its lease is never extended beyond the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from semel.engine.contract import DecisionResult, Stage, View, demand
+from semel.kernel.clock import Now
+from semel.kernel.verdict import NEVER
+from semel.store.protocol import Range
+from semel.surfaces.jobs.commands import JobNote, JobsAffected, ReapLeases, RenewLeases
+from semel.surfaces.jobs.ids import job_name
+from semel.surfaces.jobs.limits import MAX_DEFER_MS, JobPolicy
+from semel.surfaces.jobs.rules.completion import (
+    CANCELLED,
+    TOPIC_READY,
+    conclude,
+    end_keys,
+    failure,
+    topic_of,
+    topic_of_worker,
+    with_error,
+)
+from semel.surfaces.jobs.rules.counters import JobCounters, counted_keys
+from semel.surfaces.jobs.rules.states import FailureReason, JobEvent, LeaseEnd, transition
+from semel.surfaces.jobs.tables import JOB, LEASED, WAITING, JobRow
+
+
+def delay_ms(policy: JobPolicy, job_id: bytes, attempt: int, asked_ms: int | None) -> int:
+    """The delay after this run; a delay that the worker asks for wins."""
+    if asked_ms is not None:
+        return min(asked_ms, MAX_DEFER_MS)
+    cap = policy.backoff_cap_ms
+    plain = min(cap, policy.backoff_base_ms << min(max(0, attempt - 1), 40))
+    return max(0, min(cap, round(plain * (1 + policy.jitter * _between(job_id, attempt)))))
+
+
+def _between(job_id: bytes, attempt: int) -> float:
+    """A number from -1 to 1 that belongs to this job and attempt."""
+    drawn = int.from_bytes(sha256(job_id + attempt.to_bytes(8, "big")).digest()[:4], "big")
+    return 2 * drawn / (2**32 - 1) - 1
+
+
+REAPED_BEFORE_A_CLAIM = 32
+TIMEOUT = "timeout"
+"""The code of the error of a run that took too long."""
+_TOO_LONG = "The run took longer than allowed."
+_MESSAGES = {
+    FailureReason.CANCELLED: CANCELLED,
+    FailureReason.EXHAUSTED: _TOO_LONG,
+    FailureReason.LEASE_EXHAUSTED: "The lease of the last attempt ran out, and it is unknown how far it came.",
+}
+_ENDS = {
+    JobEvent.OFFER_ENDED: LeaseEnd.LAPSED,
+    JobEvent.LEASE_ENDED: LeaseEnd.REAPED,
+    JobEvent.TIMED_OUT: LeaseEnd.REAPED,
+}
+
+
+@dataclass(slots=True)
+class ReapResult:
+    """The numbers of a reap."""
+
+    notes: list[JobNote] = field(default_factory=list)
+    topics: dict[bytes, None] = field(default_factory=dict)
+    silent: set[tuple[bytes, bytes]] = field(default_factory=set)
+    """The workers, each under its principal, that have let something run out."""
+
+
+def reap_stage(command: ReapLeases) -> Stage:
+    """The leases and waiting jobs that expire first."""
+    return Stage(ranges=[leases_until(command.until, command.most), _old(command.most)])
+
+
+def leases_until(until: int, most: int) -> Range:
+    """The leases that end first, as far as they end by then.
+
+    The bound keeps those out that a heartbeat may be moving at this moment: a row that moves within a loaded range
+    would have it loaded again.
+    """
+    return Range(JOB, "due", (LEASED,), most, stop=(until + 1,))
+
+
+def _old(most: int) -> Range:
+    return Range(JOB, "due", (WAITING,), most)
+
+
+def reap(view: View, command: ReapLeases, policy: JobPolicy, now: Now) -> DecisionResult:
+    """End what has expired."""
+    tally = JobCounters(view, policy, now)
+    if now.steady_ms > command.until:
+        return DecisionResult(JobsAffected(0))
+    leased = _ended(tally, leases_until(command.until, command.most))
+    old = [job for job in view.range(_old(command.most)) if job.due_at <= tally.now.expiry_ms]
+    _demand_ends(tally, [*leased, *old])
+    toll = ReapResult()
+    for job in leased:
+        _end_lease(tally, job, toll)
+    for job in old:
+        _end_wait(tally, job, toll)
+    tally.store()
+    return DecisionResult(JobsAffected(len(leased) + len(old), tuple(toll.notes)), signals=tuple(toll.topics))
+
+
+def reap_first(tally: JobCounters, until: int) -> ReapResult:
+    """Reap before a claim selects jobs; usually nothing is due."""
+    toll = ReapResult()
+    if _ended(tally, leases_until(until, 1)):
+        due = _ended(tally, leases_until(until, REAPED_BEFORE_A_CLAIM))
+        _demand_ends(tally, due)
+        for job in due:
+            _end_lease(tally, job, toll)
+    return toll
+
+
+def offer_ms(job: JobRow, policy: JobPolicy) -> int:
+    """How long a job may be held from now without another word of its worker."""
+    return min(job.held_ms, policy.offer_ms) if job.offered and policy.offer_ms else job.held_ms
+
+
+def in_time(job: JobRow, due_at: int) -> int:
+    """The end of a lease, no later than the time limit of the run."""
+    return min(due_at, job.timeout_at) if job.timeout_at else due_at
+
+
+def confirmed(job: JobRow, now: Now) -> JobRow:
+    """A lease of full length from now, never shorter than before: its worker is alive."""
+    return job._replace(offered=0, due_at=max(job.due_at, in_time(job, now.steady_ms + job.held_ms)))
+
+
+def renew(view: View, command: RenewLeases, policy: JobPolicy, now: Now) -> DecisionResult:
+    """More time for those that still hold a lease, or have been offered one."""
+    count = 0
+    for job_id in command.ids:
+        job = view.get(JOB, (job_id,))
+        if job is not None and job.phase == LEASED:
+            due_at = now.steady_ms + offer_ms(job, policy)
+            if command.since is not None:
+                due_at = max(job.due_at, min(due_at, job.due_at + now.steady_ms - command.since))
+            view.put(JOB, job._replace(due_at=due_at))
+            count += 1
+    return DecisionResult(JobsAffected(count))
+
+
+def _ended(tally: JobCounters, wanted: Range) -> list[JobRow]:
+    rows: Sequence[JobRow] = tally.view.range(wanted)
+    return [job for job in rows if has_ended(job, tally.policy, tally.now)]
+
+
+def has_ended(job: JobRow, policy: JobPolicy, now: Now) -> bool:
+    """Whether a lease is to be taken back. An offer is not extended softly, so that nothing is waited for there."""
+    return job.due_at + (0 if job.offered else policy.reap_grace_ms) <= now.steady_ms
+
+
+def _demand_ends(tally: JobCounters, jobs: Sequence[JobRow]) -> None:
+    demand(tally.view, [pair for job in jobs for pair in (*counted_keys(job), *end_keys(job))])
+
+
+def _end_lease(tally: JobCounters, job: JobRow, toll: ReapResult) -> None:
+    event = _event(tally, job)
+    row = transition(job, event, tally.now.ms)
+    assert row is not None
+    toll.topics[topic_of_worker(job.holder, job.worker)] = None
+    toll.silent.add((job.holder, job.worker))
+    toll.notes += _told(job, event)
+    if event is JobEvent.TIMED_OUT:
+        job = job._replace(errors=with_error(tally, job, TIMEOUT, _TOO_LONG))
+    if row.reason is None:
+        tally.move(job, _waiting_again(tally, job, event, toll))
+        toll.topics[TOPIC_READY] = None
+        return
+    facts: dict[str, Any] = {"code": TIMEOUT} if row.reason is FailureReason.EXHAUSTED else {}
+    ending = failure(job, _ENDS[event], row.reason, _MESSAGES[row.reason], outcome="unknown", **facts)
+    toll.topics[topic_of(job.id)] = None
+    toll.notes += conclude(tally, job, ending)[1]
+
+
+def _event(tally: JobCounters, job: JobRow) -> JobEvent:
+    if job.offered:
+        return JobEvent.OFFER_ENDED
+    return JobEvent.TIMED_OUT if 0 < job.timeout_at <= tally.now.steady_ms else JobEvent.LEASE_ENDED
+
+
+def _told(job: JobRow, event: JobEvent) -> list[JobNote]:
+    facts: dict[str, Any] = {"job_id": job_name(job.id), "attempt": job.attempt, "worker_id": job.worker.decode()}
+    if event is JobEvent.OFFER_ENDED:
+        return [JobNote("OFFER_LAPSED", {**facts, "reason": "not_confirmed"})]
+    if event is JobEvent.LEASE_ENDED:
+        return [JobNote("LEASE_REAP", {**facts, "reason": "lease_expired"})]
+    limit = {"timeout_ms": job.timeout_at - job.claimed_at}
+    return [JobNote("JOB_TIMEOUT", {**facts, **limit}), JobNote("LEASE_REAP", {**facts, "reason": TIMEOUT})]
+
+
+def _waiting_again(tally: JobCounters, job: JobRow, event: JobEvent, toll: ReapResult) -> JobRow:
+    """After a lapsed offer in its old place, after a lost lease ready at once, after a timeout when it has rested."""
+    again = job._replace(phase=WAITING, due_at=NEVER, ended_by=_ENDS[event].value)
+    if event is JobEvent.OFFER_ENDED:
+        return again._replace(attempt=job.attempt - 1)
+    rest_ms = delay_ms(tally.policy, job.id, job.attempt, None) if event is JobEvent.TIMED_OUT else 0
+    if event is JobEvent.TIMED_OUT:
+        facts = {"job_id": job_name(job.id), "attempt": job.attempt, "reason": TIMEOUT, "delay_ms": rest_ms}
+        toll.notes.append(JobNote("RETRY_SCHEDULED", facts))
+    return again._replace(ready_at=tally.now.ms + rest_ms)
+
+
+def _end_wait(tally: JobCounters, job: JobRow, toll: ReapResult) -> None:
+    row = transition(job, JobEvent.TOO_OLD, tally.now.ms)
+    if row is None or row.reason is None:
+        tally.view.put(JOB, job._replace(due_at=NEVER))  # it has been claimed meanwhile, and so may wait
+        return
+    ending = failure(job, LeaseEnd.CANCELLED, row.reason, "The job waited in its queue for longer than allowed.")
+    toll.topics[topic_of(job.id)] = None
+    toll.notes += conclude(tally, job, ending)[1]

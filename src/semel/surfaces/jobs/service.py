@@ -1,0 +1,246 @@
+"""The job service: what all calls share. It is made from the settings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import orjson
+
+from semel.engine.contract import Write
+from semel.engine.engine import Engine, WaitingCaller
+from semel.kernel.errors import REGISTRY
+from semel.kernel.header_fields import HeaderFields
+from semel.server.auth.principals import DEVELOPER, Principal, Role
+from semel.server.context import Context
+from semel.server.http.answer import JSON, NO_STORE, Answer, Header
+from semel.server.http.request import Request as HttpRequest
+from semel.server.settings import ServerSettings, settings_of
+from semel.server.thread_pool import apart
+from semel.surfaces.jobs.audit_trail import JobAuditTrail
+from semel.surfaces.jobs.commands import JobCommand, JobNote, JobRefusal
+from semel.surfaces.jobs.contract import JobContract
+from semel.surfaces.jobs.ids import job_name, parse_own
+from semel.surfaces.jobs.limits import JobBounds, JobPolicy
+from semel.surfaces.jobs.long_poll import LongPolls
+from semel.surfaces.jobs.metrics import JobsMetrics
+from semel.surfaces.jobs.reading import JobDetails, gauges, job_details, job_of_name
+from semel.surfaces.jobs.rules.completion import JobSigning, topic_of
+from semel.surfaces.jobs.rules.states import is_done
+from semel.surfaces.jobs.settings import JobsSettings
+from semel.surfaces.jobs.wire.answers import OutcomeAnswer
+from semel.surfaces.jobs.wire.fields import Members, RefusedJob, invalid, parse_members, refusal_body
+
+T = TypeVar("T")
+
+SURFACE = "jobs"
+REPLAYED: Header = (b"idempotency-replayed", b"true")
+LOOK_AGAIN_SECONDS = 1.0
+
+
+class JobCall(NamedTuple):
+    """An HTTP call: the principal, the path and the input."""
+
+    principal: Principal
+    fields: HeaderFields
+    body: bytes
+    query: bytes
+    caller: WaitingCaller
+    http: HttpRequest
+
+    @property
+    def owner(self) -> bytes:
+        """The principal as stored in rows: the name of a token, or the subject of a JWT; the two never collide."""
+        principal = self.principal
+        return (principal.name if principal.kind == DEVELOPER.kind else principal.actor).encode()
+
+    def where(self) -> Mapping[str, str]:
+        """What was asked for and from where, for audit lines: few of them tell it, so it is made when one does."""
+        return self.http.where
+
+
+@dataclass(frozen=True, slots=True)
+class JobService:
+    """The shared dependencies of all job calls; made once."""
+
+    context: Context
+    jobs: JobContract
+    policy: JobPolicy
+    metrics: JobsMetrics
+    signing: JobSigning
+    refused_status: int
+    """429 or 503, as the operator wants it, for what is refused for want of room."""
+    journal: JobAuditTrail
+    waiters: LongPolls
+
+    async def members(self, request: JobCall) -> Members:
+        """The members of a body."""
+        needs_no_query(request)
+        return await self.apart(request.body, parse_members, request.body)
+
+    async def apart(self, body: bytes, work: Callable[..., T], *arguments: Any) -> T:
+        """Run work on a large body in a thread."""
+        return await apart(len(body), work, *arguments)
+
+    async def carry_out(self, request: JobCall, command: JobCommand, cost: int = 1) -> Any:
+        """Have a command decided and keep its notes; a refusal is raised."""
+        write = Write(self.jobs, command, len(request.body), cost)
+        answer = await self.context.engine.submit(write, request.caller)
+        notes = getattr(answer, "notes", ())
+        if notes:
+            await self.journal.keep(notes, request.where)
+        if isinstance(answer, JobRefusal):
+            raise RefusedJob.of(answer)
+        return answer
+
+    async def job_id(self, name: str) -> bytes | None:
+        """The bytes of a job id; None for an impossible name. Only ids from other stores need a look-up."""
+        own = parse_own(name)
+        return own if own is not None else await self.context.engine.read(lambda reading: job_of_name(reading, name))
+
+    async def look(self, job_id: bytes, *, with_params: bool = True) -> JobDetails | None:
+        """One job as it is now."""
+        return await self.context.engine.read(lambda reading: job_details(reading, job_id, with_params=with_params))
+
+    async def look_until_done(
+        self, job_id: bytes, wait_ms: int, caller: WaitingCaller, *, with_params: bool
+    ) -> JobDetails | None:
+        """One job at its end, or as it is when the time is up."""
+        watch = self.context.engine.signals.watch(topic_of(job_id))
+        deadline = time.monotonic() + wait_ms / 1_000
+        try:
+            while True:
+                watch.arm()
+                seen = await self.look(job_id, with_params=with_params)
+                left = deadline - time.monotonic()
+                if seen is None or is_done(seen.job) or left <= 0 or caller.gone or self.context.is_stopping:
+                    return seen
+                await watch.wait(min(left, LOOK_AGAIN_SECONDS))
+        finally:
+            watch.close()
+
+    async def check(self, ending: OutcomeAnswer | None, job_id: bytes, request: JobCall) -> None:
+        """Write to the audit log that a stored result fails its hash."""
+        if ending is not None and not ending.is_sound:
+            await self.unsound(job_id, request)
+
+    async def unsound(self, job_id: bytes, request: JobCall) -> None:
+        """Write a damaged result to the audit log; it is not served and not computed again."""
+        self.journal.count("integrity_fail")
+        details = {"job_id": job_name(job_id), "mode": "sha256", "reason": "stored_mismatch"}
+        await self.journal.keep((JobNote("RESULT_INTEGRITY_FAIL", details),), request.where)
+
+
+def answer_json(facts: Mapping[str, Any], status: int = 200, *more: Header) -> Answer:
+    """A JSON answer."""
+    return Answer(status, [JSON, NO_STORE, *more], orjson.dumps(facts))
+
+
+def refuse(refusal: JobRefusal, status: int | None = None) -> Answer:
+    """A refusal as an answer, with Retry-After if it has one."""
+    headers = [JSON, NO_STORE]
+    kind = REGISTRY[refusal.code]
+    told = kind.status if status is None else status
+    if told in (429, 503):
+        wait_ms = refusal.facts.get("retry_after_ms", 1_000)
+        headers.append((b"retry-after", b"%d" % max(1, -(-wait_ms // 1_000))))
+    return Answer(told, headers, refusal_body(refusal))
+
+
+def needs_no_query(request: JobCall) -> None:
+    """Refuse a query string that would be ignored: a key in it would be lost in silence."""
+    if request.query:
+        raise invalid("query", "This call takes no query: what it is to know stands in its path and its body.")
+
+
+def needs_role(principal: Principal, role: Role, queue: bytes | None = None) -> None:
+    """Refuse a caller without the role, or whose scopes do not reach the queue."""
+    if not principal.has(role):
+        raise RefusedJob("forbidden", f"This needs the role {role.value}.", {"role": role.value})
+    if queue is not None and not principal.may(role, SURFACE, queue):
+        raise RefusedJob("forbidden", "This credential does not reach that queue.", {"queue": queue.decode()})
+
+
+REAP_GRACE_MS = 2_000
+"""Over several nodes: longer than a heartbeat takes until every node can see it, which is about a second."""
+
+
+def policy_of(server: ServerSettings, *, is_shared: bool = False) -> JobPolicy:
+    """What the rules need of the settings, and of the store."""
+    settings = settings_of(server, JobsSettings)
+    return JobPolicy(
+        is_idempotent=settings.jobs_idempotency_enabled,
+        key_ttl_ms=settings.jobs_idempotency_ttl_sec * 1_000,
+        max_cached_bytes=settings.jobs_idempotency_max_cached_bytes,
+        max_records=settings.jobs_idempotency_store_max_items,
+        max_records_each=settings.jobs_idempotency_store_max_items_per_principal,
+        evicts=settings.jobs_idempotency_full_policy == "evict_terminal",
+        max_result_bytes=settings.jobs_max_result_bytes,
+        retention_ms=settings.jobs_retention_sec * 1_000,
+        queued=JobBounds(
+            settings.jobs_max_queue_depth,
+            settings.jobs_max_queue_depth_per_principal,
+            settings.jobs_max_queue_depth_per_queue,
+        ),
+        scheduled=JobBounds(
+            settings.jobs_max_scheduled,
+            settings.jobs_max_scheduled_per_principal,
+            settings.jobs_max_scheduled_per_queue,
+        ),
+        principal_share=settings.jobs_principal_share if server.has_credentials else 1.0,
+        max_inflight=settings.jobs_max_inflight,
+        lease_ms=settings.jobs_lease_timeout_sec * 1_000,
+        offer_ms=settings.jobs_offer_sec * 1_000,
+        reap_grace_ms=REAP_GRACE_MS if is_shared else 0,
+        waiting_ttl_ms=settings.jobs_queue_item_ttl_sec * 1_000,
+        max_attempts=settings.jobs_retry_max_attempts,
+        backoff_base_ms=settings.jobs_retry_backoff_base_ms,
+        backoff_cap_ms=settings.jobs_retry_backoff_cap_ms,
+        jitter=settings.jobs_retry_jitter,
+        lists_dead=settings.jobs_dlq_enabled,
+        max_dead=settings.jobs_dlq_max_items,
+    )
+
+
+def signing_of(settings: JobsSettings) -> JobSigning:
+    """What a report must be signed with."""
+    is_hmac = settings.jobs_result_integrity_mode == "hmac"
+    key = settings.jobs_result_hmac_key.encode() if is_hmac else b""
+    return JobSigning(settings.jobs_result_integrity_required or is_hmac, key)
+
+
+def make_service(context: Context) -> JobService:
+    """Everything that the calls share."""
+    settings = settings_of(context.settings, JobsSettings)
+    journal = JobAuditTrail(context.audit, context.meter)
+    jobs = JobContract(policy_of(context.settings, is_shared=context.engine.is_shared))
+    metrics = JobsMetrics(context.meter, context.metrics.registry, partial(_gauges, context.engine, jobs.policy))
+    return JobService(
+        context=context,
+        jobs=jobs,
+        policy=jobs.policy,
+        metrics=metrics,
+        signing=signing_of(settings),
+        refused_status=settings.jobs_refusal_status,
+        journal=journal,
+        waiters=LongPolls(context.engine, jobs, context.world, journal),
+    )
+
+
+async def _gauges(engine: Engine, policy: JobPolicy) -> Mapping[str, float]:
+    """The state of the queue."""
+    found = await engine.read(gauges)
+    most = policy.queued.all
+    return {
+        "idempotency_store_size": found.records,
+        "queue_depth": found.queued,
+        "scheduled": found.scheduled,
+        "inflight": found.leased,
+        "ready_to_dispatch": found.queued,
+        "dlq_size": found.dead,
+        "backpressure_active": int(bool(most) and found.queued >= most),
+        "oldest_ready_age_sec": found.oldest_ready_ms / 1_000,
+    }

@@ -1,0 +1,150 @@
+"""Calls that submit one job or a batch of jobs, and wait for the end of a job on request."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from semel.engine.contract import Write
+from semel.kernel.errors import REGISTRY
+from semel.kernel.json.text import JsonError
+from semel.server.auth.principals import Role
+from semel.server.http.answer import Answer
+from semel.surfaces.jobs.commands import JobAdmitted, JobDraft, JobKeyCollision, JobRefusal, SubmitJobs
+from semel.surfaces.jobs.ids import CHANCE_BYTES
+from semel.surfaces.jobs.limits import MAX_BATCH_JOBS
+from semel.surfaces.jobs.rules.idempotency import HITS
+from semel.surfaces.jobs.rules.states import is_done
+from semel.surfaces.jobs.service import REPLAYED, JobCall, JobService, answer_json, needs_no_query, needs_role
+from semel.surfaces.jobs.tables import INLINE_BYTES
+from semel.surfaces.jobs.wire.answers import collided, needs_part, submitted
+from semel.surfaces.jobs.wire.fields import Members, RefusedJob, invalid, not_json, parse_members
+from semel.surfaces.jobs.wire.submission import JobSubmission, header_key, parse_draft, wait_of
+
+DRAWN_AT_ONCE = 256
+
+_COUNTED = {
+    "J3": ("idempotent_in_progress",),
+    "J4": ("idempotent_completed",),
+    "J5": ("idempotent_failed",),
+    "J6": ("idempotent_in_progress", "idempotent_revived"),
+}
+
+
+class JobSubmissions:
+    """The HTTP handlers of submissions."""
+
+    def __init__(self, desk: JobService) -> None:
+        self._desk = desk
+        self._chances = b""
+
+    async def submit(self, request: JobCall) -> Answer:
+        """One job."""
+        began = time.monotonic()
+        needs_role(request.principal, Role.WRITE)
+        needs_no_query(request)
+        draft, wait_ms = await self._desk.apart(request.body, self._read, request, self._chance())
+        [answer] = await self._admit(request, (draft,))
+        if isinstance(answer, JobKeyCollision):
+            answer = collided(answer, draft)
+        if isinstance(answer, JobRefusal):
+            raise RefusedJob.of(answer)
+        facts = await self._facts(answer, request, wait_ms)
+        self._desk.metrics.seconds["submit"].observe(time.monotonic() - began)
+        replayed = (REPLAYED,) if answer.rule in HITS else ()
+        return answer_json(facts, 200, *replayed)
+
+    async def submit_many(self, request: JobCall) -> Answer:
+        """Many jobs, each decided by itself; the answers are in the order of the requests."""
+        needs_role(request.principal, Role.WRITE)
+        needs_no_query(request)
+        items: list[JobDraft | JobRefusal] = await self._desk.apart(request.body, self._read_many, request)
+        drafts = tuple(item for item in items if isinstance(item, JobDraft))
+        answers = iter(await self._admit(request, drafts) if drafts else ())
+        told = [
+            self._refusal(item) if isinstance(item, JobRefusal) else await self._told(next(answers), item, request)
+            for item in items
+        ]
+        return answer_json({"ok": True, "jobs": told})
+
+    def _chance(self) -> bytes:
+        """Randomness for one id. It is drawn for many at once: asking the system gives up the interpreter each time."""
+        if not self._chances:
+            self._chances = self._desk.context.world.random_bytes(DRAWN_AT_ONCE * CHANCE_BYTES)
+        chance, self._chances = self._chances[:CHANCE_BYTES], self._chances[CHANCE_BYTES:]
+        return chance
+
+    def _read(self, request: JobCall, chance: bytes) -> JobSubmission:
+        members = parse_members(request.body)
+        wait_ms = wait_of(members, request.fields)
+        return JobSubmission(self._draft(members, request, header_key(request.fields), chance), wait_ms)
+
+    def _read_many(self, request: JobCall) -> list[JobDraft | JobRefusal]:
+        members = parse_members(request.body)
+        if request.fields.get(b"idempotency-key") is not None:
+            raise invalid("Idempotency-Key", "Many jobs need a key each: put it into every item.")
+        items = members.items("jobs", MAX_BATCH_JOBS)
+        drawn = self._desk.context.world.random_bytes(MAX_BATCH_JOBS * CHANCE_BYTES)
+        chances = (drawn[at : at + CHANCE_BYTES] for at in range(0, len(drawn), CHANCE_BYTES))
+        try:
+            return [self._read_item(item, request, next(chances)) for item in items]
+        except JsonError as error:
+            raise not_json(error) from None
+
+    def _read_item(self, item: Members | RefusedJob, request: JobCall, chance: bytes) -> JobDraft | JobRefusal:
+        """One of many; a flaw of its own is its own answer."""
+        if isinstance(item, RefusedJob):
+            return item.refusal
+        try:
+            return self._draft(item, request, None, chance)
+        except RefusedJob as refused:
+            return refused.refusal
+
+    def _draft(self, members: Members, request: JobCall, key: str | None, chance: bytes) -> JobDraft:
+        draft = parse_draft(members, key, request.owner, self._desk.policy, chance)
+        needs_role(request.principal, Role.WRITE, draft.queue)
+        return draft
+
+    async def _admit(
+        self, request: JobCall, drafts: tuple[JobDraft, ...]
+    ) -> tuple[JobAdmitted | JobKeyCollision | JobRefusal, ...]:
+        write = Write(self._desk.jobs, SubmitJobs(drafts), len(request.body), len(drafts))
+        answers: tuple[JobAdmitted | JobKeyCollision | JobRefusal, ...] = await self._desk.context.engine.submit(
+            write, request.caller
+        )
+        for answer in answers:
+            if isinstance(answer, JobAdmitted):
+                for name in _COUNTED.get(answer.rule, ("accepted",)):
+                    self._desk.journal.count(name)
+            if answer.notes:
+                await self._desk.journal.keep(answer.notes, request.where)
+        return answers
+
+    async def _facts(self, answer: JobAdmitted, request: JobCall, wait_ms: int) -> dict[str, Any]:
+        job, value = answer.job, answer.job.result
+        now_ms = self._desk.context.world.wall_ms()
+        if wait_ms and not is_done(job):
+            seen = await self._desk.look_until_done(job.id, wait_ms, request.caller, with_params=False)
+            if seen is not None:
+                answer = answer._replace(job=seen.job, expires_at=seen.expires_at)
+                job, value, now_ms = seen.job, seen.result or b"", seen.now_ms
+        elif job.result_bytes > INLINE_BYTES and needs_part(job, self._desk.policy):
+            seen = await self._desk.look(job.id, with_params=False)
+            value = seen.result or b"" if seen is not None else b""
+        facts, ending = submitted(answer, value, self._desk.policy, max(now_ms, job.created_at))
+        await self._desk.check(ending, job.id, request)
+        return facts
+
+    async def _told(
+        self, answer: JobAdmitted | JobKeyCollision | JobRefusal, draft: JobDraft, request: JobCall
+    ) -> dict[str, Any]:
+        if isinstance(answer, JobKeyCollision):
+            answer = collided(answer, draft)
+        if isinstance(answer, JobRefusal):
+            return self._refusal(answer)
+        return {"http": 200, **await self._facts(answer, request, 0)}
+
+    def _refusal(self, refusal: JobRefusal) -> dict[str, Any]:
+        kind = REGISTRY[refusal.code]
+        status = self._desk.refused_status if kind.status == 429 else kind.status
+        return {"http": status, "ok": False, "error": kind.name, "message": refusal.message, **refusal.facts}

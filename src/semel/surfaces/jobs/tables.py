@@ -1,0 +1,308 @@
+"""Tables of jobs.
+
+A job is one row that moves through three phases; record and job are written in one commit. The record of a key points
+to its job and copies nothing of it: status and result are those of the job. Counters are rows too, so that queue
+depth, leases and records are checked in the commit that changes them.
+
+All rows are under one lock. Look-ups: a job by its id (JOB), or by the id that another store gave it (JOB_NAME);
+waiting jobs by queue and priority or by kind (JOB "ready", "kind"); jobs that become ready (JOB "later"); due jobs by
+phase (JOB "due": a lease that expires, a job whose retention ends); lists by state, kind and queue (JOB "listed", and
+"owner" for one principal; see `lists`); a key by principal (JOB_RECORD); the callers with most jobs (JOB_SHARE); dead
+letters by age (JOB_DEAD); schedules by their next instant (JOB_SCHEDULE "next"). Jobs that do not wait are not in the
+indexes of claims, and keys that do not expire, those of all jobs that have not ended, are not in the index of keys by
+expiry: a claim or a completion writes few pages.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from semel.kernel.verdict import NEVER
+from semel.store.table import Below, Table
+
+WAITING, LEASED, DONE = 0, 1, 2
+"""The phases. Whether a waiting job is scheduled or queued is a question of the time."""
+
+INLINE_BYTES = 1_024
+"""Params and results up to this size travel with their job's row; larger ones have a row of their own."""
+
+IMPORTED = b"imported job"
+"""The kind of jobs that are only known by how they ended elsewhere; no submission can give it."""
+
+NOT_COUNTED, AS_SCHEDULED, AS_QUEUED = 0, 1, 2
+"""How a waiting job is counted; rows from before these counts are not counted yet. Other jobs have the last value."""
+
+LISTED_SCHEDULED, LISTED_ACTIVE, LISTED_COMPLETED, LISTED_FAILED = 0, 1, 2, 3
+"""Index values for lists. Queued and leased jobs share one, so that a claim changes none."""
+
+NO_TIMEOUT_GIVEN = -1
+"""A job that leaves its time limit to its queue."""
+
+PARAMS, RESULT = 0, 1
+"""The parts of a job that may be large."""
+
+
+class JobRow(NamedTuple):
+    """One job."""
+
+    id: bytes
+    """See `ids`: sixteen bytes, followed by the name of a job from another store."""
+    principal: bytes
+    key: bytes
+    """The packed idempotency key; empty without one."""
+    kind: bytes
+    queue: bytes
+    priority: int
+    phase: int
+    ready_at: int
+    due_at: int
+    """Leased: when the lease runs out, in steady time. Done: when the row may go. Waiting: when it gets too old."""
+    created_at: int
+    finished_at: int
+    attempt: int
+    max_attempts: int
+    epoch: int
+    revision: int
+    deferrals: int
+    lease_ms: int
+    held_ms: int
+    """The length of the current lease."""
+    claimed_at: int
+    """When the current lease began, in steady time."""
+    worker: bytes
+    holder: bytes
+    """The principal that the worker belongs to."""
+    ended_by: int
+    """How the last lease ended, or how the job did; see `rules.states`."""
+    cancel: int
+    reason: bytes
+    report: bytes
+    """SHA-256 of the last report: what a worker that repeats itself is recognised by."""
+    params_bytes: int
+    params: bytes
+    result_bytes: int
+    result: bytes
+    """The canonical result or error, when it is small; `result_bytes` is its size wherever it is stored."""
+    client: bytes
+    start: bytes
+    """The delay or instant of the first submission, as it was given."""
+    progress: bytes
+    errors: bytes
+    """The last few errors as JSON."""
+    steps: int
+    offered: int
+    """1 while the lease is only offered: its claim waited, and its worker has not confirmed it."""
+    timeout_ms: int
+    """Time limit of a run in milliseconds; 0 is none; below 0 that of the queue."""
+    timeout_at: int
+    """No heartbeat extends the current lease beyond this, in steady time; 0 without a limit."""
+    lease: bytes
+    """The id of the current lease, empty without one: soft changes of a lease must not apply to a later one."""
+    beat_at: int
+    """When `progress` was set, in steady time, and later than the time before."""
+    counted: int
+    """How a waiting job is counted, by caller and queue: scheduled, queued, or not yet."""
+    listed: int
+    """Its index value for lists."""
+
+
+class JobNameRow(NamedTuple):
+    """The job of an id from another store; `name` is the part after `job_`."""
+
+    name: bytes
+    id: bytes
+
+
+class JobPartRow(NamedTuple):
+    """A large part of a job."""
+
+    id: bytes
+    part: int
+    data: bytes
+
+
+class JobRecordRow(NamedTuple):
+    """The use of an idempotency key."""
+
+    principal: bytes
+    key: bytes
+    fingerprint: bytes
+    job: bytes
+    created_at: int
+    seen_at: int
+    expires_at: int
+
+
+class JobTotalsRow(NamedTuple):
+    """Counts over all jobs, and the time of the last decision."""
+
+    name: bytes
+    seq: int
+    updated_at: int
+    waiting: int
+    leased: int
+    records: int
+    dead: int
+    scheduled: int
+    """The number of waiting jobs that are counted as scheduled."""
+
+
+class JobLineRow(NamedTuple):
+    """The number of jobs of a priority that wait in a queue, and an instant before which none is ready."""
+
+    priority: int
+    queue: bytes
+    waiting: int
+    ready_at: int
+
+
+class JobKindRow(NamedTuple):
+    """The same for one kind."""
+
+    kind: bytes
+    priority: int
+    queue: bytes
+    waiting: int
+    ready_at: int
+
+
+class JobQueueRow(NamedTuple):
+    """Counts and limits of a queue: leases, their limit, the time limit of a run (0 is none), and waiting jobs."""
+
+    queue: bytes
+    leased: int
+    max_inflight: int
+    default_timeout_ms: int
+    queued: int
+    scheduled: int
+
+
+class JobTenantRow(NamedTuple):
+    """The number of keys of a principal."""
+
+    principal: bytes
+    records: int
+
+
+class JobShareRow(NamedTuple):
+    """The number of waiting jobs of a principal."""
+
+    principal: bytes
+    queued: int
+    scheduled: int
+
+
+class JobDeadRow(NamedTuple):
+    """An entry of the dead letter queue."""
+
+    died_at: int
+    id: bytes
+
+
+class JobStepRow(NamedTuple):
+    """The stored result of one step of a job, which later attempts get."""
+
+    id: bytes
+    key: bytes
+    result: bytes
+
+
+class JobClaimRow(NamedTuple):
+    """The answer to a named claim: jobs and epochs, packed by `rules.claim`."""
+
+    worker: bytes
+    claim: bytes
+    until: int
+    leases: bytes
+
+
+class JobSealRow(NamedTuple):
+    """The secret of lease tokens; stored, so that every node and every start has it."""
+
+    name: bytes
+    secret: bytes
+
+
+class JobScheduleRow(NamedTuple):
+    """A schedule and the last instant that it fired."""
+
+    name: bytes
+    owner: bytes
+    cron: bytes
+    kind: bytes
+    params: bytes
+    queue: bytes
+    priority: int
+    max_attempts: int
+    catch_up: bytes
+    paused: int
+    changed_at: int
+    last_instant: int
+    """Up to here every instant has been dealt with."""
+    last_fired: int
+    next_at: int
+    time_zone: bytes = b""
+    """Whose clocks the line is about; empty for UTC."""
+
+
+JOB = Table(
+    "job",
+    JobRow,
+    key=1,
+    indexes={
+        "ready": ("phase", "queue", "priority", "ready_at"),
+        "kind": ("phase", "kind", "queue", "priority", "ready_at"),
+        "due": ("phase", "due_at"),
+        "owner": ("principal", "listed", "kind", "queue", "id"),
+        "later": ("phase", "counted", "ready_at"),
+        "listed": ("listed", "kind", "queue", "id"),
+    },
+    bulky=True,
+    partial={
+        "ready": Below("phase", LEASED),
+        "kind": Below("phase", LEASED),
+        "later": Below("counted", AS_QUEUED),
+    },
+)
+JOB_NAME = Table("job_name", JobNameRow, key=1)
+JOB_PART = Table("job_part", JobPartRow, key=2, bulky=True)
+JOB_RECORD = Table(
+    "job_record",
+    JobRecordRow,
+    key=2,
+    indexes={"expires": ("expires_at",)},
+    partial={"expires": Below("expires_at", NEVER)},
+)
+JOB_TOTALS = Table("job_totals", JobTotalsRow, key=1)
+JOB_LINE = Table("job_line", JobLineRow, key=2, indexes={"ready": ("ready_at",)})
+JOB_KIND = Table("job_kinds", JobKindRow, key=3, indexes={"ready": ("kind", "ready_at")})
+JOB_QUEUE = Table("job_queue", JobQueueRow, key=1)
+JOB_TENANT = Table("job_tenant", JobTenantRow, key=1)
+JOB_SHARE = Table("job_share", JobShareRow, key=1, indexes={"queued": ("queued",), "scheduled": ("scheduled",)})
+JOB_DEAD = Table("job_dead", JobDeadRow, key=2)
+JOB_STEP = Table("job_step", JobStepRow, key=2, bulky=True)
+JOB_CLAIM = Table("job_claim", JobClaimRow, key=2, indexes={"until": ("until",)})
+JOB_SEAL = Table("job_seal", JobSealRow, key=1)
+JOB_SCHEDULE = Table("job_schedule", JobScheduleRow, key=1, indexes={"next": ("next_at",)})
+
+ALONE = (b"",)
+"""The key of the one row of a table that has one."""
+NO_TOTALS = JobTotalsRow(b"", 0, 0, 0, 0, 0, 0, 0)
+
+TABLES = (
+    JOB,
+    JOB_NAME,
+    JOB_PART,
+    JOB_RECORD,
+    JOB_TOTALS,
+    JOB_LINE,
+    JOB_KIND,
+    JOB_QUEUE,
+    JOB_TENANT,
+    JOB_SHARE,
+    JOB_DEAD,
+    JOB_STEP,
+    JOB_CLAIM,
+    JOB_SEAL,
+    JOB_SCHEDULE,
+)

@@ -1,0 +1,300 @@
+"""Answers: rows to JSON. Canonical texts are copied as they are stored, so that repeats are equal byte by byte."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from semel.kernel.clock import utc_text
+from semel.kernel.hashes import proof_of, report_bytes
+from semel.kernel.verdict import NEVER
+from semel.surfaces.jobs.commands import (
+    JobAdmitted,
+    JobDraft,
+    JobKeyCollision,
+    JobRefusal,
+    JobReported,
+    JobsClaimed,
+    JobStepResult,
+    LeaseExtended,
+)
+from semel.surfaces.jobs.ids import job_name, request_name
+from semel.surfaces.jobs.limits import JobPolicy
+from semel.surfaces.jobs.lists import JobPage
+from semel.surfaces.jobs.reading import JobDeadLetter, JobDetails, QueueFacts
+from semel.surfaces.jobs.rules.completion import JobSigning, digest_of, envelope, envelope_bytes
+from semel.surfaces.jobs.rules.cron import next_after, parse
+from semel.surfaces.jobs.rules.idempotency import HITS, RULE
+from semel.surfaces.jobs.rules.states import is_done, state_of, status_of
+from semel.surfaces.jobs.tables import DONE, INLINE_BYTES, LEASED, WAITING, JobRow, JobScheduleRow
+from semel.surfaces.jobs.wire.admin import dead_cursor, list_cursor, result_url
+
+SATURATED_DEFER_MS, EMPTY_DEFER_MS = 500, 1_000
+STEP_MS = 1_000
+_COLLISION = "This idempotency key stands for another payload: use a new key for a new job."
+
+
+class OutcomeAnswer:
+    """The end of a job for an answer: the cached envelope, or why it is left out."""
+
+    def __init__(self, job: JobRow, value: bytes | None, policy: JobPolicy) -> None:
+        self.ok = not job.reason
+        self.is_sound = True
+        self._job = job
+        self._value = value
+        self._omitted = omission(job, policy)
+        if self._omitted is None and (value is None or digest_of(job.id, self.ok, value) != job.report):
+            self.is_sound, self._omitted = False, "integrity"
+
+    def facts(self) -> dict[str, Any]:
+        """The members that a finished job has in every answer."""
+        job = self._job
+        known: dict[str, Any] = {
+            "result_sha256": job.report.hex(),
+            "result_bytes": job.result_bytes,
+            "result_url": result_url(job.id),
+        }
+        if self._omitted is None:
+            assert self._value is not None
+            known["cached_result"] = orjson.Fragment(envelope(self.ok, self._value))
+        else:
+            known["cached_result_omitted"] = self._omitted
+        return known
+
+
+def omission(job: JobRow, policy: JobPolicy) -> str | None:
+    """Why an envelope is too much for an answer; None when it is not."""
+    if not policy.max_cached_bytes:
+        return "disabled"
+    is_large = envelope_bytes(not job.reason, job.result_bytes) > policy.max_cached_bytes
+    return "too_large" if is_large else None
+
+
+def needs_part(job: JobRow, policy: JobPolicy) -> bool:
+    """Whether the answer has the envelope and it is stored in a row of its own."""
+    return job.phase == DONE and job.result_bytes > INLINE_BYTES and omission(job, policy) is None
+
+
+def submitted(
+    answer: JobAdmitted, value: bytes | None, policy: JobPolicy, now_ms: int
+) -> tuple[dict[str, Any], OutcomeAnswer | None]:
+    """The answer to a submission that was admitted, now or before."""
+    job, rule = answer.job, RULE[answer.rule]
+    facts: dict[str, Any] = {
+        "ok": True,
+        "request_id": request_name(job.id),
+        "job_id": job_name(job.id),
+        "dedup": rule.dedup,
+        "status": status_of(job) if is_done(job) else rule.status,
+        "state": state_of(job, now_ms).value,
+        "attempt": job.attempt,
+        "revision": job.revision,
+        "created_utc": utc_text(job.created_at),
+        "expires_utc": None if answer.expires_at is None else utc_text(answer.expires_at),
+    }
+    if answer.rule == "J0":
+        facts["idempotency"] = "disabled"
+    if answer.rule in HITS and answer.ignored:
+        facts["ignored_fields"] = list(answer.ignored)
+    if not is_done(job):
+        return facts, None
+    ending = OutcomeAnswer(job, value, policy)
+    return {**facts, **ending.facts()}, ending
+
+
+def collided(answer: JobKeyCollision, draft: JobDraft) -> JobRefusal:
+    """The answer to a key that was used for another payload."""
+    facts = {
+        "key_prefix": draft.key_prefix,
+        "old_hash_prefix": answer.old_hash.hex()[:8],
+        "new_hash_prefix": draft.payload_hash.hex()[:8],
+        "job_id": job_name(answer.id),
+    }
+    return JobRefusal("jobs:IDEMPOTENCY_KEY_COLLISION", _COLLISION, facts, answer.notes)
+
+
+def lease_end(job: JobRow, now_ms: int, steady_ms: int) -> int:
+    """The end of a lease by the wall clock, corrected only if wall clock and steady time differ by a step."""
+    apart_ms = now_ms - steady_ms
+    return job.due_at + (apart_ms if abs(apart_ms) >= STEP_MS else 0)
+
+
+def claimed(answer: JobsClaimed, params: Mapping[bytes, bytes], *, has_waited: bool) -> dict[str, Any]:
+    """The answer to a claim; `params` holds those that are large."""
+    jobs = []
+    for job, token in answer.leases:
+        jobs.append(
+            {
+                "job_id": job_name(job.id),
+                "kind": job.kind.decode(),
+                "params": orjson.Fragment(params.get(job.id, job.params)),
+                "queue": job.queue.decode(),
+                "priority": job.priority,
+                "attempt": job.attempt,
+                "max_attempts": job.max_attempts,
+                "epoch": job.epoch,
+                "lease_token": token.hex(),
+                "lease_until_utc": utc_text(lease_end(job, answer.now_ms, answer.steady_ms)),
+                "lease_ms": job.held_ms,
+                "offer_ms": max(0, job.due_at - answer.steady_ms) if job.offered else 0,
+                "timeout_ms": job.timeout_at - job.claimed_at if job.timeout_at else 0,
+                "cancel_requested": bool(job.cancel),
+                "request_id": request_name(job.id),
+                "created_utc": utc_text(job.created_at),
+            }
+        )
+    defer_ms = 0
+    if not jobs:
+        defer_ms = SATURATED_DEFER_MS if answer.is_saturated else 0 if has_waited else EMPTY_DEFER_MS
+    return {"ok": True, "jobs": jobs, "defer_ms": defer_ms}
+
+
+def held(answer: LeaseExtended) -> dict[str, Any]:
+    """The answer to a heartbeat."""
+    return {"ok": True, "lease_until_utc": utc_text(answer.until_ms), "cancel_requested": answer.is_cancelled}
+
+
+def reported(answer: JobReported, now_ms: int, *, is_deferral: bool = False) -> dict[str, Any]:
+    """The answer to the end of a run."""
+    job = answer.job
+    facts: dict[str, Any] = {"ok": True, "job_id": job_name(job.id), "dedup": answer.dedup}
+    if not is_deferral:
+        facts["status"] = status_of(job)
+        facts["state"] = state_of(job, now_ms).value
+    if job.phase == WAITING:
+        facts["next_run_utc"] = utc_text(job.ready_at)
+    if job.phase == DONE:
+        facts["result_sha256"] = job.report.hex()
+    return facts
+
+
+def stepped(answer: JobStepResult) -> dict[str, Any]:
+    """The answer about a step."""
+    facts: dict[str, Any] = {"ok": True, "known": answer.result is not None}
+    if answer.result is not None:
+        facts |= {"result": orjson.Fragment(answer.result), "dedup": answer.dedup}
+    return facts
+
+
+def brief(job: JobRow, now_ms: int, steady_ms: int) -> dict[str, Any]:
+    """A job in a list: no params, no result."""
+    is_leased = job.phase == LEASED
+    return {
+        "job_id": job_name(job.id),
+        "request_id": request_name(job.id),
+        "kind": job.kind.decode(),
+        "queue": job.queue.decode(),
+        "priority": job.priority,
+        "state": state_of(job, now_ms).value,
+        "status": status_of(job),
+        "attempt": job.attempt,
+        "max_attempts": job.max_attempts,
+        "epoch": job.epoch,
+        "revision": job.revision,
+        "deferrals": job.deferrals,
+        "lease_sec": job.lease_ms // 1_000,
+        "timeout_ms": job.timeout_ms if job.timeout_ms >= 0 else None,
+        "created_utc": utc_text(job.created_at),
+        "run_at_utc": utc_text(job.ready_at),
+        "finished_utc": utc_text(job.finished_at) if job.phase == DONE else None,
+        "worker_id": job.worker.decode() or None,
+        "lease_until_utc": utc_text(lease_end(job, now_ms, steady_ms)) if is_leased else None,
+        "cancel_requested": bool(job.cancel),
+        "reason": job.reason.decode() or None,
+    }
+
+
+def seen(look: JobDetails, policy: JobPolicy) -> tuple[dict[str, Any], OutcomeAnswer | None]:
+    """One job, with everything that its owner may know."""
+    job = look.job
+    errors = [
+        {
+            "code": error["code"],
+            "message": error["message"],
+            "attempt": error["attempt"],
+            "worker_id": error["worker"] or None,
+            "at_utc": utc_text(error["at"]),
+        }
+        for error in (orjson.loads(job.errors) if job.errors else ())
+    ]
+    facts = {
+        "ok": True,
+        **brief(job, look.now_ms, look.steady_ms),
+        "params": orjson.Fragment(look.params),
+        "expires_utc": None if look.expires_at is None else utc_text(look.expires_at),
+        "progress": orjson.Fragment(job.progress) if job.progress else None,
+        "errors": errors,
+        "client": orjson.Fragment(job.client) if job.client else None,
+    }
+    if not is_done(job):
+        return facts, None
+    ending = OutcomeAnswer(job, look.result, policy)
+    return {**facts, **ending.facts()}, ending
+
+
+def result(look: JobDetails, signing: JobSigning) -> dict[str, Any] | None:
+    """The whole end of a job with its checksum; None when the stored bytes do not fit it."""
+    job, value = look.job, look.result
+    ok = not job.reason
+    if value is None or digest_of(job.id, ok, value) != job.report:
+        return None
+    return {
+        "job_id": job_name(job.id),
+        "ok": ok,
+        "result" if ok else "error": orjson.Fragment(value),
+        "integrity": proof_of(report_bytes(job_name(job.id), ok, value), signing.hmac_key),
+    }
+
+
+def listed(page: JobPage) -> dict[str, Any]:
+    """A page of a list."""
+    jobs = [brief(job, page.now_ms, page.steady_ms) for job in page.jobs]
+    return {"ok": True, "jobs": jobs, "next": None if page.next is None else list_cursor(page.next)}
+
+
+def dead(letters: Sequence[JobDeadLetter], limit: int, now_ms: int, steady_ms: int) -> dict[str, Any]:
+    """A page of dead letters."""
+    jobs = []
+    for job, error in letters:
+        value = error if error is not None and digest_of(job.id, False, error) == job.report else b"null"
+        facts = {"attempts": job.attempt, "error": orjson.Fragment(value)}
+        jobs.append({**brief(job, now_ms, steady_ms), **facts})
+    last = letters[-1].job if len(letters) == limit else None
+    return {"ok": True, "jobs": jobs, "next": None if last is None else dead_cursor(last.finished_at, last.id)}
+
+
+def queue(facts: QueueFacts) -> dict[str, Any]:
+    """A queue."""
+    return {
+        "queue": facts.name.decode(),
+        "max_inflight": facts.max_inflight,
+        "default_timeout_ms": facts.default_timeout_ms,
+        "inflight": facts.inflight,
+        "waiting": facts.waiting,
+    }
+
+
+def schedule(row: JobScheduleRow) -> dict[str, Any]:
+    """A schedule."""
+    return {
+        "name": row.name.decode(),
+        "cron": row.cron.decode(),
+        "time_zone": row.time_zone.decode() or "UTC",
+        "kind": row.kind.decode(),
+        "params": orjson.Fragment(row.params),
+        "queue": row.queue.decode(),
+        "priority": row.priority,
+        "max_attempts": row.max_attempts or None,
+        "catch_up": row.catch_up.decode(),
+        "paused": bool(row.paused),
+        "principal": row.owner.decode(),
+        "last_instant": utc_text(row.last_fired) if row.last_fired else None,
+        "next_instant": None if row.next_at == NEVER else _next_instant(row),
+    }
+
+
+def _next_instant(row: JobScheduleRow) -> str | None:
+    following = next_after(parse(row.cron.decode(), row.time_zone.decode()), row.last_instant)
+    return None if following is None else utc_text(following)

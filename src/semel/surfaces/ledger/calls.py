@@ -1,0 +1,263 @@
+"""Calls over HTTP besides reads: writes, organizations and vaults, and `blocks:watch`.
+
+`blocks:watch` sends blocks as server-sent events. The id of an event is the height of its block, so that a client
+continues where it stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import orjson
+
+from semel.engine.contract import EngineError
+from semel.engine.reading import Reading
+from semel.kernel.header_fields import HeaderFields
+from semel.server.http.answer import Answer, BodyWriter, ClientGoneError, StreamedAnswer
+from semel.server.http.request import Exchange
+from semel.server.thread_pool import apart
+from semel.surfaces.ledger.block_watch import BlockWatch
+from semel.surfaces.ledger.commands import (
+    OrgSettings,
+    PreparedWrite,
+    RefusedLedger,
+    WriteCommitted,
+    WriteDeclined,
+    WriteErrorCode,
+    WriteReplayed,
+    invalid,
+)
+from semel.surfaces.ledger.exchange import REPLAYED, LedgerRequest, answer_json
+from semel.surfaces.ledger.model import BlockHeader, LedgerPlace, LedgerStatus
+from semel.surfaces.ledger.pagination import list_orgs, list_vaults
+from semel.surfaces.ledger.reading import org, tip, tx_proof, vault
+from semel.surfaces.ledger.service import LedgerService
+from semel.surfaces.ledger.wire import answers
+from semel.surfaces.ledger.wire.answers import announcement_json, declined_json, success_json
+from semel.surfaces.ledger.wire.bodies import (
+    WriteDraft,
+    creation_key,
+    parse_batch,
+    parse_org,
+    parse_org_change,
+    parse_vault,
+    parse_vault_change,
+    parse_write,
+)
+from semel.surfaces.ledger.wire.urls import parse_nothing, parse_page, parse_watch
+
+Parse = Callable[[bytes, HeaderFields, int], WriteDraft]
+
+STATUSES = {
+    WriteErrorCode.KEY_EXISTS: 412,
+    WriteErrorCode.KEY_NOT_FOUND: 412,
+    WriteErrorCode.VERSION_MISMATCH: 412,
+    WriteErrorCode.VALUE_MISMATCH: 412,
+    WriteErrorCode.ALREADY_COMMITTED: 200,
+    WriteErrorCode.IDEMPOTENCY_KEY_REUSED: 409,
+    WriteErrorCode.SEQUENCE_GAP: 409,
+}
+
+
+class LedgerWriteCalls:
+    """The HTTP handlers of writes."""
+
+    def __init__(self, desk: LedgerService) -> None:
+        self._desk = desk
+
+    async def write(self, request: LedgerRequest) -> Answer:
+        """POST of one transaction."""
+        return await self._write(request, parse_write)
+
+    async def batch(self, request: LedgerRequest) -> Answer:
+        """POST of one transaction in groups."""
+        return await self._write(request, parse_batch)
+
+    async def _write(self, request: LedgerRequest, parse: Parse) -> Answer:
+        parse_nothing(request.query)
+        size = request.body.size
+        wants_proof, prepared = await apart(size, self._prepare, request, parse)
+        committing = self._desk.write(request.asked, prepared, with_proof=wants_proof)
+        del prepared  # what was encoded is not needed for the answer
+        answer = await committing
+        if isinstance(answer, WriteReplayed):
+            self._desk.is_hot(answer.committed)  # the full answer is sent: remember it
+        return await apart(size, _write_answer, answer, wants_proof)
+
+    def _prepare(self, request: LedgerRequest, parse: Parse) -> tuple[bool, PreparedWrite]:
+        draft = parse(request.body.take(), request.fields, self._desk.limits.max_operations)
+        prepared = self._desk.prepare(request.place, draft.client, draft.sequence, draft.key, draft.operations)
+        return draft.wants_proof, prepared
+
+
+def _write_answer(answer: WriteCommitted | WriteReplayed | WriteDeclined, wants_proof: bool) -> Answer:
+    if isinstance(answer, WriteDeclined):
+        is_done = answer.code is WriteErrorCode.ALREADY_COMMITTED
+        headers = (REPLAYED,) if is_done else ()
+        return answer_json({"error": declined_json(answer)}, STATUSES[answer.code], *headers)
+    committed = answer.committed
+    is_replay = isinstance(answer, WriteReplayed)
+    has_proof = wants_proof or (isinstance(answer, WriteReplayed) and answer.with_proof)
+    success = success_json(committed, tx_proof(committed) if has_proof else None)
+    headers = (REPLAYED,) if is_replay else ()
+    return answer_json({"success": success}, 200, *headers)
+
+
+T = TypeVar("T")
+
+
+class LedgerAdminCalls:
+    """The HTTP handlers of admin calls."""
+
+    def __init__(self, desk: LedgerService, node: str) -> None:
+        self._desk = desk
+        self._node = node
+
+    async def list_orgs(self, request: LedgerRequest) -> Answer:
+        """The organizations that the caller may read."""
+        wanted = parse_page(request.query)
+
+        def look(reading: Reading) -> Answer:
+            page = list_orgs(reading, *wanted, lambda slug: self._desk.sees(request.asked, LedgerPlace(slug)))
+            return answer_json(
+                answers.list_json("organizations", [answers.org_json(one) for one in page.items], page.token)
+            )
+
+        return await self._desk.look(request.asked, None, look)
+
+    async def make_org(self, request: LedgerRequest) -> Answer:
+        """A new organization."""
+        parse_nothing(request.query)
+        draft, key = await _parsed(request, parse_org), creation_key(request.fields)
+        made = await self._desk.make_org(request.asked, draft.name, key, draft.quota)
+        return answer_json(answers.made_org_json(made.place), 200, *((REPLAYED,) if made.is_replay else ()))
+
+    async def show_org(self, request: LedgerRequest) -> Answer:
+        """One organization, a deleted one too."""
+        parse_nothing(request.query)
+
+        def look(reading: Reading) -> Answer:
+            return answer_json(answers.org_json(org(reading, request.place.org)))
+
+        return await self._desk.look(request.asked, request.place, look)
+
+    async def change_org(self, request: LedgerRequest) -> Answer:
+        """Other settings, another status."""
+        parse_nothing(request.query)
+        settings = await _parsed(request, parse_org_change)
+        changed = await self._desk.change_org(request.asked, request.place.org, settings)
+        return answer_json(answers.org_json(changed))
+
+    async def end_org(self, request: LedgerRequest) -> Answer:
+        """No more of it."""
+        parse_nothing(request.query)
+        await self._desk.change_org(request.asked, request.place.org, OrgSettings(status=LedgerStatus.DELETED))
+        return answer_json({})
+
+    async def list_vaults(self, request: LedgerRequest) -> Answer:
+        """The vaults of an organization that the caller may read."""
+        wanted = parse_page(request.query)
+
+        def look(reading: Reading) -> Answer:
+            page = list_vaults(reading, request.place.org, *wanted, lambda place: self._desk.sees(request.asked, place))
+            told = [answers.vault_json(one, self._node) for one in page.items]
+            return answer_json(answers.list_json("vaults", told, page.token))
+
+        return await self._desk.look(request.asked, request.place, look)
+
+    async def make_vault(self, request: LedgerRequest) -> Answer:
+        """A new vault."""
+        parse_nothing(request.query)
+        retain, key = await _parsed(request, parse_vault), creation_key(request.fields)
+        made = await self._desk.make_vault(request.asked, request.place.org, retain, key)
+        told = answers.made_vault_json(made.place, made.header)
+        return answer_json(told, 200, *((REPLAYED,) if made.is_replay else ()))
+
+    async def show_vault(self, request: LedgerRequest) -> Answer:
+        """One vault, a deleted one too."""
+        parse_nothing(request.query)
+
+        def look(reading: Reading) -> Answer:
+            return answer_json(answers.vault_json(vault(reading, request.place), self._node))
+
+        return await self._desk.look(request.asked, request.place, look)
+
+    async def change_vault(self, request: LedgerRequest) -> Answer:
+        """Another status."""
+        parse_nothing(request.query)
+        status = await _parsed(request, parse_vault_change)
+        changed = await self._desk.change_vault(request.asked, request.place, status)
+        return answer_json(answers.vault_json(changed, self._node))
+
+    async def end_vault(self, request: LedgerRequest) -> Answer:
+        """No more of it."""
+        parse_nothing(request.query)
+        await self._desk.change_vault(request.asked, request.place, LedgerStatus.DELETED)
+        return answer_json({})
+
+
+async def _parsed(request: LedgerRequest, parse: Callable[[bytes], T]) -> T:
+    return await apart(request.body.size, parse, request.body.take())
+
+
+_log = logging.getLogger("semel.ledger")
+
+KEEPALIVE_SECONDS = 15.0
+"""Seconds without a block after which a keep-alive comment is sent."""
+LAST_WORDS_SECONDS = 2.0
+"""Seconds for a slow client to receive the reason before it is disconnected."""
+UNSENT_BYTES = 16 * 1024
+_KEEPALIVE = b":\n\n"
+_HEADERS = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
+
+
+class LedgerBlockStream:
+    """Sends new blocks as server-sent events (SSE)."""
+
+    def __init__(self, desk: LedgerService) -> None:
+        self._desk = desk
+
+    async def watch(self, request: LedgerRequest) -> StreamedAnswer:
+        """GET; what can be refused is refused before the stream begins."""
+        start = parse_watch(request.query, request.fields.get(b"last-event-id"))
+        if request.http.version == "1.0":
+            raise invalid("An event stream needs HTTP/1.1.", "version")
+        await self._desk.look(request.asked, request.place, lambda reading: tip(reading, request.place))
+        watch = self._desk.follow(request.asked, request.place, start)
+        return StreamedAnswer([*_HEADERS], partial(_follow, watch, request.http.exchange))
+
+
+async def _follow(watch: BlockWatch, exchange: Exchange, writer: BodyWriter) -> None:
+    """Page after page until the client has gone or this side ends it; the last line then says why."""
+    exchange.bound_unsent(UNSENT_BYTES)
+    why = b""
+    with watch:
+        try:
+            while not watch.is_over:
+                found = await watch.next(KEEPALIVE_SECONDS)
+                if not watch.is_over:
+                    await watch.deliver(writer.write(b"".join(map(_event, found)) or _KEEPALIVE))
+        except (RefusedLedger, EngineError) as ended:
+            why = b": %s\n\n" % str(ended).encode("ascii", "replace")
+        except (ClientGoneError, ConnectionError, asyncio.CancelledError):
+            raise
+        except Exception:  # noqa: BLE001 - the answer has begun: the stream ends, and the client comes again
+            _log.exception("fault in a stream of blocks")
+    if why:
+        await _say_why(why, exchange, writer)
+
+
+async def _say_why(why: bytes, exchange: Exchange, writer: BodyWriter) -> None:
+    try:
+        async with asyncio.timeout(LAST_WORDS_SECONDS):
+            await writer.write(why)
+    except TimeoutError:  # it takes nothing any more
+        exchange.abort()
+
+
+def _event(header: BlockHeader) -> bytes:
+    return b"id: %d\ndata: %s\n\n" % (header.height, orjson.dumps(announcement_json(header)))

@@ -1,0 +1,169 @@
+"""The contract of the ledger for the engine: one lock for each organization, and a shared lock that a new term holds
+
+alone.
+
+A crash leaves every command executed completely or not at all: a block, its state, its commit and the sequence of its
+client are one transaction of the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any
+
+from semel.engine.contract import DecisionResult, Order, Stage, View
+from semel.engine.reading import Reading
+from semel.kernel.clock import Now
+from semel.store.protocol import Lock, Range
+from semel.surfaces.ledger.commands import (
+    ChangeOrg,
+    ChangeVault,
+    CreateOrg,
+    CreateVault,
+    ForgetStreams,
+    FreePlace,
+    LedgerCommand,
+    OpenTerm,
+    WriteCommand,
+)
+from semel.surfaces.ledger.limits import LedgerPolicy
+from semel.surfaces.ledger.model import LedgerPlace
+from semel.surfaces.ledger.rules.maintenance import (
+    forget_needs,
+    forget_streams,
+    free_needs,
+    free_place,
+    may_be_freed,
+    open_needs,
+    open_term,
+)
+from semel.surfaces.ledger.rules.organizations import (
+    CREATION,
+    REGISTRY,
+    change_needs,
+    change_org,
+    change_vault,
+    create_org,
+    create_org_needs,
+    create_vault,
+    create_vault_needs,
+    log_lock,
+)
+from semel.surfaces.ledger.rules.write import order_of, write, write_needs
+from semel.surfaces.ledger.tables import LEDGER_BLOCK, LEDGER_ORG, LEDGER_PLACE, LEDGER_STREAM, OrgRow, PlaceRow
+
+FREED_BLOCKS, FREED_BYTES, FREED_STREAMS = 250, 4 * 1024 * 1024, 500
+PLACES_AT_ONCE = 100
+"""Limit of organizations and places in one round of chores; the next round goes on behind them."""
+
+Needs = Generator[Stage, View, None]
+
+
+class LedgerContract:
+    """The contract of the ledger, under one policy."""
+
+    name = "ledger"
+
+    def __init__(self, policy: LedgerPolicy | None = None) -> None:
+        self.policy = policy or LedgerPolicy()
+        self._swept: LedgerPlace | None = None
+        self._thinned: int | None = None
+
+    def locks(self, command: LedgerCommand) -> Sequence[Lock]:
+        """The organization's log; what changes the term or the list of organizations is alone."""
+        if isinstance(command, OpenTerm | CreateOrg):
+            return (Lock(REGISTRY), *_making(command))
+        if isinstance(command, CreateVault):
+            return (log_lock(command.org), Lock(REGISTRY, shared=True), *_making(command))
+        return (log_lock(_org_of(command)), Lock(REGISTRY, shared=True))
+
+    def needs(self, command: LedgerCommand) -> Needs:
+        """The rows that each command reads."""
+        return _NEEDS[type(command)](command)
+
+    def order(self, command: LedgerCommand) -> Order | None:
+        """A write with a sequence has its place in it."""
+        return order_of(command) if isinstance(command, WriteCommand) else None
+
+    def decide(self, view: View, command: LedgerCommand, now: Now) -> DecisionResult:
+        """Judge one command."""
+        return _DECISIONS[type(command)](view, command, self.policy, now)
+
+    def chores(self, reading: Reading) -> Sequence[LedgerCommand]:
+        """Places with blocks that may be freed, and clients that were evicted; round after round through all."""
+        return [*self._places(reading), *self._clients(reading)]
+
+    def _places(self, reading: Reading) -> list[LedgerCommand]:
+        start = () if self._swept is None else (self._swept.org, self._swept.vault + 1)
+        rows = reading.range(Range(LEDGER_PLACE, "", (), PLACES_AT_ONCE, start=start))
+        self._swept = LedgerPlace(rows[-1].org, rows[-1].vault) if len(rows) == PLACES_AT_ONCE else None
+        orgs = reading.find(LEDGER_ORG, sorted({(row.org,) for row in rows}))
+        blocks = reading.find(LEDGER_BLOCK, [(row.org, row.vault, row.freed + 1) for row in rows])
+        found: list[LedgerCommand] = []
+        for row in rows:
+            org, block = orgs.get((row.org,)), blocks.get((row.org, row.vault, row.freed + 1))
+            if org is not None and block is not None and may_be_freed(org, row, block):
+                found.append(FreePlace(LedgerPlace(row.org, row.vault), _upto(reading, org, row)))
+        return found
+
+    def _clients(self, reading: Reading) -> list[LedgerCommand]:
+        start = () if self._thinned is None else (self._thinned + 1,)
+        orgs: Sequence[OrgRow] = reading.range(Range(LEDGER_ORG, "", (), PLACES_AT_ONCE, start=start))
+        self._thinned = orgs[-1].org if len(orgs) == PLACES_AT_ONCE else None
+        found: list[LedgerCommand] = []
+        for org in orgs:
+            if org.client_cut > 0:
+                gone = Range(LEDGER_STREAM, "seen", (org.org,), FREED_STREAMS, stop=(org.client_cut,))
+                keys = reading.keys(gone)
+                if keys:
+                    found.append(ForgetStreams(org.org, tuple((key[1], key[2]) for key in keys)))
+        return found
+
+
+def _making(command: OpenTerm | CreateOrg | CreateVault) -> tuple[Lock, ...]:
+    """The lock and row of a creation key: it has a lock of its own, because it is not bound to an organization."""
+    return (Lock(CREATION),) if not isinstance(command, OpenTerm) and command.key else ()
+
+
+def _upto(reading: Reading, org: OrgRow, row: PlaceRow) -> int:
+    """The height up to which a place is freed in one step: a limit of blocks and of bytes; at least one block."""
+    size = 0
+    upto = row.freed
+    for block in reading.range(Range(LEDGER_BLOCK, "", (row.org, row.vault), FREED_BLOCKS, start=(row.freed + 1,))):
+        size += block.size
+        if not may_be_freed(org, row, block) or (size > FREED_BYTES and upto > row.freed):
+            break
+        upto = block.height
+    return upto
+
+
+def _org_of(command: LedgerCommand) -> int:
+    if isinstance(command, WriteCommand):
+        return command.write.place.org
+    if isinstance(command, ChangeVault | FreePlace):
+        return command.place.org
+    assert isinstance(command, ChangeOrg | ForgetStreams)
+    return command.org
+
+
+_NEEDS: Mapping[type, Callable[[Any], Needs]] = {
+    WriteCommand: write_needs,
+    CreateOrg: create_org_needs,
+    CreateVault: create_vault_needs,
+    ChangeOrg: change_needs,
+    ChangeVault: change_needs,
+    OpenTerm: open_needs,
+    FreePlace: free_needs,
+    ForgetStreams: forget_needs,
+}
+
+_DECISIONS: Mapping[type, Callable[[View, Any, LedgerPolicy, Now], DecisionResult]] = {
+    WriteCommand: write,
+    CreateOrg: create_org,
+    CreateVault: create_vault,
+    ChangeOrg: lambda view, command, policy, now: change_org(view, command, now),
+    ChangeVault: lambda view, command, policy, now: change_vault(view, command, now),
+    OpenTerm: lambda view, command, policy, now: open_term(view, command),
+    FreePlace: lambda view, command, policy, now: free_place(view, command),
+    ForgetStreams: lambda view, command, policy, now: forget_streams(view, command),
+}

@@ -1,0 +1,89 @@
+"""One HTTP exchange: request, answer, streamed answer; and the API version that a caller asks for on any wire."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+from semel.kernel.header_fields import HeaderFields
+from semel.server.http.answer import JSON, NO_STORE, Answer, Header, StreamedAnswer
+from semel.server.http.request import Request as HttpRequest
+from semel.surfaces.ledger.commands import LedgerRefusal, RefusedLedger, invalid
+from semel.surfaces.ledger.model import LedgerPlace
+from semel.surfaces.ledger.service import LedgerCaller
+from semel.surfaces.ledger.wire.answers import kind_of, problem_body
+
+PROBLEM: Header = (b"content-type", b"application/problem+json")
+REPLAYED: Header = (b"idempotency-replayed", b"true")
+
+
+class LedgerBody:
+    """The body of a request, held until it is taken: a large one is freed before the request is executed."""
+
+    __slots__ = ("_content", "size")
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.size = len(content)
+
+    def take(self) -> bytes:
+        """All of it, once."""
+        content, self._content = self._content, b""
+        return content
+
+
+class LedgerRequest(NamedTuple):
+    """An HTTP call: the principal, the place, the path and the input."""
+
+    asked: LedgerCaller
+    place: LedgerPlace
+    """Without a meaning where the path names none."""
+    name: str
+    """The last name in the path: a key, a client, a height, a transaction."""
+    fields: HeaderFields
+    query: bytes
+    body: LedgerBody
+    http: HttpRequest
+
+
+LedgerCall = Callable[[LedgerRequest], Awaitable[Answer | StreamedAnswer]]
+
+
+def answer_json(facts: Mapping[str, Any], status: int = 200, *more: Header) -> Answer:
+    """A JSON answer."""
+    return Answer(status, [JSON, NO_STORE, *more], orjson.dumps(facts))
+
+
+def refuse(refusal: LedgerRefusal, *more: Header) -> Answer:
+    """A refusal as an answer, with Retry-After if it has one."""
+    headers = [PROBLEM, NO_STORE, *more]
+    if refusal.retry_after_ms is not None:
+        headers.append((b"retry-after", b"%d" % max(1, -(-refusal.retry_after_ms // 1_000))))
+    return Answer(kind_of(refusal).status, headers, problem_body(refusal))
+
+
+API_VERSION = b"x-ledger-api-version"
+VERSION = 1
+_NUMBER = re.compile(rb"[0-9]{1,20}")
+_NAME = API_VERSION.decode()
+
+
+def api_version(value: bytes | None) -> int:
+    """The API version of a header, ours if it is absent; no number, or another version, is refused."""
+    if value is None:
+        return VERSION
+    if _NUMBER.fullmatch(value) is None:
+        raise invalid(f"{_NAME} must be a whole number.", _NAME)
+    if int(value) != VERSION:
+        message = f"This server speaks version {VERSION} of the interface."
+        raise RefusedLedger("failed_precondition", message, {"field": _NAME})
+    return VERSION
+
+
+def check_version(fields: HeaderFields) -> None:
+    """Check every header of that name in a request: a client that repeats it means each of them."""
+    for value in fields.all(API_VERSION):
+        api_version(value)

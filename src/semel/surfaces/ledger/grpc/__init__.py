@@ -1,0 +1,18 @@
+"""The ledger over gRPC, on a port of its own; available when `semel[grpc]` is installed.
+
+This module imports nothing of it, so that a server without these packages starts.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+__all__ = ["is_installed"]
+
+_PARTS = ("h2", "google", "google.protobuf", "semel.surfaces.ledger.proto.ledger_pb2")
+"""A package comes before its submodules: finding a submodule imports the package."""
+
+
+def is_installed() -> bool:
+    """Whether what gRPC needs besides is here: the packages, and the code that the build makes."""
+    return all(find_spec(name) is not None for name in _PARTS)

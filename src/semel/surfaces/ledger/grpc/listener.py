@@ -1,0 +1,80 @@
+"""The ledger on a gRPC listener: its services, its credentials, and the statuses of its refusals."""
+
+from __future__ import annotations
+
+import logging
+
+from semel.engine.engine import WaitingCaller
+from semel.server.auth.authentication import authenticate
+from semel.server.auth.principals import presented
+from semel.server.context import Context
+from semel.server.grpc.call import GrpcCall, GrpcService
+from semel.server.grpc.health import StandardHealth
+from semel.server.grpc.metadata import GrpcStatus
+from semel.server.grpc.reflection import Reflection
+from semel.server.grpc.server import GrpcServer
+from semel.server.ops.health import readiness
+from semel.surfaces.ledger.access import API_KEY, SURFACE
+from semel.surfaces.ledger.exchange import API_VERSION, VERSION, check_version
+from semel.surfaces.ledger.grpc.admin_service import AdminService, LedgerHealthService
+from semel.surfaces.ledger.grpc.answers import refusal_of, refusal_status
+from semel.surfaces.ledger.grpc.read_service import ReadService
+from semel.surfaces.ledger.grpc.write_service import WriteService
+from semel.surfaces.ledger.proto import ledger_pb2
+from semel.surfaces.ledger.service import LedgerCaller, LedgerService, internal_refusal
+
+_log = logging.getLogger("semel.ledger")
+
+
+class LedgerGrpc(GrpcServer):
+    """The gRPC listener of the ledger."""
+
+    def __init__(self, context: Context, ledger: LedgerService) -> None:
+        self._context = context
+        self._ledger = ledger
+        reflection = Reflection(ledger_pb2.DESCRIPTOR)
+        services = (
+            WriteService(ledger),
+            ReadService(ledger),
+            AdminService(ledger),
+            LedgerHealthService(ledger, self._authenticate),
+            StandardHealth(reflection.services, lambda: readiness(context) == "ok", lambda: context.is_stopping),
+            reflection,
+        )
+        table = GrpcService(
+            methods={method.path: method for one in services for method in one.methods()},
+            max_message_bytes=context.settings.max_body_bytes,
+            max_held_bytes=context.settings.max_uploads_bytes,
+            headers=((API_VERSION, b"%d" % VERSION),),
+            check_head=check_version,
+            authenticate=self._authenticate,
+            status_of=self._status_of,
+            count=self._count,
+        )
+        super().__init__(context, table)
+
+    def _authenticate(self, call: GrpcCall) -> LedgerCaller:
+        """The caller of a call; it is counted and, where its credential does not hold, put into the audit log."""
+        context, fields = self._context, call.fields
+        path = (fields.get(b":path") or b"").partition(b"?")[0].decode("latin-1")
+        where = {"path": path, "remote_addr": call.connection.peer}
+        principal = authenticate(context, fields, lambda: where, (API_KEY,))
+        are_known = context.principals.are_known
+        caller = WaitingCaller(principal.actor) if are_known else WaitingCaller()
+        call.on_end = caller.leave
+        has_token = are_known and presented(fields, (API_KEY,)) is not None
+        asked = self._ledger.asked(principal, caller, where, has_token=has_token)
+        call.identity = asked
+        return asked
+
+    def _status_of(self, error: Exception) -> GrpcStatus:
+        refusal = refusal_of(error)
+        if refusal is None:
+            error_id = self._context.world.random_bytes(8).hex()
+            _log.error("fault in a call", extra={"error_id": error_id}, exc_info=error)
+            refusal = internal_refusal(error_id)
+        self._ledger.journal.refused(refusal)
+        return refusal_status(refusal)
+
+    def _count(self, method: str, number: int) -> None:
+        self._context.metrics.requests[SURFACE, f"grpc {method}", number] += 1

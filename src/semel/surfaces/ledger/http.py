@@ -1,0 +1,227 @@
+"""The ledger over HTTP: everything under `/ledger/v1/`.
+
+Order of checks: path, method, content type and size; then the API version and the credential; then path, query and
+body; then the rules. Every refusal is a problem document with the codes of the ledger, including refusals about
+credentials and faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from prometheus_client.core import Metric
+
+from semel.engine.contract import EngineError
+from semel.kernel.errors import REGISTRY, Problem, Refused
+from semel.server.auth.authentication import admit
+from semel.server.auth.principals import presented
+from semel.server.context import Context, caller_of
+from semel.server.http.answer import CLOSE, SECURITY, Answer, Header, StreamedAnswer, header_block
+from semel.server.http.problem import problem_answer
+from semel.server.http.request import Request as HttpRequest
+from semel.server.ledger.grpc_listener import GrpcListener
+from semel.server.surface import ExtraListener, RunningSurface
+from semel.surfaces.ledger.access import API_KEY, SURFACE
+from semel.surfaces.ledger.calls import LedgerAdminCalls, LedgerBlockStream, LedgerWriteCalls
+from semel.surfaces.ledger.commands import LedgerRefusal, RefusedLedger, invalid
+from semel.surfaces.ledger.exchange import (
+    API_VERSION,
+    VERSION,
+    LedgerBody,
+    LedgerCall,
+    LedgerRequest,
+    check_version,
+    refuse,
+)
+from semel.surfaces.ledger.model import LedgerPlace
+from semel.surfaces.ledger.read_calls import LedgerReadCalls
+from semel.surfaces.ledger.service import (
+    LedgerCaller,
+    LedgerMaintenance,
+    LedgerService,
+    engine_refusal,
+    internal_refusal,
+    make_service,
+    server_refusal,
+)
+from semel.surfaces.ledger.wire.urls import LedgerRoute, place_in, split_path
+
+_COMMON = header_block(
+    (
+        *SECURITY,
+        (API_VERSION, b"%d" % VERSION),
+        (b"access-control-expose-headers", b"%b, idempotency-replayed, retry-after, x-request-id" % API_VERSION),
+    )
+)
+_NOWHERE = LedgerPlace(0)
+
+
+class _RefusedWithHeaders(RefusedLedger):
+    """A refusal with headers for the answer."""
+
+    def __init__(self, code: str, message: str, *headers: Header) -> None:
+        super().__init__(code, message)
+        self.headers = headers
+
+
+class _LedgerRoutes(NamedTuple):
+    """Handlers by method: for all organizations, for one, for a vault, and for a place of either kind."""
+
+    everywhere: Mapping[str, LedgerCall]
+    org: Mapping[str, LedgerCall]
+    vault: Mapping[str, LedgerCall]
+    vaults: Mapping[str, LedgerCall]
+    place: Mapping[tuple[str, ...], Mapping[str, LedgerCall]]
+
+
+class LedgerHttp(RunningSurface):
+    """Everything of the ledger on one listener."""
+
+    surface = SURFACE
+    allow = b"DELETE, GET, HEAD, OPTIONS, PATCH, POST"
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.desk: LedgerService = make_service(context)
+        """Shared with the other wire."""
+        self.contract = self.desk.ledger
+        self._upkeep = LedgerMaintenance(context.engine, self.contract, context.world)
+        self._routes = _routes_of(self.desk, self.desk.node)
+
+    def common(self, request: HttpRequest) -> bytes:
+        """Header lines of every answer."""
+        return _COMMON
+
+    def handle(self, request: HttpRequest) -> Answer | None:
+        """Answer one request."""
+        route = split_path(request.raw_path)
+        call = self._call(route, request.method)
+        self._check_head(request)
+        principal = admit(self._context, request, (API_KEY,))
+        has_token = self._context.principals.are_known and presented(request.fields, (API_KEY,)) is not None
+        asked = self.desk.asked(principal, caller_of(request), request.where, has_token=has_token)
+        assert route is not None
+        request.later(self._answer(call, route, asked, request))
+        return None
+
+    def refuse(self, request: HttpRequest, error: Exception) -> Answer | None:
+        """A refusal as a problem document with the ledger's code."""
+        if isinstance(error, RefusedLedger):
+            return self._refuse(error.refusal, *getattr(error, "headers", ()))
+        if isinstance(error, Refused):
+            return self._refuse(server_refusal(error.problem), *error.problem.headers)
+        return self._refuse(engine_refusal(error)) if isinstance(error, EngineError) else None
+
+    def render(self, request: HttpRequest, problem: Problem) -> Answer:
+        """What the shell refuses; the code is that of the problem, in small letters, where the ledger has it."""
+        if f"{SURFACE}:{problem.code.lower()}" not in REGISTRY:
+            return problem_answer(problem)
+        return self._refuse(LedgerRefusal(problem.code.lower(), problem.detail))
+
+    def fault(self, request: HttpRequest, error_id: str) -> Answer:
+        """A fault of ours."""
+        return self._refuse(internal_refusal(error_id))
+
+    async def start(self) -> None:
+        """A block of this start must carry its term."""
+        await self._upkeep.begin()
+
+    def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
+        """Raises the term when the database is another than before."""
+        return (self._upkeep.run(),)
+
+    def listeners(self) -> Iterable[ExtraListener]:
+        """The gRPC port."""
+        return (GrpcListener(self._context, self.desk),)
+
+    def collect(self) -> Iterator[Metric]:
+        """Its metric families."""
+        return self.desk.journal.metrics.collect()
+
+    def _refuse(self, refusal: LedgerRefusal, *headers: Header) -> Answer:
+        self.desk.journal.refused(refusal)
+        return refuse(refusal, *headers)
+
+    async def _answer(
+        self, call: LedgerCall, route: LedgerRoute, asked: LedgerCaller, request: HttpRequest
+    ) -> Answer | StreamedAnswer:
+        body = await self._read(request)
+        place = _NOWHERE if route.org is None else place_in(route)
+        return await call(LedgerRequest(asked, place, route.name, request.fields, request.query, body, request))
+
+    async def _read(self, request: HttpRequest) -> LedgerBody:
+        content = b"" if request.method in ("GET", "HEAD", "DELETE") else await self._context.bodies.read(request)
+        if content is None:
+            raise self._too_large()
+        return LedgerBody(content)
+
+    def _call(self, route: LedgerRoute | None, method: str) -> LedgerCall:
+        """The call at a path; 404 without one, 405 when it has others."""
+        calls = None if route is None else self._calls(route)
+        if calls is None:
+            raise RefusedLedger("not_found", "There is nothing at this path.")
+        call = calls.get("GET" if method == "HEAD" else method)
+        if call is None:
+            allowed = ", ".join(sorted({*calls, "HEAD"} if "GET" in calls else calls))
+            message = f"{method} is not used here, but {allowed}."
+            raise _RefusedWithHeaders("method_not_allowed", message, (b"allow", allowed.encode()))
+        return call
+
+    def _calls(self, route: LedgerRoute) -> Mapping[str, LedgerCall] | None:
+        routes = self._routes
+        if route.org is None:
+            return routes.everywhere
+        if not route.call:
+            return routes.org if route.vault is None else routes.vault
+        if route.call == ("vaults",) and route.vault is None:
+            return routes.vaults
+        return routes.place.get(route.call)
+
+    def _check_head(self, request: HttpRequest) -> None:
+        """What can be refused before anything is read."""
+        method, fields = request.method, request.fields
+        # A foreign web page may send a body without a type, but not one with this type: the browser asks first.
+        unsaid = b"" if fields.get(b"origin") else b"application/json"
+        kind = (fields.get(b"content-type") or unsaid).partition(b";")[0].strip().lower()
+        if method in ("POST", "PATCH") and kind != b"application/json":
+            raise invalid("Send JSON, with the content type application/json.", "Content-Type")
+        length = fields.get(b"content-length") or b"0"
+        if length.isdigit() and (len(length) > 18 or int(length) > self._context.bodies.max_bytes):
+            raise self._too_large()
+        check_version(fields)
+
+    def _too_large(self) -> RefusedLedger:
+        message = f"A body may have at most {self._context.bodies.max_bytes} bytes."
+        return _RefusedWithHeaders("invalid_argument", message, CLOSE)
+
+
+def _routes_of(desk: LedgerService, node: str) -> _LedgerRoutes:
+    writes, reads, live, admin = (
+        LedgerWriteCalls(desk),
+        LedgerReadCalls(desk),
+        LedgerBlockStream(desk),
+        LedgerAdminCalls(desk, node),
+    )
+    return _LedgerRoutes(
+        everywhere={"GET": admin.list_orgs, "POST": admin.make_org},
+        org={"GET": admin.show_org, "PATCH": admin.change_org, "DELETE": admin.end_org},
+        vault={"GET": admin.show_vault, "PATCH": admin.change_vault, "DELETE": admin.end_vault},
+        vaults={"GET": admin.list_vaults, "POST": admin.make_vault},
+        place={
+            ("writes",): {"POST": writes.write},
+            ("batches",): {"POST": writes.batch},
+            ("clients", "", "state"): {"GET": reads.client_state},
+            ("entities",): {"GET": reads.entities},
+            ("entities", ""): {"GET": reads.entity},
+            ("entities:batchRead",): {"POST": reads.batch_read},
+            ("relationships",): {"GET": reads.relationships},
+            ("resources",): {"GET": reads.resources},
+            ("tip",): {"GET": reads.tip},
+            ("blocks",): {"GET": reads.blocks},
+            ("blocks:watch",): {"GET": live.watch},
+            ("blocks", ""): {"GET": reads.block},
+            ("blocks", "", "proof"): {"GET": reads.proof},
+            ("transactions", ""): {"GET": reads.transaction},
+        },
+    )

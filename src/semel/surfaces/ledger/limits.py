@@ -1,0 +1,54 @@
+"""Limits of the ledger: those that an operator sets, and those that the protocol fixes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+MAX_CLIENT_CHARACTERS = 256
+MAX_NAME_CHARACTERS = 256
+MAX_BATCH_KEYS = 1_000
+MAX_ANSWER_BYTES = 3 * 1024 * 1024
+"""Limit of bytes of values in one batch of reads: gRPC clients accept answers of 4 MiB by default."""
+MAX_RANGE_BLOCKS = 1_000
+MAX_RANGE_BYTES = 2 * 1024 * 1024
+"""A range of blocks ends early at about this number of bytes of operations."""
+MAX_CHAIN_HEADERS = 10_000
+DEFAULT_PAGE = 100
+MAX_PAGE = 1_000
+MAX_LISTED_ROWS = 10_000
+"""Limit of rows read for one page of a filtered list; a page may then be short and still have a next one."""
+MAX_PAGE_BYTES = 2 * 1024 * 1024
+MAX_RECENT_BLOCKS = 1_000
+MAX_RECENT_BYTES = 256 * 1024
+"""A list at a height at most this many bytes of blocks below the tip learns from those blocks what changed."""
+MAX_TOLD_VALUE_BYTES = 4_096
+"""A failed condition returns the current value up to this size."""
+WATCH_BEHIND = 1_024
+PIPELINE = 64
+"""So far ahead of the last sequence a request may wait for those before it."""
+MAX_SEQUENCE = 2**64 - 1
+MAX_TTL_SECONDS = 2**40
+MAX_INTERVAL = 2**40
+
+
+class LedgerLimits(NamedTuple):
+    """The limits of one request, as the operator set them."""
+
+    max_key_bytes: int = 1_024
+    max_value_bytes: int = 1024 * 1024
+    max_resource_characters: int = 512
+    max_relation_characters: int = 64
+    max_actor_characters: int = 128
+    max_operations: int = 1_000
+    max_payload_bytes: int = 100 * 1024 * 1024
+
+
+class LedgerPolicy(NamedTuple):
+    """The settings that decisions depend on. The first three are initial values of a new organization."""
+
+    eviction_interval: int = 1_000
+    ttl_seconds: int = 86_400
+    fence: bool = False
+    max_orgs: int = 10_000
+    max_vaults: int = 10_000
+    writes_per_second: int = 0

@@ -1,0 +1,286 @@
+"""The hash chain: the encoding of operations and transactions, block hashes, Merkle roots, and rows as headers.
+
+Encoded lengths and counts are 32-bit little-endian, all other numbers big-endian. Operations are stored in this
+encoding too, so the stored bytes are the hashed bytes. Only bytes that were encoded here are decoded.
+
+The hash of a block covers 148 bytes of fixed layout, so no two headers have the same bytes. Block 1 follows 32 zero
+bytes; the header of height 0, sent when a vault is created, is not part of the chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from io import BytesIO
+from struct import Struct
+
+from semel.surfaces.ledger.commands import CommittedTransaction, Org, OrgQuota, Vault
+from semel.surfaces.ledger.model import (
+    ZERO,
+    BlockHeader,
+    ConditionKind,
+    CreateRelationship,
+    DeleteEntity,
+    DeleteRelationship,
+    ExpireEntity,
+    LedgerPlace,
+    LedgerStatus,
+    LedgerTime,
+    LedgerTransaction,
+    Operation,
+    SetCondition,
+    SetEntity,
+)
+from semel.surfaces.ledger.rules.state_tree import EMPTY_STATE_ROOT
+from semel.surfaces.ledger.tables import BlockRow, BodyRow, OrgRow, PlaceRow
+
+_LENGTH = Struct("<I")
+_U64 = Struct(">Q")
+_TIME = Struct(">qI")
+_CREATE, _DELETE_RELATION, _SET, _DELETE, _EXPIRE = 1, 2, 3, 4, 5
+_RELATIONSHIP = b"\0"
+"""The first byte of the key of a relationship; no key of an entity may begin with it."""
+
+
+def encode_operations(operations: tuple[Operation, ...]) -> bytes:
+    """The count, then one after another."""
+    encoded = BytesIO()  # unlike a list of parts it does not hold everything twice
+    encoded.write(_LENGTH.pack(len(operations)))
+    for operation in operations:
+        encoded.writelines(_parts(operation))
+    return encoded.getvalue()
+
+
+def request_hash(encoded: bytes) -> bytes:
+    """The hash that tells two requests apart."""
+    return sha256(encoded).digest()
+
+
+def transaction_hash(transaction: LedgerTransaction, encoded: bytes) -> bytes:
+    """The leaf of a transaction; `encoded` are its operations."""
+    seconds, nanos = transaction.at
+    hashed = sha256(transaction.id + _field(transaction.client) + _U64.pack(transaction.sequence))
+    hashed.update(_field(transaction.actor))
+    hashed.update(encoded)
+    hashed.update(_TIME.pack(seconds, nanos))
+    return hashed.digest()
+
+
+def relationship_key(resource: bytes, relation: bytes, subject: bytes) -> bytes:
+    """A relationship as a key of the state."""
+    return _RELATIONSHIP + _field(resource) + _field(relation) + _field(subject)
+
+
+def relationship_prefix(*parts: bytes) -> bytes:
+    """How the keys of all relationships with these first parts begin."""
+    return _RELATIONSHIP + b"".join(map(_field, parts))
+
+
+def split_relationship(key: bytes) -> tuple[bytes, bytes, bytes]:
+    """The parts of such a key."""
+    reader = _Reader(key, 1)
+    return reader.field(), reader.field(), reader.field()
+
+
+def subject_of(key: bytes) -> bytes:
+    """The subject of a relationship's key; empty for that of an entity."""
+    return split_relationship(key)[2] if key.startswith(_RELATIONSHIP) else b""
+
+
+def decode_operations(encoded: bytes) -> tuple[Operation, ...]:
+    """The operations behind their bytes."""
+    reader = _Reader(encoded, 0)
+    return tuple(reader.operation() for _ in range(reader.length()))
+
+
+def state_key(operation: Operation) -> bytes:
+    """The key of the state that an operation is about."""
+    if isinstance(operation, CreateRelationship | DeleteRelationship):
+        return relationship_key(*operation)
+    return operation.key
+
+
+def state_keys(operations: Iterable[Operation]) -> list[bytes]:
+    """Those of all of them, each once, in the order of the operations."""
+    return list(dict.fromkeys(map(state_key, operations)))
+
+
+def _field(value: bytes) -> bytes:
+    return _LENGTH.pack(len(value)) + value
+
+
+def _parts(operation: Operation) -> tuple[bytes, ...]:
+    """The encoded parts of an operation, in order."""
+    match operation:
+        case SetEntity(key, value, expires_at, condition):
+            length = _LENGTH.pack(len(value))
+            return b"\x03", _field(key), length, value, *_condition(condition), _U64.pack(expires_at)
+        case DeleteEntity(key):
+            return b"\x04", _field(key)
+        case ExpireEntity(key, expired_at):
+            return b"\x05", _field(key), _U64.pack(expired_at)
+        case CreateRelationship():
+            return b"\x01", *map(_field, operation)
+        case DeleteRelationship():
+            return b"\x02", *map(_field, operation)
+
+
+def _condition(condition: SetCondition | None) -> tuple[bytes, ...]:
+    if condition is None:
+        return (b"\0",)
+    kind = bytes((condition.check.value,))
+    if condition.check is ConditionKind.VERSION:
+        return kind, _U64.pack(condition.version)
+    return (
+        (kind, _LENGTH.pack(len(condition.value)), condition.value)
+        if condition.check is ConditionKind.VALUE
+        else (kind,)
+    )
+
+
+class _Reader:
+    def __init__(self, data: bytes, place: int) -> None:
+        self._data = data
+        self._place = place
+
+    def take(self, size: int) -> bytes:
+        self._place += size
+        return self._data[self._place - size : self._place]
+
+    def length(self) -> int:
+        return int(_LENGTH.unpack(self.take(4))[0])
+
+    def number(self) -> int:
+        return int(_U64.unpack(self.take(8))[0])
+
+    def field(self) -> bytes:
+        return self.take(self.length())
+
+    def operation(self) -> Operation:
+        kind = self.take(1)[0]
+        if kind == _SET:
+            key, value = self.field(), self.field()
+            condition = self.condition()
+            return SetEntity(key, value, self.number(), condition)
+        if kind == _DELETE:
+            return DeleteEntity(self.field())
+        if kind == _EXPIRE:
+            return ExpireEntity(self.field(), self.number())
+        parts = self.field(), self.field(), self.field()
+        if kind == _CREATE:
+            return CreateRelationship(*parts)
+        if kind == _DELETE_RELATION:
+            return DeleteRelationship(*parts)
+        raise ValueError(f"a stored operation is of the unknown kind {kind}")
+
+    def condition(self) -> SetCondition | None:
+        kind = self.take(1)[0]
+        if kind == 0:
+            return None
+        check = ConditionKind(kind)
+        if check is ConditionKind.VERSION:
+            return SetCondition(check, version=self.number())
+        return SetCondition(check, value=self.field()) if check is ConditionKind.VALUE else SetCondition(check)
+
+
+EMPTY = sha256(b"").digest()
+_HEADER = Struct(">QQQ32s32s32sqIQQ")
+
+
+def block_hash(header: BlockHeader) -> bytes:
+    """The one hash of a block."""
+    return sha256(
+        _HEADER.pack(
+            header.height,
+            header.place.org,
+            header.place.vault,
+            header.previous_hash,
+            header.tx_root,
+            header.state_root,
+            header.at.seconds,
+            header.at.nanos,
+            header.term,
+            header.committed_index,
+        )
+    ).digest()
+
+
+def merkle_root(leaves: Sequence[bytes]) -> bytes:
+    """The root over leaves in order; an odd level repeats its last node."""
+    if not leaves:
+        return EMPTY
+    level = list(leaves)
+    while len(level) > 1:
+        if len(level) % 2:
+            level.append(level[-1])
+        level = [sha256(level[place] + level[place + 1]).digest() for place in range(0, len(level), 2)]
+    return level[0]
+
+
+def genesis_header(place: LedgerPlace, at: LedgerTime, term: int, index: int, leader: bytes = b"") -> BlockHeader:
+    """The genesis header: that of a place without blocks."""
+    return BlockHeader(0, place, ZERO, EMPTY, EMPTY_STATE_ROOT, at, term, index, leader)
+
+
+def header_of(block: BlockRow) -> BlockHeader:
+    """The header in a row."""
+    return BlockHeader(
+        block.height,
+        LedgerPlace(block.org, block.vault),
+        block.previous_hash,
+        block.tx_root,
+        block.state_root,
+        LedgerTime(block.at_seconds, block.at_nanos),
+        block.term,
+        block.committed_index,
+        block.leader,
+    )
+
+
+def transaction_of(block: BlockRow, body: BodyRow) -> LedgerTransaction:
+    """The transaction in a block."""
+    at = LedgerTime(block.at_seconds, block.at_nanos)
+    return LedgerTransaction(body.id, body.client, body.sequence, decode_operations(body.operations), at, body.actor)
+
+
+def committed_of(block: BlockRow, body: BodyRow) -> CommittedTransaction:
+    """Both."""
+    return CommittedTransaction(transaction_of(block, body), header_of(block))
+
+
+def genesis_of(place: PlaceRow) -> BlockHeader:
+    """The genesis header of a place."""
+    at = LedgerTime(place.created_seconds, place.created_nanos)
+    return genesis_header(LedgerPlace(place.org, place.vault), at, place.created_term, place.created_index)
+
+
+def is_head(place: PlaceRow, block: BlockRow | None) -> bool:
+    """Whether the last block of a place is the one that its tip names; a place without blocks has none."""
+    if place.height == 0:
+        return block is None
+    if block is None or (block.height, block.state_root) != (place.height, place.state_root):
+        return False
+    return block_hash(header_of(block)) == place.tip_hash
+
+
+def org_of(row: OrgRow) -> Org:
+    """An organization."""
+    return Org(
+        row.org,
+        row.name,
+        LedgerStatus(row.status),
+        LedgerTime(row.created_seconds, row.created_nanos),
+        row.entries,
+        row.interval,
+        row.ttl_seconds,
+        bool(row.fence),
+        row.vaults,
+        OrgQuota(row.quota_bytes, row.quota_vaults, row.quota_writes),
+    )
+
+
+def vault_of(row: PlaceRow) -> Vault:
+    """A vault."""
+    created = LedgerTime(row.created_seconds, row.created_nanos)
+    place = LedgerPlace(row.org, row.vault)
+    return Vault(place, LedgerStatus(row.status), row.height, row.state_root, row.retain, created)

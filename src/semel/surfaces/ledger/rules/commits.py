@@ -1,0 +1,201 @@
+"""Commits: the rows of a block and of its commit, and the eviction of clients and commits.
+
+Eviction is a function of the log alone. At every entry whose index is a multiple of the organization's interval, two
+cuts advance to the time of the entry minus the time to live: commits before the first cut are forgotten; clients that
+were last seen before the second cut are forgotten with all their commits. A cut never moves back, so nothing forgotten
+returns when the time to live grows. With the fence on, the cut of clients stays, and the last sequence of a client is
+never forgotten. Eviction deletes nothing at once: rows before a cut do not count, and are freed later.
+"""
+
+from __future__ import annotations
+
+from semel.engine.contract import View
+from semel.store.table import Key
+from semel.surfaces.ledger.commands import CommittedTransaction, PreparedWrite, WriteCommand
+from semel.surfaces.ledger.model import ZERO, BlockHeader, LedgerPlace, LedgerTime, LedgerTransaction
+from semel.surfaces.ledger.rules.chain import merkle_root, transaction_hash
+from semel.surfaces.ledger.rules.idempotency import RememberedCommit, WriteCase
+from semel.surfaces.ledger.tables import (
+    ALONE,
+    LEDGER_BLOCK,
+    LEDGER_BODY,
+    LEDGER_COMMIT,
+    LEDGER_KEY,
+    LEDGER_STREAM,
+    LEDGER_TERM,
+    NO_TERM,
+    BlockRow,
+    BodyRow,
+    CommitRow,
+    KeyRow,
+    LedgerStreamRow,
+    OrgRow,
+    PlaceRow,
+)
+
+
+def advance_cuts(org: OrgRow) -> OrgRow:
+    """An organization after its last entry: every `interval` entries, what is too old is cut off."""
+    if org.entries % org.interval:
+        return org
+    cut = org.at_seconds - org.ttl_seconds
+    client_cut = org.client_cut if org.fence else max(org.client_cut, cut)
+    return org._replace(cut=max(org.cut, cut), client_cut=client_cut)
+
+
+def stream_key(place: LedgerPlace, client: bytes) -> Key:
+    """The key of a client's sequence."""
+    return (*place, client)
+
+
+def unless_evicted(org: OrgRow, stream: LedgerStreamRow | None) -> LedgerStreamRow | None:
+    """The stream, unless it was evicted."""
+    return None if stream is None or stream.last_seen < org.client_cut else stream
+
+
+def is_in_window(org: OrgRow, stream: LedgerStreamRow, commit: CommitRow) -> bool:
+    """Whether a commit is remembered by its time; the last one is while its stream is."""
+    return commit.at >= org.cut or commit.sequence == stream.last
+
+
+def is_compacted(place: PlaceRow, height: int) -> bool:
+    """Whether a block's body is no longer kept."""
+    return place.retain > 0 and height <= place.height - place.retain
+
+
+def commit_keys(view: View, write: PreparedWrite, org: OrgRow) -> list[Key]:
+    """The commits that a write has to be compared with; the rows they are found by must be loaded."""
+    stream = unless_evicted(org, view.get(LEDGER_STREAM, stream_key(write.place, write.client)))
+    if stream is None:
+        return []
+    found = []
+    if write.sequence is not None and write.sequence <= stream.last:
+        found.append((*write.place, write.client, stream.life, write.sequence))
+    key = _key_row(view, write)
+    if key is not None and key.life == stream.life:
+        found.append((*write.place, write.client, stream.life, key.sequence))
+    return found
+
+
+def case_of(view: View, write: PreparedWrite, org: OrgRow, place: PlaceRow) -> WriteCase:
+    """A write with everything that is remembered of its identity."""
+    stream = unless_evicted(org, view.get(LEDGER_STREAM, stream_key(write.place, write.client)))
+    if stream is None:
+        return WriteCase(write.sequence, write.key, write.request, 0, None, None)
+    by_key = by_sequence = None
+    key = _key_row(view, write)
+    if key is not None and key.life == stream.life:
+        commit = _commit(view, stream, key.sequence)
+        if commit is not None and is_in_window(org, stream, commit):
+            by_key = _past(commit)
+    if write.sequence is not None and write.sequence <= stream.last:
+        commit = _commit(view, stream, write.sequence)
+        if commit is not None and is_in_window(org, stream, commit):
+            by_sequence = _past(commit)
+        elif commit is not None and not is_compacted(place, commit.height):
+            by_sequence = _past(commit)._replace(key=b"")  # its key is forgotten: the body alone speaks for it
+    return WriteCase(write.sequence, write.key, write.request, stream.last, by_key, by_sequence)
+
+
+def _key_row(view: View, write: PreparedWrite) -> KeyRow | None:
+    return view.get(LEDGER_KEY, (*write.place, write.client, write.key)) if write.key else None
+
+
+def _commit(view: View, stream: LedgerStreamRow, sequence: int) -> CommitRow | None:
+    return view.get(LEDGER_COMMIT, (stream.org, stream.vault, stream.client, stream.life, sequence))
+
+
+def _past(commit: CommitRow) -> RememberedCommit:
+    return RememberedCommit(commit.sequence, commit.key, commit.hash, commit.height)
+
+
+ID_HEIGHT_BYTES = 6
+
+
+def transaction_id(height: int, chance: bytes) -> bytes:
+    """An id leads to its block: it begins with the height."""
+    return height.to_bytes(ID_HEIGHT_BYTES, "big") + chance
+
+
+def height_of_id(tx_id: bytes) -> int:
+    """The height that an id leads to."""
+    return int.from_bytes(tx_id[:ID_HEIGHT_BYTES], "big")
+
+
+def build_block(
+    view: View, command: WriteCommand, org: OrgRow, tip: PlaceRow, sequence: int, root: bytes
+) -> CommittedTransaction:
+    """The block of a transaction; `org` is at its log entry, `tip` at the block before."""
+    height = tip.height + 1
+    at = LedgerTime(org.at_seconds, org.at_nanos)
+    tx_id = transaction_id(height, command.chance)
+    transaction = LedgerTransaction(tx_id, command.write.client, sequence, command.write.operations, at, command.actor)
+    term = (view.get(LEDGER_TERM, ALONE) or NO_TERM).term
+    tx_root = merkle_root([transaction_hash(transaction, command.write.encoded)])
+    previous = tip.tip_hash if tip.height else ZERO
+    place = LedgerPlace(tip.org, tip.vault)
+    header = BlockHeader(height, place, previous, tx_root, root, at, term, org.entries, command.leader)
+    return CommittedTransaction(transaction, header)
+
+
+def store_block(view: View, command: WriteCommand, committed: CommittedTransaction, life: int, stale: bytes) -> None:
+    """Header and body."""
+    transaction, header = committed
+    where = (*header.place, header.height)
+    view.insert(
+        LEDGER_BLOCK,
+        BlockRow(
+            *where,
+            header.previous_hash,
+            header.tx_root,
+            header.state_root,
+            *header.at,
+            header.term,
+            header.committed_index,
+            header.leader,
+            len(command.write.encoded),
+            stale,
+        ),
+    )
+    view.insert(
+        LEDGER_BODY,
+        BodyRow(
+            *where,
+            transaction.id,
+            transaction.client,
+            life,
+            transaction.sequence,
+            command.write.key,
+            transaction.actor,
+            int(command.with_proof),
+            command.write.encoded,
+        ),
+    )
+
+
+def store_commit(view: View, command: WriteCommand, org: OrgRow, tip: PlaceRow, committed: CommittedTransaction) -> int:
+    """The commit under its sequence and key, and the client's new last one; the life that it belongs to."""
+    transaction, header = committed
+    place, client, sequence = header.place, command.write.client, transaction.sequence
+    known = view.get(LEDGER_STREAM, stream_key(place, client))
+    before = unless_evicted(org, known)
+    life = header.height if before is None else before.life
+    if known is not None and known.last_height <= tip.freed:
+        release_last(view, tip, known)
+    seconds = header.at.seconds
+    commit = CommitRow(*place, client, life, sequence, header.height, seconds, command.write.key, command.write.request)
+    view.insert(LEDGER_COMMIT, commit)
+    if command.write.key:
+        view.put(LEDGER_KEY, KeyRow(*place, client, command.write.key, life, sequence))
+    view.put(LEDGER_STREAM, LedgerStreamRow(*place, client, life, sequence, seconds, header.height, command.write.key))
+    return life
+
+
+def release_last(view: View, tip: PlaceRow, stream: LedgerStreamRow) -> None:
+    """Free what was kept only because it was a client's last commit, once it no longer is."""
+    place = (tip.org, tip.vault)
+    if stream.last_key:
+        view.forget(LEDGER_KEY, (*place, stream.client, stream.last_key))
+    if tip.retain:
+        view.forget(LEDGER_COMMIT, (*place, stream.client, stream.life, stream.last))
+        view.forget(LEDGER_BODY, (*place, stream.last_height))

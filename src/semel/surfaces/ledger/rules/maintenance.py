@@ -1,0 +1,179 @@
+"""Maintenance: the term rises, and rows that are forgotten or compacted are freed.
+
+The cuts and the retention decide which rows count; rows beyond them do not count even before they are freed. A place is
+freed from its first block upwards, a few heights at a time. Where all bodies are kept, only keys are freed; elsewhere
+the body, the commit and the past state are freed, once the commit is forgotten too. The last commit of a client stays.
+
+The term also rises with the epoch of the store: the term of a block says to which history the block belongs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from semel.engine.contract import DecisionResult, Stage, View
+from semel.store.protocol import AnyTable, Lock
+from semel.store.table import Key
+from semel.surfaces.epoch import Rows
+from semel.surfaces.ledger.commands import ForgetStreams, FreePlace, MaintenanceDone, OpenTerm
+from semel.surfaces.ledger.model import LedgerPlace
+from semel.surfaces.ledger.rules.chain import decode_operations, state_keys
+from semel.surfaces.ledger.rules.commits import is_compacted, release_last, stream_key, unless_evicted
+from semel.surfaces.ledger.rules.organizations import REGISTRY
+from semel.surfaces.ledger.rules.state import page_key, stale_rows, value_key
+from semel.surfaces.ledger.tables import (
+    ALONE,
+    LEDGER_BLOCK,
+    LEDGER_BODY,
+    LEDGER_BUCKET,
+    LEDGER_COMMIT,
+    LEDGER_KEY,
+    LEDGER_ORG,
+    LEDGER_PAGE,
+    LEDGER_PAST,
+    LEDGER_PLACE,
+    LEDGER_ROOTS,
+    LEDGER_STREAM,
+    LEDGER_TERM,
+    LEDGER_VALUE,
+    NO_TERM,
+    ROOTS_EVERY,
+    BlockRow,
+    BodyRow,
+    OrgRow,
+    PlaceRow,
+)
+
+Needs = Generator[Stage, View, None]
+
+
+def open_needs(command: OpenTerm) -> Needs:
+    """The term."""
+    yield Stage(keys=[(LEDGER_TERM, ALONE)])
+
+
+def open_term(view: View, command: OpenTerm) -> DecisionResult:
+    """Raise the term at a start, or when the database is another than before."""
+    row = view.get(LEDGER_TERM, ALONE) or NO_TERM
+    is_same = row.term > 0 and command.era != b"" and command.era == row.era
+    if not is_same:
+        secret = row.secret or command.secret
+        row = row._replace(term=row.term + 1, era=command.era, secret=secret)
+        view.put(LEDGER_TERM, row)
+    return DecisionResult(MaintenanceDone(row.term))
+
+
+def free_needs(command: FreePlace) -> Needs:
+    """The next blocks to be freed, and the clients and keys that they belong to."""
+    place = command.place
+    view = yield Stage(keys=[(LEDGER_ORG, (place.org,)), (LEDGER_PLACE, place)])
+    tip = view.get(LEDGER_PLACE, place)
+    if tip is None:
+        return
+    heights = range(tip.freed + 1, min(command.upto, tip.height) + 1)
+    tables: tuple[AnyTable, ...] = (LEDGER_BLOCK, LEDGER_BODY)
+    yield Stage(keys=[(table, (*place, height)) for height in heights for table in tables])
+    further: list[tuple[AnyTable, Key]] = []
+    for height in heights:
+        body = view.get(LEDGER_BODY, (*place, height))
+        if body is not None:
+            further.append((LEDGER_STREAM, stream_key(place, body.client)))
+            if body.key:
+                further.append((LEDGER_KEY, (*place, body.client, body.key)))
+    yield Stage(keys=further)
+
+
+def free_place(view: View, command: FreePlace) -> DecisionResult:
+    """Free what may go, in order, until something may not."""
+    org, tip = view.get(LEDGER_ORG, (command.place.org,)), view.get(LEDGER_PLACE, command.place)
+    if org is None or tip is None:
+        return DecisionResult(MaintenanceDone())
+    freed = tip.freed
+    for height in range(tip.freed + 1, min(command.upto, tip.height) + 1):
+        block = view.get(LEDGER_BLOCK, (*command.place, height))
+        assert block is not None, "headers are kept for ever"
+        if not may_be_freed(org, tip, block):
+            break
+        body = view.get(LEDGER_BODY, (*command.place, height))
+        assert body is not None, "a body is kept until it is freed"
+        _free(view, org, tip, block, body)
+        freed = height
+    if freed > tip.freed:
+        view.put(LEDGER_PLACE, tip._replace(freed=freed))
+    return DecisionResult(MaintenanceDone(freed - tip.freed))
+
+
+def may_be_freed(org: OrgRow, tip: PlaceRow, block: BlockRow) -> bool:
+    """Whether a block's commit is forgotten and its body, where bodies go, is compacted."""
+    return block.at_seconds < org.cut and (tip.retain == 0 or is_compacted(tip, block.height))
+
+
+def forget_needs(command: ForgetStreams) -> Needs:
+    """The organization, its clients, and the places they are in."""
+    places = {(command.org, vault) for vault, _ in command.streams}
+    yield Stage(
+        keys=[
+            (LEDGER_ORG, (command.org,)),
+            *((LEDGER_PLACE, place) for place in sorted(places)),
+            *((LEDGER_STREAM, (command.org, *one)) for one in command.streams),
+        ]
+    )
+
+
+def forget_streams(view: View, command: ForgetStreams) -> DecisionResult:
+    """Free the rows of clients that are evicted."""
+    org = view.get(LEDGER_ORG, (command.org,))
+    number = 0
+    for vault, client in command.streams:
+        key = (command.org, vault, client)
+        stream, tip = view.get(LEDGER_STREAM, key), view.get(LEDGER_PLACE, (command.org, vault))
+        if org is None or tip is None or stream is None or unless_evicted(org, stream) is not None:
+            continue
+        if stream.last_height <= tip.freed:
+            release_last(view, tip, stream)
+        view.delete(LEDGER_STREAM, key)
+        number += 1
+    return DecisionResult(MaintenanceDone(number))
+
+
+def _free(view: View, org: OrgRow, tip: PlaceRow, block: BlockRow, body: BodyRow) -> None:
+    place = LedgerPlace(tip.org, tip.vault)
+    stream = unless_evicted(org, view.get(LEDGER_STREAM, stream_key(place, body.client)))
+    is_last = stream is not None and stream.last_height == body.height
+    if body.key and not is_last:
+        key = view.get(LEDGER_KEY, (*place, body.client, body.key))
+        if key is not None and (key.life, key.sequence) == (body.life, body.sequence):
+            view.delete(LEDGER_KEY, (*place, body.client, body.key))
+    if not tip.retain:
+        return
+    for stale in stale_rows(block.stale):
+        if not stale.is_page:
+            view.forget(LEDGER_VALUE, value_key(place, stale.name, stale.height))
+            continue
+        view.forget(LEDGER_PAGE, page_key(place, stale.name, stale.height))
+        if len(stale.name) == 1:
+            view.forget(LEDGER_BUCKET, (*place, stale.name[0], stale.height))
+    if block.height % ROOTS_EVERY == 0:
+        view.forget(LEDGER_ROOTS, (*place, block.height))
+    for changed in state_keys(decode_operations(body.operations)):
+        view.forget(LEDGER_PAST, (*place, changed, block.height))
+    if not is_last:
+        view.forget(LEDGER_COMMIT, (*place, body.client, body.life, body.sequence))
+        view.forget(LEDGER_BODY, (*place, body.height))
+
+
+TERM_LOCK = Lock(REGISTRY)
+"""Held alone: no block is made while the term changes."""
+
+
+def raised_term(rows: Rows, epoch: int) -> int:
+    """The term of blocks in a new epoch: above every term that another history of the ledger can have had."""
+    row = rows.get(LEDGER_TERM, ALONE)
+    return 0 if row is None else max(row.term + 1, epoch)
+
+
+def raise_term(view: View, epoch: int) -> None:
+    """Raise it; a ledger that no server has opened has no term yet."""
+    row = view.get(LEDGER_TERM, ALONE)
+    if row is not None:
+        view.put(LEDGER_TERM, row._replace(term=raised_term(view, epoch)))

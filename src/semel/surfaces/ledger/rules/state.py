@@ -1,0 +1,320 @@
+"""The state of a place: conditions, the effect of operations, and the rows that a transaction loads and stores.
+
+The first condition that fails decides for the whole transaction, and nothing is changed. An entity that has expired by
+the logged time of the transaction counts as absent; no other clock is read, so a replay of the log agrees.
+
+A replaced entity is stored as past under the height that replaced it, new pages of the tree are written next to the old
+ones, and the bucket roots are kept for every height that changed them: each height can be read and proved for as long
+as its rows are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from hashlib import sha256
+from struct import Struct
+from typing import NamedTuple
+
+from semel.engine.contract import Stage, View, demand
+from semel.store.protocol import AnyTable
+from semel.store.table import Key
+from semel.surfaces.ledger.commands import WriteDeclined, WriteErrorCode
+from semel.surfaces.ledger.limits import MAX_TOLD_VALUE_BYTES
+from semel.surfaces.ledger.model import (
+    ConditionKind,
+    CreateRelationship,
+    Entity,
+    LedgerPlace,
+    Operation,
+    SetCondition,
+    SetEntity,
+)
+from semel.surfaces.ledger.rules.chain import state_key, subject_of
+from semel.surfaces.ledger.rules.state_tree import (
+    BUCKETS,
+    EMPTY_BUCKET,
+    LeafChange,
+    TreePage,
+    bucket_of,
+    change,
+    edit_bucket,
+    next_page,
+    nibble,
+    read_page,
+    write_page,
+)
+from semel.surfaces.ledger.tables import (
+    INLINE_BYTES,
+    LEDGER_BUCKET,
+    LEDGER_ENTITY,
+    LEDGER_PAGE,
+    LEDGER_PAST,
+    LEDGER_ROOTS,
+    LEDGER_TOPS,
+    LEDGER_VALUE,
+    ROOTS_EVERY,
+    BucketRow,
+    EntityRow,
+    PageRow,
+    PastRow,
+    RootsRow,
+    TopsRow,
+    ValueRow,
+)
+
+
+class HeldEntity(NamedTuple):
+    """An entity as far as conditions need it: the value of a large one that was there before is only known by hash."""
+
+    key: bytes
+    value: bytes | None
+    size: int
+    digest: bytes
+    expires_at: int
+    version: int
+
+    def equals(self, value: bytes) -> bool:
+        """Whether it has this value."""
+        if self.value is not None:
+            return self.value == value
+        return self.size == len(value) and self.digest == sha256(value).digest()
+
+
+State = dict[bytes, HeldEntity | None]
+"""Entities by key, absent ones as None."""
+
+
+class ConditionFailedError(Exception):
+    """Carries the answer of a failed condition."""
+
+    def __init__(self, declined: WriteDeclined) -> None:
+        super().__init__(declined.message)
+        self.declined = declined
+
+
+def apply_operations(operations: Iterable[Operation], state: State, height: int, now_seconds: int) -> None:
+    """Change the state; `ConditionFailedError` when a condition does not hold."""
+    for operation in operations:
+        key = state_key(operation)
+        if isinstance(operation, SetEntity):
+            if operation.condition is not None:
+                check_condition(operation.condition, key, _present(state[key], now_seconds))
+            value = operation.value
+            state[key] = HeldEntity(key, value, len(value), b"", operation.expires_at, height)
+        elif isinstance(operation, CreateRelationship):
+            state[key] = state[key] or HeldEntity(key, b"", 0, b"", 0, height)
+        else:
+            state[key] = None
+
+
+def is_expired(expires_at: int, now_seconds: int) -> bool:
+    """Whether an entity has expired; 0 is never."""
+    return 0 < expires_at <= now_seconds
+
+
+def _present(entity: HeldEntity | None, now_seconds: int) -> HeldEntity | None:
+    return None if entity is None or is_expired(entity.expires_at, now_seconds) else entity
+
+
+_HOLDS: dict[ConditionKind, Callable[[SetCondition, HeldEntity | None], bool]] = {
+    ConditionKind.NOT_EXISTS: lambda condition, entity: entity is None,
+    ConditionKind.MUST_EXIST: lambda condition, entity: entity is not None,
+    ConditionKind.VERSION: lambda condition, entity: entity is not None and entity.version == condition.version,
+    ConditionKind.VALUE: lambda condition, entity: entity is not None and entity.equals(condition.value),
+}
+_IF_PRESENT = {
+    ConditionKind.NOT_EXISTS: (WriteErrorCode.KEY_EXISTS, "There is an entity under this key."),
+    ConditionKind.VERSION: (WriteErrorCode.VERSION_MISMATCH, "The entity has another version."),
+    ConditionKind.VALUE: (WriteErrorCode.VALUE_MISMATCH, "The entity has another value."),
+}
+_IF_ABSENT = (WriteErrorCode.KEY_NOT_FOUND, "There is no entity under this key.")
+
+
+def check_condition(condition: SetCondition, key: bytes, entity: HeldEntity | None) -> None:
+    """Hold an entity against a condition."""
+    if _HOLDS[condition.check](condition, entity):
+        return
+    code, message = _IF_ABSENT if entity is None else _IF_PRESENT[condition.check]
+    if entity is None:
+        raise ConditionFailedError(WriteDeclined(code, message, key=key))
+    value = entity.value if entity.size <= MAX_TOLD_VALUE_BYTES else None
+    raise ConditionFailedError(
+        WriteDeclined(code, message, key=key, current_version=entity.version, current_value=value)
+    )
+
+
+_HEIGHT = Struct(">Q")
+_STALE = Struct(">BQI")
+_PAGE, _VALUE = 1, 2
+
+
+def tops_of(view: View, place: LedgerPlace) -> TopsRow:
+    """The roots of the buckets as they are now."""
+    return view.get(LEDGER_TOPS, place) or TopsRow(*place, EMPTY_BUCKET * BUCKETS, bytes(8 * BUCKETS))
+
+
+def bucket_height(tops: TopsRow, bucket: int) -> int:
+    """The height of a bucket's root page; 0 when it is empty."""
+    return int(_HEIGHT.unpack_from(tops.heights, 8 * bucket)[0])
+
+
+def page_key(place: LedgerPlace, path: bytes, height: int) -> Key:
+    """The key of a page."""
+    return (*place, height, path)
+
+
+def page_needs(
+    view: View, place: LedgerPlace, keys: list[bytes], beside: Sequence[tuple[AnyTable, Key]] = ()
+) -> Generator[Stage, View, None]:
+    """Every page on the paths of these keys, a level a stage, for changes of the state as it is now; and other rows."""
+    tops = tops_of(view, place)
+    paths = []
+    for key in keys:
+        bucket = bucket_of(key)
+        if height := bucket_height(tops, bucket):
+            paths.append((bytes((bucket,)), height, sha256(key).digest()))
+    while paths or beside:
+        pages = [(LEDGER_PAGE, page_key(place, path, height)) for path, height, _ in paths]
+        yield Stage(keys=[*pages, *beside])
+        beside = ()
+        further = []
+        for path, height, digest in paths:
+            row = view.get(LEDGER_PAGE, page_key(place, path, height))
+            below = None if row is None else next_page(digest, read_page(row.slots), len(path) - 1)
+            if below is not None:
+                further.append((path + bytes((nibble(digest, len(path) - 1),)), below, digest))
+        paths = further
+
+
+def demand_pages(view: View, place: LedgerPlace, keys: list[bytes]) -> None:
+    """Load all missing pages of a level at once, for a decision that needs other pages than expected."""
+    for stage in page_needs(view, place, keys):
+        demand(view, stage.keys)
+
+
+def load_state(view: View, place: LedgerPlace, keys: list[bytes]) -> State:
+    """The entities of these keys."""
+    rows = ((key, view.get(LEDGER_ENTITY, (*place, key))) for key in keys)
+    return {key: None if row is None else _held_of(row) for key, row in rows}
+
+
+def grown(before: State, after: State) -> int:
+    """By how many bytes of keys and values a transaction makes the state larger; below zero when it gets smaller."""
+    return sum(_bytes_of(key, held) - _bytes_of(key, before[key]) for key, held in after.items())
+
+
+def _bytes_of(key: bytes, held: HeldEntity | None) -> int:
+    return 0 if held is None else len(key) + held.size
+
+
+def store_state(view: View, place: LedgerPlace, height: int, before: State, after: State) -> tuple[bytes, bytes]:
+    """Write what has changed; the new state root, and the pages and large values that were replaced."""
+    changes: dict[int, list[LeafChange]] = {}
+    stale: list[bytes] = []
+    for key, held in after.items():
+        if held is before[key]:
+            continue
+        stale += _store_entity(view, place, height, key, before[key], held)
+        changes.setdefault(bucket_of(key), []).append(change(key, None if held is None else _entity(held)))
+    tops = tops_of(view, place)
+    if changes:
+        tops, replaced = _store_tree(view, place, height, tops, changes)
+        stale += replaced
+    if height % ROOTS_EVERY == 0:
+        view.insert(LEDGER_ROOTS, RootsRow(*place, height, tops.roots, tops.heights))
+    return sha256(tops.roots).digest(), b"".join(stale)
+
+
+def _store_tree(
+    view: View, place: LedgerPlace, height: int, tops: TopsRow, changes: Mapping[int, Sequence[LeafChange]]
+) -> tuple[TopsRow, list[bytes]]:
+    """Write the pages and roots of the buckets that change; the new roots, and the pages that were replaced."""
+    stale: list[bytes] = []
+
+    def load(path: bytes, written: int) -> TreePage:
+        row = view.get(LEDGER_PAGE, page_key(place, path, written))
+        assert row is not None, "a page of the tree is missing"
+        return read_page(row.slots)
+
+    roots, heights = bytearray(tops.roots), bytearray(tops.heights)
+    for bucket, group in changes.items():
+        edit = edit_bucket(bucket, bucket_height(tops, bucket), group, height, load)
+        roots[32 * bucket : 32 * bucket + 32] = edit.root
+        _HEIGHT.pack_into(heights, 8 * bucket, height if edit.pages else 0)
+        view.insert(LEDGER_BUCKET, BucketRow(*place, bucket, height, edit.root))
+        for path, page in edit.pages.items():
+            view.insert(LEDGER_PAGE, PageRow(*place, height, path, write_page(page)))
+        stale += [_stale(_PAGE, path, old) for path, old in edit.replaced]
+        if not edit.pages:  # once nothing older is kept, no row says the same: empty
+            stale.append(_stale(_PAGE, bytes((bucket,)), height))
+    after = TopsRow(*place, bytes(roots), bytes(heights))
+    view.put(LEDGER_TOPS, after)
+    return after, stale
+
+
+class StaleRow(NamedTuple):
+    """What a block replaced: a tree page by its path or a large value by its key, and both heights."""
+
+    is_page: bool
+    name: bytes
+    height: int
+
+
+def stale_rows(stored: bytes) -> list[StaleRow]:
+    """The rows that a block replaced."""
+    found = []
+    place = 0
+    while place < len(stored):
+        kind, height, size = _STALE.unpack_from(stored, place)
+        place += _STALE.size
+        found.append(StaleRow(kind == _PAGE, stored[place : place + size], height))
+        place += size
+    return found
+
+
+def value_key(place: LedgerPlace, key: bytes, version: int) -> Key:
+    """The key of a large value."""
+    return (*place, version, key)
+
+
+def _stale(kind: int, name: bytes, height: int) -> bytes:
+    return _STALE.pack(kind, height, len(name)) + name
+
+
+def _store_entity(
+    view: View, place: LedgerPlace, height: int, key: bytes, old: HeldEntity | None, new: HeldEntity | None
+) -> list[bytes]:
+    """Write the rows of one key; the large value that it no longer has, if it had one."""
+    stale = []
+    subject = subject_of(key)
+    if old is not None:
+        ended = PastRow(*place, key, height, _kept(old), old.size, old.expires_at, old.version, subject)
+        view.insert(LEDGER_PAST, ended)
+        if old.size > INLINE_BYTES:
+            stale.append(_stale(_VALUE, key, old.version))
+    if new is None:
+        view.delete(LEDGER_ENTITY, (*place, key))
+    else:
+        view.put(LEDGER_ENTITY, EntityRow(*place, key, _kept(new), new.size, new.expires_at, new.version, subject))
+        if new.size > INLINE_BYTES:
+            view.insert(LEDGER_VALUE, ValueRow(*place, height, key, _entity(new).value))
+    return stale
+
+
+def _held_of(row: EntityRow) -> HeldEntity:
+    is_large = row.size > INLINE_BYTES
+    value, digest = (None, row.value) if is_large else (row.value, b"")
+    return HeldEntity(row.key, value, row.size, digest, row.expires_at, row.version)
+
+
+def _kept(held: HeldEntity) -> bytes:
+    """The part of a value that is stored in the row of its entity."""
+    if held.value is None:
+        return held.digest
+    return held.value if held.size <= INLINE_BYTES else sha256(held.value).digest()
+
+
+def _entity(held: HeldEntity) -> Entity:
+    """An entity that this transaction has set, so that its value is known."""
+    assert held.value is not None, "what was there before is not hashed again"
+    return Entity(held.key, held.value, held.expires_at, held.version)

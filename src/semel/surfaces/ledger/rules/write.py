@@ -1,0 +1,181 @@
+"""One transaction, checked and committed: duplicates first, then the rate limit, then conditions, then the block.
+
+Everything that a client may later ask about is written in the same commit as the effect: header and body, the commit
+under its sequence and key, the client's sequence, the state and its tree, the tip, the count of the log. A crash leaves
+all of it or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from semel.engine.contract import DecisionResult, MissingRowsError, Order, Stage, View
+from semel.kernel.clock import Now
+from semel.store.protocol import AnyTable
+from semel.store.table import Key
+from semel.surfaces.ledger.commands import LedgerRefusal, WriteCommand, WriteCommitted
+from semel.surfaces.ledger.limits import PIPELINE, LedgerPolicy
+from semel.surfaces.ledger.model import LedgerPlace
+from semel.surfaces.ledger.rules.chain import block_hash, is_head, state_keys
+from semel.surfaces.ledger.rules.commits import (
+    advance_cuts,
+    build_block,
+    case_of,
+    commit_keys,
+    store_block,
+    store_commit,
+    stream_key,
+)
+from semel.surfaces.ledger.rules.idempotency import EXECUTES, WriteCase, WriteVerdict, answer_known, find_rule
+from semel.surfaces.ledger.rules.organizations import broken_chain, lower_limit, next_entry, refuse_write
+from semel.surfaces.ledger.rules.state import (
+    ConditionFailedError,
+    apply_operations,
+    demand_pages,
+    grown,
+    load_state,
+    page_needs,
+    store_state,
+)
+from semel.surfaces.ledger.tables import (
+    ALONE,
+    LEDGER_BLOCK,
+    LEDGER_BODY,
+    LEDGER_COMMIT,
+    LEDGER_ENTITY,
+    LEDGER_KEY,
+    LEDGER_ORG,
+    LEDGER_PLACE,
+    LEDGER_STREAM,
+    LEDGER_TERM,
+    LEDGER_TOPS,
+    OrgRow,
+    PlaceRow,
+)
+
+
+def topic_of(place: LedgerPlace) -> bytes:
+    """The topic of subscribers to the blocks of a place."""
+    return b"ledger:%d/%d" % place
+
+
+def order_of(command: WriteCommand) -> Order | None:
+    """The place of a write in its client's sequence, if it names one."""
+    if command.write.sequence is None:
+        return None
+    return Order(b"ledger:%d/%d:%s" % (*command.write.place, command.write.client), command.write.sequence)
+
+
+def write_needs(command: WriteCommand) -> Generator[Stage, View, None]:
+    """First what identities and conditions are judged by; then what the judgement so far says will be needed."""
+    place = command.write.place
+    keys = state_keys(command.write.operations)
+    first: list[tuple[AnyTable, Key]] = [
+        (LEDGER_TERM, ALONE),
+        (LEDGER_ORG, (place.org,)),
+        (LEDGER_PLACE, place),
+        (LEDGER_STREAM, stream_key(place, command.write.client)),
+        (LEDGER_TOPS, place),
+        *((LEDGER_ENTITY, (*place, key)) for key in keys),
+    ]
+    if command.write.key:
+        first.append((LEDGER_KEY, (*place, command.write.client, command.write.key)))
+    view = yield Stage(keys=first)
+    org, row = view.get(LEDGER_ORG, (place.org,)), view.get(LEDGER_PLACE, place)
+    if org is None or row is None:
+        return
+    commits = commit_keys(view, command.write, org)
+    if commits:
+        yield Stage(keys=[(LEDGER_COMMIT, key) for key in commits])
+    case = case_of(view, command.write, org, row)
+    if find_rule(case).verdict in EXECUTES or _may_follow(case):
+        head: list[tuple[AnyTable, Key]] = [(LEDGER_BLOCK, (*place, row.height))] if row.height else []
+        yield from page_needs(view, place, keys, head)
+        return
+    heights = {past.height for past in (case.by_key, case.by_sequence) if past is not None}
+    blocks: tuple[AnyTable, ...] = (LEDGER_BLOCK, LEDGER_BODY)
+    yield Stage(keys=[(table, (*place, height)) for height in heights for table in blocks])
+
+
+def write(view: View, command: WriteCommand, policy: LedgerPolicy, now: Now) -> DecisionResult:
+    """Judge a transaction, and commit it if it is new and its conditions hold."""
+    org = view.get(LEDGER_ORG, (command.write.place.org,))
+    place = view.get(LEDGER_PLACE, command.write.place)
+    refusal = refuse_write(org, place)
+    if refusal is not None or org is None or place is None:
+        return DecisionResult(refusal)
+    case = case_of(view, command.write, org, place)
+    rule = find_rule(case)
+    if rule.verdict is WriteVerdict.GAP and _waits(view, command, case.last):
+        return DecisionResult(None, later=True)
+    if rule.verdict not in EXECUTES:
+        return DecisionResult(answer_known(view, command, rule, case))
+    most = lower_limit(policy.writes_per_second, org.quota_writes)
+    after = _counted(next_entry(org, now), now) if most else next_entry(org, now)
+    refusal = _refuse_new(view, place, after, most)
+    if refusal is not None:
+        return DecisionResult(refusal)
+    keys = state_keys(command.write.operations)
+    before = load_state(view, command.write.place, keys)
+    state = dict(before)
+    height = place.height + 1
+    try:
+        apply_operations(command.write.operations, state, height, after.at_seconds)
+    except ConditionFailedError as failed:
+        return DecisionResult(failed.declined)
+    if org.quota_bytes:
+        after = after._replace(used_bytes=org.used_bytes + grown(before, state))
+        if after.used_bytes > max(org.quota_bytes, org.used_bytes):
+            return DecisionResult(_too_much(org))
+    try:
+        root, stale = store_state(view, command.write.place, height, before, state)
+    except MissingRowsError:
+        demand_pages(view, command.write.place, keys)
+        raise
+    committed = build_block(view, command, after, place, case.last + 1, root)
+    life = store_commit(view, command, org, place, committed)
+    store_block(view, command, committed, life, stale if place.retain else b"")
+    view.put(LEDGER_PLACE, place._replace(height=height, tip_hash=block_hash(committed.header), state_root=root))
+    view.put(LEDGER_ORG, advance_cuts(after))
+    return DecisionResult(WriteCommitted(committed), signals=(topic_of(command.write.place),))
+
+
+def _may_follow(case: WriteCase) -> bool:
+    """Whether a write with a gap before it may be executed in this very batch, behind others of its client."""
+    return case.sequence is not None and case.last < case.sequence <= case.last + PIPELINE
+
+
+def _waits(view: View, command: WriteCommand, last: int) -> bool:
+    """Whether every sequence before this one has been admitted and is still to be decided."""
+    order = order_of(command)
+    assert order is not None
+    if order.number > last + PIPELINE:
+        return False
+    return all(view.is_admitted(order._replace(number=number)) for number in range(last + 1, order.number))
+
+
+def _refuse_new(view: View, place: PlaceRow, after: OrgRow, most: int) -> LedgerRefusal | None:
+    """The refusal of a new transaction: its chain is broken, or it exceeds the rate limit."""
+    head = view.get(LEDGER_BLOCK, (place.org, place.vault, place.height)) if place.height else None
+    if not is_head(place, head):
+        return broken_chain(place)
+    return _too_many(most) if most and after.in_second > most else None
+
+
+def _counted(org: OrgRow, now: Now) -> OrgRow:
+    """Count one more in this second, by steady time: the log's own time may not move for a while."""
+    second = now.steady_ms // 1_000
+    return org._replace(second=second, in_second=org.in_second + 1 if org.second == second else 1)
+
+
+def _too_many(most: int) -> LedgerRefusal:
+    message = f"This organization may commit {most} transactions a second; try again in a second."
+    return LedgerRefusal("resource_exhausted", message, retry_after_ms=1_000)
+
+
+def _too_much(org: OrgRow) -> LedgerRefusal:
+    message = (
+        f"This organization may hold {org.quota_bytes} bytes of keys and values, and holds {org.used_bytes}: "
+        "delete something first."
+    )
+    return LedgerRefusal("resource_exhausted", message, {"quota": "max_storage_bytes"})

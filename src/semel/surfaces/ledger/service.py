@@ -1,0 +1,378 @@
+"""The ledger service: every call by value, authorized for its caller and executed by the engine.
+
+The service is made from the settings and depends on neither HTTP nor gRPC. Refusals are raised as `RefusedLedger`,
+engine failures as they are.
+
+The replay cache holds the ids of answers that this process has given, limited by number and age: a replay of one of
+them is answered in the form of the first answer. A forgotten answer is read from the store; the cache never decides
+whether a write is executed.
+
+The term is raised before the first request, and when the database has changed. On a store of one process every start is
+a new term. On a database of many nodes a term is a cluster, its timeline and its tables: the first node that sees
+another one, after a failover or a restore, raises the term for all nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from semel.engine.contract import EngineError, FaultError, NotStoredError, Write
+from semel.engine.engine import Engine, WaitingCaller
+from semel.engine.reading import Reading
+from semel.kernel.clock import World
+from semel.kernel.errors import Problem
+from semel.kernel.keys import pack
+from semel.server.auth.principals import Principal, Role
+from semel.server.context import Context
+from semel.server.settings import settings_of
+from semel.store.protocol import StoreError
+from semel.surfaces.ledger.access import (
+    LedgerAuditTrail,
+    actor_of,
+    check_client_id,
+    check_full_admin,
+    check_role,
+    reaches,
+)
+from semel.surfaces.ledger.block_watch import BlockWatch
+from semel.surfaces.ledger.commands import (
+    CHANCE_BYTES,
+    NO_QUOTA,
+    ChangeOrg,
+    ChangeVault,
+    CommittedTransaction,
+    CreatedPlace,
+    CreateOrg,
+    CreateVault,
+    LedgerCommand,
+    LedgerRefusal,
+    MaintenanceDone,
+    OpenTerm,
+    Org,
+    OrgQuota,
+    OrgSettings,
+    PreparedWrite,
+    RefusedLedger,
+    Vault,
+    WriteCommand,
+    WriteCommitted,
+    WriteDeclined,
+    WriteReplayed,
+    invalid,
+)
+from semel.surfaces.ledger.contract import LedgerContract
+from semel.surfaces.ledger.limits import LedgerLimits, LedgerPolicy
+from semel.surfaces.ledger.metrics import LedgerMetrics
+from semel.surfaces.ledger.model import LedgerPlace, LedgerStatus, Operation
+from semel.surfaces.ledger.reading import check_head
+from semel.surfaces.ledger.settings import LedgerSettings
+from semel.surfaces.ledger.validation import check_name, check_retention, check_settings, prepare, write_command
+
+
+class ReplayCache:
+    """The ids of answered transactions, the least recently used first."""
+
+    def __init__(self, most: int, keep_ms: int, monotonic_ms: Callable[[], int]) -> None:
+        self._most = most
+        self._keep_ms = keep_ms
+        self._now = monotonic_ms
+        self._told: OrderedDict[bytes, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._told)
+
+    def tell(self, tx_id: bytes) -> bool:
+        """Remember that an answer is being given, and say whether it was given before."""
+        now = self._now()
+        told_at = self._told.pop(tx_id, None)
+        self._told[tx_id] = now
+        if len(self._told) > self._most:
+            self._told.popitem(last=False)
+        return told_at is not None and now - told_at < self._keep_ms
+
+
+T = TypeVar("T")
+
+_log = logging.getLogger("semel.ledger")
+
+FIRST_SLUG, SLUGS_END = 10**15, 2**53
+"""Slugs are random, too many to be guessed, and whole numbers in every language."""
+_SLUGS_LIMIT = 2**63
+"""The first slug that the wire can carry and a row cannot."""
+_SLUG_TRIES = 4
+_ROWS_AROUND = 8
+"""Rows that a transaction touches besides those of its operations, and each operation besides its own."""
+
+
+class LedgerCaller(NamedTuple):
+    """A call's principal, its actor, its caller that waits for the answer, and its origin for the audit log."""
+
+    principal: Principal
+    actor: str
+    caller: WaitingCaller
+    where: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerService:
+    """The service of the ledger, made once; all transports call it."""
+
+    context: Context
+    ledger: LedgerContract
+    limits: LedgerLimits
+    hot: ReplayCache
+    journal: LedgerAuditTrail
+    node: str
+    """How this node is named in the headers of blocks."""
+
+    def asked(
+        self, principal: Principal, caller: WaitingCaller, where: Mapping[str, str], *, has_token: bool
+    ) -> LedgerCaller:
+        """The call of an authenticated caller; without a token its actor is anonymous."""
+        return LedgerCaller(principal, actor_of(self.context.principals, principal, has_token=has_token), caller, where)
+
+    def prepare(
+        self, place: LedgerPlace, client: str, sequence: int | None, key: bytes, operations: tuple[Operation, ...]
+    ) -> PreparedWrite:
+        """Check and encode a transaction: for wires to do in a thread, when it is large."""
+        return prepare(self.limits, place, _utf8(client, "client_id"), sequence, key, operations)
+
+    async def write(
+        self, asked: LedgerCaller, prepared: PreparedWrite, *, with_proof: bool = False
+    ) -> WriteCommitted | WriteReplayed | WriteDeclined:
+        """Commit one transaction, once. Nothing is waited for before it is admitted: a pipeline keeps its order."""
+        self._enter(asked, Role.WRITE, prepared.place)
+        chance = self.context.world.random_bytes(CHANCE_BYTES)
+        leader, actor = self.node.encode(), asked.actor.encode()
+        command = write_command(self.limits, prepared, actor, leader, chance, with_proof=with_proof)
+        client = prepared.client.decode()
+        self._permit(asked, check_client_id, client, self.context.principals.owner_of(client))
+        cost = _ROWS_AROUND * (1 + len(prepared.operations))
+        answer = await self._carry_out(asked, command, len(prepared.encoded), cost)
+        assert isinstance(answer, WriteCommitted | WriteReplayed | WriteDeclined)
+        if isinstance(answer, WriteCommitted):
+            self.hot.tell(answer.committed.transaction.id)
+        await self.journal.judged(command, answer, asked.where)
+        return answer
+
+    def is_hot(self, committed: CommittedTransaction) -> bool:
+        """Whether the replay cache has this answer; it is added."""
+        return self.hot.tell(committed.transaction.id)
+
+    async def make_org(self, asked: LedgerCaller, name: str, key: bytes, quota: OrgQuota = NO_QUOTA) -> CreatedPlace:
+        """Create an organization; the same key of the same caller again gives the same one."""
+        self._permit(asked, check_full_admin)
+        named = _utf8(name, "name")
+        check_name(named)
+        command = CreateOrg(named, self._slugs(), asked.actor.encode(), pack(key) if key else b"", quota)
+        answer = await self._carry_out(asked, command)
+        assert isinstance(answer, CreatedPlace)
+        return answer
+
+    async def make_vault(self, asked: LedgerCaller, org: int, retain: int, key: bytes) -> CreatedPlace:
+        """Create a vault that keeps `retain` block bodies, or all of them with 0."""
+        self._enter(asked, Role.ADMIN, LedgerPlace(org))
+        check_retention(retain)
+        command = CreateVault(org, self._slugs(), retain, asked.actor.encode(), pack(key) if key else b"")
+        answer = await self._carry_out(asked, command)
+        assert isinstance(answer, CreatedPlace)
+        return answer
+
+    async def change_org(self, asked: LedgerCaller, org: int, settings: OrgSettings) -> Org:
+        """Change the settings that are not None."""
+        self._enter(asked, Role.ADMIN, LedgerPlace(org))
+        check_settings(settings)
+        answer = await self._carry_out(asked, ChangeOrg(org, settings))
+        assert isinstance(answer, Org)
+        return answer
+
+    async def change_vault(self, asked: LedgerCaller, place: LedgerPlace, status: LedgerStatus) -> Vault:
+        """Give a vault another status."""
+        self._enter(asked, Role.ADMIN, place)
+        answer = await self._carry_out(asked, ChangeVault(place, status))
+        assert isinstance(answer, Vault)
+        return answer
+
+    async def look(self, asked: LedgerCaller, place: LedgerPlace | None, function: Callable[[Reading], T]) -> T:
+        """Read something of a place, or with None of no place in particular, as of one instant."""
+        self._enter(asked, Role.READ, place)
+        try:
+            return await self.context.engine.read(function)
+        except RefusedLedger as refused:
+            raise self._with_error_id(refused) from None
+
+    def sees(self, asked: LedgerCaller, place: LedgerPlace) -> bool:
+        """Whether something belongs into a list for this caller."""
+        return reaches(asked.principal, Role.READ, place)
+
+    def follow(self, asked: LedgerCaller, place: LedgerPlace, start_height: int) -> BlockWatch:
+        """The blocks of a place from a height on, page by page; what ends it from this side is raised."""
+        self._enter(asked, Role.READ, place)
+        return BlockWatch(self.context, self.journal, place, start_height, asked.principal, asked.caller)
+
+    def _enter(self, asked: LedgerCaller, role: Role, place: LedgerPlace | None) -> None:
+        """Refuse a caller without the role in a place, and places that cannot exist."""
+        self._permit(asked, check_role, role, place)
+        if place is not None and place.org >= _SLUGS_LIMIT:
+            raise RefusedLedger("organization_not_found", "There is no such organization.")
+        if place is not None and place.vault >= _SLUGS_LIMIT:
+            raise RefusedLedger("vault_not_found", "There is no such vault in this organization.")
+
+    def _permit(self, asked: LedgerCaller, rule: Callable[..., None], *arguments: Any) -> None:
+        """Check an access rule; its refusal is written to the audit log."""
+        try:
+            rule(asked.principal, *arguments)
+        except RefusedLedger:
+            self.journal.no_access(asked.where)
+            raise
+
+    async def _carry_out(
+        self, asked: LedgerCaller, command: LedgerCommand, size: int = 0, cost: int = _ROWS_AROUND
+    ) -> Any:
+        try:
+            answer = await self.context.engine.submit(Write(self.ledger, command, size, cost), asked.caller)
+        except (NotStoredError, FaultError):
+            if isinstance(command, WriteCommand):
+                await self._refuse_broken(command.write.place)
+            raise
+        if isinstance(answer, LedgerRefusal):
+            raise self._with_error_id(RefusedLedger.of(answer))
+        return answer
+
+    async def _refuse_broken(self, place: LedgerPlace) -> None:
+        """A write that the store would not take: if its chain is broken, no retry will do better."""
+        try:
+            await self.context.engine.read(lambda reading: check_head(reading, place))
+        except RefusedLedger as refused:
+            raise self._with_error_id(refused) from None
+        except EngineError:
+            return
+
+    def _with_error_id(self, refused: RefusedLedger) -> RefusedLedger:
+        """Write a loss of data to the audit log, under an id that the caller gets too; other refusals are unchanged."""
+        code, message, context, _ = refused.refusal
+        if code != "data_loss":
+            return refused
+        error_id = self.context.world.random_bytes(8).hex()
+        _log.error("%s", message, extra={"error_id": error_id})
+        return RefusedLedger(code, f"{message} Error id {error_id}.", {**context, "error_id": error_id})
+
+    def _slugs(self) -> tuple[int, ...]:
+        draw = self.context.world.random_bytes
+        span = SLUGS_END - FIRST_SLUG
+        return tuple(FIRST_SLUG + int.from_bytes(draw(8), "big") % span for _ in range(_SLUG_TRIES))
+
+
+def _utf8(value: str, field: str) -> bytes:
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        raise invalid(f"The {field} holds half of a surrogate pair.", field) from None
+
+
+RETRY_MS = 1_000
+_AGAIN = "Send it again unchanged, with the same key and the same sequence."
+
+
+def engine_refusal(error: EngineError) -> LedgerRefusal:
+    """The refusal for an engine error: the write was not done, or its outcome is unknown."""
+    if isinstance(error, FaultError):
+        return internal_refusal(error.error_id)
+    return LedgerRefusal("unavailable", f"{error} {_AGAIN}", retry_after_ms=RETRY_MS)
+
+
+def internal_refusal(error_id: str) -> LedgerRefusal:
+    """The refusal for an internal fault; the log has the details under the id."""
+    return LedgerRefusal(
+        "internal", f"Something went wrong here. {_AGAIN} Error id {error_id}.", {"error_id": error_id}
+    )
+
+
+def server_refusal(problem: Problem) -> LedgerRefusal:
+    """The refusal for a problem of the server itself, whatever the surface: a credential, or too many uploads."""
+    if problem.kind.status == 401:
+        return LedgerRefusal("unauthenticated", problem.detail)
+    return LedgerRefusal("unavailable", problem.detail, retry_after_ms=RETRY_MS)
+
+
+def policy_of(settings: LedgerSettings) -> LedgerPolicy:
+    """What the rules need of the settings."""
+    return LedgerPolicy(
+        eviction_interval=settings.ledger_eviction_interval,
+        ttl_seconds=settings.ledger_ttl_sec,
+        fence=settings.ledger_fence,
+        max_orgs=settings.ledger_max_orgs,
+        max_vaults=settings.ledger_max_vaults,
+        writes_per_second=settings.ledger_writes_per_sec,
+    )
+
+
+def limits_of(settings: LedgerSettings) -> LedgerLimits:
+    """The bounds of one request."""
+    return LedgerLimits(
+        max_key_bytes=settings.ledger_max_key_bytes,
+        max_value_bytes=settings.ledger_max_value_bytes,
+        max_resource_characters=settings.ledger_max_resource_characters,
+        max_relation_characters=settings.ledger_max_relation_characters,
+        max_actor_characters=settings.ledger_max_actor_characters,
+        max_operations=settings.ledger_max_operations,
+        max_payload_bytes=settings.ledger_max_payload_bytes,
+    )
+
+
+def make_service(context: Context) -> LedgerService:
+    """Everything that the calls share, over HTTP and over gRPC."""
+    settings = settings_of(context.settings, LedgerSettings)
+    metrics = LedgerMetrics()
+    hot = ReplayCache(settings.ledger_hot_items, settings.ledger_hot_sec * 1_000, context.world.monotonic_ms)
+    metrics.hot = lambda: len(hot)
+    return LedgerService(
+        context=context,
+        ledger=LedgerContract(policy_of(settings)),
+        limits=limits_of(settings),
+        hot=hot,
+        journal=LedgerAuditTrail(context.audit, metrics),
+        node=settings.ledger_node_id,
+    )
+
+
+LOOK_SECONDS = 5.0
+SECRET_BYTES = 32
+
+
+class LedgerMaintenance:
+    """The term of one node."""
+
+    def __init__(self, engine: Engine, ledger: LedgerContract, world: World) -> None:
+        self._engine = engine
+        self._ledger = ledger
+        self._world = world
+        self._era: bytes | None = None
+
+    async def begin(self) -> None:
+        """Before anything is answered: a block of this start must carry its term."""
+        await self._open(await self._engine.era())
+
+    async def run(self) -> None:
+        """Until cancelled: check whether a shared store is still on the same timeline."""
+        while self._era:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                era = await self._engine.era()
+                if era != self._era:
+                    await self._open(era)
+            except (EngineError, StoreError) as error:
+                _log.warning("upkeep of the ledger waits for the store", extra={"reason": str(error)})
+            except Exception:  # noqa: BLE001 - upkeep goes on; what broke is tried again in a moment
+                _log.exception("upkeep of the ledger failed")
+
+    async def _open(self, era: bytes) -> None:
+        command = OpenTerm(era, self._world.random_bytes(SECRET_BYTES))
+        done: MaintenanceDone = await self._engine.submit(Write(self._ledger, command))
+        self._era = era
+        _log.info("ledger open", extra={"term": done.number})

@@ -1,0 +1,314 @@
+"""The tables of the ledger.
+
+An organization is one log under one lock: its row counts the entries and keeps the time of the last one, and the two
+cuts that eviction has reached, before which commits and clients are forgotten. A place (the organization's own scope,
+or a vault) is one chain: its row is the tip. A transaction leaves a header, a body, a commit under its client's
+sequence and, if it has one, under its key; and the state that it changed, with what was there before, so that every
+height can be read and proved.
+
+Look-ups: an organization or place by its slugs; a block by its height (LEDGER_BLOCK, LEDGER_BODY), and so a transaction
+by its id, which begins with the height; a commit by client and sequence (LEDGER_COMMIT) or by key (LEDGER_KEY); an
+entity by its key, now (LEDGER_ENTITY) and before (LEDGER_PAST, by the height that ended it), its value, if it is large,
+by the height that set it (LEDGER_VALUE); a relationship by its subject too, now and before; the state's tree by bucket
+(LEDGER_TOPS now, LEDGER_ROOTS and LEDGER_BUCKET at a height) and page (LEDGER_PAGE).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from semel.store.table import U64, Below, Table
+
+INLINE_BYTES = 4_096
+"""Values up to this size are stored in the row of their entity."""
+
+ROOTS_EVERY = 64
+"""At each height that is a multiple of this the roots of all buckets are written down."""
+
+RELATIONSHIPS_END = b"\1"
+"""Keys of relationships begin with a zero byte, those of entities never do."""
+
+ENTRY_VAULT, ENTRY_ORG, ENTRY_STATUS = 1, 2, 3
+"""Log entries that are no transactions: a vault was made, the organization was changed, a vault's status was."""
+
+
+class TermRow(NamedTuple):
+    """The term of new blocks, the timeline that it stands for, and the secret of page tokens."""
+
+    name: bytes
+    term: int
+    era: bytes
+    secret: bytes
+    orgs: int
+
+
+class OrgRow(NamedTuple):
+    """An organization and its log."""
+
+    org: int
+    name: bytes
+    status: int
+    entries: int
+    """The index of the last entry."""
+    at_seconds: int
+    """The time of that entry; time never falls along a log."""
+    at_nanos: int
+    interval: int
+    ttl_seconds: int
+    fence: int
+    cut: int
+    """Commits of an earlier second are forgotten."""
+    client_cut: int
+    """Clients last seen in an earlier second are."""
+    vaults: int
+    created_seconds: int
+    created_nanos: int
+    second: int
+    """The second of the last transaction by the clock, and how many there were in it; only where a limit is set."""
+    in_second: int
+    quota_bytes: int
+    """Its limit in bytes, 0 without one; and the bytes of keys and values that it has, if there is a limit."""
+    quota_vaults: int
+    quota_writes: int
+    used_bytes: int
+
+
+class EntryRow(NamedTuple):
+    """A log entry that is not a transaction."""
+
+    org: int
+    entry: int
+    kind: int
+    vault: int
+    at_seconds: int
+    at_nanos: int
+    detail: bytes
+
+
+class PlaceRow(NamedTuple):
+    """A scope: the tip of its chain, and how far it has been freed."""
+
+    org: int
+    vault: int
+    status: int
+    height: int
+    tip_hash: bytes
+    state_root: bytes
+    retain: int
+    """The number of bodies that are kept; 0 for all."""
+    freed: int
+    """Up to this height everything that may go has gone."""
+    created_seconds: int
+    created_nanos: int
+    created_term: int
+    created_index: int
+
+
+class LedgerStreamRow(NamedTuple):
+    """A client's sequence in one place."""
+
+    org: int
+    vault: int
+    client: bytes
+    life: int
+    """The height of its first commit: a client that returns after eviction begins another life."""
+    last: U64
+    last_seen: int
+    last_height: int
+    last_key: bytes
+
+
+class CommitRow(NamedTuple):
+    """The commit of a client's sequence."""
+
+    org: int
+    vault: int
+    client: bytes
+    life: int
+    sequence: U64
+    height: int
+    at: int
+    key: bytes
+    hash: bytes
+
+
+class KeyRow(NamedTuple):
+    """The sequence that an idempotency key was used with."""
+
+    org: int
+    vault: int
+    client: bytes
+    key: bytes
+    life: int
+    sequence: U64
+
+
+class BlockRow(NamedTuple):
+    """A block header."""
+
+    org: int
+    vault: int
+    height: int
+    previous_hash: bytes
+    tx_root: bytes
+    state_root: bytes
+    at_seconds: int
+    at_nanos: int
+    term: int
+    committed_index: int
+    leader: bytes
+    size: int
+    """The size of its body."""
+    stale: bytes
+    """Where bodies are not kept for ever: the tree pages and the large values that this block replaced."""
+
+
+class BodyRow(NamedTuple):
+    """The transaction of a block; its operations as they were hashed."""
+
+    org: int
+    vault: int
+    height: int
+    id: bytes
+    client: bytes
+    life: int
+    sequence: U64
+    key: bytes
+    actor: bytes
+    with_proof: int
+    """Whether the answer carried a proof: its replays do then."""
+    operations: bytes
+
+
+class EntityRow(NamedTuple):
+    """The current value of an entity or a relationship."""
+
+    org: int
+    vault: int
+    key: bytes
+    value: bytes
+    """The value when it is small; else its SHA-256, and the value is in a row of its own."""
+    size: int
+    expires_at: U64
+    version: int
+    subject: bytes
+    """The subject of a relationship; empty for an entity."""
+
+
+class PastRow(NamedTuple):
+    """The value of a key before the block of height `until` replaced or removed it."""
+
+    org: int
+    vault: int
+    key: bytes
+    until: int
+    value: bytes
+    size: int
+    expires_at: U64
+    version: int
+    subject: bytes
+
+
+class ValueRow(NamedTuple):
+    """A large value, written once: a write that replaces it need not move it."""
+
+    org: int
+    vault: int
+    version: int
+    key: bytes
+    value: bytes
+
+
+class TopsRow(NamedTuple):
+    """The current roots of the 256 buckets and the heights of their pages."""
+
+    org: int
+    vault: int
+    roots: bytes
+    heights: bytes
+
+
+class RootsRow(NamedTuple):
+    """The same as they were at a height; what has changed between an older height and this one is looked up apart."""
+
+    org: int
+    vault: int
+    height: int
+    roots: bytes
+    heights: bytes
+
+
+class BucketRow(NamedTuple):
+    """The root of a bucket from a height on."""
+
+    org: int
+    vault: int
+    bucket: int
+    height: int
+    root: bytes
+
+
+class PageRow(NamedTuple):
+    """A node of sixteen branches, as the block of that height left it; `path` is the bucket, then a byte a level."""
+
+    org: int
+    vault: int
+    height: int
+    path: bytes
+    slots: bytes
+
+
+class CreationRow(NamedTuple):
+    """The result of a creation under a caller's key."""
+
+    owner: bytes
+    key: bytes
+    digest: bytes
+    org: int
+    vault: int
+
+
+LEDGER_TERM = Table("ledger_term", TermRow, key=1)
+LEDGER_ORG = Table("ledger_org", OrgRow, key=1)
+LEDGER_ENTRY = Table("ledger_entry", EntryRow, key=2)
+LEDGER_PLACE = Table("ledger_place", PlaceRow, key=2)
+LEDGER_STREAM = Table("ledger_stream", LedgerStreamRow, key=3, indexes={"seen": ("org", "last_seen")})
+LEDGER_COMMIT = Table("ledger_commit", CommitRow, key=5)
+LEDGER_KEY = Table("ledger_key", KeyRow, key=4)
+LEDGER_BLOCK = Table("ledger_block", BlockRow, key=3)
+LEDGER_BODY = Table("ledger_body", BodyRow, key=3, bulky=True)
+_BY_SUBJECT = {"subject": ("org", "vault", "subject", "key")}
+_BY_SUBJECT_THEN = {"subject": ("org", "vault", "subject", "key", "until")}
+_RELATIONSHIPS = {"subject": Below("key", RELATIONSHIPS_END)}
+LEDGER_ENTITY = Table("ledger_entity", EntityRow, key=3, indexes=_BY_SUBJECT, partial=_RELATIONSHIPS, bulky=True)
+LEDGER_PAST = Table("ledger_past", PastRow, key=4, indexes=_BY_SUBJECT_THEN, partial=_RELATIONSHIPS, bulky=True)
+LEDGER_VALUE = Table("ledger_value", ValueRow, key=4, bulky=True)
+LEDGER_TOPS = Table("ledger_tops", TopsRow, key=2, bulky=True)
+LEDGER_ROOTS = Table("ledger_roots", RootsRow, key=3, bulky=True)
+LEDGER_BUCKET = Table("ledger_bucket", BucketRow, key=4)
+LEDGER_PAGE = Table("ledger_page", PageRow, key=4, bulky=True)
+LEDGER_MADE = Table("ledger_made", CreationRow, key=2)
+
+ALONE = (b"",)
+"""The key of the one row of LEDGER_TERM."""
+NO_TERM = TermRow(b"", 0, b"", b"", 0)
+
+TABLES = (
+    LEDGER_TERM,
+    LEDGER_ORG,
+    LEDGER_ENTRY,
+    LEDGER_PLACE,
+    LEDGER_STREAM,
+    LEDGER_COMMIT,
+    LEDGER_KEY,
+    LEDGER_BLOCK,
+    LEDGER_BODY,
+    LEDGER_ENTITY,
+    LEDGER_PAST,
+    LEDGER_VALUE,
+    LEDGER_TOPS,
+    LEDGER_ROOTS,
+    LEDGER_BUCKET,
+    LEDGER_PAGE,
+    LEDGER_MADE,
+)

@@ -1,0 +1,254 @@
+"""Parsers of request bodies: writes, batches, batch reads, and the requests of administrators."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from semel.kernel.header_fields import HeaderFields
+from semel.kernel.json.text import JsonError
+from semel.kernel.keys import InvalidKeyError, parse_idempotency_key, unwrap
+from semel.surfaces.ledger.commands import OrgQuota, OrgSettings, RefusedLedger, invalid
+from semel.surfaces.ledger.limits import MAX_BATCH_KEYS
+from semel.surfaces.ledger.model import ORG_STATUSES, VAULT_STATUSES, LedgerStatus, Operation
+from semel.surfaces.ledger.validation import check_quota
+from semel.surfaces.ledger.wire.members import (
+    CONSISTENCIES,
+    ORG_STATUS_NAMES,
+    RETENTION_MODES,
+    VAULT_STATUS_NAMES,
+    ObjectMembers,
+    checked_text,
+    choice,
+    flag,
+    inside,
+    items,
+    not_json,
+    number,
+    parse_body,
+    small,
+    text,
+    unbase64,
+)
+from semel.surfaces.ledger.wire.operations import parse_operations
+
+PIECES_EACH = 64
+"""Strings, brackets and commas that one operation may take, with a group of its own and all that may be null."""
+_KEY_BYTES = 16
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_HEADER = "Idempotency-Key"
+
+_WRITE = ObjectMembers("clientId", "sequence", "idempotencyKey", "operations", "includeTxProof")
+_BATCH = ObjectMembers("clientId", "sequence", "idempotencyKey", "operations", "includeTxProofs")
+_GROUP = ObjectMembers("operations")
+_CLIENT = ObjectMembers("id")
+_BATCH_READ = ObjectMembers("keys", "consistency")
+_ORG = ObjectMembers("name", "shardId", "quota")
+_QUOTA = ObjectMembers("maxStorageBytes", "maxVaults", "maxWriteOpsPerSec", "maxReadOpsPerSec")
+_ORG_CHANGE = ObjectMembers("evictionInterval", "ttlSeconds", "fence", "status")
+_VAULT = ObjectMembers("retentionPolicy", "replicationFactor", "initialNodes")
+"""The store decides where data is stored: members that choose shards and nodes are accepted and ignored."""
+_RETENTION = ObjectMembers("mode", "retentionBlocks")
+_VAULT_CHANGE = ObjectMembers("status")
+
+
+class WriteDraft(NamedTuple):
+    """One transaction that a caller wants committed."""
+
+    client: str
+    sequence: int | None
+    key: bytes
+    operations: tuple[Operation, ...]
+    wants_proof: bool
+
+
+def parse_write(body: bytes, fields: HeaderFields, max_operations: int) -> WriteDraft:
+    """A write; its key may be in the header instead. Operations are counted before they are parsed."""
+    members = parse_body(body, _WRITE, PIECES_EACH * (1 + max_operations))
+    values = items(members, "operations", "body", partial(check_count, most=max_operations))
+    try:
+        operations = parse_operations(values, "operations")
+    except JsonError as error:
+        raise not_json(error) from None
+    return _draft(members, fields, operations, "includeTxProof")
+
+
+def parse_batch(body: bytes, fields: HeaderFields, max_operations: int) -> WriteDraft:
+    """The same with its operations in groups, of which there are no more than there may be operations."""
+    members = parse_body(body, _BATCH, PIECES_EACH * (1 + max_operations))
+    groups = items(members, "operations", "body", partial(check_count, most=max_operations))
+    operations: list[Operation] = []
+    try:
+        for place, value in enumerate(groups):
+            _add_group(value, f"operations[{place}]", operations, max_operations)
+    except JsonError as error:
+        raise not_json(error) from None
+    return _draft(members, fields, operations, "includeTxProofs")
+
+
+def _add_group(value: object, path: str, operations: list[Operation], most: int) -> None:
+    before = len(operations)
+    members = _GROUP.members(value, path)
+    values = items(members, "operations", path, lambda count: check_count(before + count, most))
+    operations += parse_operations(values, f"{path}.operations")
+
+
+def check_count(count: int, most: int) -> None:
+    """Refuse more operations, or groups of them, than a transaction may have."""
+    if count > most:
+        raise invalid(f"A transaction has 1 to {most} operations.", "operations")
+
+
+def _draft(members: Mapping[str, Any], fields: HeaderFields, operations: list[Operation], proof: str) -> WriteDraft:
+    return WriteDraft(
+        _client(members),
+        number(members, "sequence", "body"),
+        _key(members, fields),
+        tuple(operations),
+        flag(members, proof, "body") or False,
+    )
+
+
+def _client(members: Mapping[str, Any]) -> str:
+    """The id alone, or the message that it is over gRPC."""
+    value = members.get("clientId")
+    if isinstance(value, dict):
+        return text(_CLIENT.members(value, "clientId"), "id", "clientId")
+    return text(members, "clientId", "body")
+
+
+def _key(members: Mapping[str, Any], fields: HeaderFields) -> bytes:
+    given = _write_key(text(members, "idempotencyKey", "body"), "idempotencyKey")
+    header = _header_key(fields)
+    if header is None or header == given:
+        return given
+    if given:
+        raise invalid(f"The {_HEADER} header and idempotencyKey name different keys.", "idempotencyKey")
+    return header
+
+
+def _header_key(fields: HeaderFields) -> bytes | None:
+    values = fields.all(b"idempotency-key")
+    if not values:
+        return None
+    if len(values) > 1:
+        raise invalid(f"Send the {_HEADER} header once; it was given more than once.", _HEADER)
+    key = _write_key(unwrap(values[0].strip(b" \t")).decode("latin-1"), _HEADER)
+    if not key:
+        raise invalid(f"The {_HEADER} is empty; send 16 bytes in base64, or a UUID.", _HEADER)
+    return key
+
+
+def _write_key(given: str, path: str) -> bytes:
+    """The key of a write: sixteen bytes in base64, or a UUID; none is empty."""
+    if _UUID.fullmatch(given):
+        return bytes.fromhex(given.replace("-", ""))
+    key = unbase64(given)
+    if key is None or len(key) not in (0, _KEY_BYTES):
+        raise invalid(f"{path} must be {_KEY_BYTES} bytes in base64, or a UUID.", path)
+    return key
+
+
+def creation_key(fields: HeaderFields) -> bytes:
+    """The key under which something is made: any text, as on the other surfaces; empty without one."""
+    try:
+        return parse_idempotency_key(fields.all(b"idempotency-key")) or b""
+    except InvalidKeyError as error:
+        raise invalid(str(error), _HEADER) from None
+
+
+def parse_batch_read(body: bytes) -> list[bytes]:
+    """The keys that are to be read at once."""
+    members = parse_body(body, _BATCH_READ, PIECES_EACH * (1 + MAX_BATCH_KEYS))
+    choice(members, "consistency", "body", CONSISTENCIES)
+    keys = items(members, "keys", "body", _check_keys)
+    try:
+        return [checked_text(small(key), f"keys[{place}]").encode() for place, key in enumerate(keys)]
+    except JsonError as error:
+        raise not_json(error) from None
+
+
+def _check_keys(count: int) -> None:
+    if count > MAX_BATCH_KEYS:
+        raise invalid(f"keys may have at most {MAX_BATCH_KEYS} keys, and has {count}.", "keys")
+
+
+class OrgDraft(NamedTuple):
+    """An organization that a caller wants created."""
+
+    name: str
+    quota: OrgQuota
+
+
+def parse_org(body: bytes) -> OrgDraft:
+    """The name of a new organization, and its limits."""
+    members = parse_body(body, _ORG)
+    quota = members.get("quota")
+    limits = {} if quota is None else _QUOTA.members(quota, "quota")
+    storage, vaults, writes, reads = (
+        number(limits, name, "quota") or 0
+        for name in ("maxStorageBytes", "maxVaults", "maxWriteOpsPerSec", "maxReadOpsPerSec")
+    )
+    return OrgDraft(text(members, "name", "body"), check_quota(storage, vaults, writes, reads))
+
+
+def parse_org_change(body: bytes) -> OrgSettings:
+    """The settings of an organization to be changed."""
+    members = parse_body(body, _ORG_CHANGE)
+    settings = OrgSettings(
+        number(members, "evictionInterval", "body"),
+        number(members, "ttlSeconds", "body"),
+        flag(members, "fence", "body"),
+        _status(members, ORG_STATUS_NAMES, ORG_STATUSES),
+    )
+    if settings == OrgSettings():
+        raise _nothing(_ORG_CHANGE)
+    return settings
+
+
+def parse_vault(body: bytes) -> int:
+    """How many bodies a new vault keeps; 0 is all."""
+    members = parse_body(body, _VAULT)
+    policy = members.get("retentionPolicy")
+    path = "retentionPolicy"
+    if policy is None:
+        return 0
+    members = _RETENTION.members(policy, path)
+    mode = choice(members, "mode", path, RETENTION_MODES) or 0
+    blocks = number(members, "retentionBlocks", path) or 0
+    return retained(mode, blocks)
+
+
+def retained(mode: int, blocks: int) -> int:
+    """The number of bodies that a retention policy keeps; 0 is all."""
+    path = "retentionPolicy.retentionBlocks"
+    if mode != RETENTION_MODES["BLOCK_RETENTION_MODE_COMPACTED"]:
+        if blocks:
+            raise invalid(f"{path} is for BLOCK_RETENTION_MODE_COMPACTED only.", path)
+        return 0
+    if not blocks:
+        raise invalid(f"{path} must be at least 1.", path)
+    return blocks
+
+
+def parse_vault_change(body: bytes) -> LedgerStatus:
+    """The new status of a vault."""
+    status = _status(parse_body(body, _VAULT_CHANGE), VAULT_STATUS_NAMES, VAULT_STATUSES)
+    if status is None:
+        raise _nothing(_VAULT_CHANGE)
+    return status
+
+
+def _status(
+    members: Mapping[str, Any], names: Mapping[str, int], statuses: tuple[LedgerStatus, ...]
+) -> LedgerStatus | None:
+    found = choice(members, "status", "body", names)
+    if found == 0:
+        raise invalid(f"{inside('body', 'status')} must say which.", "status")
+    return None if found is None else statuses[found - 1]
+
+
+def _nothing(shape: ObjectMembers) -> RefusedLedger:
+    return invalid(f"There is nothing to change: send one of {', '.join(sorted(shape.names))}.", "body")

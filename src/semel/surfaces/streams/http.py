@@ -1,0 +1,175 @@
+"""HTTP of streams: `/v1/stream/<name>` and the listing at `GET /v1/streams?prefix=&after=&limit=`.
+
+A request is judged by its credential, then its name, then its method. Every refusal is a problem document with the
+common headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import parse_qs
+
+import orjson
+from prometheus_client.core import Metric
+
+from semel.engine.contract import EngineError
+from semel.engine.engine import Engine
+from semel.kernel.errors import Problem, Refused
+from semel.kernel.verdict import Window
+from semel.server.auth.authentication import admit
+from semel.server.auth.principals import Principal, Role
+from semel.server.context import Context
+from semel.server.http.answer import JSON, NO_STORE, Answer, StreamedAnswer
+from semel.server.http.problem import engine_problem, internal_problem, problem_answer
+from semel.server.http.request import Request
+from semel.server.settings import settings_of
+from semel.server.surface import RunningSurface
+from semel.surfaces.streams.contract import Streams
+from semel.surfaces.streams.http_reads import ALLOW, COMMON, METHODS, StreamReads
+from semel.surfaces.streams.http_writes import StreamWrites
+from semel.surfaces.streams.metrics import StreamsMetrics
+from semel.surfaces.streams.reading import NameRange, listing, names_after, names_with_prefix
+from semel.surfaces.streams.rules.offsets import offset_at
+from semel.surfaces.streams.settings import StreamsSettings
+from semel.surfaces.streams.tables import StreamRow
+from semel.surfaces.streams.wire.headers import parse_name
+
+MAX_LISTED = 1_000
+
+
+async def list_streams(engine: Engine, principal: Principal, query: bytes) -> bytes:
+    """One page of the listing, as JSON."""
+    asked = parse_qs(query.decode("latin-1"), encoding="utf-8", errors="surrogateescape")
+    prefix, after = (asked.get(name, [""])[0].encode("utf-8", "surrogateescape") for name in ("prefix", "after"))
+    limit = _limit(asked.get("limit", ["100"])[0])
+    spans = _readable_names(principal, prefix, after)
+    rows, last = await engine.read(lambda reading: listing(reading, spans, limit))
+    more = None if last is None else last.decode("utf-8", "replace")
+    return orjson.dumps({"streams": [_listed(row) for row in rows], "after": more})
+
+
+def _readable_names(principal: Principal, prefix: bytes, after: bytes) -> list[NameRange]:
+    asked = names_with_prefix(prefix).meet(names_after(after))
+    if asked is None:
+        return []
+    allowed = [
+        names_with_prefix(name) if is_prefix else NameRange(name, name + b"\x00")
+        for name, is_prefix in principal.reach("streams")
+    ]
+    return [both for span in allowed if (both := span.meet(asked)) is not None]
+
+
+def _listed(row: StreamRow) -> dict[str, object]:
+    return {
+        "name": row.path.decode("utf-8", "replace"),
+        "content_type": row.content_type.decode("latin-1"),
+        "next_offset": offset_at(row, row.tail).decode(),
+        "closed": bool(row.closed),
+        "ttl_seconds": row.ttl_seconds,
+        "expires_at": None if row.expires_text is None else row.expires_text.decode("latin-1"),
+        "created_ms": row.created_at,
+        "updated_ms": row.updated_at,
+    }
+
+
+def _limit(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 4 or not 1 <= int(text) <= MAX_LISTED:
+        raise Refused("INVALID_REQUEST", f"limit is a whole number from 1 to {MAX_LISTED}.")
+    return int(text)
+
+
+PREFIX = b"/v1/stream/"
+LISTING = b"/v1/streams"
+SURFACE = "streams"
+
+_ROLES = {"PUT": Role.WRITE, "POST": Role.WRITE, "DELETE": Role.WRITE, "GET": Role.READ, "HEAD": Role.READ}
+
+
+class StreamForbiddenError(Refused):
+    """A known caller may not do that to this stream."""
+
+
+class StreamsHttp(RunningSurface):
+    """Everything under `/v1/stream/`, and the listing at `/v1/streams`."""
+
+    surface = SURFACE
+    allow = METHODS
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        window = Window(settings_of(context.settings, StreamsSettings).streams_idempotency_ttl_ms)
+        self.contract = Streams(window)
+        self._metrics = StreamsMetrics()
+        self._writes = StreamWrites(context, self.contract, self._metrics)
+        self._reads = StreamReads(context)
+
+    def common(self, request: Request) -> bytes:
+        """Header lines of every answer."""
+        return COMMON
+
+    def handle(self, request: Request) -> Answer | None:
+        """Answer one request."""
+        if request.raw_path == LISTING:
+            request.later(self._list(request, self._admit_listing(request)))
+            return None
+        name = self._admit(request)
+        if request.method == "POST" and self._writes.is_plain(request):
+            self._writes.append_plain(name, request)
+        else:
+            request.later(self._route(name, request))
+        return None
+
+    def refuse(self, request: Request, error: Exception) -> Answer | None:
+        """A refusal as a problem document."""
+        if isinstance(error, Refused):
+            return problem_answer(error.problem)
+        return problem_answer(engine_problem(error)) if isinstance(error, EngineError) else None
+
+    def is_denial(self, error: Exception) -> bool:
+        """Whether a known caller lacks the right."""
+        return isinstance(error, StreamForbiddenError)
+
+    def render(self, request: Request, problem: Problem) -> Answer:
+        """What the shell refuses."""
+        return problem_answer(problem)
+
+    def fault(self, request: Request, error_id: str) -> Answer:
+        """A fault of ours."""
+        return problem_answer(internal_problem(error_id))
+
+    def collect(self) -> Iterator[Metric]:
+        """Its metric families."""
+        return self._metrics.collect()
+
+    def _admit(self, request: Request) -> bytes:
+        """Credential, name and method, in this order; then whether this caller may do that to this stream."""
+        principal = admit(self._context, request)
+        name = parse_name(request.raw_path[len(PREFIX) :])
+        role = _ROLES.get(request.method)
+        if role is None:
+            raise Refused("METHOD_NOT_ALLOWED", f"{request.method} is not used on streams.", (ALLOW,))
+        if not principal.may(role, SURFACE, name):
+            raise StreamForbiddenError("FORBIDDEN", f"This credential may not {role.value} this stream.")
+        return name
+
+    def _admit_listing(self, request: Request) -> Principal:
+        if request.method not in ("GET", "HEAD"):
+            raise Refused("METHOD_NOT_ALLOWED", f"{request.method} is not used here.", ((b"allow", b"GET, HEAD"),))
+        principal = admit(self._context, request)
+        if not principal.has(Role.READ):
+            raise StreamForbiddenError("FORBIDDEN", "This credential may not read streams.")
+        return principal
+
+    async def _list(self, request: Request, principal: Principal) -> Answer:
+        return Answer(200, [JSON, NO_STORE], await list_streams(self._context.engine, principal, request.query))
+
+    async def _route(self, name: bytes, request: Request) -> Answer | StreamedAnswer:
+        if request.method == "GET":
+            return await self._reads.get(name, request)
+        if request.method == "HEAD":
+            return await self._reads.head(name)
+        if request.method == "POST":
+            return await self._writes.append(name, request)
+        if request.method == "PUT":
+            return await self._writes.create(name, request)
+        return await self._writes.delete(name, request)

@@ -1,0 +1,164 @@
+"""GET and HEAD: catch-up reads, long polls and event streams; and the headers of every response."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from semel.engine.contract import UnavailableError
+from semel.engine.reading import Reading
+from semel.kernel.clock import Now
+from semel.kernel.errors import Refused
+from semel.server.context import Context
+from semel.server.http.answer import SECURITY, Answer, BodyWriter, Header, StreamedAnswer, header_block
+from semel.server.http.request import Request
+from semel.server.settings import settings_of
+from semel.server.thread_pool import COPIED_BYTES, apart
+from semel.surfaces.streams.live import FrameCache, LiveReader, PageFrame, SharedReads, StreamEndedError
+from semel.surfaces.streams.reading import StreamPage, find, first_page
+from semel.surfaces.streams.rules.append import NOT_FOUND
+from semel.surfaces.streams.rules.expiry import use
+from semel.surfaces.streams.settings import StreamsSettings
+from semel.surfaces.streams.tables import StreamRow
+from semel.surfaces.streams.wire.headers import stored_name
+from semel.surfaces.streams.wire.requests import ReadMode, ReadRequest, parse_read
+from semel.surfaces.streams.wire.responses import caught_up, control_event, described, next_cursor, polled, sse_headers
+
+
+class StreamReads:
+    """The HTTP handlers of reads."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._engine = context.engine
+        settings = settings_of(context.settings, StreamsSettings)
+        self._page_bytes = settings.streams_page_bytes
+        self._looks = SharedReads(context.engine, self._page_bytes)
+        self._frames = FrameCache()
+        self._poll_seconds = settings.streams_long_poll_ms / 1_000
+        self._sse_seconds = settings.streams_sse_max_ms / 1_000
+
+    async def head(self, name: bytes) -> Answer:
+        """HEAD; does not count as use."""
+        return described(await self._find(stored_name(name)))
+
+    async def get(self, name: bytes, request: Request) -> Answer | StreamedAnswer:
+        """GET in its three modes."""
+        stored = stored_name(name)
+        try:
+            wanted = parse_read(request.query)
+        except Refused:
+            await self._find(stored)  # a stream that is not there is the greater fault
+            raise
+        if wanted.mode is ReadMode.SSE:
+            return self._events(stored, wanted, await self._first_page(stored, wanted), request)
+        first = await self._first_page(stored, wanted)
+        if wanted.mode is ReadMode.CATCH_UP:
+            at_now = wanted.position is None
+            private = self._context.principals.are_known
+            known = b",".join(request.fields.all(b"if-none-match"))
+            answer = partial(caught_up, at_now=at_now, if_none_match=known, private=private)
+            return await apart(first.end - first.start, answer, first, most=COPIED_BYTES)
+        return await self._poll(stored, wanted, first, request)
+
+    async def _find(self, stored: bytes) -> StreamRow:
+        stream = await self._engine.read(lambda reading: find(reading, stored))
+        if stream is None:
+            raise _not_found()
+        return stream
+
+    async def _first_page(self, stored: bytes, wanted: ReadRequest) -> StreamPage:
+        """A read that reaches the stream restarts its window."""
+
+        def look(reading: Reading) -> tuple[StreamPage | None, Now]:
+            return first_page(reading, stored, wanted.position, self._page_bytes), reading.now
+
+        found, now = await self._engine.read(look)
+        if found is None:
+            raise _not_found()
+        touches = use(found.stream, now)
+        if touches:
+            self._engine.touch(touches)
+        return found
+
+    async def _poll(self, stored: bytes, wanted: ReadRequest, first: StreamPage, request: Request) -> Answer:
+        latest = first
+        if not first.pieces and not first.is_final:
+            with LiveReader(self._context, self._looks, stored, first, request) as reader:
+                try:
+                    latest = await reader.next(self._poll_seconds)
+                except StreamEndedError:
+                    raise _not_found() from None
+        return await apart(latest.end - latest.start, polled, latest, self._cursor(wanted.cursor), most=COPIED_BYTES)
+
+    def _events(self, stored: bytes, wanted: ReadRequest, first: StreamPage, request: Request) -> StreamedAnswer:
+        if request.version == "1.0":
+            raise Refused("INVALID_REQUEST", "An event stream needs HTTP/1.1; use a long poll.")
+        produce = partial(self._produce, stored, wanted, first, request)
+        return StreamedAnswer(sse_headers(first.stream.content_type), produce)
+
+    async def _produce(
+        self, stored: bytes, wanted: ReadRequest, first: StreamPage, request: Request, writer: BodyWriter
+    ) -> None:
+        with LiveReader(self._context, self._looks, stored, first, request) as reader:
+            first, frame = await self._framed(first)
+            await self._send(reader, writer, first, frame, self._cursor(wanted.cursor))
+            del frame
+            if not first.is_final:
+                await self._follow(reader, writer)
+
+    async def _follow(self, reader: LiveReader, writer: BodyWriter) -> None:
+        """Page after page, and a sign of life when there was none for a while, until the connection's time is up."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._sse_seconds
+        while (left := end - loop.time()) > 0 and not reader.is_over:
+            try:
+                latest, frame = await self._framed(await reader.next(min(self._poll_seconds, left)))
+            except (StreamEndedError, UnavailableError):
+                return  # what was promised has been sent; the client comes back for more
+            await self._send(reader, writer, latest, frame, self._cursor(None))
+            del frame
+            if latest.is_final:
+                return
+
+    async def _framed(self, page: StreamPage) -> tuple[StreamPage, PageFrame | None]:
+        """A page without its content, and the content as readers of it share it."""
+        frame = await self._frames.frame(page) if page.pieces else None
+        return page._replace(pieces=()), frame
+
+    async def _send(
+        self, reader: LiveReader, writer: BodyWriter, page: StreamPage, frame: PageFrame | None, cursor: int
+    ) -> None:
+        """Send the content of a page, if any, and its control event.
+
+        A small page leaves in one piece. A large one leaves part by part, each when the client has taken the last.
+        """
+        last = b""
+        if frame is not None:
+            for number in range(frame.parts - 1):
+                if reader.is_over:
+                    return
+                await writer.write(await self._frames.part(frame, number))
+                await asyncio.sleep(0)
+            last = await self._frames.part(frame, frame.parts - 1)
+        await writer.write(last + control_event(page, cursor))
+
+    def _cursor(self, sent: int | None) -> int:
+        world = self._context.world
+        return next_cursor(world.wall_ms(), sent, int.from_bytes(world.random_bytes(4), "big"))
+
+
+def _not_found() -> Refused:
+    return Refused(NOT_FOUND.code, NOT_FOUND.detail)
+
+
+METHODS = b"GET, POST, PUT, DELETE, HEAD, OPTIONS"
+ALLOW: Header = (b"allow", METHODS)
+
+_RESPONSE_HEADERS = (
+    b"stream-next-offset, stream-up-to-date, stream-cursor, stream-closed, stream-ttl, stream-expires-at, "
+    b"stream-sse-data-encoding, producer-epoch, producer-seq, producer-expected-seq, producer-received-seq, "
+    b"idempotency-replayed, etag, location, content-type, content-encoding, vary, retry-after, x-request-id"
+)
+
+COMMON = header_block((*SECURITY, (b"access-control-expose-headers", _RESPONSE_HEADERS)))

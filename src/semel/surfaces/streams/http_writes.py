@@ -1,0 +1,158 @@
+"""PUT, POST and DELETE: parse, submit, render."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any, NoReturn, TypeVar
+
+from semel.engine.contract import Write
+from semel.kernel.errors import Problem, Refused
+from semel.kernel.keys import time_ordered_id
+from semel.server.context import Context, caller_of
+from semel.server.http.answer import CLOSE, Answer
+from semel.server.http.host_field import is_own
+from semel.server.http.request import Request
+from semel.server.settings import settings_of
+from semel.server.thread_pool import COPIED_BYTES, apart, is_small
+from semel.surfaces.streams.commands import UNREAD, Append, Appended, Create, Created, Delete
+from semel.surfaces.streams.contract import Streams
+from semel.surfaces.streams.metrics import StreamsMetrics
+from semel.surfaces.streams.reading import find
+from semel.surfaces.streams.rules.append import is_decided_without_content
+from semel.surfaces.streams.settings import StreamsSettings
+from semel.surfaces.streams.wire.headers import stored_name
+from semel.surfaces.streams.wire.requests import TOO_LARGE, parse_append, parse_content, parse_create
+from semel.surfaces.streams.wire.responses import appended, created
+
+C = TypeVar("C", Append, Create)
+
+
+class StreamWrites:
+    """The HTTP handlers of writes."""
+
+    def __init__(self, context: Context, streams: Streams, metrics: StreamsMetrics) -> None:
+        self._context = context
+        self._engine = context.engine
+        self._streams = streams
+        self._bodies = context.bodies
+        self._outcomes = metrics.outcomes
+        self._most_messages = settings_of(context.settings, StreamsSettings).streams_max_messages
+
+    def is_plain(self, request: Request) -> bool:
+        """Whether an append can be parsed on the loop: its body is there, and small."""
+        return request.is_whole and is_small(len(request.body), COPIED_BYTES)
+
+    def append_plain(self, name: bytes, request: Request) -> None:
+        """POST of a plain body: the engine has it when this returns, and its answer is the reply."""
+        body = self._bodies.whole(request)
+        command = parse_append(name, request.fields, body, self._most_messages)
+        write = Write(self._streams, command, len(command.content.data))
+        future = self._engine.admit(write, caller_of(request))
+        future.add_done_callback(partial(self._reply, request, body is None))
+
+    def _reply(self, request: Request, is_unread: bool, future: asyncio.Future[Any]) -> None:
+        if future.cancelled():
+            return
+        try:
+            answer = self._outcome(future.result(), is_unread)
+        except Exception as error:  # noqa: BLE001 - the application renders it, whatever it is
+            request.later(_raise(error))
+        else:
+            request.exchange.reply(answer)
+
+    async def append(self, name: bytes, request: Request) -> Answer:
+        """POST of a body that is large or still arriving."""
+        body = await self._bodies.read(request)
+        command = await self._append_command(name, request, body)
+        is_unread = body is None
+        if command.content is not UNREAD:
+            body = None  # what is to be stored is in the command
+        caller = caller_of(request)
+        answer = await self._engine.submit(Write(self._streams, command, len(command.content.data)), caller)
+        if answer is UNREAD.flaw:  # the stream is another one than when it was looked at
+            command = await self._with_content(command, command.content_type, body)
+            answer = await self._engine.submit(Write(self._streams, command, len(command.content.data)), caller)
+        return self._outcome(answer, is_unread)
+
+    def _outcome(self, answer: Appended | Problem, is_unread: bool) -> Answer:
+        if isinstance(answer, Appended):
+            self._outcomes["stored" if answer.is_new else "replay" if answer.replayed else "duplicate"] += 1
+            return appended(answer)
+        self._outcomes["refused"] += 1
+        raise _refused(answer, is_unread=is_unread)
+
+    async def create(self, name: bytes, request: Request) -> Answer:
+        """PUT."""
+        body = await self._bodies.read(request)
+        if body is None:
+            raise _refused(TOO_LARGE, is_unread=True)
+        world = self._context.world
+        life = time_ordered_id(world.wall_ms(), world.random_bytes(10))
+        command = await self._create_command(name, life, request, body)
+        caller = caller_of(request)
+        if command.content is not UNREAD:
+            body = None
+        answer = await self._engine.submit(Write(self._streams, command, len(command.content.data)), caller)
+        if answer is UNREAD.flaw:  # the stream has gone since it was looked at
+            command = await self._with_content(command, command.content_type, body)
+            answer = await self._engine.submit(Write(self._streams, command, len(command.content.data)), caller)
+        if isinstance(answer, Created):
+            return created(answer, _location(request))
+        raise _refused(answer)
+
+    async def delete(self, name: bytes, request: Request) -> Answer:
+        """DELETE."""
+        answer = await self._engine.submit(Write(self._streams, Delete(stored_name(name))), caller_of(request))
+        if isinstance(answer, Problem):
+            raise _refused(answer)
+        return Answer(204, [])
+
+    async def _append_command(self, name: bytes, request: Request, body: bytes | None) -> Append:
+        """Large JSON is split in a thread, and only when nothing that is known already decides."""
+        size = len(body or b"")
+        most = self._most_messages if is_small(size, COPIED_BYTES) else None
+        command = await apart(size, parse_append, name, request.fields, body, most, most=COPIED_BYTES)
+        if command.content is UNREAD and not await self._engine.read(
+            lambda reading: is_decided_without_content(reading, command, reading.now)
+        ):
+            return await self._with_content(command, command.content_type, body)
+        return command
+
+    async def _create_command(self, name: bytes, life: bytes, request: Request, body: bytes) -> Create:
+        most = self._most_messages if is_small(len(body), COPIED_BYTES) else None
+        command = await apart(len(body), parse_create, name, life, request.fields, body, most, most=COPIED_BYTES)
+        if command.content is UNREAD and not await self._engine.read(lambda reading: find(reading, command.scope)):
+            return await self._with_content(command, command.content_type, body)
+        return command
+
+    async def _with_content(self, command: C, content_type: bytes | None, body: bytes | None) -> C:
+        assert content_type is not None
+        assert body is not None
+        is_create = isinstance(command, Create)
+        split = partial(parse_content, content_type, body, self._most_messages, allow_empty_array=is_create)
+        return command._replace(content=await apart(len(body), split, most=COPIED_BYTES))
+
+
+async def _raise(error: Exception) -> NoReturn:
+    raise error
+
+
+def _refused(problem: Problem, *, is_unread: bool = False) -> Refused:
+    return Refused(problem.code, problem.detail, (*problem.headers, CLOSE) if is_unread else problem.headers)
+
+
+def _location(request: Request) -> bytes:
+    """The stream's URL, absolute where the Host names this machine.
+
+    Another Host is the client's own claim, or a proxy's name behind a scheme that is not known here: the path alone
+    is right for whatever URL the request was sent to.
+    """
+    path = request.raw_path
+    address, port = request.server or ("127.0.0.1", 0)
+    host = (request.fields.get(b"host") or b"").strip()
+    if not host:
+        host = f"[{address}]:{port}".encode() if ":" in address else f"{address}:{port}".encode()
+    elif not is_own(host, address):
+        return path
+    return b"%s://%s%s" % (request.scheme.encode(), host, path)

@@ -1,0 +1,140 @@
+"""Offsets and entity tags: positions in a stream as clients see them, across restores.
+
+An offset is sixteen digits, an underscore, sixteen digits; opaque to clients, ordered bytewise, never `-1` or `now`.
+The first half is the epoch in which the content before the position was appended, the second the number of content
+bytes before it. A position has one offset for ever, and offsets rise with positions.
+
+Raising the epoch changes no stream. The first append in a new epoch stores where the epoch before it ended; until
+then that end is the tail. So a stream has one pair for each epoch in which it grew.
+
+| offset | is |
+|---|---|
+| the one of its position here | read as usual |
+| of the store's epoch, beyond the tail; or of an epoch above the clock | the tail: nothing to read yet |
+| any other | of content that a restore has lost: refused, with the offset up to which both histories agree |
+
+Both histories agree up to the end of the offset's epoch. An epoch in which this stream did not grow, or that the
+store does not know because a raise was lost too, agrees in nothing: its reader begins again.
+
+An entity tag is `"<id>-<start>-<end>"`, with `-e<epoch>` behind it after a restore and `-c` when the stream is
+closed. A writer that sends one in `If-Match` has read up to `end`, whatever its read began with.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from semel.kernel.errors import Refused
+from semel.surfaces.epoch import Pair, Rows, dump_pairs, epoch_of, load_pairs
+from semel.surfaces.streams.tables import StreamRow
+
+_SHAPE = re.compile(rb"[0-9]{16}_[0-9]{16}")
+_BEGINNING = b"-1"
+_NOW = b"now"
+
+
+class Offset(NamedTuple):
+    """A parsed offset."""
+
+    epoch: int
+    position: int
+
+
+BEGINNING = Offset(0, 0)
+"""The beginning of every stream, whatever the epoch in which it was made."""
+
+
+def format_offset(position: int, epoch: int = 0) -> bytes:
+    """The offset of a position whose content was appended in that epoch."""
+    return b"%016d_%016d" % (epoch, position)
+
+
+def parse_offset(text: bytes) -> Offset | None:
+    """An offset, None for `now`; `-1` is the beginning; anything else is a ValueError."""
+    if text == _BEGINNING:
+        return BEGINNING
+    if text == _NOW:
+        return None
+    if _SHAPE.fullmatch(text) is None:
+        raise ValueError("not an offset")
+    return Offset(int(text[:16]), int(text[17:]))
+
+
+KEPT_EPOCHS = 64
+"""Ended epochs that a stream remembers; offsets of older ones are refused."""
+
+
+def epoch_at(stream: StreamRow, position: int) -> int:
+    """The epoch in which the content before a position was appended."""
+    if stream.past_epochs:
+        for epoch, end in load_pairs(stream.past_epochs):
+            if position <= end:
+                return epoch
+    return stream.epoch
+
+
+def offset_at(stream: StreamRow, position: int) -> bytes:
+    """The offset of a position."""
+    return format_offset(position, epoch_at(stream, position))
+
+
+def entered(stream: StreamRow, epoch: int) -> StreamRow:
+    """The stream as it is when content of that epoch is about to be appended."""
+    if stream.epoch == epoch:
+        return stream
+    ended = (*load_pairs(stream.past_epochs), Pair(stream.epoch, stream.tail))
+    return stream._replace(epoch=epoch, past_epochs=dump_pairs(ended[-KEPT_EPOCHS:]))
+
+
+def position_of(rows: Rows, stream: StreamRow, offset: Offset, now_ms: int) -> int:
+    """The position of an offset; `Refused` when its content was lost by a restore.
+
+    The epoch of the store is looked up only for an offset that is none of this stream.
+    """
+    epoch, position = offset
+    if position <= stream.tail and (offset == BEGINNING or epoch_at(stream, position) == epoch):
+        return position
+    if epoch > now_ms or (position > stream.tail and epoch == epoch_of(rows)):
+        return stream.tail
+    agreed = offset_at(stream, min(position, _agreed(stream, epoch)))
+    detail = f"This offset is of content that was lost when a backup was restored; read on from {agreed.decode()}."
+    raise Refused("STREAM_GONE", detail, ((b"stream-next-offset", agreed),))
+
+
+def _agreed(stream: StreamRow, epoch: int) -> int:
+    """The position up to which an epoch of another history had the content that is here."""
+    if epoch == stream.epoch:
+        return stream.tail
+    return next((end for number, end in load_pairs(stream.past_epochs) if number == epoch), 0)
+
+
+def format_etag(stream: StreamRow, start: int, end: int, *, is_final: bool) -> bytes:
+    """The entity tag of the content between two positions."""
+    return b'"%s-%d-%s"' % (stream.id.hex().encode(), start, _etag_end(stream, end, is_final))
+
+
+def _etag_end(stream: StreamRow, end: int, is_final: bool) -> bytes:
+    epoch = epoch_at(stream, end)
+    return b"%d%s%s" % (end, b"-e%d" % epoch if epoch else b"", b"-c" if is_final else b"")
+
+
+def etag_matches_any(if_none_match: bytes, etag: bytes) -> bool:
+    """Whether the client has this already: lists, weak forms and `*` count."""
+    tags = [tag.strip().removeprefix(b"W/") for tag in if_none_match.split(b",")]
+    return etag in tags or b"*" in tags
+
+
+def etag_names_tail(if_match: bytes, stream: StreamRow) -> bool:
+    """Whether one of these tags is that of a read up to the tail, or `*`; weak forms never match."""
+    return any(_is_etag_of_tail(tag.strip(), stream) for tag in if_match.split(b","))
+
+
+def _is_etag_of_tail(tag: bytes, stream: StreamRow) -> bool:
+    if tag == b"*":
+        return True
+    begins, ends = tag[:1] == b'"', tag[-1:] == b'"'
+    life, _, rest = tag[1:-1].partition(b"-")
+    start, _, end = rest.partition(b"-")
+    is_read = begins and ends and start.isdigit() and life == stream.id.hex().encode()
+    return is_read and end == _etag_end(stream, stream.tail, bool(stream.closed))

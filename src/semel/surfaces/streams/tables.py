@@ -1,0 +1,192 @@
+"""The tables of streams, and the migration that creates them.
+
+A stream's name is its scope, packed. Each stream that is created under a name has an id of its own: chunks are found
+by the id, and receipts and producers carry it, so a stream that is created again sees nothing of the one before it.
+Deleting a stream removes one row and inserts a tombstone; the sweeper frees the chunks and producers in small
+writes.
+
+Look-ups: a stream by its name (STREAM), the content of a stream by position (CHUNK), an idempotency key by stream
+and key (RECEIPT), a producer by stream and producer id (PRODUCER), streams by end of life and by whole name (STREAM,
+indexes `deadline` and `path`).
+
+STREAM_MIGRATION is never changed: stores have been created with it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from semel.store.migrations import CreateTable, Migration
+from semel.store.table import ColumnKind, Table, TableColumn, TableLayout
+
+
+class StreamRow(NamedTuple):
+    """One existing stream: its properties, and its tail."""
+
+    scope: bytes
+    path: bytes
+    id: bytes
+    content_type: bytes
+    ttl_seconds: int | None
+    expires_at: int | None
+    expires_text: bytes | None
+    deadline: int
+    created_at: int
+    updated_at: int
+    tail: int
+    closed: int
+    last_seq: bytes | None
+    closer_id: bytes | None
+    closer_epoch: int | None
+    closer_seq: int | None
+    epoch: int = 0
+    """The epoch in which content was appended last, or in which the stream was made."""
+    past_epochs: bytes = b""
+    """The epochs before it and the tail at the end of each: see `rules.epochs`."""
+
+
+class ChunkRow(NamedTuple):
+    """The content of one append; `end_at` is the position after it. JSON messages are joined by commas."""
+
+    id: bytes
+    end_at: int
+    data: bytes
+    messages: int
+    committed_at: int
+
+
+class ProducerRow(NamedTuple):
+    """The state of one producer on one stream."""
+
+    scope: bytes
+    producer: bytes
+    id: bytes
+    epoch: int
+    seq: int
+
+
+class ReceiptRow(NamedTuple):
+    """The receipt of a keyed append that took effect; a retry's answer is rendered from it."""
+
+    scope: bytes
+    key: bytes
+    id: bytes
+    fingerprint: bytes
+    expires_at: int
+    status: int
+    tail: int
+    closed: int
+    epoch: int | None
+    seq: int | None
+
+
+class TombstoneRow(NamedTuple):
+    """A tombstone: a stream that has ended and whose chunks and producers are still to be freed."""
+
+    id: bytes
+    ended_at: int
+
+
+STREAM = Table("stream", StreamRow, key=1, indexes={"deadline": ("deadline",), "path": ("path",)})
+CHUNK = Table("chunk", ChunkRow, key=2, bulky=True)
+PRODUCER = Table("producer", ProducerRow, key=2, indexes={"life": ("id",)})
+RECEIPT = Table("receipt", ReceiptRow, key=2, generational=True, bulky=True)
+TOMBSTONE = Table("grave", TombstoneRow, key=1)
+
+TABLES = (STREAM, CHUNK, PRODUCER, RECEIPT, TOMBSTONE)
+
+
+_I64, _BYTES = ColumnKind.I64, ColumnKind.BYTES
+
+STREAM_MIGRATION = Migration(
+    1,
+    "generations and streams",
+    (
+        CreateTable(
+            TableLayout(
+                "generation",
+                (
+                    TableColumn("table_name", _BYTES),
+                    TableColumn("opened_at", _I64),
+                    TableColumn("window_ms", _I64),
+                    TableColumn("older_window_ms", _I64),
+                ),
+                key=1,
+            )
+        ),
+        CreateTable(
+            TableLayout(
+                "stream",
+                (
+                    TableColumn("scope", _BYTES),
+                    TableColumn("path", _BYTES),
+                    TableColumn("id", _BYTES),
+                    TableColumn("content_type", _BYTES),
+                    TableColumn("ttl_seconds", _I64, nullable=True),
+                    TableColumn("expires_at", _I64, nullable=True),
+                    TableColumn("expires_text", _BYTES, nullable=True),
+                    TableColumn("deadline", _I64),
+                    TableColumn("created_at", _I64),
+                    TableColumn("updated_at", _I64),
+                    TableColumn("tail", _I64),
+                    TableColumn("closed", _I64),
+                    TableColumn("last_seq", _BYTES, nullable=True),
+                    TableColumn("closer_id", _BYTES, nullable=True),
+                    TableColumn("closer_epoch", _I64, nullable=True),
+                    TableColumn("closer_seq", _I64, nullable=True),
+                ),
+                key=1,
+                indexes={"deadline": ("deadline",), "path": ("path",)},
+            )
+        ),
+        CreateTable(
+            TableLayout(
+                "chunk",
+                (
+                    TableColumn("id", _BYTES),
+                    TableColumn("end_at", _I64),
+                    TableColumn("data", _BYTES),
+                    TableColumn("messages", _I64),
+                    TableColumn("committed_at", _I64),
+                ),
+                key=2,
+                bulky=True,
+            )
+        ),
+        CreateTable(
+            TableLayout(
+                "producer",
+                (
+                    TableColumn("scope", _BYTES),
+                    TableColumn("producer", _BYTES),
+                    TableColumn("id", _BYTES),
+                    TableColumn("epoch", _I64),
+                    TableColumn("seq", _I64),
+                ),
+                key=2,
+                indexes={"life": ("id",)},
+            )
+        ),
+        CreateTable(
+            TableLayout(
+                "receipt",
+                (
+                    TableColumn("scope", _BYTES),
+                    TableColumn("key", _BYTES),
+                    TableColumn("id", _BYTES),
+                    TableColumn("fingerprint", _BYTES),
+                    TableColumn("expires_at", _I64),
+                    TableColumn("status", _I64),
+                    TableColumn("tail", _I64),
+                    TableColumn("closed", _I64),
+                    TableColumn("epoch", _I64, nullable=True),
+                    TableColumn("seq", _I64, nullable=True),
+                ),
+                key=2,
+                generational=True,
+                bulky=True,
+            )
+        ),
+        CreateTable(TableLayout("grave", (TableColumn("id", _BYTES), TableColumn("ended_at", _I64)), key=1)),
+    ),
+)

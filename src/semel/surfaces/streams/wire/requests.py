@@ -1,0 +1,188 @@
+"""Requests: PUT and POST from headers and body to commands, GET from the query string to a read."""
+
+from __future__ import annotations
+
+from enum import Enum
+from hashlib import sha256
+from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from semel.kernel.errors import Problem, Refused
+from semel.kernel.header_fields import HeaderFields
+from semel.kernel.json.messages import TooManyMessagesError, split_messages
+from semel.kernel.json.text import JsonError
+from semel.kernel.keys import InvalidKeyError, pack, parse_idempotency_key
+from semel.surfaces.streams.commands import NO_CONTENT, UNREAD, Append, Content, Create, ProducerClaim
+from semel.surfaces.streams.rules.media_type import DEFAULT_MEDIA_TYPE, is_json, is_usable
+from semel.surfaces.streams.rules.offsets import BEGINNING, Offset, parse_offset
+from semel.surfaces.streams.wire.headers import parse_expiry, parse_producer, stored_name
+
+MAX_STREAM_SEQ_BYTES = 1_024
+MAX_CONTENT_TYPE_BYTES = 256
+
+EMPTY_BODY = Problem("EMPTY_BODY", "Send content, or Stream-Closed: true to close the stream.")
+MISSING_CONTENT_TYPE = Problem("MISSING_CONTENT_TYPE", "Send the Content-Type of the content.")
+EMPTY_ARRAY = Problem("INVALID_JSON", "The array is empty: there is nothing to append.")
+TOO_LARGE = Problem("PAYLOAD_TOO_LARGE", "The body is larger than this server takes; split it.")
+
+
+def parse_create(name: bytes, life: bytes, fields: HeaderFields, body: bytes, most: int | None) -> Create:
+    """A PUT of at most `most` messages; None leaves JSON unread."""
+    if b"stream-forked-from" in fields.one:
+        raise Refused("NOT_IMPLEMENTED", "This server does not fork streams; create the stream without forking.")
+    _refuse_encoded(fields)
+    ttl_seconds, expires_at, expires_text = parse_expiry(fields)
+    sent = _content_type(fields)
+    content_type = sent if sent is not None and is_usable(sent) else DEFAULT_MEDIA_TYPE
+    content = NO_CONTENT if not body else parse_content(content_type, body, most, allow_empty_array=True)
+    closed = fields.is_true(b"stream-closed")
+    return Create(stored_name(name), name, life, content_type, ttl_seconds, expires_at, expires_text, closed, content)
+
+
+def parse_append(name: bytes, fields: HeaderFields, body: bytes | None, most: int | None) -> Append:
+    """A POST of at most `most` messages; None leaves JSON unread.
+
+    The body is None when it was larger than the limit and was not read to its end.
+    """
+    _refuse_encoded(fields)
+    producer = parse_producer(fields)
+    key = _idempotency_key(fields)
+    seq = fields.single(b"stream-seq", "INVALID_REQUEST")
+    if seq is not None and len(seq) > MAX_STREAM_SEQ_BYTES:
+        raise Refused("INVALID_REQUEST", f"Stream-Seq has at most {MAX_STREAM_SEQ_BYTES} bytes.")
+    closes = fields.is_true(b"stream-closed")
+    content_type = _content_type(fields) if body else None
+    return Append(
+        scope=stored_name(name),
+        key=None if key is None else pack(key),
+        fingerprint=b"" if key is None or body is None else fingerprint(body, closes, producer),
+        content_type=content_type,
+        content=parse_content(content_type, body, most) if body and content_type is not None else NO_CONTENT,
+        closes=closes,
+        seq=seq,
+        producer=producer,
+        flaw=_shape_flaw(body, closes, content_type),
+        if_match=b",".join(fields.all(b"if-match")) if b"if-match" in fields.one else None,
+    )
+
+
+def fingerprint(body: bytes, closes: bool, producer: ProducerClaim | None) -> bytes:
+    """The fingerprint of a keyed append: the bytes, the close flag and the producer tuple."""
+    head = b"close:" if closes else b"open:"
+    if producer is None:
+        digest = sha256(head + b"-:")
+    else:
+        digest = sha256(b"%s%d:%s:%d:%d:" % (head, len(producer.id), producer.id, producer.epoch, producer.seq))
+    digest.update(body)
+    return digest.digest()
+
+
+def _idempotency_key(fields: HeaderFields) -> bytes | None:
+    if b"idempotency-key" not in fields.one:
+        return None
+    try:
+        return parse_idempotency_key(fields.all(b"idempotency-key"))
+    except InvalidKeyError as error:
+        raise Refused("INVALID_IDEMPOTENCY_KEY", str(error)) from None
+
+
+def _refuse_encoded(fields: HeaderFields) -> None:
+    """Refuse compressed content: it is stored as sent, and a reader would not know that it is compressed."""
+    if b"content-encoding" not in fields.one:
+        return
+    named = b",".join(fields.all(b"content-encoding")).split(b",")
+    if any(encoding.strip().lower() not in (b"", b"identity") for encoding in named):
+        detail = "Send the content without a Content-Encoding; this server does not decode it."
+        raise Refused("UNSUPPORTED_ENCODING", detail, ((b"accept-encoding", b"identity"),))
+
+
+def _content_type(fields: HeaderFields) -> bytes | None:
+    """The content type as it was sent."""
+    sent = fields.get(b"content-type")
+    if sent is None or not sent.strip():
+        return None
+    if len(sent) > MAX_CONTENT_TYPE_BYTES:
+        raise Refused("INVALID_REQUEST", f"Content-Type has at most {MAX_CONTENT_TYPE_BYTES} bytes.")
+    return sent
+
+
+def parse_content(content_type: bytes, body: bytes, most: int | None, *, allow_empty_array: bool = False) -> Content:
+    """A body as it is stored; with a flaw if it is not what its type says, or has more messages than are taken."""
+    if not is_json(content_type):
+        return Content(body, 1)
+    if most is None:
+        return UNREAD
+    try:
+        messages = split_messages(body, most)
+    except JsonError as error:
+        return Content(b"", 0, Problem("INVALID_JSON", str(error)))
+    except TooManyMessagesError:
+        return Content(b"", 0, Problem("PAYLOAD_TOO_LARGE", f"An append has at most {most} messages; split it."))
+    if not messages.total and not allow_empty_array:
+        return Content(b"", 0, EMPTY_ARRAY)
+    return Content(messages.data, messages.total)
+
+
+def _shape_flaw(body: bytes | None, closes: bool, content_type: bytes | None) -> Problem | None:
+    if body is None:
+        return TOO_LARGE
+    if not body:
+        return None if closes else EMPTY_BODY
+    return MISSING_CONTENT_TYPE if content_type is None else None
+
+
+class ReadMode(Enum):
+    """The way to wait for content that does not exist yet."""
+
+    CATCH_UP = "catch-up"
+    LONG_POLL = "long-poll"
+    SSE = "sse"
+
+
+class ReadRequest(NamedTuple):
+    """A GET. `position` is None at the tail."""
+
+    mode: ReadMode
+    position: Offset | None
+    cursor: int | None
+
+
+def parse_read(query: bytes) -> ReadRequest:
+    """The read in a query string; unknown parameters are ignored."""
+    asked = _parameters(query)
+    offsets = asked.get(b"offset", [])
+    live = asked.get(b"live", [])
+    if len(offsets) > 1:
+        raise Refused("INVALID_OFFSET", "Give offset once.")
+    if len(live) > 1:
+        raise Refused("INVALID_REQUEST", "Give live once.")
+    mode = _mode(live[0]) if live else ReadMode.CATCH_UP
+    if mode is not ReadMode.CATCH_UP and not offsets:
+        raise Refused("INVALID_OFFSET", "A live read needs an offset; use offset=-1 for the beginning.")
+    return ReadRequest(mode, _position(offsets[0]) if offsets else BEGINNING, _cursor(asked.get(b"cursor", [])))
+
+
+def _parameters(query: bytes) -> dict[bytes, list[bytes]]:
+    asked: dict[bytes, list[bytes]] = {}
+    for part in query.split(b"&") if query else ():
+        name, _, value = part.partition(b"=")
+        asked.setdefault(unquote_to_bytes(name), []).append(unquote_to_bytes(value))
+    return asked
+
+
+def _mode(text: bytes) -> ReadMode:
+    for mode in (ReadMode.LONG_POLL, ReadMode.SSE):
+        if text == mode.value.encode():
+            return mode
+    raise Refused("INVALID_REQUEST", "live is long-poll or sse.")
+
+
+def _position(text: bytes) -> Offset | None:
+    try:
+        return parse_offset(text)
+    except ValueError:
+        raise Refused("INVALID_OFFSET", "Use an offset that this server gave out, or -1, or now.") from None
+
+
+def _cursor(given: list[bytes]) -> int | None:
+    return int(given[0]) if given and given[0].isdigit() and len(given[0]) <= 15 else None

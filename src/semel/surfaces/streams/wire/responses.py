@@ -1,0 +1,164 @@
+"""Responses: status, headers and body; server-sent events; and the cursor of live reads.
+
+In an event stream every piece of content is a data event, and behind each data event a control event says where to
+go on. A payload is split at every line end, so that it cannot forge an event. The cursor keeps a cache between
+server and client from answering one live read with the old response of another.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+import orjson
+
+from semel.kernel.http_answer import Answer, Header
+from semel.surfaces.streams.commands import Appended, Created
+from semel.surfaces.streams.reading import StreamPage
+from semel.surfaces.streams.rules.media_type import is_json, is_text
+from semel.surfaces.streams.rules.offsets import epoch_at, etag_matches_any, format_etag, format_offset, offset_at
+from semel.surfaces.streams.tables import StreamRow
+
+CLOSED: Header = (b"stream-closed", b"true")
+REPLAYED: Header = (b"idempotency-replayed", b"true")
+UP_TO_DATE: Header = (b"stream-up-to-date", b"true")
+NO_STORE: Header = (b"cache-control", b"no-store")
+NO_CACHE: Header = (b"cache-control", b"no-cache")
+SETTLED: Header = (b"cache-control", b"public, max-age=60, stale-while-revalidate=300")
+SETTLED_PRIVATE: Header = (b"cache-control", b"private, max-age=60, stale-while-revalidate=300")
+
+
+def created(answer: Created, location: bytes) -> Answer:
+    """201 for a new stream, 200 for one that was there."""
+    headers = [(b"content-type", answer.content_type), _next(answer.tail, answer.tail_epoch)]
+    if answer.is_new:
+        headers.append((b"location", location))
+    if answer.closed:
+        headers.append(CLOSED)
+    return Answer(201 if answer.is_new else 200, headers)
+
+
+def appended(answer: Appended) -> Answer:
+    """The outcome of an append, first or replayed."""
+    headers = [_next(answer.tail, answer.tail_epoch)]
+    if answer.closed:
+        headers.append(CLOSED)
+    if answer.epoch is not None:
+        headers.append((b"producer-epoch", b"%d" % answer.epoch))
+        headers.append((b"producer-seq", b"%d" % (answer.seq or 0)))
+    if answer.replayed:
+        headers.append(REPLAYED)
+    return Answer(answer.status, headers)
+
+
+def described(stream: StreamRow) -> Answer:
+    """HEAD: what the stream is, and where it stands."""
+    headers = [(b"content-type", stream.content_type), _next(stream.tail, epoch_at(stream, stream.tail)), NO_STORE]
+    if stream.ttl_seconds is not None:
+        headers.append((b"stream-ttl", b"%d" % stream.ttl_seconds))
+    if stream.expires_text is not None:
+        headers.append((b"stream-expires-at", stream.expires_text))
+    if stream.closed:
+        headers.append(CLOSED)
+    return Answer(200, headers)
+
+
+def caught_up(page: StreamPage, *, at_now: bool, if_none_match: bytes, private: bool) -> Answer:
+    """A catch-up read. Only what can never change may be kept by caches; the tail must be asked for again."""
+    headers = _page_headers(page)
+    if at_now:
+        return Answer(200, [*headers, NO_STORE], content_of(page))
+    etag = format_etag(page.stream, page.start, page.end, is_final=page.is_final)
+    settled = SETTLED_PRIVATE if private else SETTLED
+    headers += [(b"etag", etag), NO_CACHE if page.at_tail else settled]
+    if if_none_match and etag_matches_any(if_none_match, etag):
+        return Answer(304, [header for header in headers if header[0] != b"content-type"])
+    return Answer(200, headers, content_of(page))
+
+
+def polled(page: StreamPage, cursor: int) -> Answer:
+    """A long poll that ended with content, with closure or without anything."""
+    headers = [*_page_headers(page), (b"stream-cursor", b"%d" % cursor), NO_STORE]
+    if page.pieces:
+        return Answer(200, headers, content_of(page))
+    return Answer(204, [header for header in headers if header[0] != b"content-type"])
+
+
+def _page_headers(page: StreamPage) -> list[Header]:
+    headers = [(b"content-type", page.stream.content_type), _next(page.end, epoch_at(page.stream, page.end))]
+    if page.at_tail:
+        headers.append(UP_TO_DATE)
+    if page.is_final:
+        headers.append(CLOSED)
+    return headers
+
+
+def content_of(page: StreamPage) -> bytes:
+    """The content of a page: one array of messages, or the bytes as appended."""
+    if is_json(page.stream.content_type):
+        return b"[" + b",".join(page.pieces) + b"]"
+    return b"".join(page.pieces)
+
+
+def _next(position: int, epoch: int) -> Header:
+    return b"stream-next-offset", format_offset(position, epoch)
+
+
+PART_BYTES = 48 * 1024
+"""Content of one part of an event: a multiple of three, so that parts of base64 fit together."""
+
+_RETURN = ord("\r")
+
+
+def sse_headers(content_type: bytes) -> list[tuple[bytes, bytes]]:
+    """The head of an event stream."""
+    headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
+    if not is_text(content_type):
+        headers.append((b"stream-sse-data-encoding", b"base64"))
+    return headers
+
+
+def parts_of(content: bytes) -> int:
+    """How many parts the data event of this content has."""
+    return max(1, -(-len(content) // PART_BYTES))
+
+
+def event_part(content: bytes, content_type: bytes, number: int) -> bytes:
+    """One part of the data event of a page's content. An event can be decoded alone; a part is only there to be sent.
+
+    An event may be six times as long as its content, so that a large one is never made as a whole.
+    """
+    start, stop = number * PART_BYTES, (number + 1) * PART_BYTES
+    piece = content[start:stop]
+    if is_text(content_type):
+        if start and piece.startswith(b"\n") and content[start - 1] == _RETURN:
+            piece = piece[1:]  # the line ended with the part before
+        piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\ndata:")
+    else:
+        piece = b64encode(piece)
+    return (b"" if start else b"event: data\ndata:") + piece + (b"\n\n" if stop >= len(content) else b"")
+
+
+def control_event(page: StreamPage, cursor: int) -> bytes:
+    """The control event: the next offset of the reader."""
+    facts: dict[str, str | bool] = {"streamNextOffset": offset_at(page.stream, page.end).decode()}
+    if page.is_final:
+        facts["streamClosed"] = True
+    else:
+        facts["streamCursor"] = str(cursor)
+    if page.at_tail:
+        facts["upToDate"] = True
+    return b"event: control\ndata:" + orjson.dumps(facts) + b"\n\n"
+
+
+INTERVAL_MS = 20_000
+_EPOCH_MS = 1_728_432_000_000
+_MAX_JUMP_MS = 3_600_000
+
+
+def next_cursor(now_ms: int, sent: int | None, chance: int) -> int:
+    """The present interval, or a later one than was sent; `chance` is any non-negative number."""
+    current = (now_ms - _EPOCH_MS) // INTERVAL_MS
+    if sent is None or sent < current:
+        return current
+    jump_ms = 1_000 + chance % _MAX_JUMP_MS
+    return sent + max(1, jump_ms // INTERVAL_MS)
