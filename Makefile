@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UV := .venv-lock
 PEERS := .venv-bench
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-PROTO := $(wildcard src/semel/server/*/proto/*.proto)
+PROTO := $(wildcard src/semel/*/*/proto/*.proto)
 CODE := src tests docs $(if $(wildcard bench/*.py),bench)
 
 HOST ?= 127.0.0.1
@@ -183,7 +183,7 @@ clean: ## remove everything that make and the tools have made, but not ./data
 	@rm -rf $(VENV) $(UV) $(PEERS) build dist
 	@rm -rf tests/official/node_modules tests/events/insieme/node_modules bench/bullmq/node_modules bench/restate/node_modules
 	@rm -rf tests/deltas_identity/node_modules
-	@rm -f src/semel/server/*/proto/*_pb2.py src/semel/server/*/proto/*_pb2.pyi src/semel/server/*/proto/*.binpb
+	@rm -f src/semel/*/*/proto/*_pb2.py src/semel/*/*/proto/*_pb2.pyi src/semel/*/*/proto/*.binpb
 	@rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 

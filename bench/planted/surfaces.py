@@ -44,7 +44,7 @@ SURFACES = (
         "pages of history and live events join without a gap",
         "surfaces/events/requests.py",
         "            self._subscriber.subscribe(page.sync_to, frozenset(asked.subscription))\n",
-        "            at = max(page.sync_to, self._hub.feed.position)\n"
+        "            at = max(page.sync_to, self._service.feed.position)\n"
         "            self._subscriber.subscribe(at, frozenset(asked.subscription))\n",
         "tests/events/test_seam.py",
     ),

@@ -27,7 +27,7 @@ except SystemExit:
         (["streams", "--help"], "http.client"),
         (["events", "--help"], "http.client"),
         (["jobs", "--help"], "http.client"),
-        (["import", "--help"], "http.client"),
+        (["import", "--help"], ""),
         (["ledger", "--help"], "http.client"),
         (["ledger", "write", "--help"], "http.client"),
         (["deltas", "--help"], "http.client"),

@@ -62,8 +62,8 @@ class Client:
         session.dialect = dialect
         session.activate(EventIdentity("client", lambda name: True, lambda name: True))
         near, watch = SimpleNamespace(engine=self.gate), CursorMonitor(Counter(), lambda: 0)
-        hub = cast(EventService, SimpleNamespace(context=near, terms=TERMS, feed=node.feed, cursors=watch))
-        self.looks = SyncHandler(hub, "", session, self.subscriber, self._tell, lambda principal, instance: True)
+        service = cast(EventService, SimpleNamespace(context=near, policy=TERMS, feed=node.feed, cursors=watch))
+        self.looks = SyncHandler(service, "", session, self.subscriber, self._tell, lambda principal, instance: True)
 
     def _tell(self, kind: str, payload: bytes, reply_to: str | None) -> None:
         assert kind == "sync_response"

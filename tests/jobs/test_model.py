@@ -27,9 +27,9 @@ def test_every_answer_and_every_row_is_the_models() -> None:
         seen += verdict.seen
         crashes += verdict.crashes
     assert crashes > 0
-    rules = {f"Submit {rule.name}" for rule in RULES if rule.name not in WRITTEN_BY_THE_SERVER}
-    codes = {f"Submit {code}" for code in ("IDEMPOTENCY_KEY_COLLISION", "backpressure", "idempotency_store_full")}
-    codes |= {f"Report {code}" for code in ("lease_lost", "lease_required", "result_conflict", "Taken again")}
+    rules = {f"SubmitJobs {rule.name}" for rule in RULES if rule.name not in WRITTEN_BY_THE_SERVER}
+    codes = {f"SubmitJobs {code}" for code in ("IDEMPOTENCY_KEY_COLLISION", "backpressure", "idempotency_store_full")}
+    codes |= {f"JobReport {code}" for code in ("lease_lost", "lease_required", "result_conflict", "Taken again")}
     missing = (rules | codes | AUDITED) - set(seen)
     assert not missing, f"the seeds have shown nothing of {sorted(missing)}"
 

@@ -39,8 +39,8 @@ def test_a_write_is_committed_once_and_replayed(tmp_path: Path) -> None:
         assert first.committed.transaction.actor == b"client:anonymous"
         again = await desk.write(office.admin, desk.prepare(place, "app", None, KEY, SET))
         assert again == WriteReplayed(first.committed)
-        assert desk.is_hot(first.committed)
-        assert dict(office.desk.journal.metrics.counts) == {"committed": 1, "operations": 1, "replayed": 1}
+        assert desk.was_answered(first.committed)
+        assert dict(office.desk.audit_trail.metrics.counts) == {"committed": 1, "operations": 1, "replayed": 1}
 
     in_office(tmp_path, work)
 
@@ -53,8 +53,8 @@ def test_an_answer_is_cold_until_this_process_has_told_it(tmp_path: Path) -> Non
         after_restart = make_service(office.context)
         again = await after_restart.write(office.admin, after_restart.prepare(place, "app", 1, KEY, SET))
         assert isinstance(again, WriteReplayed)
-        assert not after_restart.is_hot(again.committed)
-        assert after_restart.is_hot(again.committed)
+        assert not after_restart.was_answered(again.committed)
+        assert after_restart.was_answered(again.committed)
 
     in_office(tmp_path, work)
 
@@ -77,7 +77,7 @@ def test_a_key_for_other_operations_is_on_record_before_the_answer(tmp_path: Pat
             "rule": "R1",
             "remote_addr": "192.0.2.7",
         }
-        assert office.desk.journal.metrics.declined == {"IDEMPOTENCY_KEY_REUSED": 1}
+        assert office.desk.audit_trail.metrics.declined == {"IDEMPOTENCY_KEY_REUSED": 1}
 
     in_office(tmp_path, work)
 
@@ -118,9 +118,9 @@ def test_what_is_no_write_changes_nothing(tmp_path: Path) -> None:
         for unknown in (place._replace(vault=1), place._replace(vault=2**64 - 1)):
             with refused("", "vault_not_found"):
                 await desk.write(asked, desk.prepare(unknown, "app", 1, b"", SET))
-        state = await desk.look(asked, place, lambda reading: client_state(reading, place, b"app"))
+        state = await desk.read(asked, place, lambda reading: client_state(reading, place, b"app"))
         assert state.last == 0
-        assert (await desk.look(asked, place, lambda reading: tip(reading, place))).height == 0
+        assert (await desk.read(asked, place, lambda reading: tip(reading, place))).height == 0
 
     in_office(tmp_path, work, ledger_max_value_bytes=4)
 
@@ -173,7 +173,7 @@ def test_a_list_of_vaults_tells_nothing_of_those_out_of_reach(tmp_path: Path) ->
         told, token, tokens = [], "", []
         while True:
             read = partial(list_vaults, slug=place.org, limit=1, token=token, reach=lambda one: one in mine)
-            page = await office.desk.look(office.admin, place, read)
+            page = await office.desk.read(office.admin, place, read)
             told += [one.place for one in page.items]
             token = page.token
             if not token:
@@ -197,7 +197,7 @@ def test_vaults_within_reach_are_found_behind_many_that_are_not(
         last = max(made)
         for wanted in ([last], [], made):
             read = partial(list_vaults, slug=place.org, limit=100, token="", reach=frozenset(wanted).__contains__)
-            page = await office.desk.look(office.admin, place, read)
+            page = await office.desk.read(office.admin, place, read)
             assert ([one.place for one in page.items], page.token) == (sorted(wanted), "")
 
     in_office(tmp_path, work)
@@ -259,16 +259,16 @@ def test_lists_hold_what_the_caller_may_see(tmp_path: Path) -> None:
     async def work(office: Office) -> None:
         desk, mine, _ = office.desk, await office.vault(), await office.vault()
         limited = office.asked(Principal("eve", "user", TILL.roles, ()))
-        seen = await desk.look(
+        seen = await desk.read(
             limited, None, lambda reading: list_orgs(reading, 0, "", lambda slug: desk.sees(limited, LedgerPlace(slug)))
         )
         assert not seen.items
         some = office.asked(Principal("ann", "user", TILL.roles, (AccessScope("ledger", b"%d" % mine.org, False),)))
-        seen = await desk.look(
+        seen = await desk.read(
             some, None, lambda reading: list_orgs(reading, 0, "", lambda slug: desk.sees(some, LedgerPlace(slug)))
         )
         assert [one.slug for one in seen.items] == [mine.org]
         with refused("", "permission_denied"):
-            await desk.look(limited, mine, lambda reading: list_vaults(reading, mine.org, 0, ""))
+            await desk.read(limited, mine, lambda reading: list_vaults(reading, mine.org, 0, ""))
 
     in_office(tmp_path, work, KNOWN)

@@ -55,8 +55,8 @@ def test_a_long_history_comes_in_pages(tmp_path: Path, monkeypatch: pytest.Monke
             pages = [[header.height for header in await watch.next(LONG)] for _ in range(3)]
             assert pages == [[2, 3, 4, 5], [6, 7, 8, 9], [10]]
             assert await watch.next(0) == []
-            assert office.desk.journal.metrics.watchers() == 1
-        assert office.desk.journal.metrics.watchers() == 0
+            assert office.desk.audit_trail.metrics.watchers() == 1
+        assert office.desk.audit_trail.metrics.watchers() == 0
 
     in_office(tmp_path, work)
 
@@ -96,7 +96,7 @@ def test_a_slow_client_is_cut_off_when_it_falls_behind(tmp_path: Path, monkeypat
             with pytest.raises(RefusedLedger, match="go on at height 2") as caught:
                 await lost.next(LONG)
             assert caught.value.refusal.code == "unavailable"
-        assert office.desk.journal.metrics.counts["slow_watchers"] == 1
+        assert office.desk.audit_trail.metrics.counts["slow_watchers"] == 1
         with office.desk.follow(office.admin, place, 1) as newcomer:
             told: list[int] = []
             while len(told) < WATCH_BEHIND + 2:
@@ -125,7 +125,7 @@ def test_a_client_that_takes_nothing_is_cut_off_meanwhile(tmp_path: Path, monkey
             with pytest.raises(RefusedLedger, match="go on at height 1") as caught:
                 await stuck.deliver(_until(asyncio.Event()))
             assert caught.value.refusal.code == "unavailable"
-        assert office.desk.journal.metrics.counts["slow_watchers"] == 1
+        assert office.desk.audit_trail.metrics.counts["slow_watchers"] == 1
 
     in_office(tmp_path, work)
 

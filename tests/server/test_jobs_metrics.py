@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from prometheus_client import CollectorRegistry
 
 from semel.engine.contract import UnavailableError
-from semel.server.metric_table import Count, Gauge, families
 from semel.server.ops.meter import Meter
+from semel.server.ops.metric_table import Count, Gauge, families
 from semel.server.ops.metrics import AUTH_COUNTS, Metrics, render
 from semel.surfaces.jobs.metrics import COUNTS as JOBS_COUNTS
 from semel.surfaces.jobs.metrics import GAUGES, HIT_PARTS, HITS, JobsMetrics

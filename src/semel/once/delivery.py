@@ -42,13 +42,13 @@ class Sending(NamedTuple):
     monotonic: Callable[[], float] = time.monotonic
 
 
-def delivered(letter: OutboxMessage, deadline: float, sending: Sending) -> Delivery:
+def delivered(message: OutboxMessage, deadline: float, sending: Sending) -> Delivery:
     """Try once. Behind the deadline nothing is sent; what happens to the process here changes nothing in the outbox."""
     try:
-        headers = sent_headers(letter, sending.secret)
+        headers = sent_headers(message, sending.secret)
     except MissingSecretError as error:
         return Delivery(error=str(error), is_seen=False)
-    parts = urlsplit(letter.url)
+    parts = urlsplit(message.url)
     is_secure = parts.scheme == "https"
     connection = _Connection(parts.hostname or "", parts.port, _Time(deadline, sending.monotonic), is_secure)
     try:
@@ -57,16 +57,16 @@ def delivered(letter: OutboxMessage, deadline: float, sending: Sending) -> Deliv
         except (OSError, ValueError) as error:  # a host that cannot be encoded is a ValueError
             return Delivery(error=f"no connection: {_words(error)}", is_seen=False)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        return _exchanged(connection, letter, target, headers, sending)
+        return _exchanged(connection, message, target, headers, sending)
     finally:
         connection.hang_up()
 
 
 def _exchanged(
-    connection: _Connection, letter: OutboxMessage, target: str, headers: dict[str, str], sending: Sending
+    connection: _Connection, message: OutboxMessage, target: str, headers: dict[str, str], sending: Sending
 ) -> Delivery:
     try:
-        connection.request(letter.method, target, letter.body, headers)
+        connection.request(message.method, target, message.body, headers)
         answer = connection.getresponse()
         body = _body(answer)
     except (OSError, http.client.HTTPException, ValueError) as error:
@@ -77,12 +77,12 @@ def _exchanged(
     return Delivery(status, retry_after, _refusal(status), is_final=is_final)
 
 
-def sent_headers(letter: OutboxMessage, secret: Callable[[str], str | None]) -> dict[str, str]:
+def sent_headers(message: OutboxMessage, secret: Callable[[str], str | None]) -> dict[str, str]:
     """The headers of a try: the same every time, and secrets as they are now."""
-    headers = {"Idempotency-Key": key_header(letter.key), "Connection": "close"}
-    if not any(name.lower() == "user-agent" for name in letter.headers):
+    headers = {"Idempotency-Key": key_header(message.key), "Connection": "close"}
+    if not any(name.lower() == "user-agent" for name in message.headers):
         headers["User-Agent"] = AGENT
-    for name, value in letter.headers.items():
+    for name, value in message.headers.items():
         headers[name] = _secret(value, secret) if isinstance(value, EnvSecret) else value
     return headers
 

@@ -172,14 +172,14 @@ class Dispatcher:
         """Send a letter, and note what came of it."""
         route = self._route
         try:
-            delivery = route.transport(leased.letter, leased.deadline)
+            delivery = route.transport(leased.message, leased.deadline)
         except Exception as error:  # noqa: BLE001 - a letter that cannot be sent must not end the others
             # The words of an unexpected error are not told: they may hold a header.
-            log.error("The letter %r could not be sent: %s.", leased.letter.key, type(error).__name__)
+            log.error("The letter %r could not be sent: %s.", leased.message.key, type(error).__name__)
             delivery = Delivery(error=type(error).__name__)
         fate = judged(delivery, leased, route.waits, route.chance)
         if fate.state is LetterState.POISON:
-            told = (leased.letter.key, shown_url(leased.letter.url), delivery.error)
+            told = (leased.message.key, shown_url(leased.message.url), delivery.error)
             log.warning("The letter %r to %s is set aside: %s.", *told)
         if self._noted(route.statements.note(leased, fate, delivery, route.now())):
             with self._lock:

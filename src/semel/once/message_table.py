@@ -147,10 +147,10 @@ class MessageStatements:
         )
         self._drop = f"DELETE FROM {name} WHERE key = ? AND state <> 'done' AND {is_free} RETURNING number"
 
-    def add(self, letter: OutboxMessage, now: OutboxTime, max_letters: int) -> Statement:
+    def add(self, message: OutboxMessage, now: OutboxTime, max_letters: int) -> Statement:
         """Store a letter; no row back for a key that is known, or when the outbox is full."""
-        headers = _headers_text(letter)
-        facts = (letter.key, letter.fingerprint, letter.method, letter.url, headers, letter.body, letter.order_by)
+        headers = _headers_text(message)
+        facts = (message.key, message.fingerprint, message.method, message.url, headers, message.body, message.order_by)
         times = (OnceInstant(now.wall_ms), OnceInstant(now.monotonic_ms))
         return Statement(self._add, (*facts, *times, max_letters))
 
@@ -229,8 +229,8 @@ class MessageStatements:
 def leased_of(row: Row, owner: str, deadline: float) -> LeasedMessage:
     """A letter from its row."""
     number, key, method, url, headers, body, print_, order_by, attempts, refusals = row
-    letter = OutboxMessage(key, method, url, _headers_of(headers), bytes(body), bytes(print_), order_by)
-    return LeasedMessage(int(number), owner, letter, int(attempts), int(refusals), deadline)
+    message = OutboxMessage(key, method, url, _headers_of(headers), bytes(body), bytes(print_), order_by)
+    return LeasedMessage(int(number), owner, message, int(attempts), int(refusals), deadline)
 
 
 def status_of(row: Row) -> LetterStatus:
@@ -247,10 +247,10 @@ def outlook_of(row: Row) -> Outlook:
     return Outlook(int(left), int(leased), max(0.0, int(soonest_ms or 0) / 1_000))
 
 
-def _headers_text(letter: OutboxMessage) -> str:
+def _headers_text(message: OutboxMessage) -> str:
     """A secret is stored as the name of its variable."""
     return json.dumps(
-        {name: list(value) if isinstance(value, EnvSecret) else value for name, value in letter.headers.items()}
+        {name: list(value) if isinstance(value, EnvSecret) else value for name, value in message.headers.items()}
     )
 
 

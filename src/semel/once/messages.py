@@ -70,7 +70,7 @@ class LeasedMessage(NamedTuple):
 
     number: int
     owner: str
-    letter: OutboxMessage
+    message: OutboxMessage
     attempts: int
     """How often it was tried, this time included."""
     refusals: int

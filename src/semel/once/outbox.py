@@ -92,7 +92,7 @@ class Outbox:
         self._here = PerProcess(lambda: _ProcessState(outbox_store(path, table, clock)), is_copied=is_memory)
         self._statements = MessageStatements(table, self.store.dialect)
         self._now = now_by(clock, monotonic)
-        self._postbox = MessageWriter(self._statements, max_letters, max_body, ids, self._now)
+        self._writer = MessageWriter(self._statements, max_letters, max_body, ids, self._now)
         self._route = DispatchOptions(
             store=self.store,
             statements=self._statements,
@@ -125,8 +125,8 @@ class Outbox:
         ids: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> TransactionOutbox:
         """Post in the transaction that is open on a connection or session, without a store of one's own."""
-        postbox = MessageWriter(MessageStatements(table), max_letters, max_body, ids, now_by(clock, monotonic))
-        return TransactionOutbox(connection, postbox)
+        writer = MessageWriter(MessageStatements(table), max_letters, max_body, ids, now_by(clock, monotonic))
+        return TransactionOutbox(connection, writer)
 
     def post(
         self,
@@ -145,7 +145,7 @@ class Outbox:
         The same key with the same method, URL, content type and body is the same letter; with others it is
         `KeyMismatch`. Letters with the same `order_by` are sent one after the other, the others side by side.
         """
-        key, flow = self._postbox.drafted(MessageDraft(url, key, method, json, data, headers, order_by))
+        key, flow = self._writer.drafted(MessageDraft(url, key, method, json, data, headers, order_by))
         if using is not None:
             return post_using(using, flow, key, self._statements.table)
         found = post_to(self.store, flow)
@@ -165,7 +165,7 @@ class Outbox:
         using: Any = None,
     ) -> Posted:
         """The same for an asynchronous connection or session; without one the store is written in a thread."""
-        key, flow = self._postbox.drafted(MessageDraft(url, key, method, json, data, headers, order_by))
+        key, flow = self._writer.drafted(MessageDraft(url, key, method, json, data, headers, order_by))
         if using is not None:
             return await post_using_async(using, flow, key, self._statements.table)
         found = await asyncio.to_thread(post_to, self.store, flow)
@@ -177,36 +177,36 @@ class Outbox:
 
         Letters that wait because the other side was not reached are tried at once.
         """
-        courier = self._courier()
+        dispatcher = self._dispatcher()
         try:
-            return await asyncio.to_thread(self._flush, courier, seconds(timeout))
+            return await asyncio.to_thread(self._flush, dispatcher, seconds(timeout))
         finally:
-            courier.stop()
+            dispatcher.stop()
 
     def flush_sync(self, timeout: Duration = "10s") -> Flushed:
         """The same in this thread."""
-        return self._flush(self._courier(), seconds(timeout))
+        return self._flush(self._dispatcher(), seconds(timeout))
 
     def run(self) -> Flushed:
         """Send letters until `stop` is called from another thread."""
-        courier = self._courier()
+        dispatcher = self._dispatcher()
         try:
-            return courier.deliver(until_empty=False)
+            return dispatcher.deliver(until_empty=False)
         finally:
-            self._end(courier)
+            self._end(dispatcher)
 
     def stop(self) -> None:
         """End every `run` and `flush` of this outbox, when what is being sent is answered or out of time."""
-        for courier in list(self._here.get().couriers):
-            courier.stop()
+        for dispatcher in list(self._here.get().dispatchers):
+            dispatcher.stop()
 
     def close(self) -> None:
         """Stop, wait for what is being sent, and close the store."""
         if self._here.is_parents:
             return  # a child that has opened nothing
         self.stop()
-        for courier in list(self._here.get().couriers):
-            self._end(courier)
+        for dispatcher in list(self._here.get().dispatchers):
+            self._end(dispatcher)
         self.store.close()
 
     def state(self, key: object) -> LetterState | None:
@@ -243,26 +243,26 @@ class Outbox:
         """Remove a letter that was not delivered; False for one that is done, being sent, or not known."""
         return bool(self.store.run(self._statements.drop(str(key), self._now())))
 
-    def _flush(self, courier: Dispatcher, limit: float) -> Flushed:
+    def _flush(self, dispatcher: Dispatcher, limit: float) -> Flushed:
         self.store.run(self._statements.hurry(self._now()))
-        return courier.deliver(limit, until_empty=True)
+        return dispatcher.deliver(limit, until_empty=True)
 
-    def _courier(self) -> Dispatcher:
+    def _dispatcher(self) -> Dispatcher:
         here = self._here.get()
-        courier = Dispatcher(self._route._replace(store=here.store))
+        dispatcher = Dispatcher(self._route._replace(store=here.store))
         with here.lock:
-            here.couriers = {one for one in here.couriers if not one.is_idle} | {courier}
-        return courier
+            here.dispatchers = {one for one in here.dispatchers if not one.is_idle} | {dispatcher}
+        return dispatcher
 
-    def _end(self, courier: Dispatcher) -> None:
-        courier.join()
+    def _end(self, dispatcher: Dispatcher) -> None:
+        dispatcher.join()
         here = self._here.get()
         with here.lock:
-            here.couriers.discard(courier)
+            here.dispatchers.discard(dispatcher)
 
     def _wake(self) -> None:
-        for courier in list(self._here.get().couriers):
-            courier.wake()
+        for dispatcher in list(self._here.get().dispatchers):
+            dispatcher.wake()
 
 
 class _ProcessState:
@@ -271,7 +271,7 @@ class _ProcessState:
     def __init__(self, store: TableStore) -> None:
         self.store = store
         self.lock = threading.Lock()
-        self.couriers: set[Dispatcher] = set()
+        self.dispatchers: set[Dispatcher] = set()
 
 
 def _http_transport(
@@ -279,9 +279,9 @@ def _http_transport(
 ) -> Transport:
     """Deliver over HTTP; its modules are loaded with the first letter."""
 
-    def transport(letter: OutboxMessage, deadline: float) -> Delivery:
+    def transport(message: OutboxMessage, deadline: float) -> Delivery:
         from semel.once.delivery import Sending, delivered  # noqa: PLC0415 - importing once must not load http.client
 
-        return delivered(letter, deadline, Sending(connect_seconds, secret, clock, tls))
+        return delivered(message, deadline, Sending(connect_seconds, secret, clock, tls))
 
     return transport

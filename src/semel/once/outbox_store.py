@@ -48,18 +48,18 @@ class Posted(NamedTuple):
     """Whether this call stored it; not so for a letter that was posted before."""
 
 
-def posted(statements: MessageStatements, letter: OutboxMessage, now: OutboxTime, max_letters: int) -> Flow[Posted]:
+def posted(statements: MessageStatements, message: OutboxMessage, now: OutboxTime, max_letters: int) -> Flow[Posted]:
     """Store a letter, or find that it is known."""
-    if (yield statements.add(letter, now, max_letters)):
-        return Posted(letter.key, fresh=True)
-    found = yield statements.fingerprint(letter.key)
+    if (yield statements.add(message, now, max_letters)):
+        return Posted(message.key, fresh=True)
+    found = yield statements.fingerprint(message.key)
     if found:
-        if bytes(found[0][0]) != letter.fingerprint:
-            raise KeyMismatch(letter.key)
-        return Posted(letter.key, fresh=False)
+        if bytes(found[0][0]) != message.fingerprint:
+            raise KeyMismatch(message.key)
+        return Posted(message.key, fresh=False)
     if int((yield statements.count())[0][0]) >= max_letters:
         raise OutboxFull(max_letters)
-    raise RunAgain(letter.key)
+    raise RunAgain(message.key)
 
 
 def in_savepoint(flow: Flow[Posted]) -> Flow[Posted]:
@@ -180,16 +180,16 @@ class MessageWriter:
     def drafted(self, draft: MessageDraft) -> tuple[str, Flow[Posted]]:
         """The key of a letter, and the flow that stores it."""
         draft = draft if draft.key is not None else draft._replace(key=self._ids())
-        letter = message_of(draft, self._max_body)
-        return letter.key, posted(self.statements, letter, self._now(), self._max_letters)
+        message = message_of(draft, self._max_body)
+        return message.key, posted(self.statements, message, self._now(), self._max_letters)
 
 
 class TransactionOutbox:
     """Posts letters in the transaction that is open on one connection; another process delivers them."""
 
-    def __init__(self, connection: Any, postbox: MessageWriter) -> None:
+    def __init__(self, connection: Any, writer: MessageWriter) -> None:
         self._connection = connection
-        self._postbox = postbox
+        self._writer = writer
 
     def post(
         self,
@@ -203,8 +203,8 @@ class TransactionOutbox:
         order_by: object = None,
     ) -> Posted:
         """As `Outbox.post`, in the transaction: the letter commits with it."""
-        key, flow = self._postbox.drafted(MessageDraft(url, key, method, json, data, headers, order_by))
-        return post_using(self._connection, flow, key, self._postbox.statements.table)
+        key, flow = self._writer.drafted(MessageDraft(url, key, method, json, data, headers, order_by))
+        return post_using(self._connection, flow, key, self._writer.statements.table)
 
     async def post_async(
         self,
@@ -218,5 +218,5 @@ class TransactionOutbox:
         order_by: object = None,
     ) -> Posted:
         """The same for an asynchronous connection or session."""
-        key, flow = self._postbox.drafted(MessageDraft(url, key, method, json, data, headers, order_by))
-        return await post_using_async(self._connection, flow, key, self._postbox.statements.table)
+        key, flow = self._writer.drafted(MessageDraft(url, key, method, json, data, headers, order_by))
+        return await post_using_async(self._connection, flow, key, self._writer.statements.table)

@@ -20,9 +20,9 @@ from prometheus_client.registry import Collector
 from semel.engine.engine import Engine
 from semel.engine.group_commit import BatchReport
 from semel.server.http.connection_limit import ConnectionLimit
-from semel.server.metric_table import Count, counted, families, labelled, named
 from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.meter import Meter
+from semel.server.ops.metric_table import Count, counted, families, labelled, named
 from semel.store.protocol import StoreAwayError, StoreHeldError, TryAgainError
 
 _log = logging.getLogger("semel.engine")

@@ -28,29 +28,29 @@ SCANNED_NAMES = 1_000
 class DeltaAdmin:
     """The HTTP handlers of admin calls."""
 
-    def __init__(self, desk: DeltaService) -> None:
-        self._desk = desk
+    def __init__(self, service: DeltaService) -> None:
+        self._service = service
 
     async def save_schema(self, request: DeltaRequest) -> Answer:
         """POST of the columns of a table."""
         schema = await apart(len(request.body), parse_schema, request.body)
-        await self._desk.save_schema(request.asked, request.gateway, schema)
+        await self._service.save_schema(request.asked, request.gateway, schema)
         return answer_json({"saved": True})
 
     async def save_rules(self, request: DeltaRequest) -> Answer:
         """POST of sync rules."""
         rules = await apart(len(request.body), _checked, request.body)
-        await self._desk.save_rules(request.asked, request.gateway, rules)
+        await self._service.save_rules(request.asked, request.gateway, rules)
         return answer_json({"saved": True})
 
     async def flush(self, request: DeltaRequest) -> Answer:
         """POST; everything that was answered is on disk anyway."""
-        await self._desk.flush(request.asked, request.gateway)
+        await self._service.flush(request.asked, request.gateway)
         return answer_json({"flushed": True})
 
     async def metrics(self, request: DeltaRequest) -> Answer:
         """GET of how much there is."""
-        found = await self._desk.look(lambda reading: gauges(reading, request.gateway))
+        found = await self._service.look(lambda reading: gauges(reading, request.gateway))
         return answer_json(
             {
                 "logSize": found.log_size,
@@ -76,14 +76,14 @@ class DeltaAdmin:
                 after = names[-1]
             return found
 
-        names = await self._desk.look(look)
+        names = await self._service.look(look)
         return answer_json({"gateways": names[: wanted.limit], "hasMore": len(names) > wanted.limit})
 
     async def clients(self, request: DeltaRequest) -> Answer:
         """GET of the remembered clients; `after` is the `next` of the previous page (pagination)."""
         wanted = parse_listing(request.query)
         after = _key_of(wanted.after)
-        found = await self._desk.look(lambda reading: clients(reading, request.gateway, after, wanted.limit + 1))
+        found = await self._service.look(lambda reading: clients(reading, request.gateway, after, wanted.limit + 1))
         page = found[: wanted.limit]
         has_more = len(found) > wanted.limit
         return answer_json(
@@ -101,8 +101,10 @@ class DeltaAdmin:
         def look(reading: Reading) -> list[tuple[bytes, bytes]]:
             return [key for name in names for key in subjects_of(reading, request.gateway, name, MOST_SUBJECTS)]
 
-        keys = await self._desk.look(look)
-        return answer_json({"forgotten": await self._desk.forget(request.asked, request.gateway, keys) if keys else 0})
+        keys = await self._service.look(look)
+        return answer_json(
+            {"forgotten": await self._service.forget(request.asked, request.gateway, keys) if keys else 0}
+        )
 
     async def connector_types(self, request: DeltaRequest) -> Answer:
         """GET of the kinds of connectors: there are none."""

@@ -79,17 +79,17 @@ class AcceptedClient(NamedTuple):
 class DeltaConversation:
     """A WebSocket connection after its handshake."""
 
-    def __init__(self, door: DeltaHandshake, visitor: AcceptedClient, socket: DeltaSocket) -> None:
-        self._door = door
-        self._desk = door.desk
-        self._asked, self._gateway = visitor
+    def __init__(self, handshake: DeltaHandshake, accepted: AcceptedClient, socket: DeltaSocket) -> None:
+        self._handshake = handshake
+        self._service = handshake.service
+        self._asked, self._gateway = accepted
         self._socket = socket
-        settings = door.desk.settings
+        settings = handshake.service.settings
         self._most_bytes = settings.deltas_max_body_bytes
-        self.patience_seconds = door.desk.context.settings.http_stall_ms / 1_000
+        self.patience_seconds = handshake.service.context.settings.http_stall_ms / 1_000
         """How long a client may take nothing of what it is sent."""
-        self._live = DeltaBroadcasts(door.desk, self._asked, settings.deltas_live_bytes)
-        self._holdings = ConnectionMemory(door.desk, self._asked, socket.unsent)
+        self._live = DeltaBroadcasts(handshake.service, self._asked, settings.deltas_live_bytes)
+        self._memory = ConnectionMemory(handshake.service, self._asked, socket.unsent)
         self._inbox: deque[bytes | InboxSignal] = deque()
         self._pings = 0
         self._is_last = False
@@ -101,7 +101,7 @@ class DeltaConversation:
         self._heartbeat = self._loop.call_later(PING_SECONDS, self._pulse)
         self._stall: asyncio.TimerHandle | None = None
         self._expiry: asyncio.TimerHandle | None = None
-        door.opened(self, self._gateway)
+        handshake.opened(self, self._gateway)
         self._task = self._loop.create_task(self._run())
         self._expire(self._asked.principal.expires_at_ms)
         if self._asked.principal.revocation is not None:
@@ -122,13 +122,13 @@ class DeltaConversation:
         """A whole message has arrived; text is of the plain dialect."""
         if not self._is_over and not self._is_last:
             self._inbox.append(PlainFrame(raw) if is_text else raw)
-            self._holdings.arrived(len(raw))
+            self._memory.arrived(len(raw))
             self._mind_room()
             self._woken.set()
 
     def unfinished(self, size: int) -> None:
         """Note how many bytes of an incomplete message have arrived."""
-        self._holdings.arriving(size)
+        self._memory.arriving(size)
         self._mind_room()
 
     def too_large(self, most: int) -> None:
@@ -154,7 +154,7 @@ class DeltaConversation:
 
     def drained(self) -> None:
         """The client reads again."""
-        self._holdings.settle()
+        self._memory.settle()
         self._mind_room()
         self._mind_stall()
         self._woken.set()
@@ -167,7 +167,7 @@ class DeltaConversation:
     def lost(self) -> None:
         """The connection is lost: cancel the work that is not decided, since no client will receive its answer."""
         self._end()
-        self._holdings.close()
+        self._memory.close()
         self._asked.caller.leave()
         self._task.cancel()
 
@@ -192,7 +192,7 @@ class DeltaConversation:
         except UntellableError as error:
             self._close(REFUSED, str(error))
         except Exception:  # noqa: BLE001 - whatever it is, the client is told and the log has the details
-            self._close(FAILED, self._door.fault())
+            self._close(FAILED, self._handshake.fault())
 
     async def _step(self) -> None:
         self._woken.clear()
@@ -212,7 +212,7 @@ class DeltaConversation:
             self._arrived()
         else:
             await self._answer(message)
-            self._holdings.answered(len(message))
+            self._memory.answered(len(message))
             self._mind_room()
 
     def _arrived(self) -> None:
@@ -231,10 +231,10 @@ class DeltaConversation:
             await self._pull(message)
 
     async def _push(self, raw: bytes) -> None:
-        self._desk.enter(self._asked, Role.WRITE, self._gateway)
+        self._service.enter(self._asked, Role.WRITE, self._gateway)
         await self._keep_pace()
-        body = await apart(len(raw), read_push_frame, raw, self._desk.policy, self._asked.authors)
-        pushed = await self._find_room(partial(self._desk.push, self._asked, self._gateway, body, len(raw)))
+        body = await apart(len(raw), read_push_frame, raw, self._service.policy, self._asked.authors)
+        pushed = await self._find_room(partial(self._service.push, self._asked, self._gateway, body, len(raw)))
         self._live.pushed(pushed.server_hlc)
         # Clients of this dialect count the entries of an answer, if there are any, as all that was accepted.
         self._write(wire_frame((response((), pushed.server_hlc, has_more=False),)))
@@ -254,7 +254,7 @@ class DeltaConversation:
         """Rate limit: a client that pushes too often is not read until it may push again."""
         while True:
             try:
-                return self._desk.pace(self._asked, self._gateway)
+                return self._service.pace(self._asked, self._gateway)
             except RefusedDeltas as refused:
                 await asyncio.sleep(refused.refusal.retry_after or 1)
 
@@ -267,21 +267,21 @@ class DeltaConversation:
             # break clients that take an INSERT at its word. It is given nothing, and its cursor stays where it is.
             self._write(wire_frame((response((), wanted.since, has_more=False),)))
             return
-        room = self._holdings.output
-        pull = partial(self._desk.pull, self._asked, self._gateway, wanted.client, wanted.since, wanted.limit, room)
+        room = self._memory.output
+        pull = partial(self._service.pull, self._asked, self._gateway, wanted.client, wanted.since, wanted.limit, room)
         page = await self._find_room(pull)
         self._write(await apart(room.size, _frame, page))
-        self._live.pulled(self._desk.replica(self._asked, self._gateway, wanted.client), wanted.since, page)
+        self._live.pulled(self._service.replica(self._asked, self._gateway, wanted.client), wanted.since, page)
 
     async def _plain_pull(self, wanted: PullQuery) -> None:
-        room = self._holdings.output
-        page = await self._find_room(partial(self._desk.plain_pull, self._asked, self._gateway, wanted, room))
+        room = self._memory.output
+        page = await self._find_room(partial(self._service.plain_pull, self._asked, self._gateway, wanted, room))
         self._write(self._socket.frame(await apart(room.size, plain_page_body, page)))
-        replica = self._desk.replica(self._asked, self._gateway, wanted.client)
+        replica = self._service.replica(self._asked, self._gateway, wanted.client)
         self._live.pulled(replica, wanted.since, page, is_plain=True)
 
     async def _broadcast(self) -> None:
-        room = self._holdings.output
+        room = self._memory.output
         try:
             news = await self._live.look(room)
         except OverBudgetError:
@@ -300,13 +300,13 @@ class DeltaConversation:
 
     def _write(self, frames: bytes) -> None:
         self._socket.write(frames)
-        self._holdings.settle()
+        self._memory.settle()
 
     def _mind_room(self) -> None:
         """Flow control: read from the client while there is room, and while it reads its answers."""
-        has_room = len(self._inbox) < MAX_MESSAGES and self._holdings.waiting < self._most_bytes
+        has_room = len(self._inbox) < MAX_MESSAGES and self._memory.waiting < self._most_bytes
         self._socket.read_on(has_room and not self._socket.is_full)
-        if not self._is_over and not self._holdings.has_room():
+        if not self._is_over and not self._memory.has_room():
             self._refuse(DeltaRefusal("BACKPRESSURE_ERROR", "Too many uploads are under way; try again in a moment."))
 
     # Timers.
@@ -334,7 +334,7 @@ class DeltaConversation:
 
     def _pulse(self) -> None:
         """Ping a silent client; close the connection without a pong."""
-        if self._holdings.is_late():
+        if self._memory.is_late():
             self._close(TRY_LATER, "A frame took too long to arrive.")
             return
         quiet = self._loop.time() - self._heard_at
@@ -349,7 +349,7 @@ class DeltaConversation:
         """End the conversation with its credential, by the wall clock."""
         if at_ms is None:
             return
-        left = (at_ms - self._desk.context.world.wall_ms()) / 1_000
+        left = (at_ms - self._service.context.world.wall_ms()) / 1_000
         if left <= 0:
             self._refuse(DeltaRefusal("AUTH_ERROR", "The credential has expired."))
         else:
@@ -362,9 +362,9 @@ class DeltaConversation:
 
     def _refuse(self, refusal: DeltaRefusal) -> None:
         if not self._is_over:
-            self._desk.journal.refused(refusal)
+            self._service.audit_trail.refused(refusal)
             if refusal.code == FORBIDDEN:
-                self._desk.journal.no_access(self._asked.where)
+                self._service.audit_trail.no_access(self._asked.where)
             self._close(_CODES.get(refusal.code, REFUSED), f"{refusal.code}: {refusal.message}")
 
     def _close(self, code: int, reason: str) -> None:
@@ -384,7 +384,7 @@ class DeltaConversation:
                 timer.cancel()
         self._remember_last()
         self._woken.set()
-        self._door.closed(self, self._gateway)
+        self._handshake.closed(self, self._gateway)
 
     def _remember_last(self) -> None:
         """Record what has reached the client, although no task waits for it any more."""

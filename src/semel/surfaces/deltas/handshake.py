@@ -44,24 +44,24 @@ def is_handshake_path(raw_path: bytes) -> bool:
 class DeltaHandshake:
     """Handles handshakes and keeps the register of connections; made once."""
 
-    def __init__(self, desk: DeltaService) -> None:
-        self.desk = desk
-        self._rooms = GatewaySubscribers(desk.context.engine.signals)
-        self._most = desk.settings.deltas_max_sockets
+    def __init__(self, service: DeltaService) -> None:
+        self.service = service
+        self._subscribers = GatewaySubscribers(service.context.engine.signals)
+        self._most = service.settings.deltas_max_sockets
 
     def opened(self, conversation: DeltaConversation, gateway: str) -> None:
         """A connection was made."""
-        self.desk.journal.sockets += 1
-        self._rooms.join(gateway, conversation)
+        self.service.audit_trail.sockets += 1
+        self._subscribers.join(gateway, conversation)
 
     def closed(self, conversation: DeltaConversation, gateway: str) -> None:
         """A connection has ended."""
-        self.desk.journal.sockets -= 1
-        self._rooms.leave(gateway, conversation)
+        self.service.audit_trail.sockets -= 1
+        self._subscribers.leave(gateway, conversation)
 
     def fault(self) -> str:
         """Inside an exception handler: log the exception, and return the message for the client."""
-        error_id = self.desk.context.world.random_bytes(8).hex()
+        error_id = self.service.context.world.random_bytes(8).hex()
         _log.exception("fault in a connection", extra={"error_id": error_id})
         return f"Something went wrong here; connect again. Error id {error_id}."
 
@@ -70,7 +70,7 @@ class DeltaHandshake:
         path, _, query = request.path.partition("?")
         fields = _fields(request, query)
         try:
-            return self._visitor(_bytes(path), fields, remote)
+            return self._accepted(_bytes(path), fields, remote)
         except RefusedDeltas as refused:
             refusal = refused.refusal
         except Refused as refused:
@@ -78,7 +78,7 @@ class DeltaHandshake:
         except asyncio.CancelledError:
             raise
         except Exception:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log the details
-            error_id = self.desk.context.world.random_bytes(8).hex()
+            error_id = self.service.context.world.random_bytes(8).hex()
             _log.exception("fault in a handshake", extra={"error_id": error_id})
             refusal = internal_refusal(error_id)
         return self._refusal(refusal, fields)
@@ -95,21 +95,21 @@ class DeltaHandshake:
         """The answer to a handshake that may not reach this surface."""
         return self._refusal(DeltaRefusal(problem.code, problem.detail), _fields(request, ""))
 
-    def _visitor(self, path: bytes, fields: HeaderFields, remote: str) -> AcceptedClient:
+    def _accepted(self, path: bytes, fields: HeaderFields, remote: str) -> AcceptedClient:
         route = split_path(path)
         assert route is not None, "only paths of a gateway are sent here"
         where = {"path": path.decode("latin-1"), "remote_addr": remote}
-        principal = authenticate(self.desk.gate, fields, lambda: where)
-        actor = principal.actor if self.desk.gate.principals.are_known else NO_PRINCIPAL
-        asked = self.desk.asked(principal, WaitingCaller(actor), where)
-        self.desk.enter(asked, Role.READ, route.gateway)
-        if self.desk.journal.sockets >= self._most:
+        principal = authenticate(self.service.gate, fields, lambda: where)
+        actor = principal.actor if self.service.gate.principals.are_known else NO_PRINCIPAL
+        asked = self.service.asked(principal, WaitingCaller(actor), where)
+        self.service.enter(asked, Role.READ, route.gateway)
+        if self.service.audit_trail.sockets >= self._most:
             raise RefusedDeltas("BACKPRESSURE_ERROR", "Too many WebSockets are open; try again in a moment.")
         return AcceptedClient(asked, route.gateway)
 
     def _refusal(self, refusal: DeltaRefusal, fields: HeaderFields) -> Response:
-        self.desk.journal.refused(refusal)
-        request_id = self.desk.context.request_id(fields.get(b"x-request-id"))
+        self.service.audit_trail.refused(refusal)
+        request_id = self.service.context.request_id(fields.get(b"x-request-id"))
         more = (
             *STATIC,
             NO_STORE,
@@ -117,7 +117,7 @@ class DeltaHandshake:
             (b"x-request-id", request_id),
         )
         answer = refuse(refusal, request_id, *more)
-        self.desk.context.metrics.requests[SURFACE, "GET", answer.status] += 1
+        self.service.context.metrics.requests[SURFACE, "GET", answer.status] += 1
         return refused_handshake(answer.status, answer.headers, answer.body)
 
 

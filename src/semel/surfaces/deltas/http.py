@@ -65,13 +65,13 @@ class DeltasHttp(RunningSurface):
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self.desk: DeltaService = make_service(context)
+        self.service: DeltaService = make_service(context)
         """Shared with the other wire."""
-        self.contract = self.desk.deltas
-        self.door = DeltaHandshake(self.desk)
+        self.contract = self.service.deltas
+        self.handshake = DeltaHandshake(self.service)
         """Where WebSockets come in."""
-        self._bodies = Bodies(self.desk.settings.deltas_max_body_bytes, self.desk.uploads, skips=True)
-        self._actions = _actions_of(self.desk)
+        self._bodies = Bodies(self.service.settings.deltas_max_body_bytes, self.service.uploads, skips=True)
+        self._actions = _actions_of(self.service)
 
     def common(self, request: HttpRequest) -> bytes:
         """Header lines of every answer; what the connectors are is public."""
@@ -84,12 +84,12 @@ class DeltasHttp(RunningSurface):
         action = None if route is None else self._actions.get(route.call)
         if route is None or action is None or action.method != method:
             raise RefusedDeltas.of(NO_PATH)
-        principal = DEVELOPER if action.role is None else admit(self.desk.gate, request)
-        asked = self.desk.asked(principal, caller_of(request), request.where)
+        principal = DEVELOPER if action.role is None else admit(self.service.gate, request)
+        asked = self.service.asked(principal, caller_of(request), request.where)
         if action.role is not None:
-            self.desk.enter(asked, action.role, route.gateway or None)
+            self.service.enter(asked, action.role, route.gateway or None)
         if action.is_paced:
-            self.desk.pace(asked, route.gateway)
+            self.service.pace(asked, route.gateway)
         request.later(self._answer(action.call, asked, route.gateway, request))
         return None
 
@@ -114,11 +114,11 @@ class DeltasHttp(RunningSurface):
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
         """One path of each gateway speaks WebSocket."""
-        return partial(DeltaSocket, self.door) if is_handshake_path(raw_path) else None
+        return partial(DeltaSocket, self.handshake) if is_handshake_path(raw_path) else None
 
     def collect(self) -> Iterator[Metric]:
         """Its metric families."""
-        return self.desk.journal.metrics.collect()
+        return self.service.audit_trail.metrics.collect()
 
     async def _answer(
         self, call: Call, asked: DeltaCaller, gateway: str, request: HttpRequest
@@ -134,7 +134,7 @@ class DeltasHttp(RunningSurface):
         return body
 
     def _refuse(self, refusal: DeltaRefusal, request: HttpRequest, *headers: Header) -> Answer:
-        self.desk.journal.refused(refusal)
+        self.service.audit_trail.refused(refusal)
         return refuse(refusal, request.id, *headers)
 
 
@@ -145,8 +145,13 @@ class _TooLargeError(RefusedDeltas):
         super().__init__("VALIDATION_ERROR", f"A body may have at most {most} bytes.", 413)
 
 
-def _actions_of(desk: DeltaService) -> Mapping[str, _Action]:
-    pushes, pulls, checkpoints, admin = PushCalls(desk), PullCalls(desk), CheckpointCalls(desk), DeltaAdmin(desk)
+def _actions_of(service: DeltaService) -> Mapping[str, _Action]:
+    pushes, pulls, checkpoints, admin = (
+        PushCalls(service),
+        PullCalls(service),
+        CheckpointCalls(service),
+        DeltaAdmin(service),
+    )
     return {
         "sync/{}/push": _Action("POST", Role.WRITE, pushes.push, is_paced=True),
         "sync/{}/pull": _Action("GET", Role.READ, pulls.pull),

@@ -15,17 +15,17 @@ SETTLE_SECONDS = 1.0
 class ConnectionMemory:
     """The bytes that one connection holds; used on the event loop only."""
 
-    def __init__(self, desk: DeltaService, asked: DeltaCaller, unsent: Callable[[], int]) -> None:
+    def __init__(self, service: DeltaService, asked: DeltaCaller, unsent: Callable[[], int]) -> None:
         """`unsent` returns the number of unsent bytes."""
-        self._input = desk.uploads.share(asked.counted_as)
-        self.output = desk.answers.share(asked.counted_as)
+        self._input = service.uploads.share(asked.counted_as)
+        self.output = service.answers.share(asked.counted_as)
         """For what is about to leave."""
         self.waiting = 0
         """Bytes of whole frames."""
         self._arriving = 0
         self._begun_at: float | None = None
         self._unsent = unsent
-        self.longest_seconds = desk.context.settings.http_body_ms / 1_000
+        self.longest_seconds = service.context.settings.http_body_ms / 1_000
         """Time limit in seconds for a frame to arrive."""
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None

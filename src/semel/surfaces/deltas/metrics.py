@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from semel.server.memory_budget import Budget
-from semel.server.metric_table import counted, labelled
+from semel.server.ops.metric_table import counted, labelled
 
 _PUSH_OUTCOMES = ("new", "duplicate")
 

@@ -107,12 +107,12 @@ class DeltaService:
     gateways: frozenset[str]
     """The gateways there are; none of them is any."""
     rates: RateLimits
-    journal: DeltaAuditTrail
+    audit_trail: DeltaAuditTrail
     answers: Budget
     """The memory budget of unsent answers."""
     uploads: Budget
     """Bytes of frames that are not whole, or wait for their turn."""
-    spools: SpoolFiles
+    spool_files: SpoolFiles
     shown: UnsavedCursors = field(default_factory=UnsavedCursors)
     """Acknowledged cursors of clients that have never pushed."""
 
@@ -125,7 +125,7 @@ class DeltaService:
         try:
             needs_role(asked.principal, role, gateway)
         except RefusedDeltas:
-            self.journal.no_access(asked.where)
+            self.audit_trail.no_access(asked.where)
             raise
         if gateway is not None and self.gateways and gateway not in self.gateways:
             raise RefusedDeltas("NOT_FOUND", "There is no such gateway here.")
@@ -146,7 +146,7 @@ class DeltaService:
         write = Write(self.deltas, command, weight_of(body, size), cost, partial(in_parts, command), is_large(command))
         answer = _judged(await self.context.engine.submit(write, asked.caller))
         assert isinstance(answer, DeltasPushed)
-        self.journal.pushed(answer)
+        self.audit_trail.pushed(answer)
         return answer
 
     async def settle(self, asked: DeltaCaller, gateway: str, body: PushBody) -> PushSettlement:
@@ -163,7 +163,7 @@ class DeltaService:
         page = await self._plain_page(asked, asker, wanted, PAGE_BYTES)
         if not room.resize(size_of(page)):
             raise OverBudgetError
-        self.journal.given(len(page.entries))
+        self.audit_trail.given(len(page.entries))
         return page
 
     async def plain_news(
@@ -215,7 +215,7 @@ class DeltaService:
             given = await self._carry_out(asked, note_of(replica, page))
             assert isinstance(given, DeliveryRecorded)
             if given.cursor is not None:
-                self.journal.given(len(page.entries))
+                self.audit_trail.given(len(page.entries))
                 return page._replace(cursor=given.cursor)
         raise UnavailableError("The gateway changes too fast to be read.")
 
@@ -226,7 +226,7 @@ class DeltaService:
         else:
             self.shown.note(replica, turn, page.shown)
         if page.entries:
-            self.journal.given(len(page.entries))
+            self.audit_trail.given(len(page.entries))
 
     async def _page(
         self, asked: DeltaCaller, replica: DeltaReplica, since: int, limit: int, *, is_guest: bool
@@ -267,7 +267,7 @@ class DeltaService:
             self.context.engine.touch(told.touches)
         else:
             self.shown.note(replica, turn, told.page.cursor)
-        self.journal.given(entries)
+        self.audit_trail.given(entries)
 
     async def save_schema(self, asked: DeltaCaller, gateway: str, schema: TableSchema) -> None:
         """Keep the columns of a table."""
@@ -360,8 +360,8 @@ def make_service(context: Context) -> DeltaService:
     answers = Budget(settings.deltas_answers_bytes, settings.deltas_answers_bytes // SHARES)
     most, largest = server.max_uploads_bytes, settings.deltas_max_body_bytes + 1
     uploads = Budget(most, max(most // SHARES, SHARES * largest))
-    spools = SpoolFiles(folder_for(server.store_url), settings.deltas_checkpoints_bytes)
-    metrics.held = {"answers": answers, "uploads": uploads, "checkpoints": spools.bytes}
+    spool_files = SpoolFiles(folder_for(server.store_url), settings.deltas_checkpoints_bytes)
+    metrics.held = {"answers": answers, "uploads": uploads, "checkpoints": spool_files.bytes}
     return DeltaService(
         context=context,
         settings=settings,
@@ -370,10 +370,10 @@ def make_service(context: Context) -> DeltaService:
         gate=gate_of(context),
         gateways=frozenset(_listed(settings.deltas_gateways)),
         rates=RateLimits(settings.deltas_pushes_per_sec, context.world.monotonic_ms),
-        journal=DeltaAuditTrail(context.audit, metrics),
+        audit_trail=DeltaAuditTrail(context.audit, metrics),
         answers=answers,
         uploads=uploads,
-        spools=spools,
+        spool_files=spool_files,
     )
 
 

@@ -14,37 +14,37 @@ from semel.surfaces.deltas.handshake import DeltaHandshake
 class DeltaSocket(WebSocket):
     """One WebSocket connection."""
 
-    def __init__(self, door: DeltaHandshake) -> None:
-        self._door = door
-        settings = door.desk.settings
+    def __init__(self, handshake: DeltaHandshake) -> None:
+        self._handshake = handshake
+        settings = handshake.service.settings
         most_bytes = settings.deltas_max_body_bytes + 1  # the byte in front says what follows
-        policy = door.desk.context.settings.origin_policy
+        policy = handshake.service.context.settings.origin_policy
         super().__init__(most_bytes, most_bytes, settings.deltas_live_bytes, policy)
-        self._visitor: AcceptedClient | None = None
+        self._accepted: AcceptedClient | None = None
         self._conversation: DeltaConversation | None = None
 
     def reject(self, request: Request, problem: Problem, provenance: Provenance) -> Response:
         """Say it as everything else is said here."""
         where = {"path": request.path.partition("?")[0], "remote_addr": self.remote}
-        self._door.desk.context.audit.note(REFUSED, {**provenance.shown, **where})
-        return self._door.reject(request, problem)
+        self._handshake.service.context.audit.note(REFUSED, {**provenance.shown, **where})
+        return self._handshake.reject(request, problem)
 
     def judge(self, request: Request) -> Response | None:
         """Let it in, or say why not."""
-        found = self._door.judge(request, self.remote)
+        found = self._handshake.judge(request, self.remote)
         if isinstance(found, Response):
             return found
-        self._visitor = found
+        self._accepted = found
         return None
 
     def refuse(self, request: Request, response: Response) -> Response:
         """Say it as everything else is said here."""
-        return self._door.refuse(request)
+        return self._handshake.refuse(request)
 
     def begin(self) -> Talk:
         """Talk as deltas do."""
-        assert self._visitor is not None
-        self._conversation = DeltaConversation(self._door, self._visitor, self)
+        assert self._accepted is not None
+        self._conversation = DeltaConversation(self._handshake, self._accepted, self)
         return self._conversation
 
     def ponged(self, payload: bytes) -> None:

@@ -43,18 +43,18 @@ class GatewaySubscribers:
         self._members: dict[str, set[GatewaySubscriber]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def join(self, gateway: str, listener: GatewaySubscriber) -> None:
+    def join(self, gateway: str, subscriber: GatewaySubscriber) -> None:
         """Subscribe: wake the listener from now on; earlier commits it reads itself."""
-        self._members.setdefault(gateway, set()).add(listener)
+        self._members.setdefault(gateway, set()).add(subscriber)
         if gateway not in self._tasks:
             self._tasks[gateway] = asyncio.get_running_loop().create_task(self._listen(gateway))
 
-    def leave(self, gateway: str, listener: GatewaySubscriber) -> None:
+    def leave(self, gateway: str, subscriber: GatewaySubscriber) -> None:
         """Wake it no more."""
         members = self._members.get(gateway)
         if members is None:
             return
-        members.discard(listener)
+        members.discard(subscriber)
         if not members:
             del self._members[gateway]
             self._tasks.pop(gateway).cancel()
@@ -65,8 +65,8 @@ class GatewaySubscribers:
             while True:
                 await watch.wait(POLL_SECONDS)
                 watch.arm()
-                for listener in list(self._members.get(gateway, ())):
-                    listener.stir()
+                for subscriber in list(self._members.get(gateway, ())):
+                    subscriber.stir()
         finally:
             watch.close()
 
@@ -85,8 +85,8 @@ class SentBroadcast(NamedTuple):
 class DeltaBroadcasts:
     """The delivery position of one connection."""
 
-    def __init__(self, desk: DeltaService, asked: DeltaCaller, budget: int) -> None:
-        self._desk = desk
+    def __init__(self, service: DeltaService, asked: DeltaCaller, budget: int) -> None:
+        self._service = service
         self._asked = asked
         self._budget = budget
         self._replica: DeltaReplica | None = None
@@ -132,7 +132,7 @@ class DeltaBroadcasts:
         self._after = page.cursor
         self._held = page.cursor if page.entries else since
         self._replica = None if page.has_more else replica
-        self._turn = self._desk.shown.turn(replica)
+        self._turn = self._service.shown.turn(replica)
         self._has_news = True
 
     def pushed(self, cursor: int) -> None:
@@ -145,8 +145,8 @@ class DeltaBroadcasts:
         if not room.has_room:
             raise OverBudgetError
         self._has_news = False
-        desk, replica = self._desk, self._replica
-        look = desk.plain_news if self.is_plain else desk.news
+        service, replica = self._service, self._replica
+        look = service.plain_news if self.is_plain else service.news
         found = await look(self._asked, replica, self._after, MAX_PAGE, self._budget)
         if found.page.entries:
             if not room.resize(size_of(found.page)):
@@ -177,9 +177,9 @@ class DeltaBroadcasts:
         news = self._sent.news
         is_guest = not self._asked.speaks_for(self._replica.client)
         if self.is_plain:
-            self._desk.journal.given(self._sent.entries)
-        elif not is_guest and self._desk.shown.turn(self._replica) == self._turn:
-            self._desk.tell(self._replica, self._turn, news, self._sent.entries)
+            self._service.audit_trail.given(self._sent.entries)
+        elif not is_guest and self._service.shown.turn(self._replica) == self._turn:
+            self._service.tell(self._replica, self._turn, news, self._sent.entries)
         self._sent = None
         self._after = news.page.cursor
         self._held = max(self._held, news.page.cursor)

@@ -39,22 +39,22 @@ FORBIDDEN = "FORBIDDEN"
 class PushCalls:
     """The HTTP handlers of pushes."""
 
-    def __init__(self, desk: DeltaService) -> None:
-        self._desk = desk
+    def __init__(self, service: DeltaService) -> None:
+        self._service = service
 
     async def push(self, request: DeltaRequest) -> Answer:
         """POST of deltas."""
         size, asked = len(request.body), request.asked
         try:
-            parse = partial(parse_push, request.body, self._desk.policy)
+            parse = partial(parse_push, request.body, self._service.policy)
             body = await apart(size, parse_for, parse, asked.authors)
         except RefusedDeltas as refused:
             if refused.refusal.code == FORBIDDEN:
-                self._desk.journal.no_access(asked.where)
+                self._service.audit_trail.no_access(asked.where)
             raise
-        answer = await self._desk.push(asked, request.gateway, body, size)
+        answer = await self._service.push(asked, request.gateway, body, size)
         if body.cursor is not None:
-            settlement = await self._desk.settle(asked, request.gateway, body)
+            settlement = await self._service.settle(asked, request.gateway, body)
             told = sum(map(entry_size, settlement.entries))
             return Answer(200, [JSON], await apart(size + told, plain_pushed_body, answer, settlement))
         return Answer(200, [JSON], await apart(size, pushed_body, answer))
@@ -86,20 +86,20 @@ def parse_for(parse: Callable[[str | None], PushBody], authors: tuple[str, ...] 
 class PullCalls:
     """The HTTP handlers of pulls."""
 
-    def __init__(self, desk: DeltaService) -> None:
-        self._desk = desk
+    def __init__(self, service: DeltaService) -> None:
+        self._service = service
 
     async def pull(self, request: DeltaRequest) -> Answer | StreamedAnswer:
         """GET of what is new."""
         wanted, asked = parse_pull(request.query), request.asked
         if request.is_head:
             return Answer(200, [JSON], b"")
-        room = self._desk.answers.share(asked.counted_as)
+        room = self._service.answers.share(asked.counted_as)
         try:
             if wanted.is_plain:
-                page = await self._desk.plain_pull(asked, request.gateway, wanted, room)
+                page = await self._service.plain_pull(asked, request.gateway, wanted, room)
             else:
-                page = await self._desk.pull(asked, request.gateway, wanted.client, wanted.since, wanted.limit, room)
+                page = await self._service.pull(asked, request.gateway, wanted.client, wanted.since, wanted.limit, room)
             body = await apart(room.size, plain_page_body if wanted.is_plain else page_body, page)
         except BaseException:
             room.close()
@@ -129,8 +129,8 @@ class WrittenCheckpoint(NamedTuple):
 class CheckpointCalls:
     """The HTTP handlers of checkpoints."""
 
-    def __init__(self, desk: DeltaService) -> None:
-        self._desk = desk
+    def __init__(self, service: DeltaService) -> None:
+        self._service = service
         self._writers = asyncio.Semaphore(MAX_WRITTEN)
 
     async def checkpoint(self, request: DeltaRequest) -> Answer | StreamedAnswer:
@@ -140,7 +140,7 @@ class CheckpointCalls:
         """
         asked = request.asked
         wanted = parse_checkpoint(request.query)
-        spool = self._desk.spools.open(asked.counted_as)
+        spool = self._service.spool_files.open(asked.counted_as)
         try:
             written = await self._write(request, wanted, spool)
         except BaseException:
@@ -159,7 +159,7 @@ class CheckpointCalls:
         if client is None and asked.is_named:
             client = json_text(asked.principal.client_id)
         is_known = client is not None and asked.speaks_for(client)
-        return self._desk.replica(asked, request.gateway, client) if client is not None and is_known else None
+        return self._service.replica(asked, request.gateway, client) if client is not None and is_known else None
 
     async def _write(self, request: DeltaRequest, wanted: CheckpointQuery, spool: SpoolFile) -> WrittenCheckpoint:
         asked, gateway = request.asked, request.gateway
@@ -174,7 +174,7 @@ class CheckpointCalls:
             )
         async with self._writers:
             try:
-                written = await self._desk.look(look)
+                written = await self._service.look(look)
             except UntellableError as error:
                 raise RefusedDeltas("NOT_FOUND", str(error)) from None
         if written is None:
@@ -185,7 +185,7 @@ class CheckpointCalls:
         self, spool: SpoolFile, written: WrittenCheckpoint, caller: WaitingCaller, writer: BodyWriter
     ) -> None:
         loop = asyncio.get_running_loop()
-        self._desk.journal.given(written.rows)
+        self._service.audit_trail.given(written.rows)
         sent = 0
         while sent < spool.size and not caller.gone:
             piece = await loop.run_in_executor(None, spool.read, PIECE_BYTES)

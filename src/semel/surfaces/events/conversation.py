@@ -39,21 +39,23 @@ RETRY_SECONDS = 0.05
 class EventConversation:
     """A WebSocket connection after its handshake."""
 
-    def __init__(self, hub: EventService, socket: EventSocket) -> None:
-        self.origin = hub.origin()
-        self._hub = hub
-        self._context = hub.context
+    def __init__(self, service: EventService, socket: EventSocket) -> None:
+        self.origin = service.origin()
+        self._service = service
+        self._context = service.context
         self._socket = socket
-        self._session = EventSession(hub.terms, self.origin)
-        settings = hub.settings
-        self._subscriber = EventSubscriber(hub.feed, self, settings.events_buffer_bytes)
-        self._clocks = ConnectionTimers(self, settings)
+        self._session = EventSession(service.policy, self.origin)
+        settings = service.settings
+        self._subscriber = EventSubscriber(service.feed, self, settings.events_buffer_bytes)
+        self._timers = ConnectionTimers(self, settings)
         self._bucket = TokenBucket(settings.events_rate_messages)
         self._most_bad = settings.events_bad_messages
-        self._inbox = EventInbox(hub.terms.limits.message_bytes)
-        self._looks = SyncHandler(hub, socket.remote, self._session, self._subscriber, self._tell, self._admit)
+        self._inbox = EventInbox(service.policy.limits.message_bytes)
+        self._sync_handler = SyncHandler(
+            service, socket.remote, self._session, self._subscriber, self._tell, self._admit
+        )
         self._pending = EventSubmissions(
-            hub, self._session, self._tell_all, self._go_on, self.fail, self._subscriber, socket.remote
+            service, self._session, self._tell_all, self._go_on, self.fail, self._subscriber, socket.remote
         )
         self._bad = 0
         self._instance: ClientInstance | None = None
@@ -64,7 +66,7 @@ class EventConversation:
         self._is_resting = False
         self._is_last = False
         """Whether this connection ends once its submissions are answered."""
-        hub.opened(self)
+        service.opened(self)
 
     @property
     def audience(self) -> Hashable:
@@ -121,7 +123,7 @@ class EventConversation:
 
     def heard(self) -> None:
         """Bytes have arrived: the client is alive."""
-        self._clocks.heard()
+        self._timers.heard()
 
     def received(self, raw: bytes, is_text: bool) -> None:
         """A whole message has arrived."""
@@ -137,13 +139,13 @@ class EventConversation:
 
     def drained(self) -> None:
         """The client reads again."""
-        self._clocks.drained()
+        self._timers.drained()
         self._subscriber.drained()
         self._pump()
 
     def filled(self) -> None:
         """Back pressure: the client does not keep up, so its further requests wait."""
-        self._clocks.filled(self._socket.unsent)
+        self._timers.filled(self._socket.unsent)
         self._socket.read_on(False)
 
     def lost(self) -> None:
@@ -183,7 +185,7 @@ class EventConversation:
 
     def stalled(self) -> None:
         """The client has read nothing for too long."""
-        self._hub.counts["slow_readers"] += 1
+        self._service.counts["slow_readers"] += 1
         self.fail("Too slow in reading; connect again and sync from your cursor.", TRY_LATER)
 
     def ping(self) -> None:
@@ -204,9 +206,9 @@ class EventConversation:
     def _end(self) -> None:
         self._session.state = SessionState.CLOSED
         self._subscriber.close()
-        self._clocks.stop()
+        self._timers.stop()
         self._inbox.clear()
-        self._hub.closed(self, self._instance)
+        self._service.closed(self, self._instance)
 
     # Requests, in their order.
 
@@ -249,7 +251,7 @@ class EventConversation:
         self._go_on()
 
     def _has_room(self) -> bool:
-        return self._pending.items < self._hub.terms.limits.in_flight_items
+        return self._pending.items < self._service.policy.limits.in_flight_items
 
     def _read(self, message: InboxMessage) -> Request | WireError:
         try:
@@ -263,7 +265,7 @@ class EventConversation:
         except WireError as error:
             return error
         except Exception:  # noqa: BLE001 - whatever it is, the client gets an answer and the log the details
-            return WireError("server_error", self._hub.fault("fault in reading a message"), closes=True)
+            return WireError("server_error", self._service.fault("fault in reading a message"), closes=True)
 
     def _handle(self, request: Request | WireError) -> None:
         if isinstance(request, WireError):
@@ -275,14 +277,14 @@ class EventConversation:
         elif isinstance(request, Disconnect):
             self.close(NORMAL, "disconnected")
         elif isinstance(request, Connect):
-            self._start(self._looks.connect(request, self._session.reply_to))
+            self._start(self._sync_handler.connect(request, self._session.reply_to))
         elif isinstance(request, Sync):
-            self._start(self._looks.sync(request, self._session.reply_to))
+            self._start(self._sync_handler.sync(request, self._session.reply_to))
 
     def _refuse_request(self, error: WireError) -> None:
         self._bad += error.code == "bad_request"
         if error.code == "auth_failed":  # its credential is valid, and it uses the name of another caller
-            self._hub.denied(self._socket.remote)
+            self._service.denied(self._socket.remote)
         self.refuse(error, self._session.reply_to)
         if self._bad >= self._most_bad and not self.is_closed:
             self.close(REGISTRY["bad_request"].websocket, "too many malformed messages")
@@ -293,7 +295,7 @@ class EventConversation:
             return
         self._tell_error(error, reply_to)
         if error.code == "forbidden":
-            self._hub.denied(self._socket.remote)
+            self._service.denied(self._socket.remote)
         if error.closes:
             self.close(error.close_code, error.code)
 
@@ -309,18 +311,18 @@ class EventConversation:
         except EngineError as error:
             self.fail(unanswerable(error))
             return False
-        self._clocks.room_since = None
+        self._timers.room_since = None
         return True
 
     def _wait_for_room(self) -> bool:
         """The engine is full: listen less, and say so only when that does not help."""
         now = asyncio.get_running_loop().time()
-        since = self._clocks.room_since
-        self._clocks.room_since = now if since is None else since
+        since = self._timers.room_since
+        self._timers.room_since = now if since is None else since
         if since is None or now - since < ROOM_SECONDS or self._pending:
             self._pause(RETRY_SECONDS)
             return False
-        self._clocks.room_since = None
+        self._timers.room_since = None
         dialect = self._session.dialect
         if dialect is not None and not dialect.is_watched:
             self.fail("Too many writes are waiting; nothing was stored. Connect again and repeat it.", TRY_LATER)
@@ -359,15 +361,15 @@ class EventConversation:
         except EngineError as error:
             self.fail(unanswerable(error))
         except Exception:  # noqa: BLE001 - whatever it is, the client gets an answer and the log the details
-            self.fail(self._hub.fault("fault in a connection"))
+            self.fail(self._service.fault("fault in a connection"))
         self._is_busy = False
         self._go_on()
 
     def _admit(self, principal: Principal, instance: str) -> bool:
         """The credential was good: it counts until its end, and it may be the newest connection of this instance."""
-        self._clocks.admitted()
-        self._clocks.expire(principal.expires_at_ms, self._now)
-        self._clocks.end_with(principal.revocation)
+        self._timers.admitted()
+        self._timers.expire(principal.expires_at_ms, self._now)
+        self._timers.end_with(principal.revocation)
         if self._context.principals.are_known:
             self._pending.principal = principal.actor
         who, dialect = self._session.who, self._session.dialect
@@ -375,7 +377,7 @@ class EventConversation:
             return False
         if dialect.is_exclusive:
             self._instance = (who.client_id, instance)
-            self._hub.claim(self._instance, self)
+            self._service.claim(self._instance, self)
         return True
 
     def _tell(self, kind: str, payload: bytes, reply_to: str | None) -> None:
@@ -390,7 +392,7 @@ class EventConversation:
             self._socket.write(self._error_frame(error, reply_to))
 
     def _error_frame(self, error: WireError, reply_to: str | None) -> bytes:
-        self._hub.metrics.errors[error.code] += 1
+        self._service.metrics.errors[error.code] += 1
         text = self._session.error(error.code, error.message, error.details, self._now(), reply_to)
         return self._socket.frame(text)
 

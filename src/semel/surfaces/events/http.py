@@ -13,7 +13,6 @@ from semel.kernel.errors import REGISTRY, Problem, Refused
 from semel.server.auth.authentication import admit
 from semel.server.auth.principals import Principal
 from semel.server.context import Context, caller_of
-from semel.server.events.refusals import STATIC, refusal, rejection
 from semel.server.http.answer import (
     CLOSE,
     JSON,
@@ -30,6 +29,7 @@ from semel.server.http.body import Bodies
 from semel.server.http.request import Request
 from semel.server.surface import RunningSurface
 from semel.server.thread_pool import apart
+from semel.surfaces.events.http_refusals import STATIC, refusal, rejection
 from semel.surfaces.events.http_stream import EventStreams
 from semel.surfaces.events.reading import HistoryQuery, checked_history
 from semel.surfaces.events.requests import count_results, has_denial
@@ -66,10 +66,10 @@ class EventsHttp(RunningSurface):
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._hub = hub = EventService(context)
-        self.contract = hub.contract
-        self._tails = EventStreams(context, hub.feed)
-        self._bodies = Bodies(hub.terms.limits.message_bytes, context.settings.max_uploads_bytes)
+        self._service = service = EventService(context)
+        self.contract = service.contract
+        self._event_streams = EventStreams(context, service.feed)
+        self._bodies = Bodies(service.policy.limits.message_bytes, context.settings.max_uploads_bytes)
 
     def common(self, request: Request) -> bytes:
         """Header lines of every answer."""
@@ -115,14 +115,14 @@ class EventsHttp(RunningSurface):
         payload = await apart(len(body), parse_body, body)
         named = named_client(payload.members.get("client_id")) or named_client(query.one("client_id"))
         who = self._identity(principal, named)
-        origin = self._hub.origin()
-        command = await apart(len(body), submission, payload, who, self._hub.terms, origin)
+        origin = self._service.origin()
+        command = await apart(len(body), submission, payload, who, self._service.policy, origin)
         write = Write(self.contract, command, len(body), len(command.items))
-        answer = await self._hub.post(write, caller_of(request), origin)
-        count_results(self._hub.counts, answer)
+        answer = await self._service.post(write, caller_of(request), origin)
+        count_results(self._service.counts, answer)
         if has_denial(answer):
-            self._hub.denied(request.remote)
-        shown = answer_within(partial(result_payload, command), answer, self._hub.terms.limits)
+            self._service.denied(request.remote)
+        shown = answer_within(partial(result_payload, command), answer, self._service.policy.limits)
         return Answer(200, [JSON, NO_STORE], shown)
 
     async def _read(self, principal: Principal, query: EventQueryString, request: Request) -> Answer | StreamedAnswer:
@@ -134,55 +134,57 @@ class EventsHttp(RunningSurface):
         refuse_unreadable(asked.names, who)
         if is_stream:
             return await self._stream(principal, asked, request)
-        terms = self._hub.terms
-        budget = page_budget(len(page_payload(asked.names, WIDEST_PAGE, terms)), terms.limits)
+        policy = self._service.policy
+        budget = page_budget(len(page_payload(asked.names, WIDEST_PAGE, policy)), policy.limits)
         wanted = HistoryQuery(asked.names, asked.since, asked.log_epoch, asked.to, asked.limit)
-        stands, page = await self._context.engine.read(
+        status, page = await self._context.engine.read(
             lambda reading: checked_history(reading, wanted, budget, event_payload)
         )
-        self._hub.cursors.note(stands, asked.since)
-        if stands.reset is not None:
-            raise reset_error(stands.reset)
-        return Answer(200, [JSON, NO_STORE], page_payload(asked.names, page, terms))
+        self._service.cursors.note(status, asked.since)
+        if status.reset is not None:
+            raise reset_error(status.reset)
+        return Answer(200, [JSON, NO_STORE], page_payload(asked.names, page, policy))
 
     async def _stream(self, principal: Principal, asked: EventReadRequest, request: Request) -> StreamedAnswer:
         if request.version == "1.0":
             raise bad_request("an event stream needs HTTP/1.1")
-        stands = await self._context.engine.read(lambda reading: cursor_status(reading, asked.since, asked.log_epoch))
-        self._hub.cursors.note(stands, asked.since)
-        if stands.reset is not None:
-            return StreamedAnswer([*_STREAM], partial(_send_reset, stands.reset))
-        return StreamedAnswer([*_STREAM], partial(self._follow, principal, await self._tails.begin(asked), request))
+        status = await self._context.engine.read(lambda reading: cursor_status(reading, asked.since, asked.log_epoch))
+        self._service.cursors.note(status, asked.since)
+        if status.reset is not None:
+            return StreamedAnswer([*_STREAM], partial(_send_reset, status.reset))
+        return StreamedAnswer(
+            [*_STREAM], partial(self._follow, principal, await self._event_streams.begin(asked), request)
+        )
 
     async def _follow(
         self, principal: Principal, asked: EventReadRequest, request: Request, writer: BodyWriter
     ) -> None:
         try:
-            await self._tails.follow(asked, principal, request, writer)
+            await self._event_streams.follow(asked, principal, request, writer)
         except ClientGoneError:
             raise
         except Exception:  # noqa: BLE001 - the answer has begun: the stream ends, and the client comes again
-            self._hub.fault("fault in an event stream")
+            self._service.fault("fault in an event stream")
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
         """The whole path speaks WebSocket."""
-        return partial(EventSocket, self._hub)
+        return partial(EventSocket, self._service)
 
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
         """The reader of the log that all live subscribers share."""
-        return (self._hub.feed.run(),)
+        return (self._service.feed.run(),)
 
     def stop(self) -> None:
         """The server stops: event streams end."""
-        self._tails.stop()
+        self._event_streams.stop()
 
     def collect(self) -> Iterator[Metric]:
         """Its metric families."""
-        return self._hub.metrics.collect()
+        return self._service.metrics.collect()
 
     def _identity(self, principal: Principal, named: str | None) -> EventIdentity:
         default = principal.client_id if self._context.principals.are_known else _ANONYMOUS
-        return self._hub.identity(principal, named or default)
+        return self._service.identity(principal, named or default)
 
     def _status(self, error: WireError) -> int:
         # A known caller that uses the name of another is refused for that, not for its credential.

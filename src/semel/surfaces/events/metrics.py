@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from semel.server.metric_table import counted, labelled
+from semel.server.ops.metric_table import counted, labelled
 
 _ITEM_OUTCOMES = ("committed", "replayed", "rejected", "not_processed")
 

@@ -161,11 +161,11 @@ def checked_history(
     reading: Reading, asked: HistoryQuery, budget: int, printed: Printed | None = None
 ) -> tuple[CursorStatus, EventPage]:
     """The next page for a client; an empty one when its cursor is of another history, and must not be served."""
-    stands = cursor_status(reading, asked.since, asked.log_epoch)
-    if stands.reset is not None:
-        return stands, EventPage((), asked.since, asked.since, False, log_epoch=stands.log_epoch)
+    status = cursor_status(reading, asked.since, asked.log_epoch)
+    if status.reset is not None:
+        return status, EventPage((), asked.since, asked.since, False, log_epoch=status.log_epoch)
     page = history(reading, asked.names, asked.since, asked.to, asked.limit, budget, printed)
-    return stands, page._replace(log_epoch=stands.log_epoch)
+    return status, page._replace(log_epoch=status.log_epoch)
 
 
 def tail(reading: Reading, after: int, budget: int) -> EventPage:

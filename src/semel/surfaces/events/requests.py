@@ -39,14 +39,14 @@ class SyncHandler:
 
     def __init__(
         self,
-        hub: EventService,
+        service: EventService,
         remote: str,
         session: EventSession,
         subscriber: EventSubscriber,
         tell: SendMessage,
         admit: AdmitInstance,
     ) -> None:
-        self._hub = hub
+        self._service = service
         self._remote = remote
         self._session = session
         self._subscriber = subscriber
@@ -55,23 +55,25 @@ class SyncHandler:
 
     async def connect(self, asked: Connect, reply_to: str | None) -> None:
         """Authenticate the client, and answer with the position of the log."""
-        principal = self._hub.principal(asked.token.encode(), self._remote)
+        principal = self._service.principal(asked.token.encode(), self._remote)
         try:
-            who = self._hub.identity(principal, asked.client_id)
+            who = self._service.identity(principal, asked.client_id)
         except WireError:
-            self._hub.denied(self._remote)
+            self._service.denied(self._remote)
             raise
         project = asked.project
         if project is not None and not (who.may_read(project) or who.may_write(project)):
             raise WireError("forbidden", "This credential may not use that project.", closes=True)
-        last, project_last, epoch = await self._hub.context.engine.read(lambda reading: _watermarks(reading, project))
+        last, project_last, epoch = await self._service.context.engine.read(
+            lambda reading: _watermarks(reading, project)
+        )
         dialect = self._session.dialect
         if self._session.state is SessionState.CLOSED or dialect is None:
             return
         self._session.activate(who)
         if self._admit(principal, asked.instance):
-            welcome = Welcome(who.client_id, self._hub.context.world.wall_ms(), last, project_last, epoch)
-            self._tell("connected", dialect.connected(welcome, self._hub.terms), reply_to)
+            welcome = Welcome(who.client_id, self._service.context.world.wall_ms(), last, project_last, epoch)
+            self._tell("connected", dialect.connected(welcome, self._service.policy), reply_to)
 
     async def sync(self, asked: Sync, reply_to: str | None) -> None:
         """Answer with one page, and deliver live events from its watermark on."""
@@ -79,24 +81,26 @@ class SyncHandler:
         assert dialect is not None
         bound = self._session.bound_of(asked)
         subscribed = sorted(self._subscriber.names if asked.subscription is None else asked.subscription)
-        budget = page_budget(dialect.page_head(asked, subscribed, reply_to, self._hub.terms), self._hub.terms.limits)
+        budget = page_budget(
+            dialect.page_head(asked, subscribed, reply_to, self._service.policy), self._service.policy.limits
+        )
         if dialect.holds_while_paging or asked.subscription is not None:
             self._subscriber.hold()
         wanted = HistoryQuery(asked.names, asked.since, asked.log_epoch, bound, asked.limit)
-        stands, page = await self._hub.context.engine.read(
+        status, page = await self._service.context.engine.read(
             lambda reading: checked_history(reading, wanted, budget, dialect.event)
         )
         if self._session.state is SessionState.CLOSED:
             return
-        self._hub.cursors.note(stands, asked.since)
-        if stands.reset is not None:
+        self._service.cursors.note(status, asked.since)
+        if status.reset is not None:
             self._subscriber.release()
-            self._tell_reset(stands.reset, reply_to)
+            self._tell_reset(status.reset, reply_to)
             return
         self._session.paged(asked, page)
         if asked.subscription is not None:
             self._subscriber.subscribe(page.sync_to, frozenset(asked.subscription))
-        self._tell("sync_response", dialect.page(asked, page, subscribed, self._hub.terms), reply_to)
+        self._tell("sync_response", dialect.page(asked, page, subscribed, self._service.policy), reply_to)
         if not (dialect.holds_while_paging and page.has_more):
             self._subscriber.release()
 
@@ -126,7 +130,7 @@ class EventSubmissions:
 
     def __init__(
         self,
-        hub: EventService,
+        service: EventService,
         session: EventSession,
         tell: Callable[[list[bytes]], None],
         go_on: Callable[[], None],
@@ -134,7 +138,7 @@ class EventSubmissions:
         subscriber: EventSubscriber,
         remote: str,
     ) -> None:
-        self._hub = hub
+        self._service = service
         self._session = session
         self._tell = tell
         self._go_on = go_on
@@ -158,7 +162,9 @@ class EventSubmissions:
     def hand_over(self, command: EventSubmit, size: int, reply_to: str | None) -> None:
         """Give one to the engine; it says so at once when it has no room."""
         caller = WaitingCaller(self.principal)
-        future = self._hub.context.engine.admit(Write(self._hub.contract, command, size, len(command.items)), caller)
+        future = self._service.context.engine.admit(
+            Write(self._service.contract, command, size, len(command.items)), caller
+        )
         self._pending.append(_PendingSubmission(command, reply_to, caller, future))
         self.items += len(command.items)
         for item in command.items:
@@ -192,13 +198,13 @@ class EventSubmissions:
         dialect = self._session.dialect
         assert dialect is not None
         answer = pending.future.result()
-        count_results(self._hub.counts, answer)
+        count_results(self._service.counts, answer)
         if has_denial(answer):
-            self._hub.denied(self._remote)
+            self._service.denied(self._remote)
         for result in answer.results:
             if isinstance(result, EventCommitted) and not result.is_new:
                 self._subscriber.skip(result.committed_id)
-        payload = answer_within(partial(dialect.submitted, pending.command), answer, self._hub.terms.limits)
+        payload = answer_within(partial(dialect.submitted, pending.command), answer, self._service.policy.limits)
         return self._session.message("submit_events_result", payload, pending.reply_to, answer.decided_at)
 
 

@@ -114,7 +114,7 @@ class EventService:
         self.settings = settings
         self.contract = Events(load_validator(settings.events_validator), settings.events_retention_ms)
         self.metrics = EventsMetrics()
-        self.terms = EventPolicy(
+        self.policy = EventPolicy(
             EventLimits(settings.events_batch_items, settings.events_message_bytes, settings.events_in_flight_items),
             settings.events_strict_types,
             settings.events_model_version,

@@ -43,16 +43,16 @@ _NO_JOB = "There is no such job here."
 class JobAdmin:
     """The HTTP handlers of admin calls."""
 
-    def __init__(self, desk: JobService) -> None:
-        self._desk = desk
+    def __init__(self, service: JobService) -> None:
+        self._service = service
 
     async def read(self, job_id: bytes, request: JobCall) -> Answer:
         """One job, at its end if the caller waits for it."""
         _needs_sight(request.principal)
         wait_ms = parse_wait(request.query)
-        seen = _visible(await self._desk.look(job_id), request)
+        seen = _visible(await self._service.look(job_id), request)
         if wait_ms and not is_done(seen.job):
-            late = await self._desk.look_until_done(job_id, wait_ms, request.caller, with_params=True)
+            late = await self._service.look_until_done(job_id, wait_ms, request.caller, with_params=True)
             seen = _visible(late, request)
         return await self._seen(seen, request)
 
@@ -60,12 +60,12 @@ class JobAdmin:
         """The whole result, with its checksum."""
         _needs_sight(request.principal)
         needs_no_query(request)
-        seen = _visible(await self._desk.look(job_id, with_params=False), request)
+        seen = _visible(await self._service.look(job_id, with_params=False), request)
         if not is_done(seen.job):
             raise RefusedJob("not_found", "This job has no result yet.")
-        facts = await apart(len(seen.result or b""), answers.result, seen, self._desk.signing)
+        facts = await apart(len(seen.result or b""), answers.result, seen, self._service.signing)
         if facts is None:
-            await self._desk.unsound(job_id, request)
+            await self._service.unsound(job_id, request)
             message = "The stored result does not fit its checksum; it is not served."
             raise RefusedJob("result_integrity_fail", message, is_fault=True)
         return await apart(len(seen.result or b""), answer_json, facts)
@@ -74,7 +74,7 @@ class JobAdmin:
         """Jobs, newest first: one's own, or all for an administrator."""
         needs_role(request.principal, Role.READ)
         asked = parse_list(request.query, None if _is_admin(request.principal) else request.owner)
-        page = await self._desk.context.engine.read(
+        page = await self._service.context.engine.read(
             lambda reading: list_jobs(reading, asked.wanted, asked.before, asked.limit)
         )
         return await apart_from_loop(lambda: answer_json(answers.listed(page)))
@@ -82,21 +82,21 @@ class JobAdmin:
     async def lookup(self, request: JobCall) -> Answer:
         """A job by its key or by its request id; an administrator may name the caller of the key."""
         needs_role(request.principal, Role.READ)
-        asked = parse_lookup(await self._desk.members(request))
+        asked = parse_lookup(await self._service.members(request))
         if asked.principal is not None:
             _needs_admin(request.principal)
-        job_id = await self._desk.context.engine.read(lambda reading: _found(reading, asked, request.owner))
+        job_id = await self._service.context.engine.read(lambda reading: _found(reading, asked, request.owner))
         if job_id is None:
             raise RefusedJob("not_found", _NO_JOB)
-        return await self._seen(_visible(await self._desk.look(job_id), request), request)
+        return await self._seen(_visible(await self._service.look(job_id), request), request)
 
     async def cancel(self, job_id: bytes, request: JobCall) -> Answer:
         """End a job that is no longer wanted."""
         needs_role(request.principal, Role.WRITE)
-        members = await self._desk.members(request)
+        members = await self._service.members(request)
         is_admin = _is_admin(request.principal)
         command = CancelJob(job_id, request.owner, is_admin, members.flag("force") or False)
-        changed: JobChanged = await self._desk.carry_out(request, command)
+        changed: JobChanged = await self._service.carry_out(request, command)
         return await self._changed(changed)
 
     async def dead(self, request: JobCall) -> Answer:
@@ -108,27 +108,27 @@ class JobAdmin:
             letters = dead_letters(reading, asked.before, asked.limit)
             return answers.dead(letters, asked.limit, reading.now.expiry_ms, reading.now.steady_ms)
 
-        facts = await self._desk.context.engine.read(page)
+        facts = await self._service.context.engine.read(page)
         return await apart_from_loop(lambda: answer_json(facts))
 
     async def requeue(self, job_id: bytes, request: JobCall) -> Answer:
         """Run a failed job again."""
         _needs_admin(request.principal)
-        await self._desk.members(request)
-        changed: JobChanged = await self._desk.carry_out(request, RequeueJob(job_id, request.principal.actor))
+        await self._service.members(request)
+        changed: JobChanged = await self._service.carry_out(request, RequeueJob(job_id, request.principal.actor))
         return await self._changed(changed)
 
     async def release(self, request: JobCall) -> Answer:
         """Forget a key."""
         _needs_admin(request.principal)
-        await self._desk.carry_out(request, parse_release(await self._desk.members(request)))
+        await self._service.carry_out(request, parse_release(await self._service.members(request)))
         return answer_json({"ok": True, "released": True})
 
     async def queues(self, request: JobCall) -> Answer:
         """Every queue."""
         _needs_admin(request.principal)
         needs_no_query(request)
-        found = await self._desk.context.engine.read(queues)
+        found = await self._service.context.engine.read(queues)
         return await apart_from_loop(
             lambda: answer_json({"ok": True, "queues": [answers.queue(facts) for facts in found]})
         )
@@ -141,16 +141,16 @@ class JobAdmin:
         if method != "GET":
             order = LimitQueue(queue, 0, 0)
             if method == "PUT":
-                order = parse_limit(queue, await self._desk.members(request))
-            await self._desk.carry_out(request, order)
-        facts = await self._desk.context.engine.read(lambda reading: queue_of(reading, queue))
+                order = parse_limit(queue, await self._service.members(request))
+            await self._service.carry_out(request, order)
+        facts = await self._service.context.engine.read(lambda reading: queue_of(reading, queue))
         return answer_json({"ok": True, **answers.queue(facts)})
 
     async def schedules(self, request: JobCall) -> Answer:
         """Every schedule."""
         _needs_admin(request.principal)
         needs_no_query(request)
-        rows = await self._desk.context.engine.read(schedules)
+        rows = await self._service.context.engine.read(schedules)
         return await apart_from_loop(
             lambda: answer_json({"ok": True, "schedules": [answers.schedule(row) for row in rows]})
         )
@@ -162,22 +162,22 @@ class JobAdmin:
         if KIND_RULE.fullmatch(name) is None:
             raise invalid("name", "name must have 1 to 128 characters of A-Za-z0-9_.:-.")
         if method == "DELETE":
-            await self._desk.carry_out(request, DropSchedule(name.encode()))
+            await self._service.carry_out(request, DropSchedule(name.encode()))
             return answer_json({"ok": True, "name": name})
         if method == "GET":
-            row = await self._desk.context.engine.read(lambda reading: schedule_of(reading, name.encode()))
+            row = await self._service.context.engine.read(lambda reading: schedule_of(reading, name.encode()))
             if row is None:
                 raise RefusedJob("not_found", "There is no schedule of this name.")
             return await apart(len(row.params), lambda: answer_json({"ok": True, **answers.schedule(row)}))
-        members = await self._desk.members(request)
-        command = await self._desk.apart(request.body, parse_schedule, name.encode(), request.owner, members)
-        put: ScheduleSaved = await self._desk.carry_out(request, command)
+        members = await self._service.members(request)
+        command = await self._service.apart(request.body, parse_schedule, name.encode(), request.owner, members)
+        put: ScheduleSaved = await self._service.carry_out(request, command)
         status = 201 if put.is_new else 200
         return await apart(len(put.row.params), lambda: answer_json({"ok": True, **answers.schedule(put.row)}, status))
 
     async def _seen(self, seen: JobDetails, request: JobCall) -> Answer:
-        facts, ending = await apart(len(seen.result or b""), answers.seen, seen, self._desk.policy)
-        await self._desk.check(ending, seen.job.id, request)
+        facts, ending = await apart(len(seen.result or b""), answers.seen, seen, self._service.policy)
+        await self._service.check(ending, seen.job.id, request)
         return await apart(len(seen.params) + len(seen.result or b""), answer_json, facts)
 
     async def _changed(self, changed: JobChanged) -> Answer:

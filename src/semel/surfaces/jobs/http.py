@@ -44,40 +44,40 @@ class JobsHttp(RunningSurface):
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._desk: JobService = make_service(context)
-        self.contract = self._desk.jobs
-        self._submissions = JobSubmissions(self._desk)
-        self._working = WorkerCalls(self._desk)
-        self._orders = JobAdmin(self._desk)
+        self._service: JobService = make_service(context)
+        self.contract = self._service.jobs
+        self._submissions = JobSubmissions(self._service)
+        self._worker_calls = WorkerCalls(self._service)
+        self._admin = JobAdmin(self._service)
         self._bodies = Bodies(MAX_BODY_BYTES, context.settings.max_uploads_bytes)
-        self.upkeep = JobMaintenance(
-            context.engine, self._desk.jobs, context.world, self._desk.journal, self._desk.waiters
+        self.maintenance = JobMaintenance(
+            context.engine, self._service.jobs, context.world, self._service.audit_trail, self._service.long_polls
         )
-        orders = self._orders
+        admin = self._admin
         self._fixed: dict[bytes, dict[str, Call]] = {
             b"/mesh/submit_request": {"POST": self._submissions.submit},
-            b"/mesh/pull_requests": {"POST": self._working.claim},
-            b"/mesh/results/submit": {"POST": self._working.mesh_result},
-            b"/mesh/submit_result": {"POST": self._working.mesh_result},
-            b"/v1/jobs": {"POST": self._submissions.submit, "GET": orders.list},
+            b"/mesh/pull_requests": {"POST": self._worker_calls.claim},
+            b"/mesh/results/submit": {"POST": self._worker_calls.mesh_result},
+            b"/mesh/submit_result": {"POST": self._worker_calls.mesh_result},
+            b"/v1/jobs": {"POST": self._submissions.submit, "GET": admin.list},
             b"/v1/jobs/batch": {"POST": self._submissions.submit_many},
-            b"/v1/jobs/claim": {"POST": self._working.claim},
-            b"/v1/jobs/lookup": {"POST": orders.lookup},
-            b"/v1/jobs/dead": {"GET": orders.dead},
-            b"/v1/jobs/keys/release": {"POST": orders.release},
-            b"/v1/jobs/queues": {"GET": orders.queues},
-            b"/v1/jobs/schedules": {"GET": orders.schedules},
+            b"/v1/jobs/claim": {"POST": self._worker_calls.claim},
+            b"/v1/jobs/lookup": {"POST": admin.lookup},
+            b"/v1/jobs/dead": {"GET": admin.dead},
+            b"/v1/jobs/keys/release": {"POST": admin.release},
+            b"/v1/jobs/queues": {"GET": admin.queues},
+            b"/v1/jobs/schedules": {"GET": admin.schedules},
         }
         self._of_a_job: dict[str, tuple[str, Callable[[bytes, JobCall], Awaitable[Answer]]]] = {
-            "": ("GET", orders.read),
-            "result": ("GET", orders.result),
-            "cancel": ("POST", orders.cancel),
-            "requeue": ("POST", orders.requeue),
-            "heartbeat": ("POST", self._working.heartbeat),
-            "complete": ("POST", self._working.complete),
-            "fail": ("POST", self._working.fail),
-            "defer": ("POST", self._working.defer),
-            "steps": ("POST", self._working.step),
+            "": ("GET", admin.read),
+            "result": ("GET", admin.result),
+            "cancel": ("POST", admin.cancel),
+            "requeue": ("POST", admin.requeue),
+            "heartbeat": ("POST", self._worker_calls.heartbeat),
+            "complete": ("POST", self._worker_calls.complete),
+            "fail": ("POST", self._worker_calls.fail),
+            "defer": ("POST", self._worker_calls.defer),
+            "steps": ("POST", self._worker_calls.step),
         }
 
     def common(self, request: HttpRequest) -> bytes:
@@ -116,23 +116,23 @@ class JobsHttp(RunningSurface):
 
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
         """Leases that run out, schedules, and what else happens without a request."""
-        return (self.upkeep.run(),)
+        return (self.maintenance.run(),)
 
     def stop(self) -> None:
         """The server stops: long polls end."""
-        self._desk.waiters.stop()
+        self._service.long_polls.stop()
 
     async def measure(self) -> None:
         """Read the state of the queue."""
-        await self._desk.metrics.measure()
+        await self._service.metrics.measure()
 
     def collect(self) -> Iterator[Metric]:
         """Its metric families."""
-        return self._desk.metrics.collect()
+        return self._service.metrics.collect()
 
     def named(self) -> Mapping[str, float | None]:
         """Its names in the JSON form."""
-        return self._desk.metrics.named()
+        return self._service.metrics.named()
 
     async def _answer(self, call: Call, principal: Principal, request: HttpRequest) -> Answer:
         body = b"" if request.method in ("GET", "HEAD") else await self._bodies.read(request)
@@ -168,7 +168,7 @@ class JobsHttp(RunningSurface):
         method, call = found
 
         async def about_the_job(request: JobCall) -> Answer:
-            job_id = await self._desk.job_id(names[0])
+            job_id = await self._service.job_id(names[0])
             if job_id is None:
                 raise RefusedJob("not_found", "There is no such job here.")
             return await call(job_id, request)
@@ -176,7 +176,7 @@ class JobsHttp(RunningSurface):
         return {method: about_the_job}
 
     def _of_a_thing(self, things: str, name: str) -> dict[str, Call]:
-        call = self._orders.queue if things == "queues" else self._orders.schedule
+        call = self._admin.queue if things == "queues" else self._admin.schedule
 
         def by(method: str) -> Call:
             return lambda request: call(method, name, request)
@@ -185,7 +185,7 @@ class JobsHttp(RunningSurface):
 
     def _refused(self, refused: RefusedJob) -> Answer:
         kind = REGISTRY[refused.refusal.code]
-        status = self._desk.refused_status if kind.status == 429 else None
+        status = self._service.refused_status if kind.status == 429 else None
         if refused.is_fault:
             status = 500
         answer = refuse(refused.refusal, status)

@@ -78,11 +78,11 @@ class LongPoll:
 class LongPolls:
     """The long polls of this node. A task runs while there are any."""
 
-    def __init__(self, engine: Engine, jobs: JobContract, world: World, journal: JobAuditTrail) -> None:
+    def __init__(self, engine: Engine, jobs: JobContract, world: World, audit_trail: JobAuditTrail) -> None:
         self._engine = engine
         self._jobs = jobs
         self._world = world
-        self._journal = journal
+        self._audit_trail = audit_trail
         self._waiting: dict[LongPoll, None] = {}
         self._task: asyncio.Task[None] | None = None
         self._watch: TopicWatch | None = None
@@ -99,15 +99,15 @@ class LongPolls:
             return await self._claim(claim, caller), False
         loop = asyncio.get_running_loop()
         silence = self._engine.signals.watch(topic_of_worker(claim.principal, claim.worker))
-        waiter = LongPoll(claim, caller, loop.time() + wait_ms / 1_000, loop.create_future(), silence)
-        self._waiting[waiter] = None
+        poll = LongPoll(claim, caller, loop.time() + wait_ms / 1_000, loop.create_future(), silence)
+        self._waiting[poll] = None
         self._wake()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._serve())
         try:
-            return await waiter.future, True
+            return await poll.future, True
         finally:
-            self._waiting.pop(waiter, None)
+            self._waiting.pop(poll, None)
             silence.close()
 
     def stop(self) -> None:
@@ -123,7 +123,7 @@ class LongPolls:
         fresh = claim._replace(reap_until=self.reap_until, asked_at=self._world.wall_ms())
         answer: JobsClaimed = await self._engine.submit(Write(self._jobs, fresh, 0, fresh.most), caller)
         if answer.notes:
-            await self._journal.keep(answer.notes)
+            await self._audit_trail.keep(answer.notes)
         if caller.gone and answer.leases and not claim.claim:
             await self._give_back(answer)
         return answer
@@ -146,8 +146,8 @@ class LongPolls:
                 if self._waiting:
                     await watch.wait(self._rest_seconds(rest))
         except BaseException as error:
-            for waiter in list(self._waiting):
-                waiter.fail(error)
+            for poll in list(self._waiting):
+                poll.fail(error)
             self._waiting.clear()
             raise
         finally:
@@ -166,12 +166,12 @@ class LongPolls:
             if not chosen:
                 break
             answers = await asyncio.gather(
-                *(self._claim(waiter.claim, waiter.caller) for waiter in chosen), return_exceptions=True
+                *(self._claim(poll.claim, poll.caller) for poll in chosen), return_exceptions=True
             )
             at_once = min(2 * at_once, MOST_AT_ONCE)
-            for waiter, answer in zip(chosen, answers, strict=True):
-                if not self._settle(waiter, answer):
-                    barren.add(waiter.filters)
+            for poll, answer in zip(chosen, answers, strict=True):
+                if not self._settle(poll, answer):
+                    barren.add(poll.filters)
                     at_once = 1
         next_at = min((at for _, _, at in waiting.lines or () if at > waiting.now_ms), default=None)
         return POLL_SECONDS if next_at is None else (next_at - waiting.now_ms) / 1_000
@@ -183,51 +183,51 @@ class LongPolls:
         if waiting.lines is None:
             return waiting, set()
         ready = {(kind, queue) for kind, queue, ready_at in waiting.lines if ready_at <= waiting.now_ms}
-        filters = {waiter.filters for waiter in self._waiting}
+        filters = {poll.filters for poll in self._waiting}
         return waiting, {one for one in filters if not any(_fits(one, kind, queue) for kind, queue in ready)}
 
-    def _settle(self, waiter: LongPoll, answer: JobsClaimed | BaseException) -> bool:
+    def _settle(self, poll: LongPoll, answer: JobsClaimed | BaseException) -> bool:
         """Whether a waiter needs nothing more."""
-        waiter.is_new = False
+        poll.is_new = False
         if isinstance(answer, BaseException):
             if not isinstance(answer, EngineError):
                 _log.error("fault in a claim", exc_info=answer)
-            self._drop(waiter, answer)
+            self._drop(poll, answer)
             return True
         if answer.leases or answer.is_saturated or answer.is_silenced:
-            self._waiting.pop(waiter, None)
-            waiter.give(answer)
+            self._waiting.pop(poll, None)
+            poll.give(answer)
             return True
         return False
 
     def _choose(self, barren: set[Filters], most: int) -> list[LongPoll]:
         chosen: list[LongPoll] = []
         gone: list[LongPoll] = []
-        for waiter in self._waiting:
-            if waiter.caller.gone:
-                gone.append(waiter)
-            elif waiter.is_new or waiter.filters not in barren:
-                chosen.append(waiter)
+        for poll in self._waiting:
+            if poll.caller.gone:
+                gone.append(poll)
+            elif poll.is_new or poll.filters not in barren:
+                chosen.append(poll)
                 if len(chosen) == most:
                     break
-        for waiter in gone:
-            self._drop(waiter, ConnectionError("the worker has gone"))
+        for poll in gone:
+            self._drop(poll, ConnectionError("the worker has gone"))
         return chosen
 
-    def _drop(self, waiter: LongPoll, error: BaseException) -> None:
-        self._waiting.pop(waiter, None)
-        waiter.fail(error)
+    def _drop(self, poll: LongPoll, error: BaseException) -> None:
+        self._waiting.pop(poll, None)
+        poll.fail(error)
 
     def _end_overdue(self) -> None:
         now = asyncio.get_running_loop().time()
         is_over = [one for one in self._waiting if self._is_stopped or one.deadline <= now or one.silence.has_fired]
-        for waiter in is_over:
-            del self._waiting[waiter]
-            waiter.give(JobsClaimed((), self._world.wall_ms()))
+        for poll in is_over:
+            del self._waiting[poll]
+            poll.give(JobsClaimed((), self._world.wall_ms()))
 
     def _rest_seconds(self, rest: float) -> float:
         now = asyncio.get_running_loop().time()
-        first = min(waiter.deadline for waiter in self._waiting) - now
+        first = min(poll.deadline for poll in self._waiting) - now
         return max(LEAST_REST_SECONDS, min(POLL_SECONDS, rest, first))
 
 

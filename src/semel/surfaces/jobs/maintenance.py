@@ -48,13 +48,13 @@ class JobMaintenance:
     """The maintenance task of one node; the reaper and the schedules run on the leader."""
 
     def __init__(
-        self, engine: Engine, jobs: JobContract, world: World, journal: JobAuditTrail, waiters: LongPolls
+        self, engine: Engine, jobs: JobContract, world: World, audit_trail: JobAuditTrail, long_polls: LongPolls
     ) -> None:
         self._engine = engine
         self._jobs = jobs
         self._world = world
-        self._journal = journal
-        self._waiters = waiters
+        self._audit_trail = audit_trail
+        self._long_polls = long_polls
         self._seen_at: int | None = None
         """When the store last worked, in steady time."""
         self._lost = 0
@@ -88,7 +88,7 @@ class JobMaintenance:
         elif writing.lost != self._lost:
             await self._probe(now_ms)
         self._seen_at, self._lost, self._was_away = now_ms, writing.lost, False
-        self._waiters.reap_until = now_ms + TRUST_MS
+        self._long_polls.reap_until = now_ms + TRUST_MS
         since_ms = self._world.monotonic_ms() - self._led_at
         if since_ms >= LEAD_SECONDS * 1_000:
             self._led_at = self._world.monotonic_ms()
@@ -130,9 +130,9 @@ class JobMaintenance:
 
     async def _reap(self) -> None:
         while await self._engine.read(self._is_due):
-            command = ReapLeases(REAPED_AT_ONCE, self._waiters.reap_until)
+            command = ReapLeases(REAPED_AT_ONCE, self._long_polls.reap_until)
             done: JobsAffected = await self._engine.submit(Write(self._jobs, command, 0, REAPED_AT_ONCE))
-            await self._journal.keep(done.notes)
+            await self._audit_trail.keep(done.notes)
             if done.number == 0:
                 return
 
@@ -163,8 +163,8 @@ class JobMaintenance:
         for _ in range(TICKS_AT_ONCE):
             command = FireSchedule(name, self._world.random_bytes(CHANCE_BYTES))
             ticked: ScheduleFired = await self._engine.submit(Write(self._jobs, command))
-            await self._journal.keep(ticked.notes)
-            self._journal.count("accepted", ticked.submitted)
+            await self._audit_trail.keep(ticked.notes)
+            self._audit_trail.count("accepted", ticked.submitted)
             if not ticked.again:
                 return
 

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import Metric
 
 from semel.engine.contract import EngineError
-from semel.server.metric_table import Count, Gauge, families, named
 from semel.server.ops.meter import Meter
+from semel.server.ops.metric_table import Count, Gauge, families, named
 
 COUNTS = (
     Count(

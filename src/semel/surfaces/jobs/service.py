@@ -73,8 +73,8 @@ class JobService:
     signing: JobSigning
     refused_status: int
     """429 or 503, as the operator wants it, for what is refused for want of room."""
-    journal: JobAuditTrail
-    waiters: LongPolls
+    audit_trail: JobAuditTrail
+    long_polls: LongPolls
 
     async def members(self, request: JobCall) -> Members:
         """The members of a body."""
@@ -91,7 +91,7 @@ class JobService:
         answer = await self.context.engine.submit(write, request.caller)
         notes = getattr(answer, "notes", ())
         if notes:
-            await self.journal.keep(notes, request.where)
+            await self.audit_trail.keep(notes, request.where)
         if isinstance(answer, JobRefusal):
             raise RefusedJob.of(answer)
         return answer
@@ -129,9 +129,9 @@ class JobService:
 
     async def unsound(self, job_id: bytes, request: JobCall) -> None:
         """Write a damaged result to the audit log; it is not served and not computed again."""
-        self.journal.count("integrity_fail")
+        self.audit_trail.count("integrity_fail")
         details = {"job_id": job_name(job_id), "mode": "sha256", "reason": "stored_mismatch"}
-        await self.journal.keep((JobNote("RESULT_INTEGRITY_FAIL", details),), request.where)
+        await self.audit_trail.keep((JobNote("RESULT_INTEGRITY_FAIL", details),), request.where)
 
 
 def answer_json(facts: Mapping[str, Any], status: int = 200, *more: Header) -> Answer:
@@ -215,7 +215,7 @@ def signing_of(settings: JobsSettings) -> JobSigning:
 def make_service(context: Context) -> JobService:
     """Everything that the calls share."""
     settings = settings_of(context.settings, JobsSettings)
-    journal = JobAuditTrail(context.audit, context.meter)
+    audit_trail = JobAuditTrail(context.audit, context.meter)
     jobs = JobContract(policy_of(context.settings, is_shared=context.engine.is_shared))
     metrics = JobsMetrics(context.meter, context.metrics.registry, partial(_gauges, context.engine, jobs.policy))
     return JobService(
@@ -225,8 +225,8 @@ def make_service(context: Context) -> JobService:
         metrics=metrics,
         signing=signing_of(settings),
         refused_status=settings.jobs_refusal_status,
-        journal=journal,
-        waiters=LongPolls(context.engine, jobs, context.world, journal),
+        audit_trail=audit_trail,
+        long_polls=LongPolls(context.engine, jobs, context.world, audit_trail),
     )
 
 

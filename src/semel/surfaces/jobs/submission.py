@@ -34,8 +34,8 @@ _COUNTED = {
 class JobSubmissions:
     """The HTTP handlers of submissions."""
 
-    def __init__(self, desk: JobService) -> None:
-        self._desk = desk
+    def __init__(self, service: JobService) -> None:
+        self._service = service
         self._chances = b""
 
     async def submit(self, request: JobCall) -> Answer:
@@ -43,14 +43,14 @@ class JobSubmissions:
         began = time.monotonic()
         needs_role(request.principal, Role.WRITE)
         needs_no_query(request)
-        draft, wait_ms = await self._desk.apart(request.body, self._read, request, self._chance())
+        draft, wait_ms = await self._service.apart(request.body, self._read, request, self._chance())
         [answer] = await self._admit(request, (draft,))
         if isinstance(answer, JobKeyCollision):
             answer = collided(answer, draft)
         if isinstance(answer, JobRefusal):
             raise RefusedJob.of(answer)
         facts = await self._facts(answer, request, wait_ms)
-        self._desk.metrics.seconds["submit"].observe(time.monotonic() - began)
+        self._service.metrics.seconds["submit"].observe(time.monotonic() - began)
         replayed = (REPLAYED,) if answer.rule in HITS else ()
         return answer_json(facts, 200, *replayed)
 
@@ -58,7 +58,7 @@ class JobSubmissions:
         """Many jobs, each decided by itself; the answers are in the order of the requests."""
         needs_role(request.principal, Role.WRITE)
         needs_no_query(request)
-        items: list[JobDraft | JobRefusal] = await self._desk.apart(request.body, self._read_many, request)
+        items: list[JobDraft | JobRefusal] = await self._service.apart(request.body, self._read_many, request)
         drafts = tuple(item for item in items if isinstance(item, JobDraft))
         answers = iter(await self._admit(request, drafts) if drafts else ())
         told = [
@@ -70,7 +70,7 @@ class JobSubmissions:
     def _chance(self) -> bytes:
         """Randomness for one id. It is drawn for many at once: asking the system gives up the interpreter each time."""
         if not self._chances:
-            self._chances = self._desk.context.world.random_bytes(DRAWN_AT_ONCE * CHANCE_BYTES)
+            self._chances = self._service.context.world.random_bytes(DRAWN_AT_ONCE * CHANCE_BYTES)
         chance, self._chances = self._chances[:CHANCE_BYTES], self._chances[CHANCE_BYTES:]
         return chance
 
@@ -84,7 +84,7 @@ class JobSubmissions:
         if request.fields.get(b"idempotency-key") is not None:
             raise invalid("Idempotency-Key", "Many jobs need a key each: put it into every item.")
         items = members.items("jobs", MAX_BATCH_JOBS)
-        drawn = self._desk.context.world.random_bytes(MAX_BATCH_JOBS * CHANCE_BYTES)
+        drawn = self._service.context.world.random_bytes(MAX_BATCH_JOBS * CHANCE_BYTES)
         chances = (drawn[at : at + CHANCE_BYTES] for at in range(0, len(drawn), CHANCE_BYTES))
         try:
             return [self._read_item(item, request, next(chances)) for item in items]
@@ -101,38 +101,38 @@ class JobSubmissions:
             return refused.refusal
 
     def _draft(self, members: Members, request: JobCall, key: str | None, chance: bytes) -> JobDraft:
-        draft = parse_draft(members, key, request.owner, self._desk.policy, chance)
+        draft = parse_draft(members, key, request.owner, self._service.policy, chance)
         needs_role(request.principal, Role.WRITE, draft.queue)
         return draft
 
     async def _admit(
         self, request: JobCall, drafts: tuple[JobDraft, ...]
     ) -> tuple[JobAdmitted | JobKeyCollision | JobRefusal, ...]:
-        write = Write(self._desk.jobs, SubmitJobs(drafts), len(request.body), len(drafts))
-        answers: tuple[JobAdmitted | JobKeyCollision | JobRefusal, ...] = await self._desk.context.engine.submit(
+        write = Write(self._service.jobs, SubmitJobs(drafts), len(request.body), len(drafts))
+        answers: tuple[JobAdmitted | JobKeyCollision | JobRefusal, ...] = await self._service.context.engine.submit(
             write, request.caller
         )
         for answer in answers:
             if isinstance(answer, JobAdmitted):
                 for name in _COUNTED.get(answer.rule, ("accepted",)):
-                    self._desk.journal.count(name)
+                    self._service.audit_trail.count(name)
             if answer.notes:
-                await self._desk.journal.keep(answer.notes, request.where)
+                await self._service.audit_trail.keep(answer.notes, request.where)
         return answers
 
     async def _facts(self, answer: JobAdmitted, request: JobCall, wait_ms: int) -> dict[str, Any]:
         job, value = answer.job, answer.job.result
-        now_ms = self._desk.context.world.wall_ms()
+        now_ms = self._service.context.world.wall_ms()
         if wait_ms and not is_done(job):
-            seen = await self._desk.look_until_done(job.id, wait_ms, request.caller, with_params=False)
+            seen = await self._service.look_until_done(job.id, wait_ms, request.caller, with_params=False)
             if seen is not None:
                 answer = answer._replace(job=seen.job, expires_at=seen.expires_at)
                 job, value, now_ms = seen.job, seen.result or b"", seen.now_ms
-        elif job.result_bytes > INLINE_BYTES and needs_part(job, self._desk.policy):
-            seen = await self._desk.look(job.id, with_params=False)
+        elif job.result_bytes > INLINE_BYTES and needs_part(job, self._service.policy):
+            seen = await self._service.look(job.id, with_params=False)
             value = seen.result or b"" if seen is not None else b""
-        facts, ending = submitted(answer, value, self._desk.policy, max(now_ms, job.created_at))
-        await self._desk.check(ending, job.id, request)
+        facts, ending = submitted(answer, value, self._service.policy, max(now_ms, job.created_at))
+        await self._service.check(ending, job.id, request)
         return facts
 
     async def _told(
@@ -146,5 +146,5 @@ class JobSubmissions:
 
     def _refusal(self, refusal: JobRefusal) -> dict[str, Any]:
         kind = REGISTRY[refusal.code]
-        status = self._desk.refused_status if kind.status == 429 else kind.status
+        status = self._service.refused_status if kind.status == 429 else kind.status
         return {"http": status, "ok": False, "error": kind.name, "message": refusal.message, **refusal.facts}

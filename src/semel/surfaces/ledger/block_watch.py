@@ -41,7 +41,7 @@ class BlockWatch:
     def __init__(
         self,
         context: Context,
-        journal: LedgerAuditTrail,
+        audit_trail: LedgerAuditTrail,
         place: LedgerPlace,
         start: int,
         principal: Principal,
@@ -50,7 +50,7 @@ class BlockWatch:
         if start < 1:
             raise invalid("A watch begins at a height, and at least at 1.", "startHeight")
         self._context = context
-        self._journal = journal
+        self._audit_trail = audit_trail
         self._place = place
         self._above = self._taken = start - 1
         self._principal = principal
@@ -60,7 +60,7 @@ class BlockWatch:
         self._given_at: float | None = None
 
     def __enter__(self) -> BlockWatch:
-        self._journal.watchers += 1
+        self._audit_trail.watchers += 1
         self._ear = self._context.engine.signals.watch(topic_of(self._place))
         if self._principal.revocation is not None:
             self._principal.revocation.watch(self._ear.wake)
@@ -69,7 +69,7 @@ class BlockWatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._journal.watchers -= 1
+        self._audit_trail.watchers -= 1
         if self._ear is not None:
             self._ear.close()
             if self._principal.revocation is not None:
@@ -134,6 +134,6 @@ class BlockWatch:
     def _refuse_slow(self, height: int) -> None:
         if not self._was_up_to_date or height - self._above <= WATCH_BEHIND:
             return
-        self._journal.cut_off()
+        self._audit_trail.cut_off()
         message = f"The client is more than {WATCH_BEHIND} blocks behind; go on at height {self._above + 1}."
         raise RefusedLedger("unavailable", message, {"height": str(self._above + 1)})

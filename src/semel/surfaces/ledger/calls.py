@@ -66,8 +66,8 @@ STATUSES = {
 class LedgerWriteCalls:
     """The HTTP handlers of writes."""
 
-    def __init__(self, desk: LedgerService) -> None:
-        self._desk = desk
+    def __init__(self, service: LedgerService) -> None:
+        self._service = service
 
     async def write(self, request: LedgerRequest) -> Answer:
         """POST of one transaction."""
@@ -81,16 +81,16 @@ class LedgerWriteCalls:
         parse_nothing(request.query)
         size = request.body.size
         wants_proof, prepared = await apart(size, self._prepare, request, parse)
-        committing = self._desk.write(request.asked, prepared, with_proof=wants_proof)
+        committing = self._service.write(request.asked, prepared, with_proof=wants_proof)
         del prepared  # what was encoded is not needed for the answer
         answer = await committing
         if isinstance(answer, WriteReplayed):
-            self._desk.is_hot(answer.committed)  # the full answer is sent: remember it
+            self._service.was_answered(answer.committed)  # the full answer is sent: remember it
         return await apart(size, _write_answer, answer, wants_proof)
 
     def _prepare(self, request: LedgerRequest, parse: Parse) -> tuple[bool, PreparedWrite]:
-        draft = parse(request.body.take(), request.fields, self._desk.limits.max_operations)
-        prepared = self._desk.prepare(request.place, draft.client, draft.sequence, draft.key, draft.operations)
+        draft = parse(request.body.take(), request.fields, self._service.limits.max_operations)
+        prepared = self._service.prepare(request.place, draft.client, draft.sequence, draft.key, draft.operations)
         return draft.wants_proof, prepared
 
 
@@ -113,8 +113,8 @@ T = TypeVar("T")
 class LedgerAdminCalls:
     """The HTTP handlers of admin calls."""
 
-    def __init__(self, desk: LedgerService, node: str) -> None:
-        self._desk = desk
+    def __init__(self, service: LedgerService, node: str) -> None:
+        self._service = service
         self._node = node
 
     async def list_orgs(self, request: LedgerRequest) -> Answer:
@@ -122,18 +122,18 @@ class LedgerAdminCalls:
         wanted = parse_page(request.query)
 
         def look(reading: Reading) -> Answer:
-            page = list_orgs(reading, *wanted, lambda slug: self._desk.sees(request.asked, LedgerPlace(slug)))
+            page = list_orgs(reading, *wanted, lambda slug: self._service.sees(request.asked, LedgerPlace(slug)))
             return answer_json(
                 answers.list_json("organizations", [answers.org_json(one) for one in page.items], page.token)
             )
 
-        return await self._desk.look(request.asked, None, look)
+        return await self._service.read(request.asked, None, look)
 
     async def make_org(self, request: LedgerRequest) -> Answer:
         """A new organization."""
         parse_nothing(request.query)
         draft, key = await _parsed(request, parse_org), creation_key(request.fields)
-        made = await self._desk.make_org(request.asked, draft.name, key, draft.quota)
+        made = await self._service.make_org(request.asked, draft.name, key, draft.quota)
         return answer_json(answers.made_org_json(made.place), 200, *((REPLAYED,) if made.is_replay else ()))
 
     async def show_org(self, request: LedgerRequest) -> Answer:
@@ -143,19 +143,19 @@ class LedgerAdminCalls:
         def look(reading: Reading) -> Answer:
             return answer_json(answers.org_json(org(reading, request.place.org)))
 
-        return await self._desk.look(request.asked, request.place, look)
+        return await self._service.read(request.asked, request.place, look)
 
     async def change_org(self, request: LedgerRequest) -> Answer:
         """Other settings, another status."""
         parse_nothing(request.query)
         settings = await _parsed(request, parse_org_change)
-        changed = await self._desk.change_org(request.asked, request.place.org, settings)
+        changed = await self._service.change_org(request.asked, request.place.org, settings)
         return answer_json(answers.org_json(changed))
 
     async def end_org(self, request: LedgerRequest) -> Answer:
         """No more of it."""
         parse_nothing(request.query)
-        await self._desk.change_org(request.asked, request.place.org, OrgSettings(status=LedgerStatus.DELETED))
+        await self._service.change_org(request.asked, request.place.org, OrgSettings(status=LedgerStatus.DELETED))
         return answer_json({})
 
     async def list_vaults(self, request: LedgerRequest) -> Answer:
@@ -163,17 +163,19 @@ class LedgerAdminCalls:
         wanted = parse_page(request.query)
 
         def look(reading: Reading) -> Answer:
-            page = list_vaults(reading, request.place.org, *wanted, lambda place: self._desk.sees(request.asked, place))
+            page = list_vaults(
+                reading, request.place.org, *wanted, lambda place: self._service.sees(request.asked, place)
+            )
             told = [answers.vault_json(one, self._node) for one in page.items]
             return answer_json(answers.list_json("vaults", told, page.token))
 
-        return await self._desk.look(request.asked, request.place, look)
+        return await self._service.read(request.asked, request.place, look)
 
     async def make_vault(self, request: LedgerRequest) -> Answer:
         """A new vault."""
         parse_nothing(request.query)
         retain, key = await _parsed(request, parse_vault), creation_key(request.fields)
-        made = await self._desk.make_vault(request.asked, request.place.org, retain, key)
+        made = await self._service.make_vault(request.asked, request.place.org, retain, key)
         told = answers.made_vault_json(made.place, made.header)
         return answer_json(told, 200, *((REPLAYED,) if made.is_replay else ()))
 
@@ -184,19 +186,19 @@ class LedgerAdminCalls:
         def look(reading: Reading) -> Answer:
             return answer_json(answers.vault_json(vault(reading, request.place), self._node))
 
-        return await self._desk.look(request.asked, request.place, look)
+        return await self._service.read(request.asked, request.place, look)
 
     async def change_vault(self, request: LedgerRequest) -> Answer:
         """Another status."""
         parse_nothing(request.query)
         status = await _parsed(request, parse_vault_change)
-        changed = await self._desk.change_vault(request.asked, request.place, status)
+        changed = await self._service.change_vault(request.asked, request.place, status)
         return answer_json(answers.vault_json(changed, self._node))
 
     async def end_vault(self, request: LedgerRequest) -> Answer:
         """No more of it."""
         parse_nothing(request.query)
-        await self._desk.change_vault(request.asked, request.place, LedgerStatus.DELETED)
+        await self._service.change_vault(request.asked, request.place, LedgerStatus.DELETED)
         return answer_json({})
 
 
@@ -218,16 +220,16 @@ _HEADERS = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cac
 class LedgerBlockStream:
     """Sends new blocks as server-sent events (SSE)."""
 
-    def __init__(self, desk: LedgerService) -> None:
-        self._desk = desk
+    def __init__(self, service: LedgerService) -> None:
+        self._service = service
 
     async def watch(self, request: LedgerRequest) -> StreamedAnswer:
         """GET; what can be refused is refused before the stream begins."""
         start = parse_watch(request.query, request.fields.get(b"last-event-id"))
         if request.http.version == "1.0":
             raise invalid("An event stream needs HTTP/1.1.", "version")
-        await self._desk.look(request.asked, request.place, lambda reading: tip(reading, request.place))
-        watch = self._desk.follow(request.asked, request.place, start)
+        await self._service.read(request.asked, request.place, lambda reading: tip(reading, request.place))
+        watch = self._service.follow(request.asked, request.place, start)
         return StreamedAnswer([*_HEADERS], partial(_follow, watch, request.http.exchange))
 
 

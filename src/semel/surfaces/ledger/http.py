@@ -20,7 +20,6 @@ from semel.server.context import Context, caller_of
 from semel.server.http.answer import CLOSE, SECURITY, Answer, Header, StreamedAnswer, header_block
 from semel.server.http.problem import problem_answer
 from semel.server.http.request import Request as HttpRequest
-from semel.server.ledger.grpc_listener import GrpcListener
 from semel.server.surface import ExtraListener, RunningSurface
 from semel.surfaces.ledger.access import API_KEY, SURFACE
 from semel.surfaces.ledger.calls import LedgerAdminCalls, LedgerBlockStream, LedgerWriteCalls
@@ -34,6 +33,7 @@ from semel.surfaces.ledger.exchange import (
     check_version,
     refuse,
 )
+from semel.surfaces.ledger.grpc_port import LedgerGrpcPort
 from semel.surfaces.ledger.model import LedgerPlace
 from semel.surfaces.ledger.read_calls import LedgerReadCalls
 from semel.surfaces.ledger.service import (
@@ -83,11 +83,11 @@ class LedgerHttp(RunningSurface):
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self.desk: LedgerService = make_service(context)
+        self.service: LedgerService = make_service(context)
         """Shared with the other wire."""
-        self.contract = self.desk.ledger
+        self.contract = self.service.ledger
         self._upkeep = LedgerMaintenance(context.engine, self.contract, context.world)
-        self._routes = _routes_of(self.desk, self.desk.node)
+        self._routes = _routes_of(self.service, self.service.node)
 
     def common(self, request: HttpRequest) -> bytes:
         """Header lines of every answer."""
@@ -100,7 +100,7 @@ class LedgerHttp(RunningSurface):
         self._check_head(request)
         principal = admit(self._context, request, (API_KEY,))
         has_token = self._context.principals.are_known and presented(request.fields, (API_KEY,)) is not None
-        asked = self.desk.asked(principal, caller_of(request), request.where, has_token=has_token)
+        asked = self.service.asked(principal, caller_of(request), request.where, has_token=has_token)
         assert route is not None
         request.later(self._answer(call, route, asked, request))
         return None
@@ -133,14 +133,14 @@ class LedgerHttp(RunningSurface):
 
     def listeners(self) -> Iterable[ExtraListener]:
         """The gRPC port."""
-        return (GrpcListener(self._context, self.desk),)
+        return (LedgerGrpcPort(self._context, self.service),)
 
     def collect(self) -> Iterator[Metric]:
         """Its metric families."""
-        return self.desk.journal.metrics.collect()
+        return self.service.audit_trail.metrics.collect()
 
     def _refuse(self, refusal: LedgerRefusal, *headers: Header) -> Answer:
-        self.desk.journal.refused(refusal)
+        self.service.audit_trail.refused(refusal)
         return refuse(refusal, *headers)
 
     async def _answer(
@@ -196,12 +196,12 @@ class LedgerHttp(RunningSurface):
         return _RefusedWithHeaders("invalid_argument", message, CLOSE)
 
 
-def _routes_of(desk: LedgerService, node: str) -> _LedgerRoutes:
+def _routes_of(service: LedgerService, node: str) -> _LedgerRoutes:
     writes, reads, live, admin = (
-        LedgerWriteCalls(desk),
-        LedgerReadCalls(desk),
-        LedgerBlockStream(desk),
-        LedgerAdminCalls(desk, node),
+        LedgerWriteCalls(service),
+        LedgerReadCalls(service),
+        LedgerBlockStream(service),
+        LedgerAdminCalls(service, node),
     )
     return _LedgerRoutes(
         everywhere={"GET": admin.list_orgs, "POST": admin.make_org},

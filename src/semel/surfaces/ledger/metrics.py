@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from semel.server.metric_table import counted, labelled
+from semel.server.ops.metric_table import counted, labelled
 
 _WRITE_OUTCOMES = ("committed", "replayed", "declined")
 
@@ -20,7 +20,7 @@ class LedgerMetrics:
         self.declined: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.watchers: Callable[[], int] = int
-        self.hot: Callable[[], int] = int
+        self.remembered: Callable[[], int] = int
 
     def collect(self) -> Iterator[Metric]:
         """Its families, for Prometheus."""
@@ -31,4 +31,4 @@ class LedgerMetrics:
         yield counted("semel_ledger_operations", "Operations committed", self.counts["operations"])
         yield counted("semel_ledger_slow_watchers", "Watchers cut off for not reading", self.counts["slow_watchers"])
         yield GaugeMetricFamily("semel_ledger_watchers", "Clients that follow blocks", self.watchers())
-        yield GaugeMetricFamily("semel_ledger_hot_answers", "Answers remembered in memory", self.hot())
+        yield GaugeMetricFamily("semel_ledger_hot_answers", "Answers remembered in memory", self.remembered())

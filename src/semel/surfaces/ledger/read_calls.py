@@ -50,8 +50,8 @@ from semel.surfaces.ledger.wire.urls import (
 class LedgerReadCalls:
     """The HTTP handlers of reads."""
 
-    def __init__(self, desk: LedgerService) -> None:
-        self._desk = desk
+    def __init__(self, service: LedgerService) -> None:
+        self._service = service
 
     async def client_state(self, request: LedgerRequest) -> Answer:
         """The last sequence of a client, and the next."""
@@ -73,7 +73,7 @@ class LedgerReadCalls:
         """One entity, now or at a height, with a proof if one is wanted."""
         wanted = parse_read(request.query)
         key = request.name.encode()
-        check_key(self._desk.limits, key)
+        check_key(self._service.limits, key)
 
         def look(reading: Reading) -> Answer:
             if wanted.wants_proof:
@@ -100,7 +100,7 @@ class LedgerReadCalls:
     def _keys(self, body: bytes) -> list[bytes]:
         keys = parse_batch_read(body)
         for key in keys:
-            check_key(self._desk.limits, key)
+            check_key(self._service.limits, key)
         return keys
 
     async def entities(self, request: LedgerRequest) -> Answer:
@@ -120,7 +120,7 @@ class LedgerReadCalls:
         wanted = parse_relationships(request.query)
         _needs_vault(request.place)
         if wanted.proved is not None:
-            check_relationship(self._desk.limits, *wanted.proved)
+            check_relationship(self._service.limits, *wanted.proved)
 
         def look(reading: Reading) -> Answer:
             if wanted.proved is not None:
@@ -217,7 +217,7 @@ class LedgerReadCalls:
         return await self._look(request, look)
 
     async def _look(self, request: LedgerRequest, look: Callable[[Reading], Answer]) -> Answer:
-        return await self._desk.look(request.asked, request.place, look)
+        return await self._service.read(request.asked, request.place, look)
 
 
 def _listed(name: str, items: Sequence[object], told: Callable[..., object], token: str, height: int) -> Answer:

@@ -125,8 +125,8 @@ class LedgerService:
     context: Context
     ledger: LedgerContract
     limits: LedgerLimits
-    hot: ReplayCache
-    journal: LedgerAuditTrail
+    replay_cache: ReplayCache
+    audit_trail: LedgerAuditTrail
     node: str
     """How this node is named in the headers of blocks."""
 
@@ -156,13 +156,13 @@ class LedgerService:
         answer = await self._carry_out(asked, command, len(prepared.encoded), cost)
         assert isinstance(answer, WriteCommitted | WriteReplayed | WriteDeclined)
         if isinstance(answer, WriteCommitted):
-            self.hot.tell(answer.committed.transaction.id)
-        await self.journal.judged(command, answer, asked.where)
+            self.replay_cache.tell(answer.committed.transaction.id)
+        await self.audit_trail.judged(command, answer, asked.where)
         return answer
 
-    def is_hot(self, committed: CommittedTransaction) -> bool:
+    def was_answered(self, committed: CommittedTransaction) -> bool:
         """Whether the replay cache has this answer; it is added."""
-        return self.hot.tell(committed.transaction.id)
+        return self.replay_cache.tell(committed.transaction.id)
 
     async def make_org(self, asked: LedgerCaller, name: str, key: bytes, quota: OrgQuota = NO_QUOTA) -> CreatedPlace:
         """Create an organization; the same key of the same caller again gives the same one."""
@@ -198,7 +198,7 @@ class LedgerService:
         assert isinstance(answer, Vault)
         return answer
 
-    async def look(self, asked: LedgerCaller, place: LedgerPlace | None, function: Callable[[Reading], T]) -> T:
+    async def read(self, asked: LedgerCaller, place: LedgerPlace | None, function: Callable[[Reading], T]) -> T:
         """Read something of a place, or with None of no place in particular, as of one instant."""
         self._enter(asked, Role.READ, place)
         try:
@@ -213,7 +213,7 @@ class LedgerService:
     def follow(self, asked: LedgerCaller, place: LedgerPlace, start_height: int) -> BlockWatch:
         """The blocks of a place from a height on, page by page; what ends it from this side is raised."""
         self._enter(asked, Role.READ, place)
-        return BlockWatch(self.context, self.journal, place, start_height, asked.principal, asked.caller)
+        return BlockWatch(self.context, self.audit_trail, place, start_height, asked.principal, asked.caller)
 
     def _enter(self, asked: LedgerCaller, role: Role, place: LedgerPlace | None) -> None:
         """Refuse a caller without the role in a place, and places that cannot exist."""
@@ -228,7 +228,7 @@ class LedgerService:
         try:
             rule(asked.principal, *arguments)
         except RefusedLedger:
-            self.journal.no_access(asked.where)
+            self.audit_trail.no_access(asked.where)
             raise
 
     async def _carry_out(
@@ -329,14 +329,14 @@ def make_service(context: Context) -> LedgerService:
     """Everything that the calls share, over HTTP and over gRPC."""
     settings = settings_of(context.settings, LedgerSettings)
     metrics = LedgerMetrics()
-    hot = ReplayCache(settings.ledger_hot_items, settings.ledger_hot_sec * 1_000, context.world.monotonic_ms)
-    metrics.hot = lambda: len(hot)
+    replay_cache = ReplayCache(settings.ledger_hot_items, settings.ledger_hot_sec * 1_000, context.world.monotonic_ms)
+    metrics.remembered = lambda: len(replay_cache)
     return LedgerService(
         context=context,
         ledger=LedgerContract(policy_of(settings)),
         limits=limits_of(settings),
-        hot=hot,
-        journal=LedgerAuditTrail(context.audit, metrics),
+        replay_cache=replay_cache,
+        audit_trail=LedgerAuditTrail(context.audit, metrics),
         node=settings.ledger_node_id,
     )
 

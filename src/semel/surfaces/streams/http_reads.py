@@ -33,7 +33,7 @@ class StreamReads:
         self._engine = context.engine
         settings = settings_of(context.settings, StreamsSettings)
         self._page_bytes = settings.streams_page_bytes
-        self._looks = SharedReads(context.engine, self._page_bytes)
+        self._shared_reads = SharedReads(context.engine, self._page_bytes)
         self._frames = FrameCache()
         self._poll_seconds = settings.streams_long_poll_ms / 1_000
         self._sse_seconds = settings.streams_sse_max_ms / 1_000
@@ -84,7 +84,7 @@ class StreamReads:
     async def _poll(self, stored: bytes, wanted: ReadRequest, first: StreamPage, request: Request) -> Answer:
         latest = first
         if not first.pieces and not first.is_final:
-            with LiveReader(self._context, self._looks, stored, first, request) as reader:
+            with LiveReader(self._context, self._shared_reads, stored, first, request) as reader:
                 try:
                     latest = await reader.next(self._poll_seconds)
                 except StreamEndedError:
@@ -100,7 +100,7 @@ class StreamReads:
     async def _produce(
         self, stored: bytes, wanted: ReadRequest, first: StreamPage, request: Request, writer: BodyWriter
     ) -> None:
-        with LiveReader(self._context, self._looks, stored, first, request) as reader:
+        with LiveReader(self._context, self._shared_reads, stored, first, request) as reader:
             first, frame = await self._framed(first)
             await self._send(reader, writer, first, frame, self._cursor(wanted.cursor))
             del frame

@@ -41,14 +41,14 @@ class SharedReads:
         shared = self._under_way.get(place)
         if shared is not None and shared[0] == turn:
             return await asyncio.shield(shared[1])
-        look = asyncio.ensure_future(
+        read = asyncio.ensure_future(
             self._engine.read(lambda reading: page(reading, scope, position, self._page_bytes))
         )
-        self._under_way[place] = (turn, look)
+        self._under_way[place] = (turn, read)
         try:
-            return await asyncio.shield(look)
+            return await asyncio.shield(read)
         finally:
-            if self._under_way.get(place, (0, None))[1] is look:
+            if self._under_way.get(place, (0, None))[1] is read:
                 del self._under_way[place]
 
 
@@ -59,9 +59,11 @@ class StreamEndedError(Exception):
 class LiveReader:
     """A live reader; it begins behind the last page of the client."""
 
-    def __init__(self, context: Context, looks: SharedReads, name: bytes, given: StreamPage, request: Request) -> None:
+    def __init__(
+        self, context: Context, shared_reads: SharedReads, name: bytes, given: StreamPage, request: Request
+    ) -> None:
         self._context = context
-        self._looks = looks
+        self._shared_reads = shared_reads
         self._name = name
         self._life = given.stream.id
         self._position = given.end
@@ -94,7 +96,7 @@ class LiveReader:
         end = loop.time() + seconds
         while True:
             self._watch.arm()
-            page = await self._looks.page(self._name, self._position)
+            page = await self._shared_reads.page(self._name, self._position)
             if page is None or page.stream.id != self._life:
                 raise StreamEndedError
             self._position = page.end

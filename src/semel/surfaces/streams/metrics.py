@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
-from semel.server.metric_table import labelled
+from semel.server.ops.metric_table import labelled
 
 
 class StreamsMetrics:

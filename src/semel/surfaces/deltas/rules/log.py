@@ -42,22 +42,24 @@ class GatewayLog:
         """Positions of repairs that were replaced by later ones."""
         self.inserted: dict[str, int] = {}
         """The end of the log when an author inserted a row that, unknown to it, existed already."""
-        self.eye = VisibilityRecorder(gateway.rules_version, rules_of(gateway.rules)) if gateway.rules else None
+        self.recorder = VisibilityRecorder(gateway.rules_version, rules_of(gateway.rules)) if gateway.rules else None
 
     def add(self, delta: Delta, state: RowState) -> None:
         """Add a delta to the log, with its effect on the row."""
         position = self._position(delta.hlc)
         before = None
-        if self.eye is not None:
-            self.eye.settle(delta.table, state)
-            before = self.eye.look(delta.table, state)
+        if self.recorder is not None:
+            self.recorder.settle(delta.table, state)
+            before = self.recorder.look(delta.table, state)
         change = apply(state, delta)
         if change.is_lost:
             self.lost.add((delta.client, delta.table, delta.row))
         effect = effect_of(delta, change)
         sight = None
-        if effect is not None and self.eye is not None:
-            sight = dump_visibility(VisibilityRecord(self.eye.version, before, self.eye.look(delta.table, state)))
+        if effect is not None and self.recorder is not None:
+            sight = dump_visibility(
+                VisibilityRecord(self.recorder.version, before, self.recorder.look(delta.table, state))
+            )
         self.rows.append(
             DeltaLogRow(
                 self.gateway.gateway,
@@ -107,9 +109,9 @@ class GatewayLog:
         position = self._position(0)
         position = self.high_water = position + position % 2
         sight = None
-        if self.eye is not None:
-            values = self.eye.look(delta.table, state)
-            sight = dump_visibility(VisibilityRecord(self.eye.version, values, values))
+        if self.recorder is not None:
+            values = self.recorder.look(delta.table, state)
+            sight = dump_visibility(VisibilityRecord(self.recorder.version, values, values))
         self.rows.append(
             DeltaLogRow(
                 self.gateway.gateway,

@@ -163,7 +163,7 @@ def push(view: View, command: PushDeltas, policy: DeltaPolicy, now: Now) -> Deci
     rows = _PushedRows(view, gateway.gateway)
     for _, delta in fresh:
         log.add(delta, rows.of(delta))
-        if log.eye is not None and _may_need_repairs(command, delta):
+        if log.recorder is not None and _may_need_repairs(command, delta):
             log.note_insert(delta.client)  # it may hold a row that it is never told of
     repair_all(view, command, log, [(delta, rows.of(delta)) for _, delta in fresh if _may_need_repairs(command, delta)])
     flaws = rows.flaws(fresh)
@@ -362,7 +362,7 @@ def _is_behind(view: View, command: PushDeltas, log: GatewayLog, progress: Repli
     return (
         progress.muted > progress.seen  # it has begun again, and what it wrote before is still to come
         or repaired_at > progress.seen
-        or log.eye is not None  # it may have put a row out of its own view
+        or log.recorder is not None  # it may have put a row out of its own view
         or last_of_others(log.authors, client, progress.seen) is not None
     )
 

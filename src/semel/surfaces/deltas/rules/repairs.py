@@ -74,7 +74,7 @@ def _mend(
     known = known._replace(first=0)
     # What is replaced may have been sent: it comes before this author's write, behind it, or never.
     may_turn = is_replaced and (aid.turn > 0 or not state.is_live)
-    if is_forgotten or has_begun_again or log.eye is not None or may_turn:
+    if is_forgotten or has_begun_again or log.recorder is not None or may_turn:
         # It is unknown what its copy will be, or which of the others' entries it will be shown: delete it first.
         position = log.add_repair(own[-1], DeltaOp.DELETE, NO_COLUMNS, state)
         turn = AuthorMark(author, position, int(DeltaOp.DELETE))

@@ -66,7 +66,7 @@ class CamelCaseDialect(EventDialect):
         pairs = zip(command.items, answer.results, strict=True)
         return dump({"results": [self._result(item, result, answer.decided_at) for item, result in pairs]})
 
-    def page(self, asked: Sync, page: EventPage, subscribed: Sequence[str], terms: EventPolicy) -> bytes:
+    def page(self, asked: Sync, page: EventPage, subscribed: Sequence[str], policy: EventPolicy) -> bytes:
         facts = {
             **self.scope(asked),
             "nextSinceCommittedId": page.next_since,

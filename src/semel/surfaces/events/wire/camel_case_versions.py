@@ -37,8 +37,8 @@ class CamelCaseV1(CamelCaseDialect):
     def audience(self) -> Hashable:
         return "1.3"
 
-    def submit(self, payload: Payload, who: EventIdentity, terms: EventPolicy, origin: bytes) -> EventSubmit:
-        items = raw_items(payload.members, terms.limits.batch_items)
+    def submit(self, payload: Payload, who: EventIdentity, policy: EventPolicy, origin: bytes) -> EventSubmit:
+        items = raw_items(payload.members, policy.limits.batch_items)
         if len(items) != 1:
             raise bad_request("payload.events must have exactly one item")
         return EventSubmit((_item_v1(items[0], who, payload.is_proved),), who.client_id, origin)
@@ -49,7 +49,7 @@ class CamelCaseV1(CamelCaseDialect):
         refuse_unreadable(wanted, who)
         return Sync(wanted, since, limit, wanted)
 
-    def connected(self, welcome: Welcome, terms: EventPolicy) -> bytes:
+    def connected(self, welcome: Welcome, policy: EventPolicy) -> bytes:
         return dump({"clientId": welcome.client_id, "globalLastCommittedId": welcome.last_id})
 
     def scope(self, asked: Sync) -> dict[str, Any]:
@@ -120,8 +120,8 @@ class CamelCaseV2(CamelCaseDialect):
         self._project = project
         return super().connect(payload)._replace(project=project)
 
-    def submit(self, payload: Payload, who: EventIdentity, terms: EventPolicy, origin: bytes) -> EventSubmit:
-        items = raw_items(payload.members, terms.limits.batch_items)
+    def submit(self, payload: Payload, who: EventIdentity, policy: EventPolicy, origin: bytes) -> EventSubmit:
+        items = raw_items(payload.members, policy.limits.batch_items)
         read = [self._item(item, who, payload.is_proved) for item in items]
         return EventSubmit(tuple(read), who.client_id, origin, stops=True)
 
@@ -132,7 +132,7 @@ class CamelCaseV2(CamelCaseDialect):
             raise WireError("forbidden", "This connection may not read that project.", {"projectId": project[:128]})
         return Sync((project,), since, limit, (project,))
 
-    def connected(self, welcome: Welcome, terms: EventPolicy) -> bytes:
+    def connected(self, welcome: Welcome, policy: EventPolicy) -> bytes:
         return dump(
             {
                 "clientId": welcome.client_id,

@@ -82,7 +82,7 @@ class EventDialect(ABC):
         """The payload of `connect`."""
 
     @abstractmethod
-    def submit(self, payload: Payload, who: EventIdentity, terms: EventPolicy, origin: bytes) -> EventSubmit:
+    def submit(self, payload: Payload, who: EventIdentity, policy: EventPolicy, origin: bytes) -> EventSubmit:
         """The payload of `submit_events`."""
 
     @abstractmethod
@@ -94,7 +94,7 @@ class EventDialect(ABC):
         """A whole message to the client."""
 
     @abstractmethod
-    def connected(self, welcome: Welcome, terms: EventPolicy) -> bytes:
+    def connected(self, welcome: Welcome, policy: EventPolicy) -> bytes:
         """The payload of `connected`."""
 
     @abstractmethod
@@ -102,12 +102,12 @@ class EventDialect(ABC):
         """The payload of `submit_events_result`."""
 
     @abstractmethod
-    def page(self, asked: Sync, page: EventPage, subscribed: Sequence[str], terms: EventPolicy) -> bytes:
+    def page(self, asked: Sync, page: EventPage, subscribed: Sequence[str], policy: EventPolicy) -> bytes:
         """The payload of `sync_response`."""
 
-    def page_head(self, asked: Sync, subscribed: Sequence[str], reply_to: str | None, terms: EventPolicy) -> int:
+    def page_head(self, asked: Sync, subscribed: Sequence[str], reply_to: str | None, policy: EventPolicy) -> int:
         """The most bytes that a `sync_response` has beside its events."""
-        payload = self.page(asked, WIDEST_PAGE, subscribed, terms)
+        payload = self.page(asked, WIDEST_PAGE, subscribed, policy)
         return len(self.message("sync_response", payload, f"s-{MAX_COMMITTED_ID}", reply_to, MAX_COMMITTED_ID))
 
     @abstractmethod

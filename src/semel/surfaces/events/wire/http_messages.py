@@ -102,11 +102,11 @@ def named_client(value: Any) -> str | None:
     return short_text({"client_id": value}, "client_id")
 
 
-def submission(payload: Payload, who: EventIdentity, terms: EventPolicy, origin: bytes) -> EventSubmit:
+def submission(payload: Payload, who: EventIdentity, policy: EventPolicy, origin: bytes) -> EventSubmit:
     """The items of a POST."""
-    accepted = ACCEPTED_TYPES["canonical"] if terms.strict_types else None
-    items = submitted_items(payload, who, terms.limits.batch_items, accepted)
-    return measured(EventSubmit(items, who.client_id, origin), terms.limits)
+    accepted = ACCEPTED_TYPES["canonical"] if policy.strict_types else None
+    items = submitted_items(payload, who, policy.limits.batch_items, accepted)
+    return measured(EventSubmit(items, who.client_id, origin), policy.limits)
 
 
 def pruned_frame(pruned_to: int) -> bytes:

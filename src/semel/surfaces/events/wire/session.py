@@ -46,8 +46,8 @@ ACCEPTED_REQUESTS = {
 class EventSession:
     """The protocol state of a connection, without a socket."""
 
-    def __init__(self, terms: EventPolicy, origin: bytes) -> None:
-        self.terms = terms
+    def __init__(self, policy: EventPolicy, origin: bytes) -> None:
+        self.policy = policy
         self.origin = origin
         self.state = SessionState.AWAITING
         self.dialect: EventDialect | None = None
@@ -102,7 +102,7 @@ class EventSession:
         """Remember the name of a message; one that is too long to be sent back is not."""
         if not is_text(name):
             return
-        most = self.terms.limits.reply_bytes
+        most = self.policy.limits.reply_bytes
         if is_short(name, most):
             self.reply_to = name
         elif dialect.echoes_names:
@@ -128,13 +128,13 @@ class EventSession:
             if isinstance(dialect, CamelCaseV1) and "projectId" in members:
                 dialect = CamelCaseV2()
             request = dialect.connect(members)
-            if not is_short(request.client_id, self.terms.limits.head_bytes // 2):
+            if not is_short(request.client_id, self.policy.limits.head_bytes // 2):
                 raise bad_request("the name of this client is too long to be told")
             self.dialect = dialect
             return request
         assert self.who is not None
         if kind == "submit_events":
-            return measured(dialect.submit(payload, self.who, self.terms, self.origin), self.terms.limits)
+            return measured(dialect.submit(payload, self.who, self.policy, self.origin), self.policy.limits)
         if kind == "sync":
             return dialect.sync(members, self.who)
         return Disconnect()

@@ -95,9 +95,9 @@ class SnakeCaseDialect(EventDialect):
         self._profile = negotiate(payload)
         return Connect(token, client_id, instance=named)
 
-    def submit(self, payload: Payload, who: EventIdentity, terms: EventPolicy, origin: bytes) -> EventSubmit:
-        accepted = ACCEPTED_TYPES[self._profile] if terms.strict_types else None
-        items = submitted_items(payload, who, terms.limits.batch_items, accepted)
+    def submit(self, payload: Payload, who: EventIdentity, policy: EventPolicy, origin: bytes) -> EventSubmit:
+        accepted = ACCEPTED_TYPES[self._profile] if policy.strict_types else None
+        items = submitted_items(payload, who, policy.limits.batch_items, accepted)
         return EventSubmit(items, who.client_id, origin)
 
     def sync(self, payload: JsonObject, who: EventIdentity) -> Sync:
@@ -122,8 +122,8 @@ class SnakeCaseDialect(EventDialect):
             payload,
         )
 
-    def connected(self, welcome: Welcome, terms: EventPolicy) -> bytes:
-        limits = terms.limits
+    def connected(self, welcome: Welcome, policy: EventPolicy) -> bytes:
+        limits = policy.limits
         told: dict[str, Any] = {
             "client_id": welcome.client_id,
             "server_time": welcome.now_ms,
@@ -139,15 +139,15 @@ class SnakeCaseDialect(EventDialect):
                 "max_in_flight_drafts": limits.in_flight_items,
             },
         }
-        if terms.model_version:
-            told["model_version"] = terms.model_version
+        if policy.model_version:
+            told["model_version"] = policy.model_version
         return dump(told)
 
     def submitted(self, command: EventSubmit, answer: EventSubmitted) -> bytes:
         return result_payload(command, answer)
 
-    def page(self, asked: Sync, page: EventPage, subscribed: Sequence[str], terms: EventPolicy) -> bytes:
-        return page_payload(asked.names, page, terms, subscribed)
+    def page(self, asked: Sync, page: EventPage, subscribed: Sequence[str], policy: EventPolicy) -> bytes:
+        return page_payload(asked.names, page, policy, subscribed)
 
     def event(self, row: EventRow) -> bytes:
         return event_payload(row)
@@ -244,7 +244,7 @@ def event_payload(row: EventRow) -> bytes:
 
 
 def page_payload(
-    asked: Sequence[str], page: EventPage, terms: EventPolicy, subscribed: Sequence[str] | None = None
+    asked: Sequence[str], page: EventPage, policy: EventPolicy, subscribed: Sequence[str] | None = None
 ) -> bytes:
     """One page of a cycle; `subscribed` is absent over HTTP."""
     facts: dict[str, Any] = {"partitions": list(asked)}
@@ -256,6 +256,6 @@ def page_payload(
     facts["log_epoch"] = page.log_epoch
     if page.pruned_to:
         facts["pruned_to_committed_id"] = page.pruned_to
-    if terms.model_version:
-        facts["model_version"] = terms.model_version
+    if policy.model_version:
+        facts["model_version"] = policy.model_version
     return b'%s,"events":[%s]}' % (dump(facts)[:-1], b",".join(page.texts))

@@ -45,20 +45,20 @@ def cancel(view: View, command: CancelJob, policy: JobPolicy, now: Now) -> Decis
         return DecisionResult(NO_JOB)
     if job.phase == DONE:
         return DecisionResult(JobChanged(job, now))
-    tally = JobCounters(view, policy, now)
-    row = transition(job, JobEvent.FORCE if command.forces else JobEvent.CANCEL, tally.now.ms)
+    counters = JobCounters(view, policy, now)
+    row = transition(job, JobEvent.FORCE if command.forces else JobEvent.CANCEL, counters.now.ms)
     assert row is not None
     note = JobNote("JOB_CANCELLED", {"job_id": job_name(job.id), "attempt": job.attempt, "by": _by(command, job)})
     if row.target is JobState.LEASED:
         if job.cancel:
-            return DecisionResult(JobChanged(job, tally.now))
-        flagged = tally.move(job, job._replace(cancel=1))
-        return DecisionResult(JobChanged(flagged, tally.now, (note,)))
+            return DecisionResult(JobChanged(job, counters.now))
+        flagged = counters.move(job, job._replace(cancel=1))
+        return DecisionResult(JobChanged(flagged, counters.now, (note,)))
     assert row.reason is not None
     ending = failure(job, LeaseEnd.CANCELLED, row.reason, CANCELLED)
-    done, notes = conclude(tally, job, ending)
-    tally.store()
-    return DecisionResult(JobChanged(done, tally.now, (note, *notes)), signals=(topic_of(job.id), TOPIC_READY))
+    done, notes = conclude(counters, job, ending)
+    counters.store()
+    return DecisionResult(JobChanged(done, counters.now, (note, *notes)), signals=(topic_of(job.id), TOPIC_READY))
 
 
 def requeue(view: View, command: RequeueJob, policy: JobPolicy, now: Now) -> DecisionResult:
@@ -66,17 +66,17 @@ def requeue(view: View, command: RequeueJob, policy: JobPolicy, now: Now) -> Dec
     job = view.get(JOB, (command.id,))
     if job is None:
         return DecisionResult(NO_JOB)
-    tally = JobCounters(view, policy, now)
-    if transition(job, JobEvent.REVIVE, tally.now.ms) is None or job.kind == IMPORTED:
-        facts = {"job_id": job_name(job.id), "state": state_of(job, tally.now.ms).value}
+    counters = JobCounters(view, policy, now)
+    if transition(job, JobEvent.REVIVE, counters.now.ms) is None or job.kind == IMPORTED:
+        facts = {"job_id": job_name(job.id), "state": state_of(job, counters.now.ms).value}
         return DecisionResult(JobRefusal("jobs:job_active", _FOREIGN if job.kind == IMPORTED else _NOT_FAILED, facts))
-    full = capacity_refusal(tally, job.principal, job.queue, is_scheduled=False)
+    full = capacity_refusal(counters, job.principal, job.queue, is_scheduled=False)
     if full is not None:
         return DecisionResult(full)
-    again = revive(tally, job)
-    tally.store()
+    again = revive(counters, job)
+    counters.store()
     note = JobNote("JOB_REVIVED", {"job_id": job_name(job.id), "attempt": job.attempt, "by": command.by})
-    return DecisionResult(JobChanged(again, tally.now, (note,)), signals=(TOPIC_READY, topic_of(job.id)))
+    return DecisionResult(JobChanged(again, counters.now, (note,)), signals=(TOPIC_READY, topic_of(job.id)))
 
 
 def release_needs(command: ReleaseKey) -> Generator[Stage, View, None]:
@@ -97,10 +97,10 @@ def release(view: View, command: ReleaseKey, policy: JobPolicy, now: Now) -> Dec
     is_active = job is not None and job.phase != DONE
     if is_active and not command.forces:
         return DecisionResult(JobRefusal("jobs:job_active", _ACTIVE, {"job_id": job_name(record.job)}))
-    tally = JobCounters(view, policy, now)
+    counters = JobCounters(view, policy, now)
     view.delete(JOB_RECORD, (command.principal, command.key))
-    tally.count_records(command.principal, -1)
-    tally.store()
+    counters.count_records(command.principal, -1)
+    counters.store()
     facts = {"key_prefix": command.key_prefix, "job_id": job_name(record.job), "by": "admin"}
     reason = "forced" if is_active else "finished"
     return DecisionResult(JobsAffected(1, (JobNote("IDEMPOTENCY_KEY_RELEASED", {**facts, "reason": reason}),)))
@@ -113,13 +113,13 @@ def limit_needs(command: LimitQueue) -> Generator[Stage, View, None]:
 
 def limit_queue(view: View, command: LimitQueue, policy: JobPolicy, now: Now) -> DecisionResult:
     """Bound a queue; leases that are out are left alone."""
-    tally = JobCounters(view, policy, now)
-    row = tally.queue(command.queue)
+    counters = JobCounters(view, policy, now)
+    row = counters.queue(command.queue)
     if command.max_inflight is not None:
         row = row._replace(max_inflight=command.max_inflight)
     if command.default_timeout_ms is not None:
         row = row._replace(default_timeout_ms=command.default_timeout_ms)
-    tally.keep_queue(row)
+    counters.keep_queue(row)
     return DecisionResult(JobsAffected(row.max_inflight), signals=(TOPIC_READY,))
 
 

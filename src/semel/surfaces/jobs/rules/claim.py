@@ -109,22 +109,22 @@ def claim_needs(command: ClaimJobs) -> Generator[Stage, View, None]:
 
 def claim(view: View, command: ClaimJobs, policy: JobPolicy, now: Now) -> DecisionResult:
     """Choose, lease and count."""
-    tally = JobCounters(view, policy, now)
+    counters = JobCounters(view, policy, now)
     secret = _secret(view, command)
-    toll = reap_first(tally, command.reap_until) if tally.now.steady_ms <= command.reap_until else ReapResult()
-    notes, topics = toll.notes, tuple(toll.topics)
-    now_ms, steady_ms = tally.now.ms, tally.now.steady_ms
-    again = _repeated(tally, command, secret)
-    is_silenced = command.waits and (command.principal, command.worker) in toll.silent
+    reaped = reap_first(counters, command.reap_until) if counters.now.steady_ms <= command.reap_until else ReapResult()
+    notes, topics = reaped.notes, tuple(reaped.topics)
+    now_ms, steady_ms = counters.now.ms, counters.now.steady_ms
+    again = _repeated(counters, command, secret)
+    is_silenced = command.waits and (command.principal, command.worker) in reaped.silent
     if again or is_silenced:
-        tally.store()
+        counters.store()
         answer = JobsClaimed(again, now_ms, steady_ms, notes=tuple(notes), is_silenced=is_silenced and not again)
         return DecisionResult(answer, signals=topics)
-    choice = _choose(tally, command)
-    leases = tuple(_lease(tally, command, job, secret) for job in choice.jobs)
+    choice = _choose(counters, command)
+    leases = tuple(_lease(counters, command, job, secret) for job in choice.jobs)
     if command.claim and leases:
-        _remember(tally, command, leases)
-    tally.store()
+        _remember(counters, command, leases)
+    counters.store()
     if choice.full is not None:
         notes.append(JobNote("INFLIGHT_SATURATED", choice.full))
     return DecisionResult(JobsClaimed(leases, now_ms, steady_ms, choice.full is not None, tuple(notes)), signals=topics)
@@ -152,18 +152,18 @@ class _Choice(NamedTuple):
     """The limit that was met, when something waits and no slot is free for any of it."""
 
 
-def _choose(tally: JobCounters, command: ClaimJobs) -> _Choice:
+def _choose(counters: JobCounters, command: ClaimJobs) -> _Choice:
     """The jobs to lease, or the limit that left none."""
-    policy, now_ms = tally.policy, tally.now.ms
+    policy, now_ms = counters.policy, counters.now.ms
     room = command.most
     if policy.max_inflight:
-        room = min(room, policy.max_inflight - tally.totals.leased)
+        room = min(room, policy.max_inflight - counters.totals.leased)
     if room <= 0:
-        return _Choice([], {"inflight": tally.totals.leased, "max": policy.max_inflight})
-    pick = _Pick(tally, room)
-    pick.take_all(_lines(tally.view, command, now_ms))
-    demand(tally.view, [pair for job in pick.jobs for pair in counted_keys(job)])
-    return _Choice(pick.jobs, None if pick.shut is None else _queue_full(tally.view, pick.shut))
+        return _Choice([], {"inflight": counters.totals.leased, "max": policy.max_inflight})
+    pick = _Pick(counters, room)
+    pick.take_all(_lines(counters.view, command, now_ms))
+    demand(counters.view, [pair for job in pick.jobs for pair in counted_keys(job)])
+    return _Choice(pick.jobs, None if pick.shut is None else _queue_full(counters.view, pick.shut))
 
 
 def _queue_full(view: View, queue: bytes) -> Mapping[str, Any]:
@@ -175,8 +175,8 @@ def _queue_full(view: View, queue: bytes) -> Mapping[str, Any]:
 class _Pick:
     """The jobs selected so far, and what was read for it."""
 
-    def __init__(self, tally: JobCounters, room: int) -> None:
-        self._tally = tally
+    def __init__(self, counters: JobCounters, room: int) -> None:
+        self._counters = counters
         self._room = room
         self._taken: Counter[bytes] = Counter()
         self._bytes = 0
@@ -187,7 +187,7 @@ class _Pick:
 
     def take_all(self, lines: Sequence[JobLine]) -> None:
         """Go through the lines until there are jobs enough."""
-        view = self._tally.view
+        view = self._counters.view
         demand(view, [(JOB_QUEUE, (line.queue,)) for line in lines])
         free = [line for line in lines if self._free(line.queue) > 0]
         self.shut = lines[0].queue if lines and not free else None
@@ -204,11 +204,11 @@ class _Pick:
 
     def _offer(self, lines: Sequence[JobLine]) -> None:
         """Take what fits from the fronts of lines of one priority."""
-        now_ms = self._tally.now.ms
+        now_ms = self._counters.now.ms
         most = self._room - len(self.jobs)
         rows: list[JobRow] = []
         for line in lines:
-            front: Sequence[JobRow] = self._tally.view.range(line.front(most))
+            front: Sequence[JobRow] = self._counters.view.range(line.front(most))
             rows += [job for job in front if job.ready_at <= now_ms]
             if front and front[0].ready_at > now_ms:
                 self._tighten(line, front[0].ready_at)
@@ -220,9 +220,9 @@ class _Pick:
         """Nothing in this line is ready before `ready_at`: the next claim need not look."""
         place = (line.priority, line.queue)
         if line.kind is None:
-            self._tally.view.put(JOB_LINE, JobLineRow(*place, line.waiting, ready_at))
+            self._counters.view.put(JOB_LINE, JobLineRow(*place, line.waiting, ready_at))
         else:
-            self._tally.view.put(JOB_KIND, JobKindRow(line.kind, *place, line.waiting, ready_at))
+            self._counters.view.put(JOB_KIND, JobKindRow(line.kind, *place, line.waiting, ready_at))
 
     def _take(self, job: JobRow) -> None:
         self._bytes += job.params_bytes
@@ -234,32 +234,32 @@ class _Pick:
         self.is_full = len(self.jobs) >= self._room
 
     def _free(self, queue: bytes) -> int:
-        return free_slots(self._tally.view, queue) - self._taken[queue]
+        return free_slots(self._counters.view, queue) - self._taken[queue]
 
 
 def _place(job: JobRow) -> tuple[int, bytes]:
     return job.ready_at, job.id
 
 
-def _lease(tally: JobCounters, command: ClaimJobs, job: JobRow, secret: bytes) -> JobLease:
+def _lease(counters: JobCounters, command: ClaimJobs, job: JobRow, secret: bytes) -> JobLease:
     held_ms = min(job.lease_ms, command.lease_ms or job.lease_ms)
-    timeout_ms = job.timeout_ms if job.timeout_ms >= 0 else tally.queue(job.queue).default_timeout_ms
+    timeout_ms = job.timeout_ms if job.timeout_ms >= 0 else counters.queue(job.queue).default_timeout_ms
     leased = job._replace(
         phase=LEASED,
         attempt=job.attempt + 1,
         epoch=job.epoch + 1,
         held_ms=held_ms,
-        claimed_at=tally.now.steady_ms,
+        claimed_at=counters.now.steady_ms,
         worker=command.worker,
         holder=command.principal,
         ended_by=0,
         progress=b"",
-        offered=int(command.waits and tally.policy.offer_ms > 0),
-        timeout_at=tally.now.steady_ms + timeout_ms if timeout_ms else 0,
+        offered=int(command.waits and counters.policy.offer_ms > 0),
+        timeout_at=counters.now.steady_ms + timeout_ms if timeout_ms else 0,
         lease=(job.epoch + 1).to_bytes(8, "big"),
     )
-    leased = leased._replace(due_at=in_time(leased, tally.now.steady_ms + offer_ms(leased, tally.policy)))
-    tally.move(job, leased)
+    leased = leased._replace(due_at=in_time(leased, counters.now.steady_ms + offer_ms(leased, counters.policy)))
+    counters.move(job, leased)
     return JobLease(leased, token(secret, job.id, leased.epoch))
 
 
@@ -271,12 +271,12 @@ def _secret(view: View, command: ClaimJobs) -> bytes:
     return command.secret
 
 
-def _repeated(tally: JobCounters, command: ClaimJobs, secret: bytes) -> tuple[JobLease, ...]:
+def _repeated(counters: JobCounters, command: ClaimJobs, secret: bytes) -> tuple[JobLease, ...]:
     """The leases that this claim got before, as far as they are alive."""
-    known = tally.view.get(JOB_CLAIM, _claim_key(command)) if command.claim else None
+    known = counters.view.get(JOB_CLAIM, _claim_key(command)) if command.claim else None
     if known is None:
         return ()
-    jobs = [(tally.view.get(JOB, (job_id,)), epoch) for job_id, epoch in epochs_of(known)]
+    jobs = [(counters.view.get(JOB, (job_id,)), epoch) for job_id, epoch in epochs_of(known)]
     return tuple(
         JobLease(job, token(secret, job.id, epoch))
         for job, epoch in jobs
@@ -284,10 +284,10 @@ def _repeated(tally: JobCounters, command: ClaimJobs, secret: bytes) -> tuple[Jo
     )
 
 
-def _remember(tally: JobCounters, command: ClaimJobs, leases: tuple[JobLease, ...]) -> None:
+def _remember(counters: JobCounters, command: ClaimJobs, leases: tuple[JobLease, ...]) -> None:
     packed = b"".join(_packed(lease.job) for lease in leases)
     until = max(lease.job.due_at for lease in leases)
-    tally.view.put(JOB_CLAIM, JobClaimRow(*_claim_key(command), until, packed))
+    counters.view.put(JOB_CLAIM, JobClaimRow(*_claim_key(command), until, packed))
 
 
 def _claim_key(command: ClaimJobs) -> tuple[bytes, bytes]:

@@ -125,10 +125,10 @@ def failure(job: JobRow, by: LeaseEnd, reason: FailureReason, message: str, **fa
     return JobOutcome(by, reason, value, digest_of(job.id, False, value))
 
 
-def conclude(tally: JobCounters, job: JobRow, ending: JobOutcome, **changes: Any) -> tuple[JobRow, list[JobNote]]:
+def conclude(counters: JobCounters, job: JobRow, ending: JobOutcome, **changes: Any) -> tuple[JobRow, list[JobNote]]:
     """The final outcome: the job, its key's last stretch of life, and a place among the dead letters if it failed."""
-    now_ms, policy = tally.now.ms, tally.policy
-    expires_at = _unpin(tally, job, PinnedThenWindow(policy.key_ttl_ms).expires_at(now_ms))
+    now_ms, policy = counters.now.ms, counters.policy
+    expires_at = _unpin(counters, job, PinnedThenWindow(policy.key_ttl_ms).expires_at(now_ms))
     is_small = len(ending.value) <= INLINE_BYTES
     done = job._replace(
         phase=DONE,
@@ -141,14 +141,14 @@ def conclude(tally: JobCounters, job: JobRow, ending: JobOutcome, **changes: Any
         result=ending.value if is_small else b"",
         **changes,
     )
-    done = tally.move(job, done)
+    done = counters.move(job, done)
     if not is_small:
-        tally.view.insert(JOB_PART, JobPartRow(job.id, RESULT, ending.value))
+        counters.view.insert(JOB_PART, JobPartRow(job.id, RESULT, ending.value))
     finished = JobNote(FINISHED, {"status": "completed" if ending.reason is None else "failed"})
-    return done, [finished, *_bury(tally, done, ending.reason)]
+    return done, [finished, *_bury(counters, done, ending.reason)]
 
 
-def with_error(tally: JobCounters, job: JobRow, code: str, message: str) -> bytes:
+def with_error(counters: JobCounters, job: JobRow, code: str, message: str) -> bytes:
     """The last few errors of a job, this one behind them."""
     known = orjson.loads(job.errors) if job.errors else []
     newest = {
@@ -156,22 +156,22 @@ def with_error(tally: JobCounters, job: JobRow, code: str, message: str) -> byte
         "message": message,
         "attempt": job.attempt,
         "worker": job.worker.decode(),
-        "at": tally.now.ms,
+        "at": counters.now.ms,
     }
     return orjson.dumps([*known, newest][-ERRORS_KEPT:])
 
 
-def revive(tally: JobCounters, job: JobRow, **changes: Any) -> JobRow:
+def revive(counters: JobCounters, job: JobRow, **changes: Any) -> JobRow:
     """Queue a failed job again, under its own id and key."""
-    record = own_record(tally, job)
+    record = own_record(counters, job)
     if record is not None:
-        tally.view.put(JOB_RECORD, record._replace(expires_at=NEVER))
-    tally.unbury((job.finished_at, job.id))
+        counters.view.put(JOB_RECORD, record._replace(expires_at=NEVER))
+    counters.unbury((job.finished_at, job.id))
     if job.result_bytes > INLINE_BYTES:
-        tally.view.forget(JOB_PART, (job.id, RESULT))
+        counters.view.forget(JOB_PART, (job.id, RESULT))
     again = job._replace(
         phase=WAITING,
-        ready_at=tally.now.ms,
+        ready_at=counters.now.ms,
         due_at=NEVER,
         finished_at=0,
         attempt=0,
@@ -184,15 +184,15 @@ def revive(tally: JobCounters, job: JobRow, **changes: Any) -> JobRow:
         result=b"",
         **changes,
     )
-    return tally.move(job, again)
+    return counters.move(job, again)
 
 
-def own_record(tally: JobCounters, job: JobRow) -> JobRecordRow | None:
+def own_record(counters: JobCounters, job: JobRow) -> JobRecordRow | None:
     """The job's key, unless it was released, has expired, swept or not, or belongs to another job by now."""
     if not job.key:
         return None
-    record = tally.view.get(JOB_RECORD, (job.principal, job.key))
-    is_live = record is not None and record.job == job.id and tally.now.expiry_ms < record.expires_at
+    record = counters.view.get(JOB_RECORD, (job.principal, job.key))
+    is_live = record is not None and record.job == job.id and counters.now.expiry_ms < record.expires_at
     return record if is_live else None
 
 
@@ -206,15 +206,15 @@ def end_keys(job: JobRow) -> list[tuple[AnyTable, Key]]:
     return keys
 
 
-def _unpin(tally: JobCounters, job: JobRow, expires_at: int) -> int:
-    record = own_record(tally, job)
+def _unpin(counters: JobCounters, job: JobRow, expires_at: int) -> int:
+    record = own_record(counters, job)
     if record is None:
         return 0
-    tally.view.put(JOB_RECORD, record._replace(expires_at=expires_at))
+    counters.view.put(JOB_RECORD, record._replace(expires_at=expires_at))
     return expires_at
 
 
-def _bury(tally: JobCounters, job: JobRow, reason: FailureReason | None) -> list[JobNote]:
+def _bury(counters: JobCounters, job: JobRow, reason: FailureReason | None) -> list[JobNote]:
     if reason not in DEAD_REASONS:
         return []
     assert reason is not None
@@ -222,20 +222,20 @@ def _bury(tally: JobCounters, job: JobRow, reason: FailureReason | None) -> list
     notes = (
         [JobNote("RETRY_EXHAUSTED", {**facts, "attempt": job.attempt})] if reason is not FailureReason.PERMANENT else []
     )
-    if not tally.policy.lists_dead:
+    if not counters.policy.lists_dead:
         return notes
-    tally.bury(job)
+    counters.bury(job)
     notes.append(JobNote("DLQ_ENQUEUE", facts))
-    return [*notes, *_evict(tally)]
+    return [*notes, *_evict(counters)]
 
 
-def _evict(tally: JobCounters) -> list[JobNote]:
+def _evict(counters: JobCounters) -> list[JobNote]:
     """The oldest dead letters leave a listing that is too long; their jobs stay."""
-    most = tally.policy.max_dead
-    surplus = min(tally.totals.dead - most, MOST_EVICTED) if most else 0
+    most = counters.policy.max_dead
+    surplus = min(counters.totals.dead - most, MOST_EVICTED) if most else 0
     if surplus <= 0:
         return []
-    oldest = tally.view.range(Range(JOB_DEAD, "", (), surplus))
+    oldest = counters.view.range(Range(JOB_DEAD, "", (), surplus))
     for row in oldest:
-        tally.unbury((row.died_at, row.id))
+        counters.unbury((row.died_at, row.id))
     return [JobNote("DLQ_EVICT", {"job_id": job_name(row.id), "reason": "full"}) for row in oldest]

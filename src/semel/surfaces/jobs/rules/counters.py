@@ -236,9 +236,9 @@ class _Bound(NamedTuple):
     most: int
 
 
-def capacity_refusal(tally: JobCounters, principal: bytes, queue: bytes, *, is_scheduled: bool) -> JobRefusal | None:
+def capacity_refusal(counters: JobCounters, principal: bytes, queue: bytes, *, is_scheduled: bool) -> JobRefusal | None:
     """The answer to a job that there is no room for; None when there is room."""
-    bound = _met(tally, principal, queue, "scheduled" if is_scheduled else "queued")
+    bound = _met(counters, principal, queue, "scheduled" if is_scheduled else "queued")
     if bound is None:
         return None
     facts = {"queue_depth": bound.held, "max": bound.most, "bound": bound.name}
@@ -246,30 +246,30 @@ def capacity_refusal(tally: JobCounters, principal: bytes, queue: bytes, *, is_s
     return JobRefusal("jobs:backpressure", _FULL, {**facts, "retry_after_ms": 1_000}, (note,))
 
 
-def _met(tally: JobCounters, principal: bytes, queue: bytes, state: str) -> _Bound | None:
+def _met(counters: JobCounters, principal: bytes, queue: bytes, state: str) -> _Bound | None:
     """The first bound that leaves no room for one more job in this state."""
-    bounds = tally.policy.scheduled if state == "scheduled" else tally.policy.queued
-    total: int = getattr(tally.totals, state)
-    mine: int = getattr(tally.share(principal), state)
-    there: int = getattr(tally.queue(queue), state)
+    bounds = counters.policy.scheduled if state == "scheduled" else counters.policy.queued
+    total: int = getattr(counters.totals, state)
+    mine: int = getattr(counters.share(principal), state)
+    there: int = getattr(counters.queue(queue), state)
     if bounds.each_principal and mine >= bounds.each_principal:
         return _Bound(f"{state}_per_principal", mine, bounds.each_principal)
     if bounds.each_queue and there >= bounds.each_queue:
         return _Bound(f"{state}_per_queue", there, bounds.each_queue)
     if not bounds.all:
         return None
-    fair = max(1, int(bounds.all * tally.policy.principal_share))
+    fair = max(1, int(bounds.all * counters.policy.principal_share))
     if total > mine >= fair:
         return _Bound(f"{state}_share", mine, fair)
-    if total >= bounds.all and total - _excess(tally, principal, state, fair) >= bounds.all:
+    if total >= bounds.all and total - _excess(counters, principal, state, fair) >= bounds.all:
         return _Bound(state, total, bounds.all)
     return None
 
 
-def _excess(tally: JobCounters, principal: bytes, state: str, fair: int) -> int:
+def _excess(counters: JobCounters, principal: bytes, state: str, fair: int) -> int:
     """The jobs that the largest of the other callers holds beyond its share."""
-    if tally.policy.principal_share >= 1:
+    if counters.policy.principal_share >= 1:
         return 0
-    largest = tally.view.range(Range(JOB_SHARE, state, (), 2, reverse=True))
+    largest = counters.view.range(Range(JOB_SHARE, state, (), 2, reverse=True))
     held = [getattr(row, state) for row in largest if row.principal != principal]
     return max(0, held[0] - fair) if held else 0

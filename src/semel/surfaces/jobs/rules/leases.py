@@ -151,9 +151,9 @@ def report(view: View, command: JobReport, policy: JobPolicy, now: Now) -> Decis
         return DecisionResult(verdict)
     if command.flaw:
         return DecisionResult(_disbelieve(job, command))
-    tally = JobCounters(view, policy, now)
-    outcome = _complete(tally, job, command) if command.ok else _fail(tally, job, command)
-    tally.store()
+    counters = JobCounters(view, policy, now)
+    outcome = _complete(counters, job, command) if command.ok else _fail(counters, job, command)
+    counters.store()
     return outcome
 
 
@@ -168,24 +168,24 @@ def defer(view: View, command: DeferJob, policy: JobPolicy, now: Now) -> Decisio
         return DecisionResult(JobReported(job, dedup=True))
     if job.phase != LEASED or not is_mine:
         return DecisionResult(fenced(secret, job, command.token))
-    tally = JobCounters(view, policy, now)
-    row = transition(job, JobEvent.DEFER, tally.now.ms)
+    counters = JobCounters(view, policy, now)
+    row = transition(job, JobEvent.DEFER, counters.now.ms)
     assert row is not None
     if row.reason is not None:
-        done, notes = conclude(tally, job, failure(job, LeaseEnd.DEFERRED, row.reason, CANCELLED))
-        tally.store()
-        return DecisionResult(_reported(tally, job, done, notes), signals=(topic_of(job.id), TOPIC_READY))
+        done, notes = conclude(counters, job, failure(job, LeaseEnd.DEFERRED, row.reason, CANCELLED))
+        counters.store()
+        return DecisionResult(_reported(counters, job, done, notes), signals=(topic_of(job.id), TOPIC_READY))
     waiting = job._replace(
         phase=WAITING,
-        ready_at=tally.now.ms + command.delay_ms,
+        ready_at=counters.now.ms + command.delay_ms,
         due_at=NEVER,
         attempt=job.attempt - 1,
         deferrals=job.deferrals + 1,
         ended_by=LeaseEnd.DEFERRED.value,
         report=command.digest,
     )
-    tally.move(job, waiting)
-    tally.store()
+    counters.move(job, waiting)
+    counters.store()
     return DecisionResult(JobReported(waiting, dedup=False), signals=(TOPIC_READY,))
 
 
@@ -248,43 +248,45 @@ def _disbelieve(job: JobRow, command: JobReport) -> JobRefusal:
     return JobRefusal(code, _UNPROVED if is_missing else _UNSOUND, {"job_id": job_name(job.id)}, (note,))
 
 
-def _complete(tally: JobCounters, job: JobRow, command: JobReport) -> DecisionResult:
+def _complete(counters: JobCounters, job: JobRow, command: JobReport) -> DecisionResult:
     was_leased = job.phase == LEASED
     event = JobEvent.COMPLETE if was_leased else JobEvent.CONCLUDE
-    row = transition(job, event, tally.now.ms)
+    row = transition(job, event, counters.now.ms)
     assert row is not None
     assert row.target is JobState.COMPLETED
     by = LeaseEnd.COMPLETED if was_leased else LeaseEnd.CONCLUDED
-    done, notes = conclude(tally, job, JobOutcome(by, None, command.value, command.digest))
-    return DecisionResult(_reported(tally, job, done, notes), signals=(topic_of(job.id), TOPIC_READY))
+    done, notes = conclude(counters, job, JobOutcome(by, None, command.value, command.digest))
+    return DecisionResult(_reported(counters, job, done, notes), signals=(topic_of(job.id), TOPIC_READY))
 
 
-def _fail(tally: JobCounters, job: JobRow, command: JobReport) -> DecisionResult:
-    errors = with_error(tally, job, command.error_code, command.error_message)
+def _fail(counters: JobCounters, job: JobRow, command: JobReport) -> DecisionResult:
+    errors = with_error(counters, job, command.error_code, command.error_message)
     was_leased = job.phase == LEASED
     event = JobEvent.FAIL if was_leased else JobEvent.CONCLUDE_FAILED
-    row = transition(job, event, tally.now.ms, is_permanent=was_leased and not command.retryable)
+    row = transition(job, event, counters.now.ms, is_permanent=was_leased and not command.retryable)
     assert row is not None
     if row.reason is not None:
         by = LeaseEnd.FAILED if was_leased else LeaseEnd.CONCLUDED_FAILED
-        done, notes = conclude(tally, job, JobOutcome(by, row.reason, command.value, command.digest), errors=errors)
-        return DecisionResult(_reported(tally, job, done, notes), signals=(topic_of(job.id), TOPIC_READY))
-    rest_ms = delay_ms(tally.policy, job.id, job.attempt, command.retry_after_ms)
+        done, notes = conclude(counters, job, JobOutcome(by, row.reason, command.value, command.digest), errors=errors)
+        return DecisionResult(_reported(counters, job, done, notes), signals=(topic_of(job.id), TOPIC_READY))
+    rest_ms = delay_ms(counters.policy, job.id, job.attempt, command.retry_after_ms)
     waiting = job._replace(
         phase=WAITING,
-        ready_at=tally.now.ms + rest_ms,
+        ready_at=counters.now.ms + rest_ms,
         due_at=NEVER,
         ended_by=LeaseEnd.FAILED.value,
         report=command.digest,
         errors=errors,
     )
-    tally.move(job, waiting)
+    counters.move(job, waiting)
     facts = {"job_id": job_name(job.id), "attempt": job.attempt, "reason": "failed", "delay_ms": rest_ms}
-    return DecisionResult(_reported(tally, job, waiting, [JobNote("RETRY_SCHEDULED", facts)]), signals=(TOPIC_READY,))
+    return DecisionResult(
+        _reported(counters, job, waiting, [JobNote("RETRY_SCHEDULED", facts)]), signals=(TOPIC_READY,)
+    )
 
 
-def _reported(tally: JobCounters, before: JobRow, after: JobRow, notes: list[JobNote]) -> JobReported:
-    ran_ms = max(0, tally.now.steady_ms - before.claimed_at) if before.phase == LEASED else None
+def _reported(counters: JobCounters, before: JobRow, after: JobRow, notes: list[JobNote]) -> JobReported:
+    ran_ms = max(0, counters.now.steady_ms - before.claimed_at) if before.phase == LEASED else None
     return JobReported(after, dedup=False, notes=tuple(notes), ran_ms=ran_ms)
 
 

@@ -58,15 +58,15 @@ def record_needs(command: ForgetRecords) -> Generator[Stage, View, None]:
 
 def forget_records(view: View, command: ForgetRecords, policy: JobPolicy, now: Now) -> DecisionResult:
     """Free the keys that have expired by now."""
-    tally = JobCounters(view, policy, now)
+    counters = JobCounters(view, policy, now)
     number = 0
     for key in command.keys:
         record = view.get(JOB_RECORD, key)
         if record is not None and record.expires_at <= now.expiry_ms:
             view.delete(JOB_RECORD, key)
-            tally.count_records(record.principal, -1)
+            counters.count_records(record.principal, -1)
             number += 1
-    tally.store()
+    counters.store()
     return DecisionResult(JobsAffected(number))
 
 
@@ -82,7 +82,7 @@ def job_needs(command: ForgetJobs) -> Generator[Stage, View, None]:
 
 def forget_jobs(view: View, command: ForgetJobs, policy: JobPolicy, now: Now) -> DecisionResult:
     """Free the jobs whose retention is over by now; no reader can see their keys and results any more."""
-    tally = JobCounters(view, policy, now)
+    counters = JobCounters(view, policy, now)
     number = 0
     for job_id, steps in command.jobs:
         job = view.get(JOB, (job_id,))
@@ -96,10 +96,10 @@ def forget_jobs(view: View, command: ForgetJobs, policy: JobPolicy, now: Now) ->
             view.forget(JOB_STEP, (job_id, key))
         if name := foreign_name(job_id):
             view.forget(JOB_NAME, (name,))
-        tally.unbury((job.finished_at, job_id))
-        tally.remove(job)
+        counters.unbury((job.finished_at, job_id))
+        counters.remove(job)
         number += 1
-    tally.store()
+    counters.store()
     return DecisionResult(JobsAffected(number))
 
 
@@ -139,7 +139,7 @@ def import_needs(command: ImportJobRecords) -> Generator[Stage, View, None]:
 
 def take_over(view: View, command: ImportJobRecords, policy: JobPolicy, now: Now) -> DecisionResult:
     """Import keys, each with a finished job; existing ones are left alone. Answers the number of new ones."""
-    tally = JobCounters(view, policy, now)
+    counters = JobCounters(view, policy, now)
     number = 0
     for record in command.records:
         known = view.get(JOB_RECORD, (record.principal, record.key))
@@ -149,7 +149,7 @@ def take_over(view: View, command: ImportJobRecords, policy: JobPolicy, now: Now
             continue
         expires_at = record.finished_at + policy.key_ttl_ms
         job = _imported(record, max(expires_at, record.finished_at + policy.retention_ms))
-        tally.add(job)
+        counters.add(job)
         if name:
             view.insert(JOB_NAME, JobNameRow(name, job.id))
         if len(record.value) > INLINE_BYTES:
@@ -159,9 +159,9 @@ def take_over(view: View, command: ImportJobRecords, policy: JobPolicy, now: Now
         )
         view.put(JOB_RECORD, row)
         if known is None:
-            tally.count_records(record.principal, 1)
+            counters.count_records(record.principal, 1)
         number += 1
-    tally.store()
+    counters.store()
     return DecisionResult(JobsAffected(number))
 
 

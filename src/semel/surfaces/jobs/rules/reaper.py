@@ -98,30 +98,30 @@ def _old(most: int) -> Range:
 
 def reap(view: View, command: ReapLeases, policy: JobPolicy, now: Now) -> DecisionResult:
     """End what has expired."""
-    tally = JobCounters(view, policy, now)
+    counters = JobCounters(view, policy, now)
     if now.steady_ms > command.until:
         return DecisionResult(JobsAffected(0))
-    leased = _ended(tally, leases_until(command.until, command.most))
-    old = [job for job in view.range(_old(command.most)) if job.due_at <= tally.now.expiry_ms]
-    _demand_ends(tally, [*leased, *old])
-    toll = ReapResult()
+    leased = _ended(counters, leases_until(command.until, command.most))
+    old = [job for job in view.range(_old(command.most)) if job.due_at <= counters.now.expiry_ms]
+    _demand_ends(counters, [*leased, *old])
+    reaped = ReapResult()
     for job in leased:
-        _end_lease(tally, job, toll)
+        _end_lease(counters, job, reaped)
     for job in old:
-        _end_wait(tally, job, toll)
-    tally.store()
-    return DecisionResult(JobsAffected(len(leased) + len(old), tuple(toll.notes)), signals=tuple(toll.topics))
+        _end_wait(counters, job, reaped)
+    counters.store()
+    return DecisionResult(JobsAffected(len(leased) + len(old), tuple(reaped.notes)), signals=tuple(reaped.topics))
 
 
-def reap_first(tally: JobCounters, until: int) -> ReapResult:
+def reap_first(counters: JobCounters, until: int) -> ReapResult:
     """Reap before a claim selects jobs; usually nothing is due."""
-    toll = ReapResult()
-    if _ended(tally, leases_until(until, 1)):
-        due = _ended(tally, leases_until(until, REAPED_BEFORE_A_CLAIM))
-        _demand_ends(tally, due)
+    reaped = ReapResult()
+    if _ended(counters, leases_until(until, 1)):
+        due = _ended(counters, leases_until(until, REAPED_BEFORE_A_CLAIM))
+        _demand_ends(counters, due)
         for job in due:
-            _end_lease(tally, job, toll)
-    return toll
+            _end_lease(counters, job, reaped)
+    return reaped
 
 
 def offer_ms(job: JobRow, policy: JobPolicy) -> int:
@@ -153,9 +153,9 @@ def renew(view: View, command: RenewLeases, policy: JobPolicy, now: Now) -> Deci
     return DecisionResult(JobsAffected(count))
 
 
-def _ended(tally: JobCounters, wanted: Range) -> list[JobRow]:
-    rows: Sequence[JobRow] = tally.view.range(wanted)
-    return [job for job in rows if has_ended(job, tally.policy, tally.now)]
+def _ended(counters: JobCounters, wanted: Range) -> list[JobRow]:
+    rows: Sequence[JobRow] = counters.view.range(wanted)
+    return [job for job in rows if has_ended(job, counters.policy, counters.now)]
 
 
 def has_ended(job: JobRow, policy: JobPolicy, now: Now) -> bool:
@@ -163,33 +163,33 @@ def has_ended(job: JobRow, policy: JobPolicy, now: Now) -> bool:
     return job.due_at + (0 if job.offered else policy.reap_grace_ms) <= now.steady_ms
 
 
-def _demand_ends(tally: JobCounters, jobs: Sequence[JobRow]) -> None:
-    demand(tally.view, [pair for job in jobs for pair in (*counted_keys(job), *end_keys(job))])
+def _demand_ends(counters: JobCounters, jobs: Sequence[JobRow]) -> None:
+    demand(counters.view, [pair for job in jobs for pair in (*counted_keys(job), *end_keys(job))])
 
 
-def _end_lease(tally: JobCounters, job: JobRow, toll: ReapResult) -> None:
-    event = _event(tally, job)
-    row = transition(job, event, tally.now.ms)
+def _end_lease(counters: JobCounters, job: JobRow, reaped: ReapResult) -> None:
+    event = _event(counters, job)
+    row = transition(job, event, counters.now.ms)
     assert row is not None
-    toll.topics[topic_of_worker(job.holder, job.worker)] = None
-    toll.silent.add((job.holder, job.worker))
-    toll.notes += _told(job, event)
+    reaped.topics[topic_of_worker(job.holder, job.worker)] = None
+    reaped.silent.add((job.holder, job.worker))
+    reaped.notes += _told(job, event)
     if event is JobEvent.TIMED_OUT:
-        job = job._replace(errors=with_error(tally, job, TIMEOUT, _TOO_LONG))
+        job = job._replace(errors=with_error(counters, job, TIMEOUT, _TOO_LONG))
     if row.reason is None:
-        tally.move(job, _waiting_again(tally, job, event, toll))
-        toll.topics[TOPIC_READY] = None
+        counters.move(job, _waiting_again(counters, job, event, reaped))
+        reaped.topics[TOPIC_READY] = None
         return
     facts: dict[str, Any] = {"code": TIMEOUT} if row.reason is FailureReason.EXHAUSTED else {}
     ending = failure(job, _ENDS[event], row.reason, _MESSAGES[row.reason], outcome="unknown", **facts)
-    toll.topics[topic_of(job.id)] = None
-    toll.notes += conclude(tally, job, ending)[1]
+    reaped.topics[topic_of(job.id)] = None
+    reaped.notes += conclude(counters, job, ending)[1]
 
 
-def _event(tally: JobCounters, job: JobRow) -> JobEvent:
+def _event(counters: JobCounters, job: JobRow) -> JobEvent:
     if job.offered:
         return JobEvent.OFFER_ENDED
-    return JobEvent.TIMED_OUT if 0 < job.timeout_at <= tally.now.steady_ms else JobEvent.LEASE_ENDED
+    return JobEvent.TIMED_OUT if 0 < job.timeout_at <= counters.now.steady_ms else JobEvent.LEASE_ENDED
 
 
 def _told(job: JobRow, event: JobEvent) -> list[JobNote]:
@@ -202,23 +202,23 @@ def _told(job: JobRow, event: JobEvent) -> list[JobNote]:
     return [JobNote("JOB_TIMEOUT", {**facts, **limit}), JobNote("LEASE_REAP", {**facts, "reason": TIMEOUT})]
 
 
-def _waiting_again(tally: JobCounters, job: JobRow, event: JobEvent, toll: ReapResult) -> JobRow:
+def _waiting_again(counters: JobCounters, job: JobRow, event: JobEvent, reaped: ReapResult) -> JobRow:
     """After a lapsed offer in its old place, after a lost lease ready at once, after a timeout when it has rested."""
     again = job._replace(phase=WAITING, due_at=NEVER, ended_by=_ENDS[event].value)
     if event is JobEvent.OFFER_ENDED:
         return again._replace(attempt=job.attempt - 1)
-    rest_ms = delay_ms(tally.policy, job.id, job.attempt, None) if event is JobEvent.TIMED_OUT else 0
+    rest_ms = delay_ms(counters.policy, job.id, job.attempt, None) if event is JobEvent.TIMED_OUT else 0
     if event is JobEvent.TIMED_OUT:
         facts = {"job_id": job_name(job.id), "attempt": job.attempt, "reason": TIMEOUT, "delay_ms": rest_ms}
-        toll.notes.append(JobNote("RETRY_SCHEDULED", facts))
-    return again._replace(ready_at=tally.now.ms + rest_ms)
+        reaped.notes.append(JobNote("RETRY_SCHEDULED", facts))
+    return again._replace(ready_at=counters.now.ms + rest_ms)
 
 
-def _end_wait(tally: JobCounters, job: JobRow, toll: ReapResult) -> None:
-    row = transition(job, JobEvent.TOO_OLD, tally.now.ms)
+def _end_wait(counters: JobCounters, job: JobRow, reaped: ReapResult) -> None:
+    row = transition(job, JobEvent.TOO_OLD, counters.now.ms)
     if row is None or row.reason is None:
-        tally.view.put(JOB, job._replace(due_at=NEVER))  # it has been claimed meanwhile, and so may wait
+        counters.view.put(JOB, job._replace(due_at=NEVER))  # it has been claimed meanwhile, and so may wait
         return
     ending = failure(job, LeaseEnd.CANCELLED, row.reason, "The job waited in its queue for longer than allowed.")
-    toll.topics[topic_of(job.id)] = None
-    toll.notes += conclude(tally, job, ending)[1]
+    reaped.topics[topic_of(job.id)] = None
+    reaped.notes += conclude(counters, job, ending)[1]

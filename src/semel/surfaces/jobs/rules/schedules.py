@@ -126,7 +126,7 @@ def tick_needs(command: FireSchedule) -> Generator[Stage, View, None]:
 def tick(view: View, command: FireSchedule, policy: JobPolicy, now: Now) -> DecisionResult:
     """Fire what is due; nothing, if another node has done so."""
     row = view.get(JOB_SCHEDULE, (command.name,))
-    tally = JobCounters(view, policy, now)
+    counters = JobCounters(view, policy, now)
     # A clock that is wrong for a moment must not use up the instants of years.
     now_ms = now.expiry_ms
     if row is None or row.next_at > now_ms:
@@ -137,16 +137,16 @@ def tick(view: View, command: FireSchedule, policy: JobPolicy, now: Now) -> Deci
         _advance(view, row, due, fired=False)
         return DecisionResult(ScheduleFired(again=due.more, notes=notes))
     draft = _draft(row, due.instant, policy, command.chance)
-    _demand(tally, draft)
-    answer = admit(tally, draft)
+    _demand(counters, draft)
+    answer = admit(counters, draft)
     if isinstance(answer, JobRefusal):
         # The instants before it are given up for good; this one is tried again, behind others that wait for their turn.
         last = due.skipped[-1] if due.skipped else row.last_instant
         view.put(JOB_SCHEDULE, row._replace(last_instant=last, next_at=now_ms + TRIED_AGAIN_MS))
-        tally.store()
+        counters.store()
         return DecisionResult(ScheduleFired(again=False, notes=(*notes, *answer.notes)))
     _advance(view, row, due, fired=True)
-    tally.store()
+    counters.store()
     is_new = isinstance(answer, JobAdmitted) and answer.rule in ("J0", "J2")
     return DecisionResult(ScheduleFired(due.more, (*notes, *answer.notes), int(is_new)), signals=(TOPIC_READY,))
 
@@ -239,15 +239,15 @@ def _draft(row: JobScheduleRow, instant: int, policy: JobPolicy, chance: bytes) 
     )
 
 
-def _demand(tally: JobCounters, draft: JobDraft) -> None:
+def _demand(counters: JobCounters, draft: JobDraft) -> None:
     """The key of an instant is known only now."""
     place = (draft.priority, draft.queue)
     keys: list[tuple[AnyTable, Key]] = [(JOB_LINE, place), (JOB_KIND, (draft.kind, *place))]
     keys += [(JOB_TENANT, (draft.principal,)), (JOB_SHARE, (draft.principal,)), (JOB_QUEUE, (draft.queue,))]
-    demand(tally.view, [*keys, (JOB_RECORD, (draft.principal, draft.key))])
-    record = tally.view.get(JOB_RECORD, (draft.principal, draft.key))
+    demand(counters.view, [*keys, (JOB_RECORD, (draft.principal, draft.key))])
+    record = counters.view.get(JOB_RECORD, (draft.principal, draft.key))
     if record is not None:
-        demand(tally.view, [(JOB, (record.job,))])
+        demand(counters.view, [(JOB, (record.job,))])
 
 
 def to_promote(until: int, most: int) -> tuple[Range, Range]:
@@ -267,10 +267,10 @@ def promote_needs(command: PromoteJobs) -> Generator[Stage, View, None]:
 
 def promote(view: View, command: PromoteJobs, policy: JobPolicy, now: Now) -> DecisionResult:
     """Count them as what they are now."""
-    tally = JobCounters(view, policy, now)
+    counters = JobCounters(view, policy, now)
     ready, uncounted = (view.range(wanted) for wanted in to_promote(command.until, command.most))
-    jobs: list[JobRow] = [*(job for job in ready if job.ready_at <= tally.now.ms), *uncounted]
+    jobs: list[JobRow] = [*(job for job in ready if job.ready_at <= counters.now.ms), *uncounted]
     for job in jobs:
-        tally.promote(job)
-    tally.store()
+        counters.promote(job)
+    counters.store()
     return DecisionResult(JobsAffected(len(jobs)))

@@ -103,12 +103,12 @@ def _is_nearly_full(view: View, command: SubmitJobs, policy: JobPolicy) -> bool:
 
 def submit(view: View, command: SubmitJobs, policy: JobPolicy, now: Now) -> DecisionResult:
     """Judge every draft in its turn; a later one may meet an earlier one."""
-    tally = JobCounters(view, policy, now)
+    counters = JobCounters(view, policy, now)
     answers: list[Answer] = []
     touches: list[Touch] = []
     topics: dict[bytes, None] = {}
     for draft in command.drafts:
-        answer, touch = _judge(tally, draft)
+        answer, touch = _judge(counters, draft)
         answers.append(answer)
         if touch is not None:
             touches.append(touch)
@@ -116,13 +116,13 @@ def submit(view: View, command: SubmitJobs, policy: JobPolicy, now: Now) -> Deci
             topics[TOPIC_READY] = None
             if answer.rule == "J6":
                 topics[topic_of(answer.job.id)] = None
-    tally.store()
+    counters.store()
     return DecisionResult(tuple(answers), signals=tuple(topics), touches=touches)
 
 
-def admit(tally: JobCounters, draft: JobDraft) -> Answer:
+def admit(counters: JobCounters, draft: JobDraft) -> Answer:
     """The whole judgement of one draft, for submissions on behalf of another caller."""
-    return _judge(tally, draft)[0]
+    return _judge(counters, draft)[0]
 
 
 def _record(view: View, draft: JobDraft, policy: JobPolicy) -> JobRecordRow | None:
@@ -137,19 +137,19 @@ def _revival_keys(job: JobRow | None) -> list[tuple[AnyTable, Key]]:
     return [*end_keys(job), *counted_keys(job)]
 
 
-def _judge(tally: JobCounters, draft: JobDraft) -> tuple[Answer, Touch | None]:
-    record = _record(tally.view, draft, tally.policy)
-    verdict = judge(record, draft.payload_hash, tally.now.expiry_ms)
-    job = None if record is None or verdict is Verdict.FRESH else tally.view.get(JOB, (record.job,))
+def _judge(counters: JobCounters, draft: JobDraft) -> tuple[Answer, Touch | None]:
+    record = _record(counters.view, draft, counters.policy)
+    verdict = judge(record, draft.payload_hash, counters.now.expiry_ms)
+    job = None if record is None or verdict is Verdict.FRESH else counters.view.get(JOB, (record.job,))
     if record is not None and job is not None:
         touch = None
-        if tally.now.ms - record.seen_at >= SEEN_MS:
-            touch = Touch(JOB_RECORD, (draft.principal, draft.key), "seen_at", tally.now.ms, "job", record.job)
-        return _meet(tally, draft, record, job, verdict), touch
-    return _take_in(tally, draft, record), None
+        if counters.now.ms - record.seen_at >= SEEN_MS:
+            touch = Touch(JOB_RECORD, (draft.principal, draft.key), "seen_at", counters.now.ms, "job", record.job)
+        return _meet(counters, draft, record, job, verdict), touch
+    return _take_in(counters, draft, record), None
 
 
-def _meet(tally: JobCounters, draft: JobDraft, record: JobRecordRow, job: JobRow, verdict: Verdict) -> Answer:
+def _meet(counters: JobCounters, draft: JobDraft, record: JobRecordRow, job: JobRow, verdict: Verdict) -> Answer:
     """The key is live."""
     rule = known(verdict, job, retries_failed=draft.retries_failed)
     if rule.name == "J7":
@@ -157,10 +157,10 @@ def _meet(tally: JobCounters, draft: JobDraft, record: JobRecordRow, job: JobRow
     expires_at = None if record.expires_at == NEVER else record.expires_at
     notes = [_hit(draft, job, rule.status)]
     if rule.name == "J6":
-        full = capacity_refusal(tally, job.principal, _queue_after(draft, job), is_scheduled=False)
+        full = capacity_refusal(counters, job.principal, _queue_after(draft, job), is_scheduled=False)
         if full is not None:
             return full
-        job, expires_at = _revived(tally, draft, job), None
+        job, expires_at = _revived(counters, draft, job), None
         notes.append(JobNote("JOB_REVIVED", {"job_id": job_name(job.id), "attempt": 0, "by": "submit"}))
     return JobAdmitted(rule.name, job, expires_at, _ignored(draft, job), tuple(notes))
 
@@ -170,14 +170,14 @@ def _queue_after(draft: JobDraft, job: JobRow) -> bytes:
     return draft.queue if job.kind == IMPORTED else job.queue
 
 
-def _revived(tally: JobCounters, draft: JobDraft, job: JobRow) -> JobRow:
+def _revived(counters: JobCounters, draft: JobDraft, job: JobRow) -> JobRow:
     """The same job again. One from another store is known by its hash alone: its content comes from this draft."""
     if job.kind != IMPORTED:
-        return revive(tally, job)
+        return revive(counters, job)
     if len(draft.params) > INLINE_BYTES:
-        tally.view.insert(JOB_PART, JobPartRow(job.id, PARAMS, draft.params))
+        counters.view.insert(JOB_PART, JobPartRow(job.id, PARAMS, draft.params))
     return revive(
-        tally,
+        counters,
         job,
         kind=draft.kind,
         params=draft.params if len(draft.params) <= INLINE_BYTES else b"",
@@ -190,39 +190,41 @@ def _revived(tally: JobCounters, draft: JobDraft, job: JobRow) -> JobRow:
     )
 
 
-def _take_in(tally: JobCounters, draft: JobDraft, stale: JobRecordRow | None) -> Answer:
+def _take_in(counters: JobCounters, draft: JobDraft, stale: JobRecordRow | None) -> Answer:
     """The key is new, expired, or absent."""
-    policy = tally.policy
+    policy = counters.policy
     rule = unknown(is_idempotent=policy.is_idempotent, has_key=bool(draft.key))
-    full = capacity_refusal(tally, draft.principal, draft.queue, is_scheduled=_ready_at(tally, draft) > tally.now.ms)
+    full = capacity_refusal(
+        counters, draft.principal, draft.queue, is_scheduled=_ready_at(counters, draft) > counters.now.ms
+    )
     if full is not None:
         return full
     notes: list[JobNote] = []
     if rule.name == "J2" and stale is None:
-        refusal = _make_room(tally, draft.principal, notes)
+        refusal = _make_room(counters, draft.principal, notes)
         if refusal is not None:
             return refusal
-    job = _new_job(tally, draft, has_key=rule.name == "J2")
-    job = tally.add(job)
+    job = _new_job(counters, draft, has_key=rule.name == "J2")
+    job = counters.add(job)
     if len(draft.params) > INLINE_BYTES:
-        tally.view.insert(JOB_PART, JobPartRow(job.id, PARAMS, draft.params))
+        counters.view.insert(JOB_PART, JobPartRow(job.id, PARAMS, draft.params))
     if rule.name == "J2":
-        now_ms = tally.now.ms
+        now_ms = counters.now.ms
         row = JobRecordRow(draft.principal, draft.key, draft.payload_hash, job.id, now_ms, now_ms, NEVER)
-        tally.view.put(JOB_RECORD, row)
+        counters.view.put(JOB_RECORD, row)
         if stale is None:
-            tally.count_records(draft.principal, 1)
+            counters.count_records(draft.principal, 1)
     return JobAdmitted(rule.name, job, None, notes=tuple(notes))
 
 
-def _ready_at(tally: JobCounters, draft: JobDraft) -> int:
-    now_ms = tally.now.ms
+def _ready_at(counters: JobCounters, draft: JobDraft) -> int:
+    now_ms = counters.now.ms
     return max(now_ms, now_ms + draft.delay_ms if draft.run_at is None else draft.run_at)
 
 
-def _new_job(tally: JobCounters, draft: JobDraft, *, has_key: bool) -> JobRow:
-    now_ms, policy = tally.now.ms, tally.policy
-    job_id = new_id(now_ms, tally.next_number(), draft.chance)
+def _new_job(counters: JobCounters, draft: JobDraft, *, has_key: bool) -> JobRow:
+    now_ms, policy = counters.now.ms, counters.policy
+    job_id = new_id(now_ms, counters.next_number(), draft.chance)
     return JobRow(
         id=job_id,
         principal=draft.principal,
@@ -231,7 +233,7 @@ def _new_job(tally: JobCounters, draft: JobDraft, *, has_key: bool) -> JobRow:
         queue=draft.queue,
         priority=draft.priority,
         phase=WAITING,
-        ready_at=_ready_at(tally, draft),
+        ready_at=_ready_at(counters, draft),
         due_at=now_ms + policy.waiting_ttl_ms if policy.waiting_ttl_ms else NEVER,
         created_at=now_ms,
         finished_at=0,
@@ -268,27 +270,27 @@ def _new_job(tally: JobCounters, draft: JobDraft, *, has_key: bool) -> JobRow:
     )
 
 
-def _make_room(tally: JobCounters, principal: bytes, notes: list[JobNote]) -> JobRefusal | None:
+def _make_room(counters: JobCounters, principal: bytes, notes: list[JobNote]) -> JobRefusal | None:
     """Make room for one more record: expired ones go first, then the full policy decides."""
-    policy = tally.policy
-    if _has_room(tally, principal):
+    policy = counters.policy
+    if _has_room(counters, principal):
         return None
-    view, now_ms = tally.view, tally.now.expiry_ms
+    view, now_ms = counters.view, counters.now.expiry_ms
     rows = view.range(_expiring(FREED_AT_ONCE))
     demand(view, [(JOB_TENANT, (row.principal,)) for row in rows])
     for row in rows:
         if row.expires_at <= now_ms:
-            _drop(tally, row)
-    if _has_room(tally, principal):
+            _drop(counters, row)
+    if _has_room(counters, principal):
         return None
     left = [row for row in rows if now_ms < row.expires_at]
-    if policy.evicts and left and not _is_tenant_full(tally, principal):
-        _drop(tally, left[0])
+    if policy.evicts and left and not _is_tenant_full(counters, principal):
+        _drop(counters, left[0])
         notes.append(JobNote("IDEMPOTENCY_EVICT", {"job_id": job_name(left[0].job), "reason": "full"}))
         return None
-    facts = {"size": tally.totals.records, "max": policy.max_records}
-    if _is_tenant_full(tally, principal):
-        facts = {"size": tally.records_of(principal), "max": policy.max_records_each}
+    facts = {"size": counters.totals.records, "max": policy.max_records}
+    if _is_tenant_full(counters, principal):
+        facts = {"size": counters.records_of(principal), "max": policy.max_records_each}
     soonest = left[0].expires_at - now_ms if left else 60_000
     message = "The store of idempotency keys is full. Nothing was stored; send the same request again later."
     wait_ms = min(60_000, max(1_000, soonest))
@@ -300,19 +302,19 @@ def _make_room(tally: JobCounters, principal: bytes, notes: list[JobNote]) -> Jo
     )
 
 
-def _has_room(tally: JobCounters, principal: bytes) -> bool:
-    most = tally.policy.max_records
-    return not (most and tally.totals.records >= most) and not _is_tenant_full(tally, principal)
+def _has_room(counters: JobCounters, principal: bytes) -> bool:
+    most = counters.policy.max_records
+    return not (most and counters.totals.records >= most) and not _is_tenant_full(counters, principal)
 
 
-def _is_tenant_full(tally: JobCounters, principal: bytes) -> bool:
-    each = tally.policy.max_records_each
-    return bool(each) and tally.records_of(principal) >= each
+def _is_tenant_full(counters: JobCounters, principal: bytes) -> bool:
+    each = counters.policy.max_records_each
+    return bool(each) and counters.records_of(principal) >= each
 
 
-def _drop(tally: JobCounters, row: JobRecordRow) -> None:
-    tally.view.delete(JOB_RECORD, (row.principal, row.key))
-    tally.count_records(row.principal, -1)
+def _drop(counters: JobCounters, row: JobRecordRow) -> None:
+    counters.view.delete(JOB_RECORD, (row.principal, row.key))
+    counters.count_records(row.principal, -1)
 
 
 def _collide(draft: JobDraft, record: JobRecordRow) -> JobKeyCollision:

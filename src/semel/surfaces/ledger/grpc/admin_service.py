@@ -28,9 +28,9 @@ from semel.surfaces.ledger.wire.bodies import creation_key
 class AdminService:
     """The data part of ledger.v1.AdminService; nodes and snapshots are managed elsewhere."""
 
-    def __init__(self, desk: LedgerService) -> None:
-        self._desk = desk
-        self._node = desk.node
+    def __init__(self, service: LedgerService) -> None:
+        self._service = service
+        self._node = service.node
 
     def methods(self) -> Iterator[GrpcMethod]:
         """All of them."""
@@ -52,7 +52,7 @@ class AdminService:
         quota = check_quota(
             asked.max_storage_bytes, asked.max_vaults, asked.max_write_ops_per_sec, asked.max_read_ops_per_sec
         )
-        made = await self._desk.make_org(caller_of_call(call), request.name, creation_key(call.fields), quota)
+        made = await self._service.make_org(caller_of_call(call), request.name, creation_key(call.fields), quota)
         _mark(call, is_replay=made.is_replay)
         slug = pb.OrganizationSlug(slug=made.place.org)
         return pb.CreateOrganizationResponse(slug=slug, shard_id=pb.ShardId(id=0)).SerializeToString()
@@ -63,29 +63,29 @@ class AdminService:
         def look(reading: Reading) -> bytes:
             return answers.org_pb(org(reading, slug)).SerializeToString()
 
-        return await self._desk.look(caller_of_call(call), LedgerPlace(slug), look)
+        return await self._service.read(caller_of_call(call), LedgerPlace(slug), look)
 
     async def _orgs(self, call: GrpcCall, request: pb.ListOrganizationsRequest) -> bytes:
         asked = caller_of_call(call)
 
         def look(reading: Reading) -> bytes:
             page = list_orgs(
-                reading, request.limit, request.page_token, lambda slug: self._desk.sees(asked, LedgerPlace(slug))
+                reading, request.limit, request.page_token, lambda slug: self._service.sees(asked, LedgerPlace(slug))
             )
             told = pb.ListOrganizationsResponse(
                 organizations=map(answers.org_pb, page.items), next_page_token=page.token
             )
             return told.SerializeToString()
 
-        return await self._desk.look(asked, None, look)
+        return await self._service.read(asked, None, look)
 
     async def _end_org(self, call: GrpcCall, request: pb.DeleteOrganizationRequest) -> bytes:
-        await self._desk.change_org(caller_of_call(call), slug_of(request), OrgSettings(status=LedgerStatus.DELETED))
+        await self._service.change_org(caller_of_call(call), slug_of(request), OrgSettings(status=LedgerStatus.DELETED))
         return pb.DeleteOrganizationResponse().SerializeToString()
 
     async def _make_vault(self, call: GrpcCall, request: pb.CreateVaultRequest) -> bytes:
         retain, key = retained_blocks(request), creation_key(call.fields)
-        made = await self._desk.make_vault(caller_of_call(call), place_of(request).org, retain, key)
+        made = await self._service.make_vault(caller_of_call(call), place_of(request).org, retain, key)
         _mark(call, is_replay=made.is_replay)
         told = pb.CreateVaultResponse(
             vault=pb.VaultSlug(slug=made.place.vault),
@@ -99,22 +99,22 @@ class AdminService:
         def look(reading: Reading) -> bytes:
             return answers.vault_pb(vault(reading, place), self._node).SerializeToString()
 
-        return await self._desk.look(caller_of_call(call), place, look)
+        return await self._service.read(caller_of_call(call), place, look)
 
     async def _vaults(self, call: GrpcCall, request: pb.ListVaultsRequest) -> bytes:
         place, asked = place_of(request), caller_of_call(call)
 
         def look(reading: Reading) -> bytes:
             page = list_vaults(
-                reading, place.org, request.limit, request.page_token, lambda one: self._desk.sees(asked, one)
+                reading, place.org, request.limit, request.page_token, lambda one: self._service.sees(asked, one)
             )
             seen = [answers.vault_pb(one, self._node) for one in page.items]
             return pb.ListVaultsResponse(vaults=seen, next_page_token=page.token).SerializeToString()
 
-        return await self._desk.look(asked, place, look)
+        return await self._service.read(asked, place, look)
 
     async def _end_vault(self, call: GrpcCall, request: pb.DeleteVaultRequest) -> bytes:
-        await self._desk.change_vault(caller_of_call(call), place_of(request), LedgerStatus.DELETED)
+        await self._service.change_vault(caller_of_call(call), place_of(request), LedgerStatus.DELETED)
         return pb.DeleteVaultResponse().SerializeToString()
 
 
@@ -126,8 +126,8 @@ def _mark(call: GrpcCall, *, is_replay: bool) -> None:
 class LedgerHealthService:
     """ledger.v1.HealthService."""
 
-    def __init__(self, desk: LedgerService, judge: Callable[[GrpcCall], LedgerCaller]) -> None:
-        self._desk = desk
+    def __init__(self, service: LedgerService, judge: Callable[[GrpcCall], LedgerCaller]) -> None:
+        self._service = service
         self._judge = judge
 
     def methods(self) -> Iterator[GrpcMethod]:
@@ -136,7 +136,7 @@ class LedgerHealthService:
         yield GrpcMethod(b"/ledger.v1.HealthService/Check", parse, self._check, is_open=True, max_bytes=OPEN_BYTES)
 
     async def _check(self, call: GrpcCall, request: pb.HealthCheckRequest) -> bytes:
-        context = self._desk.context
+        context = self._service.context
         facts, ready = liveness(context), readiness(context)
         status = pb.HEALTH_STATUS_HEALTHY if ready == "ok" else pb.HEALTH_STATUS_UNAVAILABLE
         if ready == "ok" and "audit" in facts:
@@ -144,6 +144,6 @@ class LedgerHealthService:
         told = pb.HealthCheckResponse(status=status, message=ready, details={"version": facts["version"]})
         if request.HasField("organization"):
             place = place_of(request)
-            height = (await self._desk.look(self._judge(call), place, lambda reading: tip(reading, place))).height
+            height = (await self._service.read(self._judge(call), place, lambda reading: tip(reading, place))).height
             told.details["height"] = str(height)
         return told.SerializeToString()

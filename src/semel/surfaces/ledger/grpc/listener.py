@@ -73,7 +73,7 @@ class LedgerGrpc(GrpcServer):
             error_id = self._context.world.random_bytes(8).hex()
             _log.error("fault in a call", extra={"error_id": error_id}, exc_info=error)
             refusal = internal_refusal(error_id)
-        self._ledger.journal.refused(refusal)
+        self._ledger.audit_trail.refused(refusal)
         return refusal_status(refusal)
 
     def _count(self, method: str, number: int) -> None:

@@ -43,8 +43,8 @@ WATCH_SECONDS = 60.0
 class ReadService:
     """ledger.v1.ReadService."""
 
-    def __init__(self, desk: LedgerService) -> None:
-        self._desk = desk
+    def __init__(self, service: LedgerService) -> None:
+        self._service = service
 
     def methods(self) -> Iterator[GrpcMethod]:
         """All of them."""
@@ -65,12 +65,12 @@ class ReadService:
             yield GrpcMethod(_PATH % name.encode(), parser(kind, same), run, max_bytes=self._largest())
         check = partial(check_fields, repeated=MAX_BATCH_KEYS)
         parse = parser(pb.BatchReadRequest, self._batch, check)
-        largest = max(BATCH_READ_BYTES, MAX_BATCH_KEYS * (self._desk.limits.max_key_bytes + _AROUND_BYTES))
+        largest = max(BATCH_READ_BYTES, MAX_BATCH_KEYS * (self._service.limits.max_key_bytes + _AROUND_BYTES))
         yield GrpcMethod(_PATH % b"BatchRead", parse, self._batch_read, max_bytes=largest)
 
     def _largest(self) -> int:
         """Of a message: what names things in it may be as large as the operator lets it, and a page token."""
-        limits = self._desk.limits
+        limits = self._service.limits
         names = limits.max_key_bytes + 4 * (2 * limits.max_resource_characters + limits.max_relation_characters)
         return max(READ_BYTES, names + MAX_TOKEN_CHARACTERS + _AROUND_BYTES)
 
@@ -136,8 +136,8 @@ class ReadService:
 
     async def _watch(self, call: GrpcCall, request: pb.WatchBlocksRequest) -> None:
         place = place_of(request)
-        await self._desk.look(caller_of_call(call), place, lambda reading: tip(reading, place))
-        with self._desk.follow(caller_of_call(call), place, request.start_height) as watch:
+        await self._service.read(caller_of_call(call), place, lambda reading: tip(reading, place))
+        with self._service.follow(caller_of_call(call), place, request.start_height) as watch:
             call.begin()
             while not watch.is_over:
                 for header in await watch.next(WATCH_SECONDS):
@@ -224,7 +224,7 @@ class ReadService:
             )
         if request.limit or request.page_token:
             raise invalid("A proof is about one relationship and has no pages.", "include_proof")
-        check_relationship(self._desk.limits, resource, relation, subject)
+        check_relationship(self._service.limits, resource, relation, subject)
 
         def look(reading: Reading) -> Parts:
             found = prove_relationship(reading, place, resource, relation, subject, request.at_height or None)
@@ -277,11 +277,11 @@ class ReadService:
 
     def _key(self, key: str) -> bytes:
         encoded = key.encode()
-        check_key(self._desk.limits, encoded)
+        check_key(self._service.limits, encoded)
         return encoded
 
     async def _look(self, call: GrpcCall, place: LedgerPlace, look: Callable[[Reading], Message | Parts]) -> bytes:
-        return await self._desk.look(caller_of_call(call), place, lambda reading: _serialized(look(reading)))
+        return await self._service.read(caller_of_call(call), place, lambda reading: _serialized(look(reading)))
 
 
 def _serialized(told: Message | Parts) -> bytes:

@@ -53,13 +53,13 @@ _LEGACY_GAP = pb.WRITE_ERROR_CODE_IDEMPOTENCY_KEY_REUSED
 class WriteService:
     """ledger.v1.WriteService."""
 
-    def __init__(self, desk: LedgerService) -> None:
-        self._desk = desk
+    def __init__(self, service: LedgerService) -> None:
+        self._service = service
 
     def methods(self) -> Iterator[GrpcMethod]:
         """Both keep the order in which they came on a connection: a client may send on without waiting."""
         path = b"/ledger.v1.WriteService/%s"
-        most = self._desk.limits.max_operations
+        most = self._service.limits.max_operations
         one = parser(pb.WriteRequest, partial(parse_write, most=most), partial(check_operations, most))
         many = parser(pb.BatchWriteRequest, partial(parse_batch, most=most), partial(check_groups, most))
         one_large, many_large = partial(parse_large_write, most=most), partial(parse_large_batch, most=most)
@@ -72,7 +72,7 @@ class WriteService:
 
     def _prepare(self, order: GrpcWrite) -> _PreparedCall:
         draft = order.draft
-        prepared = self._desk.prepare(order.place, draft.client, draft.sequence, draft.key, draft.operations)
+        prepared = self._service.prepare(order.place, draft.client, draft.sequence, draft.key, draft.operations)
         return order._replace(draft=draft._replace(operations=())), prepared
 
     async def _write(self, call: GrpcCall, asked: list[_PreparedCall]) -> bytes | None:
@@ -84,7 +84,7 @@ class WriteService:
     async def _commit(self, call: GrpcCall, asked: list[_PreparedCall], response: Response) -> bytes | None:
         order, prepared = asked.pop()
         wants = order.draft.wants_proof
-        committing = self._desk.write(caller_of_call(call), prepared, with_proof=wants)
+        committing = self._service.write(caller_of_call(call), prepared, with_proof=wants)
         del prepared  # what was encoded is not needed for the answer
         answer = await committing
         if isinstance(answer, WriteDeclined):
@@ -93,7 +93,7 @@ class WriteService:
             return await apart(call.held, _success, answer.committed, wants, response)
         call.head.append(REPLAYED)
         has_proof = wants or answer.with_proof
-        if self._desk.is_hot(answer.committed):
+        if self._service.was_answered(answer.committed):
             return await apart(call.held, _success, answer.committed, has_proof, response)
         last = await self._last(order) if order.is_legacy else None
         return await apart(call.held, _original, answer, has_proof, last, response)
@@ -112,7 +112,7 @@ class WriteService:
     async def _last(self, order: GrpcWrite) -> int:
         """The last sequence of the client; it may always read its own."""
         client = order.draft.client.encode()
-        state = await self._desk.context.engine.read(lambda reading: client_state(reading, order.place, client))
+        state = await self._service.context.engine.read(lambda reading: client_state(reading, order.place, client))
         return state.last
 
 

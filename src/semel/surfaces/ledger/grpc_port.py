@@ -24,12 +24,12 @@ GRPC_PORT = 50_051
 _FLAG = "--ledger-grpc-port"
 
 
-class GrpcListener:
+class LedgerGrpcPort:
     """Listens, or says in the log why not; a port that was named and cannot be had ends the start."""
 
-    def __init__(self, context: Context, desk: LedgerService) -> None:
+    def __init__(self, context: Context, service: LedgerService) -> None:
         self._context = context
-        self._desk = desk
+        self._service = service
         self._host: LedgerGrpc | None = None
 
     async def start(self) -> None:
@@ -50,7 +50,7 @@ class GrpcListener:
     async def _listen(self, wanted: int) -> None:
         from semel.surfaces.ledger.grpc.listener import LedgerGrpc  # noqa: PLC0415 - only there with semel[grpc]
 
-        grpc = LedgerGrpc(self._context, self._desk)
+        grpc = LedgerGrpc(self._context, self._service)
         address, port = self._context.settings.host, wanted if wanted > 0 else GRPC_PORT
         try:
             tls = self._context.tls
