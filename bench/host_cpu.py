@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 HOST = "127.0.0.1"
-CONNECTIONS = 32
+CONNECTIONS = 64
 START_SECONDS = 60.0
 BODY = b'{"content":"' + b"x" * 186 + b'"}'
 
