@@ -4,7 +4,7 @@ Three kinds: the bare host (`bench/noop_server.py`), `GET /livez`, and a keyed a
 The other revision is checked out into a temporary worktree. CPU is that of every thread of the server, user and
 system, from the scheduler's own counters; read the ratios, not the figures.
 
-    python -m bench.host_cpu --against 7b41c1f --rounds 3
+    python -m bench.host_cpu --against 7b41c1f
 """
 
 from __future__ import annotations
@@ -158,33 +158,39 @@ def checked_out(revision: str, folder: Path) -> Iterator[Path]:
 
 
 def compare(kind: Kind, trees: dict[str, Path], folder: Path, requests: int, rounds: int) -> None:
-    """Print microseconds of each tree, and the median of the ratios of a round."""
+    """Measure both trees in turn."""
     numbers = itertools.count()
     servers = {name: Server(tree, folder, is_bare=kind.is_bare) for name, tree in trees.items()}
     try:
-        ratios = []
+        taken: dict[str, list[float]] = {name: [] for name in servers}
         for turn in range(rounds + 1):
-            taken = {}
             for name, server in servers.items():
                 if turn == 0 and not kind.is_bare:
                     create(server)
-                taken[name] = load(server, kind, requests if turn else requests // 10, numbers)
-            if turn:  # the first is for warming up
-                ratios.append(taken["this"] / taken["against"])
-                shown = "  ".join(f"{name} {micros:6.1f} us" for name, micros in taken.items())
-                print(f"{kind.name:14} {shown}  ratio {ratios[-1]:.3f}", flush=True)
-        print(f"{kind.name:14} median ratio {statistics.median(ratios):.3f}", flush=True)
+                micros = load(server, kind, requests, numbers)
+                if turn:  # the first is for warming up
+                    taken[name].append(micros)
+        show(kind, taken)
     finally:
         for server in servers.values():
             server.stop()
+
+
+def show(kind: Kind, taken: dict[str, list[float]]) -> None:
+    """Medians and the least of each tree, and the median of the ratios of a round with its quartiles."""
+    ratios = sorted(this / against for this, against in zip(taken["this"], taken["against"], strict=True))
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    for name, micros in taken.items():
+        print(f"{kind.name:14} {name:8} median {statistics.median(micros):6.1f} us  least {min(micros):6.1f} us")
+    print(f"{kind.name:14} ratio    median {middle:.3f} ({low:.3f} to {high:.3f})", flush=True)
 
 
 def main() -> None:
     """Compare every kind."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", default="7b41c1f", help="the other revision")
-    parser.add_argument("--requests", type=int, default=20_000, help="of a round")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=3_200, help="of a round")
+    parser.add_argument("--rounds", type=int, default=25, help="short and many, because a machine is never quiet")
     parser.add_argument("--only", default="", help="words in the name of a kind")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
