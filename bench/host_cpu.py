@@ -4,7 +4,7 @@ Three kinds: the bare host (`bench/noop_server.py`), `GET /livez`, and a keyed a
 The other revision is checked out into a temporary worktree. CPU is that of every thread of the server, user and
 system, from the scheduler's own counters; read the ratios, not the figures.
 
-    python -m bench.host_cpu --against 7b41c1f --rounds 3
+    python -m bench.host_cpu --against 7b41c1f
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 HOST = "127.0.0.1"
-CONNECTIONS = 32
+CONNECTIONS = 64
 START_SECONDS = 60.0
 BODY = b'{"content":"' + b"x" * 186 + b'"}'
 
@@ -101,18 +101,38 @@ class Server:
 
 
 def load(server: Server, kind: Kind, requests: int, numbers: Iterator[int]) -> float:
-    """Send requests over some connections, one at a time on each; microseconds of CPU that one took."""
+    """Send requests over two groups of connections; microseconds of CPU that one took.
+
+    One group has its requests under way while the answers of the other are read, so that the server has always work:
+    else the faster one of two servers would sleep more often, and pay for that.
+    """
+    turns = requests // CONNECTIONS
     with ExitStack() as stack:
-        callers = [stack.enter_context(socket.create_connection((HOST, server.port), 30)) for _ in range(CONNECTIONS)]
+        groups = [
+            [stack.enter_context(socket.create_connection((HOST, server.port), 30)) for _ in range(CONNECTIONS)]
+            for _ in range(2)
+        ]
         before = server.cpu_ns()
-        for _ in range(requests // CONNECTIONS):
-            for caller in callers:
-                caller.sendall(kind.request(next(numbers)))
-            for caller in callers:
-                answer = caller.recv(65_536)
-                if answer[9:12] != kind.status:
-                    raise RuntimeError(answer.decode("latin-1"))
-        return (server.cpu_ns() - before) / (requests // CONNECTIONS * CONNECTIONS) / 1_000
+        for turn in range(turns + 1):
+            if turn < turns:
+                send(groups[turn % 2], kind, numbers)
+            if turn > 0:
+                receive(groups[(turn - 1) % 2], kind)
+        return (server.cpu_ns() - before) / (turns * CONNECTIONS) / 1_000
+
+
+def send(callers: Iterable[socket.socket], kind: Kind, numbers: Iterator[int]) -> None:
+    """One request on each connection."""
+    for caller in callers:
+        caller.sendall(kind.request(next(numbers)))
+
+
+def receive(callers: Iterable[socket.socket], kind: Kind) -> None:
+    """One answer on each; an unexpected one ends the run."""
+    for caller in callers:
+        answer = caller.recv(65_536)
+        if answer[9:12] != kind.status:
+            raise RuntimeError(answer.decode("latin-1"))
 
 
 def create(server: Server) -> None:
@@ -138,33 +158,39 @@ def checked_out(revision: str, folder: Path) -> Iterator[Path]:
 
 
 def compare(kind: Kind, trees: dict[str, Path], folder: Path, requests: int, rounds: int) -> None:
-    """Print microseconds of each tree, and the median of the ratios of a round."""
+    """Measure both trees in turn."""
     numbers = itertools.count()
     servers = {name: Server(tree, folder, is_bare=kind.is_bare) for name, tree in trees.items()}
     try:
-        ratios = []
+        taken: dict[str, list[float]] = {name: [] for name in servers}
         for turn in range(rounds + 1):
-            taken = {}
             for name, server in servers.items():
                 if turn == 0 and not kind.is_bare:
                     create(server)
-                taken[name] = load(server, kind, requests if turn else requests // 10, numbers)
-            if turn:  # the first is for warming up
-                ratios.append(taken["this"] / taken["against"])
-                shown = "  ".join(f"{name} {micros:6.1f} us" for name, micros in taken.items())
-                print(f"{kind.name:14} {shown}  ratio {ratios[-1]:.3f}", flush=True)
-        print(f"{kind.name:14} median ratio {statistics.median(ratios):.3f}", flush=True)
+                micros = load(server, kind, requests, numbers)
+                if turn:  # the first is for warming up
+                    taken[name].append(micros)
+        show(kind, taken)
     finally:
         for server in servers.values():
             server.stop()
+
+
+def show(kind: Kind, taken: dict[str, list[float]]) -> None:
+    """Medians and the least of each tree, and the median of the ratios of a round with its quartiles."""
+    ratios = sorted(this / against for this, against in zip(taken["this"], taken["against"], strict=True))
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    for name, micros in taken.items():
+        print(f"{kind.name:14} {name:8} median {statistics.median(micros):6.1f} us  least {min(micros):6.1f} us")
+    print(f"{kind.name:14} ratio    median {middle:.3f} ({low:.3f} to {high:.3f})", flush=True)
 
 
 def main() -> None:
     """Compare every kind."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", default="7b41c1f", help="the other revision")
-    parser.add_argument("--requests", type=int, default=20_000, help="of a round")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=3_200, help="of a round")
+    parser.add_argument("--rounds", type=int, default=25, help="short and many, because a machine is never quiet")
     parser.add_argument("--only", default="", help="words in the name of a kind")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:

@@ -52,14 +52,17 @@ def head_of(status: int, headers: Sequence[Header], request: Request, date: byte
     `framing` are the lines that say where the answer ends.
     """
     known = _names
-    own = b"".join([(known.get(name) or _checked_name(name)) + value + b"\r\n" for name, value in headers])
-    ends = 2 * len(headers)
+    lines = [STATUS_LINES[status], date]
+    for name, value in headers:
+        lines += (known.get(name) or _checked_name(name), value, b"\r\n")
+    ends = 2 * len(headers) + (4 if date else 2)
     if request.id:
-        own += b"x-request-id: " + request.id + b"\r\n"
+        lines += (b"x-request-id: ", request.id, b"\r\n")
         ends += 2
+    own = b"".join(lines)
     if len(own.translate(None, _CONTROLS)) != len(own) - ends:
         raise FlawedAnswerError("a header has a value that HTTP does not allow")
-    return b"".join((STATUS_LINES[status], date, own, request.common, framing, b"\r\n"))
+    return b"".join((own, request.common, framing, b"\r\n"))
 
 
 def length_of(headers: Sequence[Header]) -> int | None:

@@ -72,6 +72,7 @@ class RequestReader(asyncio.Protocol):
         "_is_deaf",
         "_is_head_open",
         "_parser",
+        "_special",
         "_url",
         "_websocket",
         "application",
@@ -111,6 +112,8 @@ class RequestReader(asyncio.Protocol):
         self._parser: HttpRequestParser | None = HttpRequestParser(self)
         self._url = b""
         self._headers: list[Header] = []
+        self._special: list[Header] = []
+        """Those of them that the host acts on."""
         self._began_at = self._data_at = loop.time()
         self._fed = 0
         """Bytes of the slices that hold the request so far: its head has at most as many."""
@@ -224,6 +227,7 @@ class RequestReader(asyncio.Protocol):
             raise _IgnoredError
         self._url = b""
         self._headers = []
+        self._special = []
         self._has_met_boundary = True
         self._is_arriving = True
         self._began_at = self._data_at
@@ -235,7 +239,10 @@ class RequestReader(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header; a trailer is none, and is not looked at."""
         if self._is_head_open:
-            self._headers.append((name.lower(), value.strip()))
+            header = (name.lower(), value.strip())
+            self._headers.append(header)
+            if header[0] in SPECIAL:
+                self._special.append(header)
 
     def on_headers_complete(self) -> None:
         """The head is whole: its request waits for its turn."""
@@ -246,7 +253,7 @@ class RequestReader(asyncio.Protocol):
         if (self._fed > limits.head_bytes or len(headers) > limits.head_fields) and self._is_head_too_large():
             raise RefusedHeadError(self._too_large())
         version = parser.get_http_version()
-        special = [header for header in headers if header[0] in SPECIAL]
+        special = self._special
         if len(special) > 1 or not is_plain(version, special):
             check_head(version, special)
         asked = parser.get_method()
