@@ -7,9 +7,11 @@ a fault). Patterns are written so that they do not match themselves.
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import tomllib
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +24,26 @@ FILE_BYTES = 1_000_000
 MODULE_LINES = 400
 FUNCTION_LINES = 60
 NAMES_THAT_SAY_NOTHING = {"manager", "managers", "helper", "helpers", "util", "utils"}
+
+SUBJECT_CHARACTERS = 72
+SUBJECTS_SINCE = "7b41c1fc875add139deafb83c66f64a002235634"
+"""The last commit before the rule: the subjects of later commits are checked."""
+
+# fmt: off
+VAGUE_WORDS = frozenset({
+    "arriving", "asking", "beside", "courier", "desk", "door", "finding", "following", "glimpse", "hints", "holdings",
+    "hot", "importing", "intake", "journal", "letters", "line", "looks", "makings", "marks", "orders", "parts",
+    "planes", "postbox", "posting", "posts", "refused", "rooms", "saving", "sight", "spools", "taking", "telling",
+    "turns", "upkeep", "waiters", "working",
+})
+# fmt: on
+"""Words that no module or folder of `src` has in its name; the glossary has the word of the trade for each."""
+VAGUE_NAMES = frozenset({"host", "hosts", "shared_looks"})
+"""The same for a whole name: `host_field` is about the Host field of HTTP."""
+NOUNS_IN_ING = frozenset({"encoding", "listing", "reading", "setting", "string", "testing"})
+"""Words in -ing that name a thing."""
+VAGUE_PHRASES = ("so many", "so much", "nobody", "somebody", "whoever", "such a one", "what it is to know")
+"""Phrases that stand where a limit, a caller, a client or a node is meant. Say which."""
 
 
 @cache
@@ -138,6 +160,17 @@ def name_that_says_nothing(path: Path, _: ast.Module) -> Iterator[str]:
         yield f"{path}: {word} does not say what the module is"
 
 
+def vague_module_name(path: Path, _: ast.Module) -> Iterator[str]:
+    if not path.is_relative_to("src/semel"):
+        return
+    for name in path.relative_to("src/semel").with_suffix("").parts:
+        words = set(name.split("_"))
+        vague = words & VAGUE_WORDS | {name} & VAGUE_NAMES
+        gerunds = {word for word in words - NOUNS_IN_ING - vague if re.fullmatch(r"[a-z]{2,}ing", word)}
+        yield from (f"{path}: {word} is a vague word" for word in sorted(vague))
+        yield from (f"{path}: {word} is a gerund; name the module by a noun" for word in sorted(gerunds))
+
+
 SYNTAX: tuple[Callable[[Path, ast.Module], Iterator[str]], ...] = (
     lacks_docstring,
     long_module,
@@ -145,6 +178,7 @@ SYNTAX: tuple[Callable[[Path, ast.Module], Iterator[str]], ...] = (
     prints,
     bare_except,
     name_that_says_nothing,
+    vague_module_name,
 )
 
 
@@ -152,6 +186,71 @@ SYNTAX: tuple[Callable[[Path, ast.Module], Iterator[str]], ...] = (
 def test_syntax(rule: Callable[[Path, ast.Module], Iterator[str]]) -> None:
     faults = [fault for path in within("", ".py") for fault in rule(path, tree_of(path))]
     assert not faults, "\n".join(faults)
+
+
+def sources() -> list[Path]:
+    """The modules of `src` that people write: generated code is left out."""
+    return [path for path in within("src", ".py") if not path.stem.endswith("_pb2")]
+
+
+def test_class_names_are_unique_in_src() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for path in sources():
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(f"{path}:{node.lineno}")
+    faults = [f"{name}: {', '.join(found)}" for name, found in sorted(places.items()) if len(found) > 1]
+    assert not faults, f"{len(faults)} class names are used more than once:\n" + "\n".join(faults)
+
+
+def vague_phrases(text: str) -> Iterator[tuple[int, str]]:
+    """The line and the phrase of each place; a phrase may run over the end of a line, in a comment too."""
+    for phrase in VAGUE_PHRASES:
+        pattern = r"(?:\s|#)+".join(map(re.escape, phrase.split()))
+        for found in re.finditer(rf"(?<![^\W_]){pattern}(?![^\W_])", text, re.IGNORECASE):
+            yield text.count("\n", 0, found.start()) + 1, phrase
+
+
+def test_phrases_in_src_are_not_vague() -> None:
+    found = sorted((path, line, phrase) for path in sources() for line, phrase in vague_phrases(text_of(path)))
+    counts = Counter(phrase for _, _, phrase in found)
+    faults = [
+        f"{path}:{line}: {phrase}: {text_of(path).splitlines()[line - 1].strip()}" for path, line, phrase in found
+    ]
+    assert not faults, f"{len(faults)} vague phrases, {dict(counts)}:\n" + "\n".join(faults)
+
+
+def test_vague_phrases_are_found_over_line_ends_and_inside_names() -> None:
+    assert [*vague_phrases("at most so\n    # many")] == [(1, "so many")]
+    assert [*vague_phrases("NOBODY = 0\n_nobody")] == [(1, "nobody"), (2, "nobody")]
+    assert not [*vague_phrases("also many, and nobodys")]
+
+
+def bad_subjects(log: str) -> Iterator[str]:
+    """Of lines `hash subject`, those whose subject is too long or ends in a full stop."""
+    for line in log.splitlines():
+        subject = line.partition(" ")[2]
+        if len(subject) > SUBJECT_CHARACTERS:
+            yield f"{line} ({len(subject)} characters, at most {SUBJECT_CHARACTERS})"
+        if subject.endswith("."):
+            yield f"{line} (ends in a full stop)"
+
+
+def test_commit_subjects_are_short() -> None:
+    if not (ROOT / ".git").exists():  # an export of the source has no history, and CI always has one
+        needs_history = os.environ.get("CI") or os.environ.get("NEEDS_HISTORY")
+        assert not needs_history, "CI has to run in a clone, so that the commit subjects can be checked"
+        return
+    command = ["git", "log", "--format=%h %s", f"{SUBJECTS_SINCE}..HEAD"]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, f"the history does not reach back to {SUBJECTS_SINCE[:7]}: {done.stderr}"
+    faults = [*bad_subjects(done.stdout)]
+    assert not faults, "\n".join(faults)
+
+
+def test_a_long_subject_and_one_with_a_full_stop_are_found() -> None:
+    assert not [*bad_subjects(f"abc1234 {'x' * SUBJECT_CHARACTERS}")]
+    assert len([*bad_subjects(f"abc1234 {'x' * SUBJECT_CHARACTERS}y\nabc1234 Mend it.")]) == 2
 
 
 def test_files_end_with_one_newline() -> None:

@@ -92,7 +92,7 @@ def test_organizations(semel: Semel, ledger: Ledger) -> None:
 @pytest.mark.parametrize("kind", ["org", "vault"])
 def test_nothing_is_deleted_without_a_yes(semel: Semel, ledger: Ledger, place: str, kind: str) -> None:
     name = place if kind == "vault" else place.partition("/")[0]
-    refused(semel("ledger", kind, "delete", name), "say --yes where nobody can be asked", 2)
+    refused(semel("ledger", kind, "delete", name), "say --yes if standard input is not a terminal", 2)
     assert (
         f"Would delete {'vault' if kind == 'vault' else 'organization'} {name}"
         in ledger(kind, "delete", name, "--dry-run").out

@@ -54,7 +54,7 @@ def proxy() -> Iterator[Proxy]:
 
 @pytest.fixture
 def store(proxy: Proxy) -> Iterator[Store]:
-    """A store behind the proxy, with one desk, which has been used."""
+    """A store behind the proxy, with one connection that writes, which has been used."""
     url = fresh_url(lanes="1").replace(f":{shared_cluster().port}/", f":{proxy.port}/")
     made = opened(url)
     with psycopg.connect(shared_cluster().url, autocommit=True) as ear:

@@ -406,7 +406,7 @@ def crash_unconfirmed(primary: Cluster, url: str, limit: float) -> None:
             tx = store.begin((Lock(b"x"),))
             receipt = ReceiptRow(b"s", b"k", life(b"s"), b"f", 2**62, 204, 1, 0, None, None)
             tx.flush(Changes({RECEIPT: [receipt]}, {}, {}))
-            pid = pid_of(store._lines[0])
+            pid = pid_of(store.pool.lines[0])
         with unless_slow(limit):  # the server ends a transaction in which nothing happens
             wait_for(primary, "nobody")
             assert primary.execute("SELECT state FROM pg_stat_activity WHERE pid = %s", (pid,)) == [(IDLE,)]
@@ -479,7 +479,7 @@ def test_a_warning_of_another_kind_is_no_doubt(primary: Cluster) -> None:
     tx.flush(Changes({RECEIPT: [ReceiptRow(b"s", b"k", b"", b"f", 2**62, 204, 1, 0, None, None)]}, {}, {}))
     tx.commit()
     assert isinstance(store, PostgresStore)
-    assert store._lines[0].is_open, "the connection was thrown away"
+    assert store.pool.lines[0].is_open, "the connection was thrown away"
     store.close()
 
 

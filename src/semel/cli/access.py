@@ -1,4 +1,4 @@
-"""The options that say which server to talk to, and as whom. A token is never an argument: those are seen by others."""
+"""Connection options: server URL and token file. A token is never an argument, because other users can see those."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def with_connection(command: Callable[Concatenate[Connection, P], None]) -> Call
     """Adds `--url` and `--token-file`, and hands the command its connection."""
 
     @click.option("--url", type=AddressType(), envvar="SEMEL_URL", default=DEFAULT_URL, help=_URL_HELP)
-    @click.option("--token-file", type=click.Path(path_type=Path), help="File with the bearer token; else SEMEL_TOKEN.")
+    @click.option(
+        "--token-file", type=click.Path(path_type=Path), help="File with the bearer token; SEMEL_TOKEN by default."
+    )
     @functools.wraps(command)
     def connected(*args: Any, url: Address, token_file: Path | None, **rest: Any) -> None:
         with closing(Connection(url, find_token(token_file))) as connection:

@@ -1,4 +1,4 @@
-"""Where a server is, from a URL that a person typed; what cannot be an address is a usage error."""
+"""Server URLs from the command line; an invalid one is a usage error."""
 
 from __future__ import annotations
 

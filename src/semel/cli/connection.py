@@ -1,4 +1,4 @@
-"""The client commands' way to a server: requests out, answers or one-sentence errors back.
+"""The HTTP client of commands: requests out, answers or one-sentence errors back.
 
 The connection is kept between requests. The token travels in the Authorization header alone and stands in no message.
 """
@@ -40,7 +40,7 @@ class Answer(NamedTuple):
 
     @property
     def next_offset(self) -> str:
-        """Where to read on."""
+        """The offset to continue from."""
         offset = self.headers.get("Stream-Next-Offset")
         if offset is None:
             raise not_semel(self.address)
@@ -53,7 +53,7 @@ class Answer(NamedTuple):
 
 
 class Connection:
-    """One server, asked in order."""
+    """An HTTP connection to one server; requests are sent one after another."""
 
     def __init__(self, address: Address, token: str | None = None) -> None:
         self.address = address

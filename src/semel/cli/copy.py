@@ -28,7 +28,7 @@ DIGITS = 16
 @click.command()
 @click.option("--from", "source", required=True, metavar="URL", help="Store to read: sqlite:FOLDER or postgresql://...")
 @click.option("--to", "target", required=True, metavar="URL", help="Store to write, which must be empty.")
-@click.option("--dry-run", is_flag=True, help="Say what would be copied, and change nothing in the target.")
+@click.option("--dry-run", is_flag=True, help="Print what would be copied, and change nothing in the target.")
 def copy(source: str, target: str, dry_run: bool) -> None:
     """Copy all data of one store into another, which must be empty.
 

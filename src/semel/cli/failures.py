@@ -1,4 +1,4 @@
-"""What can go wrong between a command and a server, each as one sentence for a person and exit code 1.
+"""Errors of commands: each is one sentence for a person and exit code 1.
 
 A refusal's sentence is the server's own: from its problem document, from the smaller objects that jobs (`error` and
 `message`) and deltas (`code` and `error`) answer with, or from the `error` object of a ledger. One that is not
@@ -46,7 +46,7 @@ class RequestError(click.ClickException):
 
 
 class UnreachableError(RequestError):
-    """No answer came. The request may have arrived all the same if it was sent."""
+    """No answer was received. The request may have taken effect all the same if it was sent."""
 
     may_pass = True
 

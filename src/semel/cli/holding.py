@@ -1,4 +1,4 @@
-"""A store for a command that works on it alone: opened as a server would open it, and held until the command is done.
+"""Exclusive access to a store: opened as a server would open it, and held until the command is done.
 
 Every refusal is a `StoreError` with one sentence, and comes before anything is made or migrated.
 """
@@ -17,7 +17,7 @@ from semel.store.protocol import Store, StoreError
 
 @contextmanager
 def held_store(url: str, *, in_vain: str) -> Iterator[Store]:
-    """The store, which nobody else has; `in_vain` is why a memory store is of no use here."""
+    """The store, held by this process alone; `in_vain` is why a memory store is of no use here."""
     _refuse_unusable(url, in_vain)
     with closing(open_store(url, TABLES, MIGRATIONS, SystemWorld().wall_ms)) as store:
         _refuse_company(store, url)

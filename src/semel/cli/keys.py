@@ -1,4 +1,4 @@
-"""Fresh Idempotency-Keys: UUIDs of version 7, so that a server's index of keys grows at its end."""
+"""New Idempotency-Keys: UUIDs of version 7, so that a server's index of keys grows at its end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from semel.kernel.keys import time_ordered_uuid
 
 
 def fresh_key() -> str:
-    """A key that nobody else has, in lower case, later ones behind earlier ones."""
+    """A unique key in lower case, later ones behind earlier ones."""
     return time_ordered_uuid(time.time_ns() // 1_000_000, secrets.token_bytes(10))
 
 

@@ -1,4 +1,4 @@
-"""Groups of commands whose modules are loaded when they are asked for, so that a command starts with what it needs."""
+"""Command groups that import their modules on demand, so that a command starts quickly."""
 
 from __future__ import annotations
 

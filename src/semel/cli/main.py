@@ -1,4 +1,4 @@
-"""The root of the command: its subcommands are small modules of their own, loaded when they are asked for.
+"""The root command: its subcommands are modules of their own, imported on demand.
 
 So `semel --version`, and every command that only talks to a server, starts without the server's libraries.
 """

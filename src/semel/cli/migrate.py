@@ -1,4 +1,4 @@
-"""`semel migrate`: bring the schema of a store up to date, and say what was done.
+"""`semel migrate`: migrate the schema of a store, and print what was done.
 
 A server does the same at its start; this is for those who want it done, or looked at, before. A crash leaves the schema
 at the version it had: the missing migrations are one transaction.
@@ -23,7 +23,7 @@ from semel.store.protocol import StoreError
 @click.option("--config", type=click.Path(path_type=Path), envvar="SEMEL_CONFIG", help="TOML file with settings.")
 @click.option("--store", metavar="URL", help="Store URL: sqlite:FOLDER or postgresql://...  [SEMEL_STORE]")
 @click.option("--data", metavar="FOLDER", help="Folder of the embedded database, without --store.  [SEMEL_DATA; data]")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
 def migrate(config: Path | None, store: str | None, data: str | None, dry_run: bool) -> None:
     """Bring the schema of a store up to date.
 

@@ -1,4 +1,4 @@
-"""What commands print: one JSON object a line for programs, plain text for people, content byte for byte.
+"""Output of commands: one JSON object a line for programs, plain text for people, content byte for byte.
 
 Names and sentences that came over the network cannot steer a terminal: what does not print is shown as its code.
 """
@@ -24,7 +24,7 @@ def with_json(command: Command) -> Command:
 
 
 def say(as_json: bool, facts: dict[str, Any], sentence: str) -> None:
-    """The outcome of a command, for whoever asked."""
+    """Print the outcome of a command, as JSON or as a sentence."""
     click.echo(json.dumps(facts) if as_json else sentence)
 
 

@@ -1,4 +1,4 @@
-"""How far something long has come: a bar on a terminal; elsewhere silence, or one line."""
+"""Progress of long commands: a bar on a terminal; elsewhere nothing, or one line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def row_progress(label: str, rows: int | None) -> Iterator[Callable[[int], None]
 
 
 class _Pace:
-    """Shows what it is told a few times a second: to draw a bar takes longer than to write a row."""
+    """Shows progress a few times a second: drawing a bar takes longer than writing a row."""
 
     def __init__(self, show: Callable[[int], None]) -> None:
         self._show = show

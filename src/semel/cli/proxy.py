@@ -1,4 +1,4 @@
-"""`semel proxy`: one effect a key in front of any service."""
+"""`semel proxy`: an idempotency proxy in front of any HTTP service."""
 
 from __future__ import annotations
 
@@ -56,33 +56,81 @@ def _size(flag: str, about: str) -> Callable[[F], F]:
 
 
 @click.command(context_settings={"max_content_width": 120})
-@click.option("--upstream", required=True, metavar="URL", help="The service, as in http://127.0.0.1:8000.")
-@click.option("--store", "place", required=True, metavar="PLACE", help="A file, a postgresql:// URL or a Semel server.")
 @click.option(
-    "--route", "routes", multiple=True, required=True, metavar="ROUTE", help="'POST /charges [refuse|retry]'."
+    "--upstream",
+    required=True,
+    metavar="URL",
+    help="URL of the service behind the proxy, such as http://127.0.0.1:8000.",
 )
 @click.option(
-    "--on-crash", type=click.Choice(POLICIES), default="refuse", help="Of routes without their own.  [refuse]"
+    "--store",
+    "place",
+    required=True,
+    metavar="PLACE",
+    help="Store of keys and answers: a file, a postgresql:// URL or a Semel server.",
 )
-@click.option("--require", "is_key_required", is_flag=True, help="Refuse a request of a route without a key (400).")
-@click.option("--scope-header", "scope_headers", multiple=True, metavar="NAME", help="Whose keys.  [Authorization]")
-@click.option("--scope", type=click.Choice(["header", "none"]), default="header", help="none: one scope.  [header]")
-@click.option("--host", default="127.0.0.1", metavar="HOST", help="Where to listen.  [127.0.0.1]")
-@click.option("--port", type=click.IntRange(0, 65_535), default=8789, metavar="PORT", help="Where to listen.  [8789]")
-@_length("--keep", "24h", "How long an answer is known.")
-@_length("--lease", "60s", "How long after a crash a request counts as running.")
-@_length("--wait", "10s", "How long a request waits for one with the same key.")
-@_length("--connect-timeout", "10s", "For a connection to the upstream.")
-@_length("--timeout", "60s", "For the whole answer to a request with a key.")
-@_length("--idle-timeout", "60s", "Without a byte, on either side.")
-@_length("--stop-timeout", "30s", "For running requests when it stops.")
-@_size("--max-body", "Most bytes of a request with a key.")
-@_size("--max-answer", "Most bytes of an answer that is stored.")
-@click.option("--max-requests", type=click.IntRange(1, 65_536), default=256, metavar="N", help="At once.  [256]")
-@click.option("--keep-header", "kept", multiple=True, metavar="NAME", help="Another header that is told again.")
-@click.option("--trust-forwarded", "is_forwarded_trusted", is_flag=True, help="Believe X-Forwarded-* of the client.")
-@click.option("--rewrite-host", "is_host_rewritten", is_flag=True, help="Send the upstream's Host.")
-@click.option("--quiet", is_flag=True, help="No line for each request on standard error.")
+@click.option(
+    "--route",
+    "routes",
+    multiple=True,
+    required=True,
+    metavar="ROUTE",
+    help="Method and path that keys apply to, as in 'POST /charges [refuse|retry]'.",
+)
+@click.option(
+    "--on-crash",
+    type=click.Choice(POLICIES),
+    default="refuse",
+    help="After a crash: refuse or retry requests of unknown outcome.  [refuse]",
+)
+@click.option("--require", "is_key_required", is_flag=True, help="Answer 400 to requests of a route without a key.")
+@click.option(
+    "--scope-header",
+    "scope_headers",
+    multiple=True,
+    metavar="NAME",
+    help="Header whose value keeps the keys of callers apart.  [Authorization]",
+)
+@click.option(
+    "--scope",
+    type=click.Choice(["header", "none"]),
+    default="header",
+    help="Scope of keys: one for each --scope-header value, or one for all.  [header]",
+)
+@click.option("--host", default="127.0.0.1", metavar="HOST", help="Address to listen on.  [127.0.0.1]")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=8789,
+    metavar="PORT",
+    help="TCP port to listen on; 0 takes a free port.  [8789]",
+)
+@_length("--keep", "24h", "Keep an answer for replays for this time.")
+@_length("--lease", "60s", "Treat a request as running for this time after a crash.")
+@_length("--wait", "10s", "Longest wait for a running request with the same key.")
+@_length("--connect-timeout", "10s", "Time limit to connect to the upstream.")
+@_length("--timeout", "60s", "Time limit of the upstream for the whole answer to a request with a key.")
+@_length("--idle-timeout", "60s", "Close a connection without a byte for this time.")
+@_length("--stop-timeout", "30s", "Time for running requests to end at shutdown.")
+@_size("--max-body", "Largest body of a request with a key, in bytes.")
+@_size("--max-answer", "Largest answer that is stored, in bytes.")
+@click.option(
+    "--max-requests", type=click.IntRange(1, 65_536), default=256, metavar="N", help="Limit of requests at once.  [256]"
+)
+@click.option(
+    "--keep-header",
+    "kept",
+    multiple=True,
+    metavar="NAME",
+    help="Response header that a replay repeats; may be repeated.",
+)
+@click.option(
+    "--trust-forwarded", "is_forwarded_trusted", is_flag=True, help="Trust the X-Forwarded-* headers of the client."
+)
+@click.option(
+    "--rewrite-host", "is_host_rewritten", is_flag=True, help="Send the Host of the upstream, not that of the client."
+)
+@click.option("--quiet", is_flag=True, help="Do not log requests to standard error.")
 def proxy(
     upstream: str,
     place: str,

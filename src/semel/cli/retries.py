@@ -1,4 +1,4 @@
-"""Sending a request again until it is answered: for requests that carry an identity, so that none is done twice.
+"""Retries of requests that carry an identity, so that none takes effect twice.
 
 One without an identity is sent again only after an answer which says that nothing came of it.
 """
@@ -40,7 +40,7 @@ def send_until_answered(send: Callable[[], Told], retries: int, *, has_identity:
 
 
 def pause_seconds(tried: int, asked_seconds: float = 0.0) -> float:
-    """Twice as long each time, with some chance in it so that clients do not come back all at once."""
+    """Exponential backoff with jitter, so that clients do not retry all at once."""
     own = min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** min(tried, 16))
     chance = random.uniform(0.75, 1.25)  # noqa: S311 - not a secret
     return max(own * chance, min(asked_seconds, MOST_PATIENCE_SECONDS))

@@ -1,4 +1,4 @@
-"""`semel worker`: runs the jobs that a worker in the user's own code has functions for, until it is told to stop."""
+"""`semel worker`: runs jobs with the functions of a worker in the user's own code, until stopped."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ from semel.client import AccessError, SemelError, Worker
 
 @click.command()
 @click.argument("place", metavar="MODULE:WORKER")
-@click.option("--url", type=AddressType(), help="Where the server is; else as in the code, else SEMEL_URL.")
-@click.option("--token-file", type=click.Path(path_type=Path), help="File with the bearer token; else SEMEL_TOKEN.")
-@click.option("--concurrency", type=click.IntRange(min=1), help="Most jobs at once; else as in the code.")
-@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Serve this queue; may be repeated.")
-@click.option("--once", is_flag=True, help="End when no job is ready.")
+@click.option("--url", type=AddressType(), help="URL of the server; by default that of the code, then SEMEL_URL.")
+@click.option(
+    "--token-file", type=click.Path(path_type=Path), help="File with the bearer token; SEMEL_TOKEN by default."
+)
+@click.option(
+    "--concurrency", type=click.IntRange(min=1), help="Limit of jobs that run at once; by default that of the code."
+)
+@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Claim jobs of this queue; may be repeated.")
+@click.option("--once", is_flag=True, help="Exit when no job is ready.")
 def worker(
     place: str,
     url: Address | None,
@@ -30,10 +34,10 @@ def worker(
     queues: tuple[str, ...],
     once: bool,
 ) -> None:
-    """Run jobs with the functions of a worker: MODULE:WORKER is where it stands, from the current folder on.
+    """Run jobs with the functions of a worker: MODULE:WORKER is its import path, from the current folder.
 
-    SIGTERM or Control-C stops it: it takes no more jobs, lets those that run end for a while, and gives the rest back.
-    A second one ends it at once.
+    SIGTERM or Control-C stops it: it claims no more jobs, waits a while for running ones, and gives the rest back.
+    A second signal ends it at once.
     """
     found = _find(place)
     try:
@@ -76,7 +80,7 @@ def _broken(module: str, error: Exception) -> click.ClickException:
 
 
 def _tell_on_stderr() -> None:
-    """What the worker does, a line each; logging that the module has set up itself is left alone."""
+    """Log to standard error, a line each; logging that the module has set up itself is left alone."""
     log = logging.getLogger("semel.worker")
     if not log.hasHandlers():
         handler = logging.StreamHandler()

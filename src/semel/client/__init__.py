@@ -111,7 +111,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`DeltasClient` brings a database with it, which those who only submit jobs or check proofs need not load."""
+    """`DeltasClient` is imported on demand: it needs a database that other users of the SDK need not load."""
     if name != "DeltasClient":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from semel.client.deltas.client import DeltasClient  # noqa: PLC0415 - see above

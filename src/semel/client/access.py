@@ -1,4 +1,4 @@
-"""Where the server is and as whom to call: from arguments, else from SEMEL_URL, SEMEL_TOKEN and their like.
+"""Server URL and token of a client: from arguments, else from SEMEL_URL, SEMEL_TOKEN and their aliases.
 
 Secrets are kept out of representations, so that no log of an object shows them.
 """
@@ -22,11 +22,11 @@ class Access:
     url: str
     token: str | None = field(default=None, repr=False)
     hmac_key: bytes | None = field(default=None, repr=False)
-    """What results are signed with; None when they are only hashed."""
+    """The key that results are signed with; None when they are only hashed."""
 
 
 def find_access(url: str | None, token: str | None, hmac_key: str | bytes | None, environ: Mapping[str, str]) -> Access:
-    """What was given, completed from the environment."""
+    """The given values, completed from the environment."""
     key = environ.get(HMAC_KEY, "") if hmac_key is None else hmac_key
     return Access(
         _checked_url(environ.get(URL) or DEFAULT_URL if url is None else url),

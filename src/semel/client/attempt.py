@@ -127,7 +127,7 @@ class Attempt:
         return True
 
     def _hold_since(self, asked_at: float) -> None:
-        """The server has heard of us after that moment, so the lease lasts for its whole length from there."""
+        """The server has got a heartbeat after that moment, so the lease lasts for its whole length from there."""
         self.job.hold_until(asked_at + self.lease.lease_ms / 1_000)
 
     def _hear(self, beat: Beat) -> None:
@@ -145,7 +145,7 @@ class Attempt:
         _settle(self._unwanted)
 
     async def _ended(self) -> Report | None:
-        """What to report, once the function has ended or is waited for no longer; None for nothing."""
+        """The report, once the function has ended or timed out; None for no report."""
         work = self._begun()
         signs: set[asyncio.Future[Any]] = {work, self._lost, self._over}
         await asyncio.wait({*signs, self._unwanted}, return_when=asyncio.FIRST_COMPLETED)
@@ -195,7 +195,7 @@ class Attempt:
         return report
 
     def _cancelled(self) -> Report:
-        """What is reported of an asynchronous function that was ended."""
+        """The report of a cancelled asynchronous function."""
         if self._is_late:
             return Failed({"code": "timeout", "message": "The run took longer than its job may."})
         if self._unwanted.done():
@@ -224,7 +224,7 @@ class Attempt:
         return Ending.FAILED
 
     async def _complete(self, value: Any) -> None:
-        """The job is done, whatever became of its result: the function has had its effects."""
+        """The job is done, even if its result cannot be stored: the function has had its effects."""
         try:
             await self._client.complete(self.lease, plain(value))
         except (TypeError, ValueError, RecursionError) as error:
@@ -237,7 +237,7 @@ class Attempt:
         await self._client.complete(self.lease, note(short(why)))
 
     async def _beat(self) -> None:
-        """Hold on to the lease, three times in each of its lengths, until told that it is gone."""
+        """Send heartbeats, three in each length of the lease, until it is lost."""
         while True:
             await asyncio.sleep(self.lease.lease_ms / 3_000)
             asked_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""Requests as JSON: small fields, and around them values that are canonical already, so that what is hashed is sent."""
+"""Request bodies as JSON: small fields, around values that are canonical already, so that hashed bytes are sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from semel.kernel.utc import utc_text
 
 BATCH_JOBS = 100
 BATCH_BYTES = 1_900_000
-"""Below the two mebibytes of a body, with room for what stands around the jobs."""
+"""Limit of bytes of the jobs in one request: below the limit of a body (2 MiB), with room for the envelope."""
 
 
 class Draft(NamedTuple):
@@ -26,7 +26,7 @@ class Draft(NamedTuple):
 
 
 def fresh_name() -> str:
-    """A name that nobody else has, later ones behind earlier ones."""
+    """A unique name, later ones behind earlier ones."""
     return time_ordered_uuid(time.time_ns() // 1_000_000, secrets.token_bytes(10))
 
 

@@ -1,4 +1,4 @@
-"""A call that is repeated until it has an answer, within its patience; a verdict is never asked for twice."""
+"""Retries: a call is repeated until it has an answer or its time limit ends; a decision is never asked for twice."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Caller:
         self._refuse = refuse
 
     async def post(self, path: str, body: bytes, *, wait: float = 0.0, most_bytes: int = 0) -> Facts:
-        """The members of the answer; `body` names what it asks for, so that asking twice does nothing twice."""
+        """The members of the answer; `body` has an identity, so that a repetition has no second effect."""
         return await self._ask("POST", path, body, wait, most_bytes)
 
     async def put(self, path: str, body: bytes) -> Facts:
-        """The members of the answer to what has the same effect however often it is asked."""
+        """The members of the answer to an idempotent request."""
         return await self._ask("PUT", path, body, 0.0, 0)
 
     async def get(self, path: str, *, wait: float = 0.0, instead: Instead | None = None) -> Facts:
@@ -62,7 +62,7 @@ class Caller:
         return await self.insist(once, again)
 
     async def insist(self, call: Callable[[], Awaitable[T]], again: Callable[[CallError], None]) -> T:
-        """What a call comes to, after as many tries as the patience allows; `again` is told before each further one."""
+        """The result of a call, with the retries of its policy; `again` is called before each retry."""
         began, tried, is_unsettled = time.monotonic(), 0, False
         while True:
             tried += 1
@@ -79,7 +79,7 @@ class Caller:
             await asyncio.sleep(pause)
 
     def facts(self, answer: Answer) -> Facts:
-        """What a success says; anything else is raised."""
+        """The members of a successful answer; anything else is raised."""
         is_success = 200 <= answer.status < 300
         try:
             facts: Facts = members(answer.body)

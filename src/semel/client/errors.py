@@ -1,4 +1,4 @@
-"""Everything that a call to a server can end with besides its answer. No message carries a token, a key or a payload.
+"""Errors of calls to a server. No message carries a token, a key or a payload.
 
 A `RefusedError` is a verdict: the same call would get it again, and nothing was changed. The exception is `BusyError`,
 raised when the server still had no room after all tries. `NoAnswerError` is doubt: what was asked may have happened,
@@ -32,7 +32,7 @@ class CallError(SemelError):
     may_pass = False
     """Whether the same call may end otherwise."""
     is_unsettled = False
-    """Whether what was asked may have happened all the same: only the same call tells, with the same key."""
+    """Whether the call may have taken effect all the same: repeat it with the same key to find out."""
     retry_after = 0.0
     """Seconds that the server asks to wait."""
     key: str | None = None
@@ -40,7 +40,7 @@ class CallError(SemelError):
 
 
 class NoAnswerError(CallError):
-    """No answer came, in spite of all tries."""
+    """No answer was received, in spite of all retries."""
 
     may_pass = True
 
@@ -50,11 +50,11 @@ class NoAnswerError(CallError):
 
 
 class BadAnswerError(SemelError):
-    """What answered does not speak this protocol, or its answer is larger than allowed."""
+    """The server does not use this protocol, or its answer is larger than allowed."""
 
 
 class AnswerTooLargeError(BadAnswerError):
-    """An answer is larger than this client was told to read."""
+    """An answer exceeds the client's limit in bytes."""
 
 
 class IntegrityError(SemelError):
@@ -62,7 +62,7 @@ class IntegrityError(SemelError):
 
 
 class NotFinishedError(SemelError):
-    """A result was asked for, and the job has not ended yet."""
+    """The result was requested, and the job has not ended yet."""
 
 
 class StepError(SemelError):
@@ -117,11 +117,11 @@ class AccessError(RefusedError):
 
 
 class NotFoundError(RefusedError):
-    """There is no such job, or it belongs to somebody else."""
+    """There is no such job, or it belongs to another caller."""
 
 
 class KeyCollisionError(RefusedError):
-    """The key stands for another job already: same key, other kind or params."""
+    """The key was used for another job already: same key, other kind or params."""
 
 
 class LeaseLostError(RefusedError):
@@ -148,7 +148,7 @@ class ClockSkewError(RefusedError):
 
 
 class CursorExpiredError(RefusedError):
-    """What this replica would have to be told next is no longer kept."""
+    """The log behind this replica's cursor is no longer kept."""
 
 
 class BusyError(RefusedError):

@@ -1,4 +1,4 @@
-"""Results that cannot be changed on the way: each is hashed over its canonical bytes, and signed where there is a key.
+"""Integrity of results: each is hashed over its canonical bytes, and signed where there is a key.
 
 A value that is not JSON is refused before it is sent.
 """
@@ -28,7 +28,7 @@ def proof(job_id: str, ok: bool, value: bytes, hmac_key: bytes | None) -> dict[s
 
 
 def check(job_id: str, ok: bool, value: Any, given: Mapping[str, Any], hmac_key: bytes | None) -> Checked:
-    """What an outcome that was read is worth; an IntegrityError if it does not fit what came with it.
+    """Verify an outcome; an IntegrityError if it does not match its checksum or signature.
 
     With a key the signature must be there: one who could change the result could also leave the signature out.
     """

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class AnyJob:
-    """What both kinds have: facts, and signs that the run should end."""
+    """The common part of both kinds: facts, and signals that the run should end."""
 
     def __init__(self, lease: Lease, steps: Steps, threads: Threads) -> None:
         self._lease = lease
@@ -54,17 +54,17 @@ class AnyJob:
 
     @property
     def kind(self) -> str:
-        """What kind of job it is."""
+        """The kind of the job."""
         return self._lease.kind
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """What it was submitted with."""
+        """The params of the job."""
         return self._lease.params
 
     @property
     def queue(self) -> str:
-        """Where it waited."""
+        """The queue of the job."""
         return self._lease.queue
 
     @property
@@ -84,7 +84,7 @@ class AnyJob:
 
     @property
     def progress(self) -> Any:
-        """What people who read the job are shown, from the next heartbeat on: any JSON of at most 1,024 bytes."""
+        """Progress shown to readers of the job, from the next heartbeat on: any JSON of at most 1,024 bytes."""
         return self._progress
 
     @progress.setter

@@ -1,4 +1,4 @@
-"""`JobsClient`: jobs submitted once and read, from asyncio code; and the calls that a worker is made of.
+"""`JobsClient`: submits and reads jobs from asyncio code, and has the calls that a worker is made of.
 
 Promise: a call that was answered happened once, however often the network made it try. A submission without a key gets
 a fresh one, and every try carries it. Lost answers, 429 and 503 are tried again with the same name and growing pauses;
@@ -44,7 +44,7 @@ MAX_ANSWER_BYTES = 16 * 1024 * 1024
 MOST_WAIT_SECONDS = 30.0
 """The longest that a server holds an answer back."""
 _LEASE_BYTES = 1024 * 1024 + 16 * 1024
-"""The largest params, and what is told besides of one claimed job."""
+"""Limit of bytes of one claimed job: the largest params, and the other members."""
 _PATH = "/v1/jobs"
 
 
@@ -62,7 +62,7 @@ class JobsClient:
         max_answer_bytes: int = MAX_ANSWER_BYTES,
         on_retry: OnRetry = lambda error: None,
     ) -> None:
-        """What is not given comes from SEMEL_URL, SEMEL_TOKEN and SEMEL_JOBS_RESULT_HMAC_KEY.
+        """Values that are not given come from SEMEL_URL, SEMEL_TOKEN and SEMEL_JOBS_RESULT_HMAC_KEY.
 
         `on_retry` is told each error after which a call is tried again.
         """
@@ -143,13 +143,13 @@ class JobsClient:
         return reading.read(lambda: reading.submitted(facts, sent.key))
 
     async def get(self, job_id: str, *, wait: float = 0.0) -> JobInfo:
-        """A job as it stands; `wait` (at most 30 seconds) holds the answer until it has ended."""
+        """The current state of a job; `wait` (at most 30 seconds) is a long poll for its end."""
         query = f"?wait_ms={milliseconds(wait)}" if wait else ""
         facts = await self._caller.get(_job_path(job_id) + query, wait=wait)
         return reading.read(lambda: reading.job_info(facts))
 
     async def result(self, job_id: str, *, wait: float = 0.0) -> Outcome:
-        """How a job ended, verified; waits so many seconds for the end, and raises `NotFinishedError` without one."""
+        """How a job ended, verified; waits `wait` seconds for the end, and raises `NotFinishedError` without one."""
         deadline = time.monotonic() + wait
         while True:
             left = max(0.0, min(MOST_WAIT_SECONDS, deadline - time.monotonic()))
@@ -177,7 +177,7 @@ class JobsClient:
         return reading.read(lambda: reading.job_info(facts))
 
     async def cancel(self, job_id: str, *, force: bool = False) -> Cancellation:
-        """End a job that waits; tell the worker of one that runs, or with `force` take it away from it."""
+        """Cancel a waiting job; ask the worker of a running one, or with `force` end its lease."""
         facts = await self._caller.post(_job_path(job_id) + "/cancel", spliced({"force": force}))
         return reading.read(lambda: reading.cancelled(facts))
 
@@ -210,7 +210,7 @@ class JobsClient:
         lease: int | None = None,
         claim_id: str | None = None,
     ) -> Claimed:
-        """Lease jobs that are ready, or wait so many seconds (at most 30) for the first one.
+        """Lease jobs that are ready, or wait up to `wait` seconds (at most 30) for the first one.
 
         Asking again with the same `claim_id` gets the same leases. Without one it is made here, so that a lost answer
         loses nothing.
@@ -230,7 +230,7 @@ class JobsClient:
         return reading.read(lambda: reading.claimed(facts))
 
     async def heartbeat(self, lease: Lease, *, progress: Any = None) -> Beat:
-        """Hold on to a job; hear whether its owner wants it cancelled."""
+        """Extend the lease of a job; the answer says whether its owner has cancelled it."""
         facts = await self._caller.post(
             _job_path(lease.job_id) + "/heartbeat", spliced({"lease_token": lease.token, "progress": progress})
         )
@@ -248,17 +248,17 @@ class JobsClient:
         return await self._report(lease, "fail", False, dict(error), fields)
 
     async def defer(self, lease: Lease, delay: float = 0.0, *, reason: str | None = None) -> Reported:
-        """Give a job back for so many seconds; the run does not count."""
+        """Give a job back for `delay` seconds; the run does not count."""
         fields = {"lease_token": lease.token, "delay_ms": milliseconds(delay), "reason": reason}
         facts = await self._caller.post(_job_path(lease.job_id) + "/defer", spliced(fields))
         return reading.read(lambda: reading.reported(facts))
 
     async def step(self, lease: Lease, step_key: str) -> Step:
-        """What is stored of a step of a job."""
+        """The stored result of a step of a job."""
         return await self._step(lease, spliced({"lease_token": lease.token, "step_key": step_key}))
 
     async def store_step(self, lease: Lease, step_key: str, result: Any) -> Step:
-        """Store the result of a step; the first one stays, and is what comes back."""
+        """Store the result of a step; the first one stays, and is returned."""
         fields = {"lease_token": lease.token, "step_key": step_key}
         return await self._step(lease, spliced(fields, result=integrity.canonical_bytes(result)))
 

@@ -1,4 +1,4 @@
-"""What a job's function raises to say how its run ends, other than well.
+"""Exceptions that a job's function raises to retry, defer or fail its run.
 
 Any other exception fails the run, and the job runs again while it has attempts left.
 """
@@ -19,7 +19,7 @@ class Permanent(Exception):  # noqa: N818 - an order to the worker, not a fault 
 
 
 class RetryLater(Exception):  # noqa: N818 - as above
-    """This run failed: run the job again after so many seconds, if it has attempts left."""
+    """This run failed: run the job again after a delay in seconds, if it has attempts left."""
 
     def __init__(
         self, after: float, message: str = "", *, code: str | None = None, details: Mapping[str, Any] | None = None
@@ -35,7 +35,7 @@ class Cancelled(Exception):  # noqa: N818 - as above
 
 
 class Defer(Exception):  # noqa: N818 - as above
-    """Not now: run the job again after so many seconds, as if it had not run."""
+    """Not now: run the job again after a delay in seconds, as if it had not run."""
 
     def __init__(self, delay: float = 0.0, reason: str = "") -> None:
         super().__init__(reason)

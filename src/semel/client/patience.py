@@ -1,4 +1,4 @@
-"""How long a call is repeated: lost answers, and a server that has no room, until tries or time run out.
+"""The retry policy of a call: limits of attempts and time for lost answers and a server without room.
 
 Every call that changes something carries a name of its own (a key, a claim id, a lease token), so repeating it does
 nothing twice.
@@ -31,7 +31,7 @@ ENDLESS = Patience(None, None)
 
 
 def pause_seconds(tried: int, asked: float, chance: float) -> float:
-    """Twice as long after each try, spread by chance (0 to 1) so that clients do not come back all at once.
+    """Exponential backoff with jitter (0 to 1), so that clients do not retry all at once.
 
     What the server asked for is the least, up to a minute.
     """

@@ -1,4 +1,4 @@
-"""Answers as values: the server's JSON, checked for what the caller relies on, in the shapes of `values`.
+"""Answers as values: the server's JSON, validated, in the types of `values`.
 
 An answer that lacks something is a `BadAnswerError`; what is there besides is kept and not minded.
 """
@@ -82,7 +82,7 @@ def submitted(facts: Facts, key: str) -> Submitted:
 
 
 def job_info(facts: Facts) -> JobInfo:
-    """A job as it stands."""
+    """Parse the state of a job."""
     return JobInfo(
         job_id=str(facts["job_id"]),
         request_id=str(facts["request_id"]),
@@ -106,7 +106,7 @@ def job_info(facts: Facts) -> JobInfo:
 
 
 def queue_info(facts: Facts) -> QueueInfo:
-    """A queue as it stands."""
+    """Parse the state of a queue."""
     return QueueInfo(
         name=str(facts["queue"]),
         max_inflight=int(facts["max_inflight"]),
@@ -142,7 +142,7 @@ def reported(facts: Facts) -> Reported:
 
 
 def step(facts: Facts) -> Step:
-    """What is stored of a step."""
+    """Parse the stored result of a step."""
     return Step(bool(facts["known"]), facts.get("result"), bool(facts.get("dedup")))
 
 

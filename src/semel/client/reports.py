@@ -1,4 +1,4 @@
-"""How a run ended, as it will be reported; an exception becomes one of these, within the bounds of the wire."""
+"""Reports of runs: an exception becomes a report within the limits of the wire."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Report = Done | Failed | Deferred
 
 
 def report_of(error: BaseException) -> Failed | Deferred:
-    """What an exception out of a job's function says."""
+    """The report for an exception of a job's function."""
     if isinstance(error, Defer):
         return Deferred(_seconds(error.delay), _line(error.reason, MAX_REASON_CHARACTERS))
     if isinstance(error, Cancelled):
@@ -85,7 +85,7 @@ def _fits(details: dict[str, Any]) -> bool:
 
 
 def _text(text: str, most: int) -> str:
-    """At most so many characters, and none that UTF-8 cannot carry."""
+    """The first `most` characters, without any that UTF-8 cannot carry."""
     return text[:most].encode("utf-8", "replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""What a job's function returned, as JSON: what can be printed is taken, and what cannot never undoes the work.
+"""Results of job functions as JSON: a value that cannot be printed never undoes the work.
 
 The function has had its effects when it returns, so a result that cannot be stored must not fail the job: the job would
 run again, or end as failed although all was done. It is stored as done, with a note in the place of the result.
@@ -17,7 +17,7 @@ import orjson
 from semel.client.errors import ConfigurationError
 
 NO_RESULT = "no_result"
-"""The one member of the note that stands for a result that could not be stored."""
+"""The one member of the note that replaces a result that could not be stored."""
 MAX_LEVELS = 64
 _SIMPLE = (str, int, float, bool, type(None))
 _UNPRINTABLE = (bytes, bytearray, memoryview, set, frozenset, complex, Decimal)
@@ -53,7 +53,7 @@ def _name(name: Any) -> str:
 
 
 def note(reason: str) -> dict[str, str]:
-    """What is stored in the place of a result that could not be."""
+    """The note that is stored instead of a result that could not be."""
     return {NO_RESULT: reason}
 
 

@@ -1,4 +1,4 @@
-"""A worker while it runs: claims as many jobs as it has room for, runs them, and winds down without losing one.
+"""The running worker: claims as many jobs as it has room for, runs them, and shuts down without losing one.
 
 A claim has a name, so an answer that was lost is asked for again and costs nothing. When the worker stops it claims no
 more, hands back what a claim under way may have got, lets jobs end for a while, and gives the rest back uncharged.
@@ -162,7 +162,7 @@ class Service:
         self._threads.close()
 
     async def _ended_within(self, seconds: float) -> None:
-        """Until all jobs have ended, time is up, or somebody is in a hurry."""
+        """Wait until all jobs have ended, time is up, or the worker is told to stop at once."""
         all_ended = asyncio.create_task(self._room(1))
         hurried = asyncio.create_task(self._hurrying.wait())
         await asyncio.wait({all_ended, hurried}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -171,7 +171,7 @@ class Service:
         await asyncio.gather(all_ended, hurried, return_exceptions=True)
 
     async def _hand_back(self) -> None:
-        """Jobs that the last claim got and nobody heard of. A kind that does not exist keeps it from taking others."""
+        """Give back jobs of a claim whose answer was lost. An unknown kind keeps the claim from taking others."""
         if self._asking is None:
             return
         try:

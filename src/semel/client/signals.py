@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT, told to a program that runs in an event loop."""
+"""SIGTERM and SIGINT handling in an event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps of a job that happen once over all its runs: asked for, done if nobody has done them, and stored.
+"""Steps of a job that happen once over all its runs: looked up, done if no run has done them, and stored.
 
 The first stored result is the step's for ever, and what every later run gets. A worker that dies between doing a step
 and storing it leaves nothing behind, and the next run does it again: hand the step's name on to whatever it calls.
@@ -30,11 +30,11 @@ class Steps:
         self._is_closed = False
 
     async def ask(self, step_key: str) -> Step:
-        """What is stored."""
+        """The stored result."""
         return await self._tracked(self._client.step(self._lease, step_key))
 
     async def store(self, step_key: str, result: Any) -> Step:
-        """Store a result, unless there is one; what is stored then."""
+        """Store a result, unless there is one; returns the stored one."""
         return await self._tracked(self._client.store_step(self._lease, step_key, result))
 
     def wait_for(self, call: Coroutine[Any, Any, T]) -> T:
@@ -58,7 +58,7 @@ class Steps:
             self._under_way.discard(step_key)
 
     def close(self) -> None:
-        """End what is still asked: the run is over."""
+        """Cancel open requests: the run is over."""
         self._is_closed = True
         for call in self._calls:
             call.cancel()

@@ -1,4 +1,4 @@
-"""Many submissions in one request, and those again that the server had no room for."""
+"""Batch submission: many jobs in one request, with retries of those that the server had no room for."""
 
 from __future__ import annotations
 

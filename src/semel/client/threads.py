@@ -1,4 +1,4 @@
-"""Threads for functions that block: as many as there are jobs at once, kept for the next job.
+"""The thread pool of blocking job functions: one thread for each concurrent job.
 
 They are daemons. A function that does not return when the worker stops must not keep the process alive: its job has
 been given back by then, and what it still reports is refused.
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 
 class Ended(NamedTuple):
-    """What a function left behind: a value, or an error."""
+    """The outcome of a function: a value, or an error."""
 
     value: Any
     error: BaseException | None = None
@@ -39,7 +39,7 @@ class Threads:
         self._most = most
         self._most_left = most
         self._left = 0
-        """Threads that nobody waits for any more, and that have not returned yet."""
+        """Threads that no call waits for any more, and that have not returned yet."""
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._started = 0
@@ -78,7 +78,7 @@ class Threads:
         while (call := self._calls.get()) is not None:
             ended = _call(call.function)
             self._idle.release()  # before anybody hears of it, so that the next call finds this thread
-            # The loop may be closed: nobody waits for a function that outlived its worker.
+            # The loop may be closed: no task waits for a function that outlived its worker.
             with suppress(RuntimeError):
                 call.loop.call_soon_threadsafe(_settle, call.future, ended)
             del call, ended

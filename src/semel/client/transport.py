@@ -1,4 +1,4 @@
-"""One server over HTTP: a request out, a whole answer back, or a `NoAnswerError` in place of the library's own errors.
+"""HTTP transport to one server: a request out, a whole answer back, or a `NoAnswerError`.
 
 What is limited is silence, and not the whole time: a large body may take long on a slow line, as long as it comes.
 Answers are read up to a limit. Redirects are not followed, since they would carry the token elsewhere; proxies and
@@ -21,7 +21,7 @@ CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 30.0
 """How long the server may take nothing of a request and send nothing of an answer, beyond what it was asked to wait."""
 KEEP_SECONDS = 60.0
-"""Idle connections are let go before the server does, which waits 75 s."""
+"""Idle connections are closed before the server does so, which waits 75 s."""
 CHUNK_BYTES = 65_536
 PING_SECONDS = 20.0
 """A WebSocket whose server does not answer a ping within half of this has ended."""
@@ -62,7 +62,7 @@ class Transport:
             self._session = None
 
     async def end(self) -> None:
-        """Let go of the server for good: whoever calls from now on is told."""
+        """Disconnect from the server for good: later calls raise."""
         self._has_ended = True
         await self.close()
 
@@ -95,7 +95,7 @@ class Transport:
 
     @asynccontextmanager
     async def lines(self, path: str, most_bytes: int) -> AsyncIterator[Answer | AsyncGenerator[bytes, None]]:
-        """A GET that is answered by lines, each of at most `most_bytes`; any answer but 200 comes whole.
+        """A GET that is answered by lines, each of at most `most_bytes`; any answer but 200 is returned whole.
 
         Lines that end too early end with a `NoAnswerError`, as when reading a whole answer.
         """

@@ -1,4 +1,4 @@
-"""What goes into calls and what comes out of them: values that do not change.
+"""Immutable argument and result types of calls.
 
 Instants are aware datetimes in UTC. Lease tokens are kept out of representations, because they are as good as the job.
 """
@@ -57,7 +57,7 @@ class Outcome:
     error: Mapping[str, Any] | None = None
     sha256: str = ""
     is_signed: bool = False
-    """Whether a signature came with it and fits the key that the client has."""
+    """Whether it has a signature that matches the client's key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Submitted:
     revision: int
     created: datetime
     expires: datetime | None
-    """Until when the key stands for this job; None while the job has not ended."""
+    """When the key expires; None while the job has not ended."""
     outcome: Outcome | None
     """Of a job that has ended, unless it was too large to be sent along: `JobsClient.result` gets it whole."""
     facts: Mapping[str, Any] = field(repr=False)
@@ -83,7 +83,7 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class JobInfo:
-    """A job as it stands."""
+    """The state of a job."""
 
     job_id: str
     request_id: str
@@ -113,7 +113,7 @@ class JobInfo:
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
-    """The answer to a cancellation. A job that waited has failed; a running one goes on until its worker is told."""
+    """The answer to a cancellation. A waiting job has failed; a running one continues until its worker is informed."""
 
     state: State
     cancel_requested: bool
@@ -145,7 +145,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What a claim got; when it is nothing, `pause` is how many seconds to wait before the next one."""
+    """The leases of a claim; without any, `pause` is the number of seconds to wait before the next claim."""
 
     leases: tuple[Lease, ...]
     pause: float
@@ -172,7 +172,7 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is stored of a step: `known` is False, and there is no result, when nothing is."""
+    """The stored result of a step: `known` is False, and there is no result, when there is none."""
 
     known: bool
     result: Any

@@ -29,7 +29,7 @@ from semel.client.signals import on_signals
 
 MAX_CONCURRENCY = 1_000
 MAX_KINDS = 100
-"""So many a claim can name."""
+"""Limit of kinds that a claim can name."""
 COMPLAIN_SECONDS = 10.0
 
 log = logging.getLogger("semel.worker")
@@ -53,7 +53,7 @@ class Worker:
         grace: float = 30.0,
         worker_id: str | None = None,
     ) -> None:
-        """What is not given comes from SEMEL_URL, SEMEL_TOKEN and SEMEL_JOBS_RESULT_HMAC_KEY when it runs.
+        """Values that are not given come from SEMEL_URL, SEMEL_TOKEN and SEMEL_JOBS_RESULT_HMAC_KEY when it runs.
 
         `concurrency` is how many jobs run at once; `queues` which ones it serves, all if not given. `lease` is how many
         seconds of silence the server grants it, at most what the job has; heartbeats are sent three times as often.
@@ -83,7 +83,7 @@ class Worker:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What it has functions for."""
+        """The kinds that it has functions for."""
         return tuple(self._handlers)
 
     def configure(
@@ -94,7 +94,7 @@ class Worker:
         concurrency: int | None = None,
         queues: Sequence[str] | None = None,
     ) -> None:
-        """Set what is given, in place of what the worker was made with; before it runs."""
+        """Replace the given options of the worker; before it runs."""
         self._access |= {name: value for name, value in (("url", url), ("token", token)) if value is not None}
         changes: dict[str, Any] = {"concurrency": concurrency, "queues": None if queues is None else tuple(queues)}
         self._plan = _checked(replace(self._plan, **{name: one for name, one in changes.items() if one is not None}))

@@ -1,12 +1,12 @@
-"""The epoch of a store: which of several histories its logs belong to.
+"""The epoch of a store: which of several histories its logs belong to, after a restore from backup.
 
-A backup that is put back forgets what was acknowledged behind it, and the logs go on from there another way. A position
-of the lost future then looks like one of the new history, and stands for something else. So every log has an epoch: 0
-until `semel epoch raise` is run on a restored store. Streams keep theirs in their offsets, events beside their ids,
-gateways of deltas as a leap of their clock, the ledger in its term; each surface says how.
+A restored backup loses what was acknowledged after it, and the logs continue differently from there. A position of the
+lost history then looks like one of the new history, and means something else. So every log has an epoch: 0 until
+`semel epoch raise` is run on a restored store. Streams keep theirs in their offsets, events beside their ids, gateways
+of deltas as a jump of their clock, the ledger in its term; each surface says how.
 
 The number of an epoch is the time of its raise in milliseconds since 1970. It is not counted, because a backup that is
-put back twice would give the same number to two histories.
+restored twice would give the same number to two histories.
 
 One row for the whole store. A surface reads it in the transaction, or in the snapshot, that its answer comes from.
 """
@@ -36,14 +36,14 @@ class EpochRow(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two positions, or an epoch and a position; what they are is said where they are kept."""
+    """Two positions, or an epoch and a position, as documented at each use."""
 
     first: int
     second: int
 
 
 class Rows(Protocol):
-    """What a decision and a look have in common."""
+    """The common interface of a decision's view and a snapshot read."""
 
     def get(self, table: Table[R], key: Key) -> R | None:
         """One row by its key."""

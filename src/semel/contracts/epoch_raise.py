@@ -1,4 +1,4 @@
-"""The raise of the store's epoch: one write through the engine, for all logs at once.
+"""Raises the epoch of a store: one write through the engine, for all logs at once.
 
 A crash leaves the epoch raised or as it was. Running it again does no harm: it is one epoch more, in which nothing was
 appended. What one transaction cannot hold, because there is no bound to the number of streams and gateways, each of
@@ -27,27 +27,27 @@ EPOCH_LOCK = Lock(b"epoch")
 
 
 class RaiseEpoch(NamedTuple):
-    """Begin a new epoch of every log."""
+    """Command: begin a new epoch of every log."""
 
 
 class EpochPlan(NamedTuple):
-    """What a raise does."""
+    """The changes of a raise."""
 
     before: int
     number: int
     events: Jumped
     term: int
-    """Of the ledger; 0 when it has none yet."""
+    """The term of the ledger; 0 when it has none yet."""
 
 
 class EpochRefused(NamedTuple):
-    """Nothing was changed."""
+    """The raise was refused; nothing was changed."""
 
     sentence: str
 
 
 def plan_raise(rows: Rows, now_ms: int) -> EpochPlan | EpochRefused:
-    """What a raise would do at that time."""
+    """The changes that a raise would make at that time."""
     row = rows.get(EPOCH, EPOCH_KEY) or FIRST_EPOCH
     if now_ms < row.number:
         return EpochRefused("The clock is behind the time of the last raise: set the clock right first.")

@@ -1,4 +1,4 @@
-"""The header fields of a request, by name."""
+"""Header fields of a request, by name."""
 
 from __future__ import annotations
 

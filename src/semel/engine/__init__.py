@@ -1,1 +1,1 @@
-"""The one commit path, and what goes with it. Knows no contract by name."""
+"""The engine: the one commit path of all surfaces, with its queue, clock and sweeper. It knows no surface by name."""

@@ -1,9 +1,9 @@
-"""One batch, one transaction: lock, load, decide, flush, commit.
+"""A batch of the group commit: one transaction that locks, loads, decides, flushes and commits.
 
 The promise: verdict, effect and receipt of every write in the batch are one transaction, and `run` returns only when it
 is on disk. A decision that raises is undone alone. A failure before the commit leaves nothing stored and is raised as
-`StoreError`; a failure of the commit itself is raised as `CommitUnknownError`, and nobody may be told more than that.
-A crash anywhere in here leaves all of the batch or nothing of it, and no caller has heard of it yet.
+`StoreError`; a failure of the commit itself is raised as `CommitUnknownError`, and callers may be told no more than
+that. A crash anywhere in here leaves all of the batch or nothing of it, and no caller has heard of it yet.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ MAX_RERUNS = 16
 MAX_DEFERRALS = 64
 MAX_TOUCHES = 1_024
 LOADED_BYTES = 32 * 1024 * 1024
-"""What the payloads that one batch loads may come to; deciding over them takes several times that."""
+"""Limit of payload bytes that one batch loads; deciding over them takes several times that memory."""
 PART_BYTES = 2 * 1024 * 1024
 """The same for a part of a write that is decided in parts, and for such a write alone."""
 
 
 class HeavyBatchError(Exception):
-    """What these writes have to look at is too much to be held at once: they must go in smaller batches."""
+    """The rows that these writes need exceed the memory limit of a batch: split it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a batch needs besides its writes."""
+    """The dependencies of a batch: store, soft changes, clock and observer."""
 
     store: Store
     soft: SoftChanges
@@ -126,7 +126,7 @@ def _decide_parts(
     parts: Generator[Any, Outcome | None, LastWord],
     tx: Tx,
 ) -> tuple[BatchResult, LastWord | None, bool]:
-    """What became of a large write, its last word if it has one, and whether anything was changed."""
+    """The outcome of a large write, its last word if it has one, and whether anything was changed."""
     command, before, is_changed = next(parts), None, False
     while True:
         batch = _Batch(around, tx, locks, None if command is before else PART_BYTES)
@@ -194,7 +194,7 @@ def _all_locks(submissions: Iterable[Submission]) -> list[Lock]:
 
 
 class _Waiting:
-    """Which writes of sequences are still to be decided.
+    """Writes with a sequence that are not decided yet.
 
     An object of its own, because a view that pointed back to its batch would be a cycle, and then every row of every
     batch would live until the garbage collector comes by.
@@ -204,7 +204,7 @@ class _Waiting:
         self._is_admitted = is_admitted
         self.settled: set[Order] = set()
         self.is_believed = True
-        """Not after so many deferrals: then a predecessor that never comes counts as absent."""
+        """False after too many deferrals: then a predecessor that never comes counts as absent."""
 
     def has(self, order: Order) -> bool:
         """Whether that write has been admitted and not been decided, here or before."""
@@ -220,7 +220,7 @@ class _Batch:
         self._waiting = _Waiting(around.is_admitted)
         self._view = BatchView(self._waiting.has, around.soft.over, held)
         self._asked: Counter[tuple[Any, ...]] = Counter()
-        """How many rows of each range all writes together have asked for."""
+        """The number of rows of each range that all writes together have requested."""
         self.result = BatchResult(Commit.NOTHING)
 
     def load_stages(self, submissions: Sequence[Submission]) -> None:
@@ -282,7 +282,7 @@ class _Batch:
         return self._view.is_changed()
 
     def decide_part(self, submission: Submission) -> Outcome | None:
-        """Judge a part of a write, and hand what it changes to the store; None if it was not decided."""
+        """Decide a part of a write, and flush its changes to the store; None if it was not decided."""
         self.load_stages([submission])
         for one in self.sound([submission]):
             self.decide(one)
@@ -326,7 +326,7 @@ class _Batch:
         raise RuntimeError("a decision asked for rows without end")
 
     def _load(self, stages: Iterable[Stage]) -> None:
-        """Load what is not known yet; equal ranges become one, their limits summed."""
+        """Load rows that are not loaded yet; equal ranges become one, their limits summed."""
         view = self._view
         keys: dict[AnyTable, dict[Key, None]] = {}
         limits: dict[tuple[Any, ...], Range] = {}

@@ -1,4 +1,4 @@
-"""What a contract brings to the engine, and what the engine hands back.
+"""The interface between a surface and the engine: what a contract declares, and what the engine passes to it.
 
 A contract is pure: it names the locks and rows that a command needs, and decides over loaded rows at a given time. It
 opens no transaction and no socket, and it may be run twice for one command.
@@ -27,7 +27,7 @@ class Stage(NamedTuple):
 
 
 class MissingRowsError(Exception):
-    """A decision looked at rows that were not loaded; it is undone, given them and run again."""
+    """A decision read rows that were not loaded; it is undone, the rows are loaded, and it runs again."""
 
     def __init__(self, stage: Stage) -> None:
         super().__init__("rows were not loaded")
@@ -68,7 +68,7 @@ class View(Protocol):
         """Remove a row; its key must have been loaded."""
 
     def forget(self, table: AnyTable, key: Key) -> None:
-        """Remove a row unseen: one that nobody else can be looking at."""
+        """Remove a row without reading it: one that no other write can be reading."""
 
     def rotate(self, table: AnyTable) -> None:
         """Drop the older generation of a generational table."""
@@ -81,7 +81,7 @@ class View(Protocol):
 
 
 class Outcome(NamedTuple):
-    """What a decision gives. Nothing of it is told or woken before the commit is on disk."""
+    """The result of a decision. It is sent to the caller, and readers are woken, only after the commit is on disk."""
 
     answer: Any
     signals: Sequence[bytes] = ()
@@ -92,17 +92,17 @@ class Outcome(NamedTuple):
 
 
 class Contract(Protocol):
-    """One surface's rules."""
+    """The rules of one surface."""
 
     @property
     def name(self) -> str:
         """For metrics and logs."""
 
     def locks(self, command: Any) -> Sequence[Lock]:
-        """The locks that the command's rows stand under."""
+        """The locks that guard the rows of the command."""
 
     def needs(self, command: Any) -> Generator[Stage, View, None]:
-        """The rows the command needs, stage by stage; each stage may look at what earlier ones brought."""
+        """The rows that the command needs, stage by stage; a stage may depend on the rows of earlier ones."""
 
     def order(self, command: Any) -> Order | None:
         """The command's place in a sequence, if it has one."""
@@ -111,11 +111,11 @@ class Contract(Protocol):
         """Judge the command and change the view; pure."""
 
     def chores(self, reading: Reading) -> Sequence[Any]:
-        """Commands that free what is no longer needed; a bounded number, found again while there is more."""
+        """Commands that free expired data; a limited number, repeated while there is more."""
 
 
 class LastWord(NamedTuple):
-    """What a write that was decided in parts comes to."""
+    """The outcome of a write that was decided in parts."""
 
     outcome: Outcome
     is_refused: bool = False
@@ -141,7 +141,7 @@ class Write(NamedTuple):
     cost: int = 1
     """Roughly how many rows it will touch."""
     parts: Parts | None = None
-    """How it is decided in parts, if its command has to look at too much at once."""
+    """The parts in which it is decided, if its command would load too much at once."""
     is_large: bool = False
     """Whether it is decided in parts from the beginning."""
 

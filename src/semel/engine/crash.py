@@ -1,4 +1,4 @@
-"""Named points of the commit path at which a crash test ends the process, without warning and without cleaning up."""
+"""Crash points: named points of the commit path at which a crash test kills the process with SIGKILL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ POINTS = ("gathered", "locked", "loaded", "decided", "flushed", "committed", "an
 
 
 def crash_at(point: str, one_in: int, seed: int | None = None) -> Callable[[str], None]:
-    """A function that kills this process at the point, about once in so many passes."""
+    """A function that kills this process at the point, on average once in `one_in` passes."""
     if point not in POINTS:
         raise ValueError(f"there is no crash point {point!r}; there are {', '.join(POINTS)}")
     chance = random.Random(seed)  # noqa: S311 - not a secret

@@ -1,4 +1,4 @@
-"""Rows that a rare decision finds out it needs: asked for all at once, so that it is run again but once."""
+"""Rows that a decision requests while it runs: collected and loaded at once, so that it runs again only once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one commit path: gather, lock, load, decide, flush, sync, answer, wake readers.
+"""The commit path: queue, lock, load, decide, flush, sync, answer, wake readers.
 
 `submit` returns an answer only after the commit that holds it is on disk. The queue is bounded by count and bytes; when
 it is full the caller is refused at once and nothing was stored. Every durable change of every surface comes this way,
@@ -36,7 +36,7 @@ _UNREADABLE = "The store cannot be read at the moment."
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """How much may wait, and how much goes into one batch."""
+    """Limits of the write queue and of one batch."""
 
     waiting_writes: int = 4_096
     waiting_bytes: int = 256 * 1024 * 1024
@@ -46,18 +46,18 @@ class EngineLimits:
 
 
 class Caller:
-    """Who waits for an answer; its host sets `gone` when nobody will hear it."""
+    """The caller that waits for an answer; its host sets `gone` when the client can no longer receive it."""
 
     __slots__ = ("future", "gone", "principal")
 
     def __init__(self, principal: str = NOBODY) -> None:
         self.gone = False
         self.principal = principal
-        """Whose share of the queue its writes take; empty for nobody's."""
+        """Whose share of the queue its writes take; empty for none."""
         self.future: asyncio.Future[Any] | None = None
 
     def leave(self) -> None:
-        """Nobody will hear the answer."""
+        """The client will not receive the answer."""
         self.gone = True
 
 
@@ -66,16 +66,16 @@ def nowhere(point: str) -> None:
 
 
 class Writing(NamedTuple):
-    """How it goes with writes."""
+    """The health of the write path."""
 
     lost: int
-    """How many the store has not taken, or may not have taken, since the start."""
+    """The number of writes since the start that the store has refused, or whose outcome is unknown."""
     running_ms: int
-    """How long the ones that are being carried out have taken so far."""
+    """The time that the running writes have taken so far."""
 
 
 class Engine:
-    """Lives on one event loop; lanes and readers work in threads of their own."""
+    """The engine of one process. It runs on one event loop; lanes and readers use threads of their own."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Engine:
         store.follow(self._hear)
 
     async def submit(self, write: Write, caller: Caller | None = None) -> Any:
-        """Carry out a write; the answer comes after its commit is on disk."""
+        """Execute a write; the answer comes after its commit is on disk."""
         return await self.admit(write, caller)
 
     def admit(self, write: Write, caller: Caller | None = None) -> asyncio.Future[Any]:
@@ -172,7 +172,7 @@ class Engine:
             return look(Reading(snapshot, self.soft, self._timekeeper.now(snapshot.now_ms)))
 
     async def leads(self) -> bool:
-        """Whether this node is the one that does the chores."""
+        """Whether this node leads, and so runs the chores."""
         return await self._loop.run_in_executor(self._readers, self._store.leads)
 
     async def era(self) -> bytes:
@@ -180,7 +180,7 @@ class Engine:
         return await self._loop.run_in_executor(self._readers, self._store.era)
 
     def writing(self, locks: Iterable[Lock]) -> Writing:
-        """How it goes with writes under these locks, on this node."""
+        """The health of writes under these locks, on this node."""
         lane = self._lane_of(locks)
         return Writing(lane.lost, lane.running_ms)
 
@@ -195,7 +195,7 @@ class Engine:
         return self._store.is_away
 
     async def stop(self) -> None:
-        """Finish what was admitted, then let go of the store."""
+        """Finish admitted writes, then close the store."""
         self._stopped = True
         for lane in self._lanes:
             await self._loop.run_in_executor(None, lane.stop)

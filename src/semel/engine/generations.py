@@ -1,4 +1,4 @@
-"""Turns the generations of tables whose rows are forgotten by age.
+"""Rotates the generations of tables whose rows expire by age, and drops expired generations whole.
 
 A generation that was closed at time T holds only receipts that end by T plus the longest window in force while it
 took rows. When that time has come the whole generation is dropped at once: deleting its rows one by one would cost a
@@ -34,14 +34,14 @@ GENERATION = Table("generation", GenerationRow, key=1)
 
 
 class Turn(NamedTuple):
-    """Look whether a table's generation is due, and turn it if it is."""
+    """Command: rotate the generations of a table if that is due."""
 
     table: AnyTable
     window_ms: int
 
 
 class Generations:
-    """A contract of the engine's own. `windows` says how long each table's receipts are honoured."""
+    """The engine's own contract for rotation. `windows` is the retention of each table's receipts."""
 
     name = "generations"
 

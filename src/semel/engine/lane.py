@@ -1,11 +1,11 @@
-"""A lane: one queue, one thread, one transaction after another.
+"""Group commit: a lane has one queue and one thread, which runs one batch after another as a transaction.
 
-The thread takes whatever is waiting, bounded by count, bytes and cost, and runs it as one batch; while the disk
-syncs, the next batch gathers. Results are handed over only after the commit. A batch that would load too much goes in
-halves. When a batch breaks before its commit, its writes are tried one by one, so that one poisonous write fails alone;
-when the store itself broke it off, the batch is tried again whole, and when the store stays away its callers hear "not
-stored". When a commit fails, the callers of that batch hear "unknown"; if the store is broken for good, the lane stops,
-and those still waiting hear "not stored".
+The thread takes the waiting writes, limited by count, bytes and cost, and runs them as one batch; while the disk
+syncs, the next batch gathers. Callers get results only after the commit. A batch that would load too much is split in
+halves. If a batch fails before its commit, its writes are tried one by one, so that one bad write fails alone. If the
+store itself aborted it, the whole batch is retried, and if the store stays unreachable its callers get "not stored".
+If a commit fails, the callers of that batch get "unknown"; if the store is broken for good, the lane stops, and the
+waiting callers get "not stored".
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from semel.store.protocol import (
 )
 
 IDLE_SECONDS = 0.5
-"""How often an idle lane looks for soft changes to store: at most a second after they were made."""
+"""Seconds between two checks of an idle lane for soft changes, which are stored within a second."""
 
 MAX_TRIES = 5
-"""How often a batch is begun that the store breaks off through no fault of its writes."""
+"""Limit of tries of a batch that the store aborts through no fault of its writes."""
 
 MAX_HELD = 3
-"""So many locks of one batch are waited for, one after the other, before its other writes are told to come again."""
+"""Limit of busy locks of one batch that are waited for, one after the other, before its other writes must retry."""
 
 _AWAY = "The store cannot be reached; nothing was stored."
 _HELD = "Other writers held what this write needs for too long; nothing was stored."
@@ -55,7 +55,7 @@ _STOPPED = "The server stopped before this write's turn; nothing was stored."
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How much goes into one transaction."""
+    """Limits of one transaction."""
 
     writes: int = 512
     bytes: int = 32 * 1024 * 1024
@@ -64,7 +64,7 @@ class BatchLimits:
 
 
 class Lane:
-    """Runs from `start` until `stop`, or until a commit fails."""
+    """A writer thread with its queue. It runs from `start` until `stop`, or until a commit fails."""
 
     def __init__(
         self,
@@ -83,11 +83,11 @@ class Lane:
         self._held: Submission | None = None
         self._deferred: list[Submission] = []
         self._current: Sequence[Submission] = ()
-        """Gathered, and not told of yet."""
+        """Gathered writes that are not answered yet."""
         self.lost = 0
         """Writes that the store did not take, or may not have taken."""
         self._began_ms: int | None = None
-        """When the batch that is being run was begun."""
+        """When the running batch began."""
         self._stopping = False
         self._soft_at = time.monotonic()
         self._thread = threading.Thread(target=self._work, name="semel-lane", daemon=True)
@@ -107,7 +107,7 @@ class Lane:
         return 0 if began_ms is None else self._around.timekeeper.monotonic_ms() - began_ms
 
     def stop(self) -> None:
-        """Finish what is queued, then end; waits for it."""
+        """Finish queued writes, then end; waits for it."""
         self._queue.put(None)
         self._thread.join()
 
@@ -193,7 +193,7 @@ class Lane:
             self._run_one_by_one(in_order(batch))
 
     def _run_apart(self, batch: Sequence[Submission]) -> None:
-        """Somebody holds a lock of this batch: writes under other locks need not wait with it."""
+        """Another writer holds a lock of this batch: writes under other locks need not wait for it."""
         groups: dict[tuple[Lock, ...], list[Submission]] = {}
         for submission in batch:
             groups.setdefault(tuple(submission.locks), []).append(submission)
@@ -341,7 +341,7 @@ class Lane:
         return commit is Commit.SOFT
 
     def abandon(self) -> None:
-        """After the thread has ended: tell everyone who still waits that nothing was stored."""
+        """After the thread has ended: answer all waiting callers that nothing was stored."""
         left = [*self._deferred, *([self._held] if self._held else [])]
         while not self._queue.empty():
             taken = self._queue.get_nowait()

@@ -1,4 +1,4 @@
-"""What the engine reports of itself; metrics, logs and tests listen."""
+"""Engine events for metrics, logs and tests: the observer interface."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 
 class Commit(Enum):
-    """How a batch ended."""
+    """The outcome of a batch."""
 
     DURABLE = "durable"
     SOFT = "soft"
@@ -18,7 +18,7 @@ class Commit(Enum):
 
 
 class BatchReport(NamedTuple):
-    """One batch in numbers."""
+    """The figures of one batch."""
 
     commit: Commit
     writes: int
@@ -30,7 +30,7 @@ class BatchReport(NamedTuple):
 
 
 class Observer(Protocol):
-    """Called from the writing threads; must be quick and must not raise."""
+    """Receives engine events. Called from the writing threads; must be quick and must not raise."""
 
     def batch(self, report: BatchReport) -> None:
         """A batch has ended."""
@@ -46,7 +46,7 @@ class Observer(Protocol):
 
 
 class SilentObserver:
-    """Listens to nothing."""
+    """Ignores all events."""
 
     def batch(self, report: BatchReport) -> None:
         """Ignored."""

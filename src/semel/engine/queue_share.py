@@ -1,4 +1,4 @@
-"""How much of the engine's queue each principal holds, so that no principal can fill it alone.
+"""Fair queueing: the share of the write queue that each principal may hold, so that none can fill it alone.
 
 A principal may hold at most a share of the waiting writes and of their bytes; a write beyond it is refused and nothing
 is stored. Writes without a principal (chores of the server, callers in development mode) are bounded by the queue
@@ -13,7 +13,7 @@ NOBODY = ""
 
 
 class QueueShare:
-    """Counts what waits, by principal."""
+    """Counts the waiting writes and bytes of each principal."""
 
     def __init__(self, max_writes: int, max_bytes: int) -> None:
         self._max_writes = max(1, max_writes)

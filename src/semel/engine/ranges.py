@@ -1,4 +1,4 @@
-"""A loaded range, kept in order while the batch changes rows.
+"""A loaded key range, kept in order while the batch changes rows.
 
 Only what lies before the last loaded row is known, unless the store had no more: a change beyond that point must stay
 out, because unloaded rows may stand before it.
@@ -22,7 +22,7 @@ def same_rows(wanted: Range) -> tuple[Any, ...]:
 
 
 class LoadedRange:
-    """The known beginning of a range, as places in its index."""
+    """The loaded beginning of a range, as positions in its index."""
 
     def __init__(self, wanted: Range, rows: Sequence[Row], edge: Key | None) -> None:
         self._wanted = wanted

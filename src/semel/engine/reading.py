@@ -1,4 +1,4 @@
-"""What a reader sees: the rows of one instant, under the soft changes that are not stored yet."""
+"""Snapshot reads: the rows of one instant, with the soft changes that are not stored yet laid over them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ R = TypeVar("R", bound=tuple[Any, ...])
 
 
 class Reading:
-    """One look at the store."""
+    """A snapshot read of the store."""
 
     def __init__(self, snapshot: Snapshot, soft: SoftChanges, now: Now) -> None:
         self._snapshot = snapshot
@@ -32,12 +32,12 @@ class Reading:
         return {key: self._soft.over(table, row) for key, row in found.items()}
 
     def latest(self, table: Table[R], prefixes: Sequence[Key], below: Any) -> Mapping[Key, R]:
-        """For each beginning of a key, the last row whose last key column is below a bound; all at once."""
+        """For each key prefix, the last row whose last key column is below a limit; in one query."""
         found = self._snapshot.latest(table, prefixes, below)
         return {prefix: self._soft.over(table, row) for prefix, row in found.items()}
 
     def earliest(self, table: Table[R], prefixes: Sequence[Key], least: Any) -> Mapping[Key, R]:
-        """For each beginning of a key, the first row whose last key column is at least a bound; all at once."""
+        """For each key prefix, the first row whose last key column is at least a limit; in one query."""
         found = self._snapshot.earliest(table, prefixes, least)
         return {prefix: self._soft.over(table, row) for prefix, row in found.items()}
 

@@ -1,7 +1,7 @@
-"""Wakes live readers after a commit.
+"""Wake-up signals: notify live readers and long polls of a topic after a commit.
 
-A signal carries no data: a woken reader looks at the log again from its own cursor. So a signal may come twice or for
-nothing, but never before the commit it speaks of.
+A signal carries no data: a woken reader reads the log again from its own cursor. So a signal may be sent twice or
+without a reason, but never before the commit that it announces.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Iterable
 
 
 class Signals:
-    """Waiting readers by topic; used on the event loop only."""
+    """Subscriptions of readers by topic; used on the event loop only."""
 
     def __init__(self) -> None:
         self._waiting: dict[bytes, set[asyncio.Future[None]]] = {}
         self.turn = 0
-        """Rises with every signal: two looks in one turn see the same commits."""
+        """Rises with every signal: two reads in one turn see the same commits."""
 
     def watch(self, topic: bytes) -> Watch:
         """Begin to listen: signals sent from now on are not missed."""
         return Watch(self, topic)
 
     def send(self, topics: Iterable[bytes]) -> None:
-        """Wake whoever listens to these topics."""
+        """Wake all listeners of these topics."""
         self.turn += 1
         for topic in topics:
             for waiting in self._waiting.pop(topic, ()):
@@ -31,7 +31,7 @@ class Signals:
                     waiting.set_result(None)
 
     def send_all(self) -> None:
-        """Wake everyone: the server is stopping, or nobody knows what has changed."""
+        """Wake all listeners: the server is stopping, or it is unknown what has changed."""
         self.send(list(self._waiting))
 
     def __len__(self) -> int:
@@ -39,7 +39,7 @@ class Signals:
 
 
 class Watch:
-    """One reader's ear."""
+    """The subscription of one reader."""
 
     __slots__ = ("_future", "_signals", "_topic")
 
@@ -57,11 +57,11 @@ class Watch:
 
     @property
     def has_fired(self) -> bool:
-        """Whether a signal has come since it was armed."""
+        """Whether a signal was sent since the watch was armed."""
         return self._future is not None and self._future.done()
 
     async def wait(self, seconds: float) -> bool:
-        """Whether a signal came in time."""
+        """Wait for a signal; whether it was sent in time."""
         assert self._future is not None
         await asyncio.wait((self._future,), timeout=max(0.0, seconds))
         return self._future.done()

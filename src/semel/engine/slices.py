@@ -1,4 +1,4 @@
-"""Which rows are asked for together, so that no more of heavy tables is loaded than is wanted before it is weighed."""
+"""Load planning: which rows are fetched together, so that heavy tables are loaded within their byte limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from semel.store.protocol import AnyTable
 from semel.store.table import Key
 
 LOADED_AT_ONCE = 32
-"""So many rows of a heavy table are asked for before their bytes are counted."""
+"""Limit of rows of a heavy table that are fetched before their bytes are counted."""
 
 
 def in_slices(keys: Mapping[AnyTable, Iterable[Key]], first: int) -> Iterator[Mapping[AnyTable, Iterable[Key]]]:

@@ -1,8 +1,8 @@
-"""Soft changes: last use, sliding expiry, lease extension.
+"""Soft changes: updates without durability (last use, sliding expiry, lease extension).
 
-They are merged by key, carried by the next durable commit or by one of their own within a second, and are never the
-cause of a sync. A crash may forget them, so no promise rests on one. Until they are stored, everyone in this process
-sees them laid over the stored row.
+They are merged by key, written by the next durable commit or by one of their own within a second, and never cause a
+sync. A crash may lose them, so no promise depends on one. Until they are stored, all readers of this process see them
+laid over the stored row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Place = tuple[AnyTable, Key, str, str | None, bytes | None]
 
 
 class SoftChanges:
-    """The waiting ones; used from every thread."""
+    """The soft changes that are not stored yet; thread-safe."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()

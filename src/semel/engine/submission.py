@@ -1,4 +1,4 @@
-"""A write on its way through the engine, and what became of a batch of them."""
+"""A submitted write on its way through the engine, and the outcome of its batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from semel.store.protocol import Lock
 
 
 class Submission:
-    """A write on its way through the engine, with whatever its sender needs to recognise it."""
+    """A write on its way through the engine, with the data that its sender needs to recognise it."""
 
     __slots__ = ("deferrals", "locks", "order", "sender", "write")
 
@@ -32,7 +32,7 @@ class Submission:
 
 @dataclass(slots=True)
 class BatchResult:
-    """What became of each write; those in neither list go to the next batch."""
+    """The outcome of each write; those in neither list go to the next batch."""
 
     commit: Commit
     decided: list[tuple[Submission, Outcome]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Frees what the rules have already forgotten, in small writes through the engine.
+"""The sweeper: frees expired data in small writes through the engine.
 
 Nothing depends on a sweep having run: expiry is decided by comparing stored times. A sweep that fails is tried again at
 the next round. With several nodes one of them sweeps, the one that leads: two would only get in each other's way.
@@ -14,11 +14,11 @@ from semel.engine.contract import Contract, EngineError, Write
 from semel.engine.engine import Engine
 
 MAX_ROUNDS = 64
-"""So many times in a row a contract may ask for more before the sweeper rests."""
+"""Limit of rounds in a row that a contract may ask for before the sweeper rests."""
 
 
 class Sweeper:
-    """Runs as one task on the event loop until it is cancelled."""
+    """Sweeps in one task on the event loop until it is cancelled."""
 
     def __init__(self, engine: Engine, contracts: Sequence[Contract], interval_seconds: float) -> None:
         self._engine = engine

@@ -1,4 +1,4 @@
-"""The one clock of a process: the store's time, kept from falling and from jumping into expiry."""
+"""The clock of a process: the time of the store, monotonic, and guarded against jumps that would expire data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from semel.kernel.world import World
 
 
 class Timekeeper:
-    """Used from every thread."""
+    """The clock of a process; thread-safe."""
 
     def __init__(self, world: World, observer: Observer, *, is_shared: bool = False) -> None:
         self._guard = threading.Lock()

@@ -1,4 +1,4 @@
-"""The rows of one batch: what was loaded, under what the batch has changed so far.
+"""The row view of a batch: the loaded rows, with the changes of the batch so far laid over them, and undo.
 
 Every change is written to a journal, so that one decision can be undone without the others. Loaded ranges are kept in
 order under the batch's own changes: a claim sees the jobs that an earlier claim has left. Nothing here reaches the
@@ -23,7 +23,7 @@ _UNSEEN: Any = ()
 
 
 class InsertMetRowError(Exception):
-    """A row that was to be new is there already: a fault of the contract."""
+    """An inserted row exists already: a fault of the contract."""
 
 
 class BatchView:
@@ -77,7 +77,7 @@ class BatchView:
         return softened
 
     def soften(self, touches: Iterable[Touch]) -> None:
-        """Let the decisions that follow see the soft changes of one that was made; they are no changes to write."""
+        """Let later decisions see the soft changes of an earlier one; they are not written as changes."""
         for touch in touches:
             table, key = touch.table, touch.key
             row = self.known(table).get(key)
@@ -147,7 +147,7 @@ class BatchView:
         return lock.name in self._held and (lock.shared or not self._held[lock.name])
 
     def mark(self) -> tuple[int, int]:
-        """A point to come back to."""
+        """A savepoint."""
         return len(self._journal), len(self._rotations)
 
     def undo(self, mark: tuple[int, int]) -> None:
@@ -167,7 +167,7 @@ class BatchView:
         return self._rotations
 
     def changes(self, touches: Iterable[Touch]) -> Changes:
-        """What differs from what was loaded; a soft change of a row that is written anyway goes with it."""
+        """The differences from the loaded rows; a soft change of a row that is written anyway is included."""
         inserts: dict[AnyTable, list[Row]] = {}
         updates: dict[AnyTable, list[Row]] = {}
         steady: dict[AnyTable, list[Row]] = {}
@@ -221,7 +221,7 @@ class BatchView:
                 loaded.change(key, after, before)
 
     def _unsee(self, table: AnyTable, key: Key, after: Row | None) -> Row | None:
-        """Take back what was done to a row that had not been looked at; what has been loaded since is kept."""
+        """Undo the change of a row that was not read before; what has been loaded since is kept."""
         base = self._base[table][key]
         if after is None and base is not _UNSEEN:
             self._rows[table][key] = base

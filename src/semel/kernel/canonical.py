@@ -102,7 +102,7 @@ class _Printer:
         self._surrogates = surrogates
 
     def text(self, value: Json, levels_left: int) -> bytes:
-        """A value that may have so many levels."""
+        """The text of a value that may be nested `levels_left` deep."""
         if isinstance(value, str):
             return self._string(value)
         if value is None or value is True or value is False:

@@ -1,4 +1,4 @@
-"""Time that decisions can trust.
+"""Clock readings for decisions: decision time, expiry time and steady time.
 
 Decision time never falls. A wall clock that jumps ahead of the monotonic clock by more than a minute (a wrong date, a
 resumed virtual machine) must not expire what people still rely on, so expiry goes on at the monotonic pace and accepts
@@ -23,11 +23,11 @@ class Now(NamedTuple):
 
     ms: int
     expiry_ms: int
-    """What is compared with stored ends of life: at most `ms`, behind it while a jump is on trial."""
+    """The time to compare with stored expiries: at most `ms`, behind it while a clock jump is not accepted."""
     steady_ms: int
-    """What leases run on."""
+    """The time of leases."""
     wall_ms: int
-    """What the clock says just now, which may be less than before: for what is held against other people's clocks."""
+    """The current wall clock, which may be less than before: for comparisons with other clocks."""
 
     def not_before(self, ms: int) -> Now:
         """This time, unless a row under the same lock was written later: time never falls along a log."""
@@ -35,7 +35,7 @@ class Now(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """What is kept between two readings."""
+    """The state between two readings."""
 
     ms: int
     expiry_ms: int
@@ -65,5 +65,5 @@ def advance(pace: Pace, wall_ms: int, monotonic_ms: int) -> Pace:
 
 
 def now_of(pace: Pace, *, is_shared: bool) -> Now:
-    """What a decision is told, of a store that has one process or many."""
+    """The clock reading of a decision, for a store of one process or many."""
     return Now(pace.ms, pace.expiry_ms, pace.ms if is_shared else pace.steady_ms, pace.wall_ms)

@@ -1,4 +1,4 @@
-"""The identity of a delta: the hash of its content, so that the same change has the same name wherever it is sent.
+"""The id of a delta: the hash of its content, so that the same change has the same id wherever it is sent.
 
 The hashed text is the canonical JSON of author, columns, time, row and table. Operation and everything else a delta
 carries stay out. Strings, values and columns travel through the server as their canonical texts, made once here.

@@ -1,4 +1,4 @@
-"""The one registry of everything that can be answered to a caller besides success.
+"""The registry of all errors that a caller can get.
 
 A code is part of the interface: it never changes its meaning. Each has a status for HTTP, a close code for WebSocket, a
 status for gRPC, and advice that a client library can follow without reading prose.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Retry(Enum):
-    """What the caller should do with the same request."""
+    """The advice to a caller about the same request."""
 
     SAME_KEY = "same_key"
     """Send it again unchanged, with the same identity: it may or may not have happened."""

@@ -1,4 +1,4 @@
-"""The fingerprint of a write: what is compared to tell a retry from another write under the same identity.
+"""The fingerprint of a write: tells a retry from another write under the same key.
 
 Promise: SHA-256 of the canonical bytes and of nothing else, so anyone can compute it again.
 """

@@ -1,4 +1,4 @@
-"""Hybrid logical clocks: time that never falls or repeats, whatever the clock of the machine does.
+"""Hybrid logical clock (HLC): time that never falls or repeats, whatever the clock of the machine does.
 
 A reading is 64 bits, milliseconds since 1970 above a counter of 16 bits, so plain numbers compare as time does. All
 functions are pure: the physical time is an argument, and what was read last is the whole state.

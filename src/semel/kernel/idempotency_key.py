@@ -1,4 +1,4 @@
-"""Reading the `Idempotency-Key` header: one rule for every surface.
+"""Parsing of the `Idempotency-Key` header: one rule for every surface.
 
 Outer spaces and tabs go. A value that is wholly a quoted string in the sense of RFC 8941 is unwrapped, so that `"k1"`
 and `k1` are one key; any other value is taken as it stands, quotes included. What is left is 1 to 256 characters from

@@ -1,4 +1,4 @@
-"""The bytes that the end of a job is hashed and signed over: one text for server and workers.
+"""The bytes of a job's end that are hashed and signed: one text for server and workers.
 
 They are the canonical JSON of the job's id, whether it went well, and the result or the error: no time, no node, no
 token, so that anybody who has the result can check it. Integers keep all their digits; half a surrogate is refused.
@@ -24,7 +24,7 @@ def parsed_bytes(value: Any) -> bytes:
 
 
 def report_bytes(job_id: str, ok: bool, value: bytes) -> bytes:
-    """What is hashed: the report of a job around a value that is canonical already."""
+    """The hashed bytes: the report of a job around a value that is canonical already."""
     name = job_id.encode()
     if ok:
         return b'{"job_id":"%s","ok":true,"result":%s}' % (name, value)
@@ -32,7 +32,7 @@ def report_bytes(job_id: str, ok: bool, value: bytes) -> bytes:
 
 
 def proof_of(text: bytes, hmac_key: bytes | None) -> dict[str, str]:
-    """The checksum of a report, and with a key its signature, as they stand on the wire."""
+    """The checksum of a report, and with a key its signature, in their wire form."""
     made = {"mode": "sha256", "sha256": sha256(text).hexdigest()}
     if hmac_key:
         made |= {"mode": "hmac", "sig": digest(hmac_key, text, sha256).hex()}

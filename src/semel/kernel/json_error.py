@@ -1,4 +1,4 @@
-"""The one way JSON input is refused.
+"""The error of invalid JSON input.
 
 Promise: every refusal of the JSON modules is a JsonError. Its `kind` says which rule was broken, so that each
 contract can choose its own answer, and its message is one sentence that never carries more than a short

@@ -36,7 +36,7 @@ class Marked(NamedTuple):
 
 
 def parse_marked(raw: bytes, levels: int) -> Marked:
-    """The value of a text of at most so many levels, with a `JsonError` for each value that cannot be taken."""
+    """The value of a text of at most `levels` levels, with a `JsonError` for each value that cannot be taken."""
     assert levels >= MAX_DEPTH  # the quick parser takes that much
     loaded = load(raw)
     if loaded is not None:

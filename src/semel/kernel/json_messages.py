@@ -178,7 +178,7 @@ def _end_of_space(text: bytes, start: int, stop: int) -> int:
 
 
 def _squeezed(said: bytes, level: int) -> bytes:
-    """Without white space beside commas of the outermost level; the text begins inside so many containers."""
+    """Without white space beside commas of the outermost level; the text begins inside `level` containers."""
     parts = without_escapes(said).split(b'"')
     parts[1::2] = [b"s" * len(part) for part in parts[1::2]]
     plain = b'"'.join(parts)  # as long as the text, and what looks like structure is structure

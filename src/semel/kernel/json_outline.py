@@ -44,7 +44,7 @@ class OutlinePlan(NamedTuple):
     levels: int
     """What is nested deeper than this cannot be taken."""
     kept: int
-    """Lists and objects of so many outer levels are kept; inside, all is text. The last of them have their text too."""
+    """Outer levels whose lists and objects are kept; inside, all is text. The last of them have their text too."""
     names: frozenset[str]
     """The members that are kept of objects."""
     lists: frozenset[str]

@@ -69,7 +69,7 @@ class _Cut(NamedTuple):
 
 
 def pieces_of(text: bytes, levels: int = MAX_DEPTH) -> Iterator[JsonPiece]:
-    """The pieces of a text that is nested at most so many levels deep."""
+    """The pieces of a text that is nested at most `levels` deep."""
     start, before = 0, b""
     while True:
         end, shown, outside, dense, climbed = _next_cut(text, start, levels)

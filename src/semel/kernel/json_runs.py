@@ -6,8 +6,8 @@ between two of them is a run of whole elements of about a piece, or one element 
 
     [1,[2,3, ... ,4],5,6]       runs of the outer one: `1`, `[2,3, ... ,4]` and `5,6`
 
-Nothing is judged here but brackets. A text that is no JSON has runs that are none: whoever parses all runs strictly,
-and the brackets around them, has read the whole text strictly, wherever it was cut.
+Nothing is judged here but brackets. A text that is no JSON has runs that are none: a caller that parses all runs
+strictly, and the brackets around them, has read the whole text strictly, wherever it was cut.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def not_utf8(byte: int) -> JsonError:
 
 
 def refuse_deep(raw: bytes, levels: int = MAX_DEPTH) -> None:
-    """Refuse a text nested deeper than so many levels, whether or not it is JSON."""
+    """Refuse a text nested deeper than `levels`, whether or not it is JSON."""
     if raw.count(b"[") + raw.count(b"{") <= levels:
         return  # fewer brackets than levels, even counting those inside strings
     if _depth(outside_strings(raw), levels) > levels:

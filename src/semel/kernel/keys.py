@@ -1,4 +1,4 @@
-"""How client-made names become stored keys.
+"""Encoding of names from clients as stored keys.
 
 A stored key begins with a tag, so that no two names can ever meet: raw for up to 32 bytes, a packed UUID, or the
 SHA-256 of a longer name. Short names stay raw because hashing would destroy the order of time-ordered keys, which is

@@ -187,7 +187,7 @@ class LargeJson:
         return name
 
     def _values(self, run: Run, levels: int | None = None) -> Any:
-        """The elements of a run, as an array or an object; at most so many levels deep if that is asked for."""
+        """The elements of a run, as an array or an object; at most `levels` deep if that is given."""
         text = self._found.text
         around = b"{}" if self.is_object else b"[]"
         may_be_deep = levels is not None and self._found.levels - self._level > levels

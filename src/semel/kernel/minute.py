@@ -1,4 +1,4 @@
-"""What happened in the last minute: a count that slides in steps of a second, in the space of sixty numbers."""
+"""A sliding count of the last minute, in steps of a second, in the space of sixty numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Minute:
         self._latest = 0
 
     def add(self, now_ms: int, count: int = 1) -> None:
-        """So many more happened now."""
+        """Count `count` more now."""
         second = self._reach(now_ms)
         self._counts[second % SECONDS] += count
 

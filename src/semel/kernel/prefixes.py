@@ -1,4 +1,4 @@
-"""How much of a client's key may be shown: enough to find it again, never the whole."""
+"""Redaction of keys: the prefix of a client's key that may be shown."""
 
 from __future__ import annotations
 

@@ -16,14 +16,14 @@ MAX_NUMBER = 2**53 - 1
 
 
 class ProducerState(NamedTuple):
-    """What is remembered of a producer."""
+    """The stored state of a producer."""
 
     epoch: int
     seq: int
 
 
 class Epoch(Enum):
-    """How the epoch sent stands to the epoch known."""
+    """The relation of the sent epoch to the known one."""
 
     UNKNOWN = "unknown"
     OLDER = "older"
@@ -32,7 +32,7 @@ class Epoch(Enum):
 
 
 class Seq(Enum):
-    """How the sequence sent stands to the one that may come next."""
+    """The relation of the sent sequence to the expected one."""
 
     FIRST = "first"
     REPEAT = "repeat"
@@ -54,12 +54,12 @@ TABLE: dict[tuple[Epoch, Seq], Verdict] = {
 
 
 def judge(known: ProducerState | None, epoch: int, seq: int) -> Verdict:
-    """Judge one append of a producer by what is known of it."""
+    """Decide one append of a producer by its stored state."""
     return TABLE[_place(known, epoch, seq)]
 
 
 def expected_seq(known: ProducerState | None) -> int:
-    """The sequence that would be accepted next, told to a producer that left a gap."""
+    """The next sequence that would be accepted, sent to a producer that left a gap."""
     return 0 if known is None else known.seq + 1
 
 

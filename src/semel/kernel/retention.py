@@ -1,4 +1,4 @@
-"""How long a receipt is honoured, by class.
+"""Retention of receipts, by class.
 
 A receipt is forgotten by age, with the thing that it belongs to, or by an operator's named order; never under pressure.
 Each class gives the first millisecond at which the receipt no longer counts, and that instant is stored with it: a
@@ -25,7 +25,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class PinnedThenWindow:
-    """Pinned while the work it stands for is unfinished, then a fixed age from its end."""
+    """Kept while its work is unfinished, then for a fixed time from its end."""
 
     keep_ms: int
 

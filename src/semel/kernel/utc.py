@@ -1,4 +1,4 @@
-"""Instants as text: UTC, RFC 3339, milliseconds, one Z."""
+"""Times as text: UTC, RFC 3339, milliseconds, with a Z."""
 
 from __future__ import annotations
 

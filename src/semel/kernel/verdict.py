@@ -1,4 +1,4 @@
-"""What the rules say of a write before it runs.
+"""Verdicts: the decision of the rules about a write before it runs.
 
 A receipt is the durable memory of a write that took effect. A retry is judged against the receipt of its identity, and
 only three things can be said of it: nothing is remembered, the same request is remembered, or another one is.
@@ -25,7 +25,7 @@ class Verdict(Enum):
 
 
 class Receipt(Protocol):
-    """What every contract's receipt row has, whatever facts it keeps beside."""
+    """The common members of every contract's receipt row."""
 
     @property
     def fingerprint(self) -> bytes:

@@ -1,4 +1,4 @@
-"""What the pure code may not reach for itself: clocks and chance, handed in so that a run replays from a seed."""
+"""The interface to clocks and randomness, passed in so that a run replays from a seed."""
 
 from __future__ import annotations
 

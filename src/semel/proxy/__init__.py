@@ -1,1 +1,1 @@
-"""`semel proxy`: a request with an `Idempotency-Key` takes effect once, in front of any service in any language."""
+"""`semel proxy`: an idempotency proxy; a request with an `Idempotency-Key` takes effect once, for any HTTP service."""

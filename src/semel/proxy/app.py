@@ -87,7 +87,7 @@ class Proxy:
         return problem(503, "too_many_requests", detail, (b"retry-after", b"1"))
 
     async def _handled(self, scope: Scope, client: Client, policy: OnCrash | None) -> None:
-        """Run a request; what cannot be told any more, because an answer has begun, breaks its connection off."""
+        """Run a request; after an answer has begun, an error closes its connection."""
         try:
             if policy is None:
                 await self._forward(scope, client.receive, client.send)
@@ -128,7 +128,7 @@ class Client:
         return "-" if not self._status else f"{self._status}{'' if self._is_whole else ' broken off'}"
 
     async def receive(self) -> Message:
-        """What the client says; without a limit when it has said all."""
+        """Receive from the client; without a time limit after the whole request."""
         if self._is_read:
             return await self._receive()
         try:

@@ -1,4 +1,4 @@
-"""Sends a request to the upstream and its answer back: an ASGI application, which a middleware may stand in front of.
+"""Forwards a request to the upstream and its answer back: an ASGI application behind the middleware.
 
 A request with a key was read as a whole by the middleware; one without is streamed both ways. What may go wrong:
 
@@ -33,7 +33,7 @@ from semel.proxy.settings import ProxySettings
 REUSING = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that may be sent on a connection that was used before: they change nothing, so they may be sent again."""
 AUTO_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
-"""What the client library would add by itself."""
+"""Headers that the client library would add by itself."""
 MAX_HEAD_BYTES = 65_536
 
 
@@ -49,7 +49,7 @@ class Flight:
 
 
 def nowhere(point: str) -> None:
-    """What happens at the named points: nothing, unless a test asks for it."""
+    """The hook at the named points: does nothing, except in tests."""
 
 
 class Forward:

@@ -1,4 +1,4 @@
-"""The header fields of a request and of an answer on their way through a proxy, as values.
+"""Header fields of requests and answers through the proxy, as values.
 
 | field | request | answer |
 |---|---|---|
@@ -35,14 +35,14 @@ HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
-"""Those of RFC 9110, 7.6.1, and those that speak to a proxy alone."""
+"""Hop-by-hop headers of RFC 9110, 7.6.1, and those for a proxy alone."""
 OURS = frozenset({b"expect", b"content-length", b"host", b"via"})
 FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"})
 VIA = "1.1 semel"
 
 
 class Peer(NamedTuple):
-    """Who asks, and what the upstream is told about it."""
+    """The client, and the forwarding headers about it."""
 
     address: str
     scheme: str
@@ -81,7 +81,7 @@ def unsendable(fields: Iterable[Field]) -> str:
 
 
 def request_fields(fields: Sequence[Field], peer: Peer) -> list[tuple[str, str]]:
-    """What the upstream is told, without what frames the body. Every value is UTF-8."""
+    """The headers for the upstream, without those that frame the body. Every value is UTF-8."""
     dropped = OURS if peer.is_trusted else OURS | FORWARDED
     kept = [(name, value) for name, value in passed_on(fields) if name.lower() not in dropped]
     found = [(name.decode("ascii"), value.decode()) for name, value in kept]
@@ -104,7 +104,7 @@ def _forwarded(found: list[tuple[str, str]], peer: Peer, host: str) -> list[tupl
 
 
 def answer_fields(fields: Iterable[Field], date: bytes) -> list[Field]:
-    """What the client is told."""
+    """The headers for the client."""
     kept = passed_on(fields)
     return kept if values_of(kept, b"date") else [*kept, (b"date", date)]
 
@@ -115,7 +115,7 @@ def is_websocket(fields: Iterable[Field]) -> bool:
 
 
 def body_length(fields: Sequence[Field]) -> int | None:
-    """How long a request's body is; None when only its end tells. The server has checked both fields."""
+    """The length of a request's body; None when it is chunked. The server has checked both fields."""
     if values_of(fields, b"transfer-encoding"):
         return None
     return int(_first(fields, b"content-length") or "0")

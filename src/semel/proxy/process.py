@@ -1,4 +1,4 @@
-"""The process of a proxy: uvicorn with the limits it does not have, and an orderly stop.
+"""The proxy process: uvicorn with limits that it lacks, and an orderly shutdown.
 
 On SIGTERM or Control-C it takes no new connection, running requests end within `stop_timeout`, and what is left is cut
 off: a request with a key is then unknown. A second Control-C does not wait.
@@ -29,9 +29,9 @@ from semel.proxy.settings import ProxySettings
 
 MAX_HEAD_BYTES = 65_536
 SPARE_CONNECTIONS = 256
-"""Connections above the most requests at once, which are told that there are too many."""
+"""Connections above the limit of requests, which are answered that there are too many."""
 CUT_OFF_SECONDS = 5.0
-"""What requests that are cut off have to abandon their claims; one that does not is unknown when its lease is over."""
+"""Seconds for cancelled requests to abandon their claims; else a claim is unknown when its lease is over."""
 
 _log = logging.getLogger("semel.proxy")
 
@@ -41,7 +41,7 @@ class ListenError(Exception):
 
 
 def checked(store: Once) -> None:
-    """Ask the store for a key: a missing table, or a store that is away, is told before anything listens."""
+    """Read a key from the store: a missing table, or an unreachable store, is reported before the proxy listens."""
     store.store.change(Change(Act.FIND, Identity("", "semel-proxy")))
 
 
@@ -52,7 +52,7 @@ def run_proxy(
     announce: Callable[[str], None],
     reached: Callable[[str], None] = nowhere,
 ) -> None:
-    """Run until told to stop; raises `ListenError`."""
+    """Run until stopped; raises `ListenError`."""
     checked(store)
     ProxyServer(settings, store, listener_at(*address), announce, reached).run()
 

@@ -1,4 +1,4 @@
-"""The routes of a proxy: which requests take effect once, and what becomes of them after a crash.
+"""Routes of the proxy: which requests take effect once, and the policy for them after a crash.
 
     POST /charges              the route's policy is that of --on-crash
     POST /charges/* retry      every path below /charges/, run again after a crash
@@ -27,7 +27,7 @@ class Route(NamedTuple):
 
     method: str
     path: str
-    """With a slash at its end when it stands for what is below it."""
+    """With a slash at its end when it includes what is below it."""
     is_below: bool
     on_crash: OnCrash
 

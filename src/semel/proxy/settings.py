@@ -1,4 +1,4 @@
-"""What a proxy was told: every limit has a value."""
+"""Settings of the proxy: every limit has a value."""
 
 from __future__ import annotations
 

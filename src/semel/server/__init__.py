@@ -1,1 +1,1 @@
-"""The process, and the hosts that carry the wires."""
+"""The server process: HTTP, WebSocket and gRPC listeners, authentication, audit log, health and metrics."""

@@ -1,4 +1,4 @@
-"""Remote addresses: which network a setting names, and as what an address is counted."""
+"""Remote addresses: parses networks of settings, and maps an address to the unit that limits count."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Network = IPv4Network | IPv6Network
 
 
 def networks_of(text: str) -> tuple[Network, ...]:
-    """Addresses and networks with commas between; `ValueError` for what is neither."""
+    """Addresses and networks, separated by commas; `ValueError` for what is neither."""
     return tuple(ip_network(one.strip()) for one in text.split(",") if one.strip())
 
 
 @lru_cache(REMEMBERED_ADDRESSES)
 def counted_as(address: str, uncounted: tuple[Network, ...]) -> str:
-    """The name that connections of an address share: itself, or the /64 of IPv6; empty for one that is not counted."""
+    """The key that connections of an address are counted under: itself, or the /64 of IPv6; empty if not counted."""
     try:
         one = ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,8 +1,8 @@
-"""Who may come in: the credential of a request is judged, counted and, where it failed, put into the audit log.
+"""Authentication of requests: checks the credential, counts failures, and writes them to the audit log.
 
-One place for every surface, so that a failure is counted once wherever it happens. Nothing of a
-credential is kept. Counts and lines are in memory until the audit log is flushed: a crash loses the last of them, and
-no decision hangs on them.
+One place for every surface, so that a failure is counted once wherever it happens. Credentials are never stored.
+Counts and lines are in memory until the audit log is flushed: a crash loses the last of them, and no decision depends
+on them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from semel.server.meter import Meter
 from semel.server.principals import DEVELOPER, Outcome, Principal, Principals, UnauthorizedError, presented
 
 MAX_SLEEP_SECONDS = 60.0
-"""The end of a rotation is looked for at least so often, in case somebody sets the clock."""
+"""Longest time between two checks for the end of a rotation, in case the system clock is set."""
 
 
 class Gate(Protocol):
-    """What judging a credential takes; the context of the server is one."""
+    """The dependencies of authentication; the context of the server has them."""
 
     @property
     def principals(self) -> Principals:
@@ -31,7 +31,7 @@ class Gate(Protocol):
 
     @property
     def world(self) -> World:
-        """What time it is."""
+        """The clocks."""
 
     @property
     def meter(self) -> Meter:
@@ -39,7 +39,7 @@ class Gate(Protocol):
 
     @property
     def audit(self) -> AuditLog:
-        """Where it is put on record."""
+        """The audit log."""
 
 
 def admit(gate: Gate, request: Request, more: tuple[bytes, ...] = ()) -> Principal:
@@ -69,7 +69,7 @@ def authenticate(
 
 
 def admit_token(gate: Gate, token: bytes | None, where: Callable[[], Mapping[str, str]]) -> Principal:
-    """The same for a token that came in another way; `where` is for the audit log."""
+    """The same for a token that came outside of the headers; `where` is for the audit log."""
     now_ms = gate.world.wall_ms()
     try:
         principal, outcome = gate.principals.judge(token, now_ms)
@@ -95,7 +95,7 @@ def _failed(gate: Gate, outcome: Outcome, where: Mapping[str, str]) -> None:
 
 
 def denied(gate: Gate, where: Mapping[str, str]) -> None:
-    """Put on record that a known caller asked for what it may not do."""
+    """Write to the audit log that an authenticated caller was refused for lack of rights."""
     if gate.principals.are_known:
         gate.audit.note("AUTH_FAILURE", {"reason": "missing_role", **where})
 

@@ -1,4 +1,4 @@
-"""The other names of settings: variables that an earlier system was configured with go on working.
+"""Aliases of settings: environment variables of an earlier system that still work.
 
 Pure. The variable with our own prefix wins over every alias, and an earlier alias over a later one. Two that are set
 and do not mean the same are told as a warning that names the variables and never shows a value.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Named(NamedTuple):
-    """A variable that is set."""
+    """An environment variable that is set."""
 
     variable: str
     value: str

@@ -1,4 +1,4 @@
-"""Large blocks of memory go back to the system when they are freed.
+"""Memory allocator tuning: large blocks go back to the operating system when they are freed.
 
 glibc maps large blocks one by one and gives them back, but each that is freed raises its idea of what is large: after
 one body of 16 MB, others of that size are cut out of heaps, one a thread, which keep what was freed. With a fixed bound
@@ -13,7 +13,7 @@ import sys
 MAPPED_BYTES = 256 * 1024
 """A block of this size is mapped by itself: at least as long as a page of a table or a piece of a text."""
 TRIMMED_BYTES = 1024 * 1024
-"""Free memory at the end of a heap that is kept for what comes next."""
+"""Free memory at the end of a heap that is kept for later allocations, in bytes."""
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 

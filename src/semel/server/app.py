@@ -37,7 +37,7 @@ _TRACEPARENT = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}
 
 
 class App:
-    """Everything, on one listener or on two."""
+    """The ASGI application, on one listener or on two."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -92,7 +92,7 @@ class App:
         return None if surface is None else surface.socket_at(raw_path)
 
     def is_control(self, address: tuple[str, int] | None) -> bool:
-        """Whether an address of ours is that of the control listener."""
+        """Whether a local address is that of the control listener."""
         return self.control_port != 0 and address is not None and address[1] == self.control_port
 
     def stop(self) -> None:

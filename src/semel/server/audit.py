@@ -1,4 +1,4 @@
-"""The audit log: what an operator must be able to look up afterwards, one JSON object a line.
+"""The audit log: events that an operator must be able to look up afterwards, one JSON object a line.
 
 A line is `{"ts": UTC, "event": NAME, "details": {...}}`: in `audit-important.jsonl` for events that matter for long,
 else in `audit.jsonl`, so that no flood of the others moves those aside. Lines that anyone can cause are paced (see
@@ -46,7 +46,7 @@ _log = logging.getLogger("semel.audit")
 
 
 class AuditLog:
-    """Notes may come from any thread; the rest belongs to the loop."""
+    """Writes audit log lines. `note` is thread-safe; the rest belongs to the event loop."""
 
     def __init__(self, folder: Path, world: World) -> None:
         self.write_errors = 0
@@ -84,7 +84,7 @@ class AuditLog:
         self._note(event, details, kind, source)
 
     def note_rarely(self, event: str, details: Mapping[str, Any]) -> None:
-        """The first at once, then one line in ten seconds, which says how many it stands for besides itself."""
+        """Note the first at once, then one line in ten seconds, which says how many others it stands for."""
         self._note(event, details, LineClass.RARE, LineSource(event))
 
     async def written(self) -> None:
@@ -98,7 +98,7 @@ class AuditLog:
             self._fail("it does not answer")
 
     async def run(self) -> None:
-        """Write what is noted, until cancelled."""
+        """Write noted lines, until cancelled."""
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             self._tell_held(is_end=False)
@@ -106,7 +106,7 @@ class AuditLog:
                 await self.written()
 
     def close(self) -> None:
-        """Write the rest; what is noted from here on is not."""
+        """Write the remaining lines; later notes are dropped."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -133,7 +133,7 @@ class AuditLog:
         self._queue_of(event).add(_line(ts_ms, event, details))
 
     def _tell_held(self, *, is_end: bool) -> None:
-        """What was held back and waits for too long, or for the end."""
+        """Write suppressed lines that have waited for too long, or all at the end."""
         with self._guard:
             lines = self._pace.due(self._world.monotonic_ms(), is_end=is_end)
         for one in lines:
@@ -152,7 +152,7 @@ class AuditLog:
                 await asyncio.get_running_loop().run_in_executor(self._writer, self._write)
 
     def _write(self) -> None:
-        """In the writer's thread. Each file is tried, whatever becomes of the other."""
+        """Runs in the writer's thread. Each file is tried, whatever happens to the other."""
         reason = ""
         for queue in self._queues:
             try:

@@ -1,4 +1,4 @@
-"""The events of the audit log by what becomes of their lines: a table.
+"""The events of the audit log, with the class of each: important, paced or rare.
 
 Some lines can be caused by anyone, as often as they like; those are paced. Some are what an operator will look for
 after weeks; those have a file of their own, in which only their own kind can take up room.
@@ -16,7 +16,7 @@ PACED_LINES = LineRate(burst=50, refill_ms=10_000)
 
 
 class LineClass(Enum):
-    """How lines of an event are kept."""
+    """The class of an audit log event: how its lines are kept and paced."""
 
     IMPORTANT = "in a file of their own"
     EACH = "one line each: every one of them is a change that was committed"

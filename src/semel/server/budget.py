@@ -1,7 +1,7 @@
-"""What many hold at the same time, bytes or places: bounded in all, and bounded for each who holds.
+"""Memory budget: a limit of bytes or slots for all holders together, and one for each holder.
 
-One that reads slowly, or sends slowly, holds what it was given for long. Without the second bound a few of those could
-hold everything, and everyone else would be refused for as long as they like.
+A client that reads or sends slowly holds its share for long. Without the limit for each holder a few of those could
+hold everything, and all other clients would be refused.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from threading import Lock
 
 
 class Budget:
-    """Used from any thread."""
+    """A limit for all holders and for each holder; thread-safe."""
 
     def __init__(self, most: int, each: int) -> None:
         self.most = most
         self.each = min(each, most)
-        """What one holder may have of it."""
+        """The limit of one holder."""
         self._lock = Lock()
         self._held = 0
         self._by_holder: Counter[Hashable] = Counter()
@@ -28,15 +28,15 @@ class Budget:
         return self._held
 
     def has_room(self, holder: Hashable) -> bool:
-        """Whether there is anything left for somebody."""
+        """Whether the holder can hold anything more."""
         return self._held < self.most and self._by_holder[holder] < self.each
 
     def share(self, holder: Hashable) -> Share:
-        """A share for somebody, with nothing in it."""
+        """An empty share for a holder."""
         return Share(self, holder)
 
     def move(self, holder: Hashable, change: int) -> bool:
-        """Give somebody more, if there is as much, or take some back."""
+        """Give the holder `change` more, if there is room, or take some back."""
         with self._lock:
             mine = self._by_holder[holder] + change
             if change > 0 and (self._held + change > self.most or mine > self.each):
@@ -50,7 +50,7 @@ class Budget:
 
 
 class Share:
-    """What somebody holds for one purpose."""
+    """What one holder holds for one purpose."""
 
     def __init__(self, budget: Budget, holder: Hashable) -> None:
         self._budget = budget
@@ -59,7 +59,7 @@ class Share:
 
     @property
     def most(self) -> int:
-        """What it could be at most, if nobody held anything."""
+        """The most that it could be, if no other share held anything."""
         return self._budget.each
 
     @property
@@ -68,7 +68,7 @@ class Share:
         return self._budget.has_room(self._holder)
 
     def resize(self, size: int) -> bool:
-        """Hold so much from now on; False when there is no room for it, and then nothing changes."""
+        """Hold `size` from now on; False when there is no room for it, and then nothing changes."""
         if not self._budget.move(self._holder, size - self.size):
             return False
         self.size = size

@@ -1,6 +1,6 @@
-"""The parts of a diagnosis that are the same with and without a running server, and how they become one file.
+"""The support bundle: the parts that need no running server, and how they become one zip file.
 
-A bundle is made to be handed to somebody else. Secrets are `set` or `unset`, variables have names and no values, jobs
+A bundle is made to be sent to a supporter. Secrets are `set` or `unset`, variables have names and no values, jobs
 have ids, ages and counts; nothing has params, results or keys. Of logs the last lines are taken as they are: the server
 writes no secret into them, and what another program may have written there is searched for the configured secrets.
 Everything is bounded. Making a bundle changes nothing, and a crash leaves nothing behind.
@@ -44,7 +44,7 @@ HIDDEN = b"[hidden]"
 
 
 def file_name(now_ms: int) -> str:
-    """What the file of a bundle is called."""
+    """The file name of a bundle."""
     return f"diag_bundle_{datetime.fromtimestamp(now_ms / 1_000, UTC):%Y%m%d_%H%M%S}.zip"
 
 
@@ -54,7 +54,7 @@ def as_json(facts: Any) -> bytes:
 
 
 def about(now_ms: int, source: str) -> bytes:
-    """What made the bundle, when, and of what."""
+    """The origin of the bundle: version, time and source."""
     return as_json(
         {
             "version": __version__,
@@ -130,7 +130,7 @@ def _sizes(settings: ServerSettings) -> dict[str, int]:
 
 
 class Jobs:
-    """One look at the jobs: the counts of all, and the oldest of those that wait and run."""
+    """The jobs part of a bundle: counts of all, and the oldest that wait and run."""
 
     def __init__(self, reading: Reading) -> None:
         self.census: Census = census(reading, OLDEST_JOBS)

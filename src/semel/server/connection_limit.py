@@ -1,12 +1,12 @@
-"""Whether one more connection is taken: a limit for all, one for each remote address, and one by file descriptors.
+"""Connection limits: for all connections, for each remote address, and by free file descriptors.
 
 Addresses are counted over both listeners, HTTP and gRPC, WebSockets included. An IPv6 client has a /64 at least, so
-that is counted as one address. Reverse proxies speak for many clients and are named by a setting: theirs are not
+that is counted as one address. Reverse proxies connect for many clients and are named by a setting: theirs are not
 counted.
 
 A process that runs out of file descriptors can open no file and no database connection either, and the event loop
-drops what it cannot accept without a word. So the last few are kept back: a connection whose descriptor lies among
-them is refused like one over any other limit. What is refused is counted by reason, and logged once a minute.
+silently drops connections that it cannot accept. So the last few descriptors are reserved: a connection that gets one
+of them is refused like one over any other limit. Refusals are counted by reason, and logged once a minute.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from semel.server.settings import ServerSettings
 
 RESERVED_FILES = 64
 RESERVED_SHARE = 8
-"""At most one in so many of all file descriptors is kept back."""
+"""At most 1 / RESERVED_SHARE of all file descriptors is kept back."""
 LOG_SECONDS = 60.0
 
 CONNECTIONS, ADDRESS, DESCRIPTORS = "connections", "address", "descriptors"
@@ -39,7 +39,7 @@ _TOLD = {
 
 
 class HttpLimits(NamedTuple):
-    """What one HTTP connection may send and how long it may take, in seconds."""
+    """Size limits and timeouts (in seconds) of one HTTP connection."""
 
     head_bytes: int
     head_fields: int
@@ -51,7 +51,7 @@ class HttpLimits(NamedTuple):
 
     @property
     def check_seconds(self) -> float:
-        """How often connections are looked at."""
+        """The interval of connection checks, in seconds."""
         shortest = min(self.silence_seconds, self.head_seconds, self.idle_seconds, self.stall_seconds)
         return min(shortest / 6, 5.0)
 
@@ -70,7 +70,7 @@ def http_limits_of(settings: ServerSettings) -> HttpLimits:
 
 
 class ConnectionLimit:
-    """Used on the event loop only."""
+    """Counts open connections, and decides about a new one; used on the event loop only."""
 
     def __init__(self, most: int, per_address: int, uncounted: str = "", files: int = 0) -> None:
         """`uncounted` has addresses and networks with commas between; 0 is no limit of addresses or of files."""
@@ -106,7 +106,7 @@ class ConnectionLimit:
                 del self._by_address[key]
 
     def check(self, now: float) -> None:
-        """To be called now and then: logs what is still to be told, and tries whether there is a descriptor at all."""
+        """To be called regularly: logs pending refusals, and tries whether a file descriptor is free."""
         try:
             os.close(os.open(os.devnull, os.O_RDONLY))
         except OSError as error:
@@ -127,7 +127,7 @@ class ConnectionLimit:
             self._logged_at[reason] = now
 
     def _key(self, address: str) -> str:
-        """What an address is counted under; empty when it is not counted."""
+        """The key that an address is counted under; empty when it is not counted."""
         return counted_as(address, self._uncounted) if self._per_address else ""
 
 

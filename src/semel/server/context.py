@@ -1,4 +1,4 @@
-"""What the hosts share: one engine, one world, one way to know a caller."""
+"""The server context: the engine, clocks, settings and principals that all surfaces share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GIVEN_ID = re.compile(rb"[ -~]{1,128}")
 
 @dataclass(slots=True)
 class Context:
-    """Made once at start."""
+    """The shared dependencies of all surfaces; made once at start."""
 
     settings: ServerSettings
     engine: Engine

@@ -1,4 +1,4 @@
-"""The credentials that the settings name: the configured token and those in files, read at the start and again."""
+"""Credentials from settings: the configured token, token file and JWT keys, reloaded when files change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`GET /v1/diagnose`: everything that helps somebody else to see what is wrong here, in one file, without secrets.
+"""`GET /v1/diagnose`: everything that a supporter needs to find a fault of this server, in one file, without secrets.
 
 Reads only. The store is asked once; when it does not answer, the bundle says so and holds the rest. One at a time.
 """
@@ -21,18 +21,18 @@ from semel.server.logs import RECENT
 from semel.server.metrics import render
 
 LEAST_FREE_BYTES = 1024**3
-"""Less room on the disk is told as a problem."""
+"""Fewer free bytes on the disk are reported as a problem."""
 
 
 class Bundle(NamedTuple):
-    """A file and its name."""
+    """A bundle file and its name."""
 
     name: str
     content: bytes
 
 
 class Diagnosis:
-    """Made once at start."""
+    """Builds bundles of the running server; made once at start."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -72,7 +72,7 @@ class Diagnosis:
         return Bundle(bundle.file_name(now_ms), content)
 
     def _pack(self, parts: dict[str, bytes], jobs: Jobs | None, now_ms: int) -> bytes:
-        """What reads files or takes its time; in a thread."""
+        """The parts that read files or take time; runs in a thread."""
         settings = self._context.settings
         parts["configuration.json"] = bundle.configuration(settings)
         parts["environment.json"] = bundle.environment(os.environ)
@@ -81,7 +81,7 @@ class Diagnosis:
         return bundle.packed(parts, now_ms, bundle.secrets_of(settings, os.environ))
 
     def _checks(self, jobs: Jobs | None, found: str) -> list[dict[str, Any]]:
-        """What the engine thinks of itself."""
+        """The self-checks of the engine."""
         engine, audit = self._context.engine, self._context.audit
         checks = [
             {"name": "engine", "ok": engine.failure is None, "found": "failed" if engine.failure else "running"},

@@ -1,4 +1,4 @@
-"""Two questions that a server answers without a look at its data: is it there, and would it take a write."""
+"""Health checks: liveness, and readiness to take a write, without reading data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from semel.server.context import Context
 
 
 def liveness(context: Context) -> dict[str, str]:
-    """It answers; something that is broken beside the commit path is told."""
+    """Liveness: the server answers; faults beside the commit path are reported."""
     facts = {"status": "ok", "version": __version__}
     if context.audit.is_broken:
         facts["audit"] = "broken"
@@ -23,6 +23,6 @@ def readiness(context: Context) -> str:
 
 
 def readiness_facts(context: Context) -> dict[str, str]:
-    """The same as the server tells it."""
+    """Readiness as reported by the server."""
     state = readiness(context)
     return {"status": "ready"} if state == "ok" else {"status": "not_ready", "reason": state}

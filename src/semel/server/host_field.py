@@ -1,4 +1,4 @@
-"""The Host field of a request: what HTTP allows in it, and which of its names are this machine's own.
+"""The Host header: its syntax, and which host names are this machine's own.
 
 RFC 9112 asks for 400 when an HTTP/1.1 request has no Host, and when any request has two or one that is malformed: two
 parties that each believe another one of them can be played off against each other.
@@ -18,7 +18,7 @@ _LOOPBACK = re.compile(rb"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]{
 
 
 def head_flaw(version: str, headers: Sequence[Header]) -> str | None:
-    """What is wrong with version and Host, as a sentence; None when both are in order."""
+    """The fault of version and Host, as a sentence; None when both are valid."""
     if version not in VERSIONS:
         return "This server speaks HTTP/1.1 and HTTP/1.0."
     hosts = [value for name, value in headers if name == b"host"]
@@ -30,7 +30,7 @@ def head_flaw(version: str, headers: Sequence[Header]) -> str | None:
 
 
 def is_own(host: bytes, address: str) -> bool:
-    """Whether a Host names this machine: a loopback name, or the address that the connection came in at."""
+    """Whether a Host names this machine: a loopback name, or the local address of the connection."""
     name = host.lower()
     if _LOOPBACK.fullmatch(name):
         return True

@@ -1,8 +1,8 @@
 """The metrics of jobs, under the names of both forms of `/metrics`: a table.
 
 What happens is counted in the meter under a name; a row says what that name is called in JSON, where it means the last
-minute, and as a Prometheus counter, where it means everything since the start. The state of the queue is asked for when
-somebody looks. Labels come from closed sets.
+minute, and as a Prometheus counter, where it means everything since the start. The state of the queue is read when
+metrics are read. Labels come from closed sets.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ SECONDS = (
     ("wait", "semel_jobs_wait_seconds", "Time from a job's being ready to its claim"),
     ("run", "semel_jobs_run_seconds", "Time from a claim to its outcome"),
 )
-"""Histograms: the name that it is observed under, that of its series, and what it says."""
+"""Histograms: the name for observations, the name of the series, and its help text."""
 
 SECOND_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0, 3_600.0)
 

@@ -1,8 +1,8 @@
-"""What the claims of a verified JWT say: who it is, what it may do, where, and from when until when.
+"""Claims of a verified JWT: principal, roles, scopes, and the time of validity.
 
-One rule for limits: if any of `allowed_partitions`, `allowed_partition_prefixes`, `gw` and `org` is there, the token
+One rule for scopes: if any of `allowed_partitions`, `allowed_partition_prefixes`, `gw` and `org` is present, the token
 reaches what they name and nothing else, on every surface; if none is, its roles alone limit it. A claim of the wrong
-type is never read as a missing one: the token is refused.
+type never counts as absent: the token is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_NAMES = 1_000
 MAX_IDENTITY_BYTES = 512
 """Length of `sub` and `client_id`."""
 LEEWAY_MS = 10_000
-"""How far the issuer's clock may be ahead of ours, for `nbf` and `iat`."""
+"""Allowed clock difference to the issuer, for `nbf` and `iat`."""
 
 _LAST_SECOND = 253_402_300_799  # of the year 9999: more is a mistake, for the most part milliseconds
 
@@ -30,7 +30,7 @@ _ROLES: Mapping[str, frozenset[Role]] = {
     "client": frozenset({Role.READ, Role.WRITE}),  # as the issuers of clients of deltas call it
 }
 _NOT_TOLD = frozenset({"gw", "role"})
-"""Claims that say what a token is good for; the others that are text say who its holder is."""
+"""Claims about the rights of a token; the other text claims describe its holder."""
 
 
 class KeyFileError(ValueError):
@@ -42,7 +42,7 @@ class ClaimError(ValueError):
 
 
 class Claimed(NamedTuple):
-    """A caller, and the time before which its token does not count."""
+    """A principal, and the time before which its token is not valid."""
 
     principal: Principal
     not_before_ms: int
@@ -66,7 +66,7 @@ def read_claims(claims: Mapping[str, Json], rules: ScopeRules) -> Claimed:
 
 
 def told_claims(claims: Mapping[str, Json]) -> Mapping[str, tuple[str, ...]]:
-    """What the claims tell of their holder: each that is text, or a list of texts."""
+    """The claims about the holder: each that is text, or a list of texts."""
     found: dict[str, tuple[str, ...]] = {}
     for name, value in claims.items():
         values = value if isinstance(value, list) else [value]
@@ -76,7 +76,7 @@ def told_claims(claims: Mapping[str, Json]) -> Mapping[str, tuple[str, ...]]:
 
 
 def is_for(claims: Mapping[str, Json], issuer: str, audience: str) -> bool:
-    """Whether it comes from the right issuer and is meant for us. An audience that we have not is not us."""
+    """Whether issuer and audience match. A token with an audience is refused if none is configured."""
     if issuer and claims.get("iss") != issuer:
         return False
     if not audience:

@@ -1,9 +1,9 @@
-"""The keys that JWTs are verified with: a JWK set in a file, read at the start and again when it has changed.
+"""Keys that verify JWTs: a JWK set in a file, reloaded when it changes.
 
-A key says itself which algorithm it is for, and a token can only agree: so no token can have a public key taken for a
-shared secret. A set may hold keys for other uses and of kinds that are not spoken here; they are left alone. A key that
-is meant for this and is weak, broken or private makes the whole file unusable, with one sentence that says what to mend
-and shows nothing of the key.
+A key names its own algorithm, and a token must agree with it: so no token can have a public key taken for a shared
+secret. A set may hold keys for other uses and of unsupported kinds; they are ignored. A key for this use that is weak,
+broken or private makes the whole file unusable, with one sentence that says what to correct and shows nothing of the
+key.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ MAX_KEYS = 64
 MAX_TRIED = 8
 """Keys that a token is tried with when it does not name one."""
 LOOK_MS = 5_000
-"""The file is looked at no more often than this."""
+"""Shortest time between two checks of the file."""
 
 _log = logging.getLogger("semel.server")
 
 
 class _Kind(NamedTuple):
-    """What is fixed by the type of a key."""
+    """The properties that follow from the type of a key."""
 
     algorithm: str
     curve: str | None
@@ -56,7 +56,7 @@ _BASE64URL = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Key(NamedTuple):
-    """One key, and the one algorithm it is used with."""
+    """A key, and the one algorithm that it is used with."""
 
     kid: str | None
     algorithm: str
@@ -81,7 +81,7 @@ class KeySet:
 
 
 class KeyFile:
-    """The keys of a file as it is now, give or take five seconds."""
+    """The current keys of a file, checked for changes every five seconds."""
 
     def __init__(self, path: Path, algorithms: Collection[str]) -> None:
         self._path = path
@@ -116,7 +116,7 @@ class KeyFile:
 
 
 def _mark(path: Path) -> tuple[int, int, int] | None:
-    """What differs between two states of a file; None when there is no file."""
+    """The state of a file, to detect a change; None when there is no file."""
     try:
         status = path.stat()
     except OSError:

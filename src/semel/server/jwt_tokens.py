@@ -1,11 +1,11 @@
-"""JWTs as credentials: signature, issuer, audience and time, then the claims.
+"""JWT authentication: signature, issuer, audience and time, then the claims.
 
 The signature is checked by PyJWT with the one algorithm that the key is for; `none`, critical extensions and unencoded
-payloads are refused. Time is compared here with the time that the caller gives. A caller is told three things at most:
-that its token has expired, that it is not valid yet (both only if the signature holds), or that it is not accepted.
+payloads are refused. Time is compared here with the time that the caller passes. A client gets one of three answers:
+its token has expired, it is not valid yet (both only if the signature is valid), or it is not accepted.
 
-A client sends its token with every request, so a verified one is remembered by its hash until it expires; it is
-forgotten earlier when there is no more room, and with all others when the keys change.
+A client sends its token with every request, so a verified one is cached by its hash until it expires; it is evicted
+earlier when the cache is full, and with all others when the keys change.
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ class JwtVerifier:
             if isinstance(claims, dict) and is_for(claims, self._issuer, self._audience):
                 return read_claims(claims, self._rules)
         except (PyJWTError, JsonError, ClaimError):
-            pass  # told to nobody: it would help a forger more than a friend
+            pass  # the reason is not sent: it would help a forger more than a friend
         raise _not_accepted()
 
     def _claims(self, token: bytes) -> Json:
-        """What was signed, once a key has been found that signed it."""
+        """The signed claims, once a key has been found that verifies the signature."""
         header = _JWS.get_unverified_header(token)
         algorithm, kid = header.get("alg"), header.get("kid")
         if "crit" in header or "b64" in header or not isinstance(algorithm, str):
@@ -104,7 +104,7 @@ def _not_accepted() -> Refused:
 
 
 class RecentTokens:
-    """What was found out about tokens, by their hashes; the least recently used go first."""
+    """An LRU cache of verified tokens, by their hashes."""
 
     def __init__(self, most: int = MAX_REMEMBERED, most_names: int = MAX_REMEMBERED_NAMES) -> None:
         self._most = most
@@ -116,14 +116,14 @@ class RecentTokens:
         return len(self._kept)
 
     def get(self, digest: bytes) -> Claimed | None:
-        """What is known of a token."""
+        """The cached result of a token."""
         found = self._kept.get(digest)
         if found is not None:
             self._kept.move_to_end(digest)
         return found
 
     def put(self, digest: bytes, claimed: Claimed) -> None:
-        """Keep what is known of a token that is not kept yet."""
+        """Cache the result of a token."""
         self._kept[digest] = claimed
         self._names += _size(claimed)
         while len(self._kept) > self._most or self._names > self._most_names:

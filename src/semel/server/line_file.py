@@ -1,7 +1,7 @@
-"""A file of lines that only grows at its end, and moves aside when it has grown enough.
+"""A log file with rotation: appended at its end, and renamed when it has reached its size limit.
 
 `NAME` takes the new lines; at `MAX_BYTES` it becomes `NAME.1`, that becomes `NAME.2`, and so on up to `NAME.5`, which
-is then the oldest. Lines are appended with one write, so whoever reads along sees whole lines; a write that the disk
+is then the oldest. Lines are appended with one write, so a concurrent reader sees whole lines; a write that the disk
 took only in part is gone on with at the next try. They are not synced: a killed process loses nothing that was
 written, a power cut may lose the last seconds. A process or machine that died in the middle of a write leaves a torn
 last line, which the next one to open the file ends with a newline.
@@ -22,7 +22,7 @@ _OPEN = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 
 class LineFile:
-    """One writer's end of the file; nothing is made before the first line."""
+    """Appends lines to a file; the file is created with the first line."""
 
     def __init__(self, path: Path, max_bytes: int = MAX_BYTES) -> None:
         self._path = path
@@ -37,7 +37,7 @@ class LineFile:
         return bool(self._rest)
 
     def append(self, lines: bytes) -> None:
-        """Write whole lines. After an OSError what is left of them waits: append nothing to try again."""
+        """Append whole lines. After an OSError the rest of them is kept: append nothing to retry."""
         self._rest += lines
         handle = self._opened()
         if not self._is_torn and self._is_full(handle):
@@ -59,7 +59,7 @@ class LineFile:
         return size > 0 and size + len(self._rest) > self._max_bytes
 
     def _opened(self) -> int:
-        """The file of this name, opened again if it has become another one."""
+        """The file of this name, reopened if it was replaced."""
         if self._handle is not None and not self._is_ours(self._handle):
             self.close()
         if self._handle is None:

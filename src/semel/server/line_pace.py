@@ -1,4 +1,4 @@
-"""How fast lines of one source are written: a burst at once, then one in a while, and the rest are counted.
+"""Rate limit of audit log lines for each source: a burst, then one at an interval; the rest are counted.
 
 A line that is held back is not lost without a word. The next line of its source that is written says how many were
 left out; when none follows, the last one that was held back is written in the end, for itself and for the others. So
@@ -17,23 +17,23 @@ from typing import Any, NamedTuple
 
 MAX_SOURCES = 1_024
 TELL_MS = 10_000
-"""What was held back is told after this time, if no line of the source was written meanwhile."""
+"""Suppressed lines are reported after this time, if no line of the source was written meanwhile."""
 FORGET_MS = 1_000
-"""At the bound, sources that have been quiet are looked for at most once in this time."""
+"""At the limit, idle sources are searched at most once in this time."""
 MAX_REASON = 64
 MAX_HELD_TEXT = 1_024
 """Characters of a text that are kept of a line that is held back."""
 
 
 class LineRate(NamedTuple):
-    """How many lines of a source are written at once, and in what time one more."""
+    """The rate limit of a source: the burst in lines, and the time until one more."""
 
     burst: int
     refill_ms: int
 
 
 class LineSource(NamedTuple):
-    """What lines are paced by."""
+    """The key that lines are paced by."""
 
     event: str
     address: str = ""
@@ -41,18 +41,18 @@ class LineSource(NamedTuple):
 
 
 class HeldLine(NamedTuple):
-    """A line that is written late, for itself and for some before it."""
+    """A delayed line, written for itself and for the suppressed lines before it."""
 
     event: str
     ts_ms: int
     details: Mapping[str, Any]
     left_out: int
-    """How many it stands for besides itself."""
+    """The number of suppressed lines that it stands for besides itself."""
 
 
 @dataclass(slots=True)
 class _Account:
-    """What is known of one source."""
+    """The state of one source."""
 
     rate: LineRate
     left: int
@@ -77,14 +77,14 @@ class _Account:
 
 
 class LinePace:
-    """Belongs to one thread at a time."""
+    """The rate limit of all sources; belongs to one thread at a time."""
 
     def __init__(self) -> None:
         self._accounts: dict[LineSource, _Account] = {}
         self._looked_at: int | None = None
 
     def take(self, source: LineSource, rate: LineRate, now: int, ts_ms: int, details: Mapping[str, Any]) -> int | None:
-        """How many were left out before a line that is to be written now; None for one that is held back."""
+        """The number of suppressed lines before a line to write now; None if this line is suppressed."""
         account = self._accounts.get(source) or self._opened(source, rate, now)
         account.refill(now)
         if account.left == 0:
@@ -128,7 +128,7 @@ class LinePace:
 
 
 def source_of(event: str, address: object, reason: object) -> LineSource:
-    """What a line is paced by; the addresses of an IPv6 network are one, as one caller has all of them."""
+    """The key that a line is paced by; an IPv6 network is one key, because one caller has all of its addresses."""
     return LineSource(event, _network(str(address or "")), str(reason or "")[:MAX_REASON])
 
 

@@ -1,4 +1,4 @@
-"""Lines that wait for their file: bounded, from any thread; those beyond the bound are lost and counted.
+"""The queue of audit log lines before they are written: limited, thread-safe; lines beyond the limit are counted.
 
 Adding a line never waits for the disk. When the disk fails, what waits is written when it takes it again, with a line
 behind it about what was lost.
@@ -16,7 +16,7 @@ MAX_WAITING_BYTES = 4 * 1024 * 1024
 
 
 class LineQueue:
-    """In front of one file. Writing belongs to one thread, adding to any."""
+    """The queue before one file. One thread writes, any thread adds."""
 
     def __init__(self, path: Path, loss: Callable[[int], bytes]) -> None:
         """`loss` makes the line about a number of lost ones."""

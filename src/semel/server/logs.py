@@ -1,10 +1,10 @@
 """Structured logs on standard error: one JSON object a line, or plain text on a terminal.
 
-The last lines are kept in memory besides, as JSON, for a diagnosis. A store that is away must not fill the disk with
-complaints: of a warning or an error that comes again and again, some are told and the rest are counted.
+The last lines are kept in memory besides, as JSON, for a diagnosis. An unreachable store must not fill the disk with
+log lines: of a repeated warning or error, some are logged and the rest are counted.
 
 Nothing of a request's content, key or credential is ever logged. The level is that of our own loggers: other libraries
-log headers and frames at debug, with the credentials in them, and are heard from warnings on, whatever was asked for.
+log headers and frames at debug, with the credentials in them, so theirs is always warning.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import orjson
 
 LOG_LINES = 200
 MAX_LINE_BYTES = 8 * 1024
-"""What a diagnosis takes of a log."""
+"""Limits of the part of a log in a diagnosis."""
 TOLD_AT_ONCE = 20
 TOLD_SECONDS = 10.0
-"""Of the same complaint, so many are told within so long."""
+"""Of the same complaint, TOLD_AT_ONCE are logged within TOLD_SECONDS."""
 MAX_COMPLAINTS = 256
 """Different ones that are kept apart."""
 OWN_LOGGERS = "semel"
-"""The logger above all of ours."""
+"""The parent logger of all our loggers."""
 
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 
@@ -49,19 +49,19 @@ class JsonFormatter(logging.Formatter):
 
 
 class Calm(logging.Filter):
-    """Holds back what was complained of often enough; the first that is told again says how many were left out.
+    """Suppresses repeated log lines; the first line that is logged again says how many were left out.
 
-    What has an `error_id` is always told: somebody was given that id, and will look for it.
+    A line with an `error_id` is always logged: a client was given that id, and its operator will look for it.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._guard = threading.Lock()
         self._complaints: dict[tuple[str, object], tuple[float, int]] = {}
-        """When the present while began, and how many have come in it."""
+        """The start of the current window, and the number of lines in it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is told."""
+        """Whether the record is logged."""
         if record.levelno < logging.WARNING or hasattr(record, "error_id"):
             return True
         complaint = (record.name, record.msg)
@@ -91,16 +91,16 @@ class RecentLines(logging.Handler):
         self._lines.append(self.format(record)[:MAX_LINE_BYTES])
 
     def text(self) -> bytes:
-        """What is kept, oldest first."""
+        """The kept lines, oldest first."""
         return "".join(line + "\n" for line in tuple(self._lines)).encode()
 
 
 RECENT = RecentLines()
-"""Of this process, as logs are."""
+"""The last lines of this process."""
 
 
 class TextFormatter(logging.Formatter):
-    """For people."""
+    """The format for terminals."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, and the traceback of a fault below it."""

@@ -1,6 +1,6 @@
-"""Events of the last minute and since the start, by name, for the metrics that are asked for by the minute.
+"""Counters by name, of the last minute and since the start, for metrics by the minute.
 
-Everything is counted when it happens and summed when somebody asks, so there is no task behind it, and a name costs
+Everything is counted when it happens and summed when it is read, so there is no task behind it, and a name costs
 sixty numbers. Names are constants of the code and never come from a client. All counts are 0 after a start.
 """
 
@@ -15,7 +15,7 @@ MAX_NAMES = 1_000
 
 
 class Meter:
-    """Used from the loop alone."""
+    """Counters of one process; used on the event loop only."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self.totals: Counter[str] = Counter()
@@ -23,7 +23,7 @@ class Meter:
         self._minutes: dict[str, Minute] = {}
 
     def add(self, name: str, count: int = 1) -> None:
-        """So many more of these happened just now."""
+        """Count `count` more of these now."""
         self.totals[name] += count
         minute = self._minutes.get(name)
         if minute is None:

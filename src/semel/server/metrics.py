@@ -1,7 +1,7 @@
-"""What the process counts, for Prometheus and, with the same facts, as flat JSON.
+"""Metrics of the process, for Prometheus and, with the same facts, as flat JSON.
 
 Names are `semel_<surface>_<thing>_<unit>`; labels come from closed sets. The write path adds to plain numbers once a
-batch or a request; Prometheus objects are made when somebody asks.
+batch or a request; Prometheus objects are made when metrics are scraped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from semel.store.protocol import StoreAwayError, StoreHeldError, TryAgainError
 _log = logging.getLogger("semel.engine")
 
 _PASSING = (TryAgainError, StoreAwayError, StoreHeldError)
-"""What a database does now and then that is not a fault of ours."""
+"""Errors that a database causes now and then without a fault of the server."""
 
 _BATCH_WRITES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _BATCH_SECONDS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 4.0)
@@ -111,7 +111,7 @@ class Metrics:
 
 
 class _Live(Collector):
-    """Turns the plain numbers into families when they are collected."""
+    """Converts the plain numbers to Prometheus families when they are collected."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

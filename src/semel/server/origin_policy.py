@@ -1,4 +1,4 @@
-"""Which web pages may call this server: one rule over the Host and the Origin of a request.
+"""Origin policy (CORS): which web pages may call this server, by the Host and the Origin of a request.
 
 A browser sends the page's origin with every request that can write, and the name that the page used for the server
 with all of them. So both are judged before any surface, and in both WebSocket handshakes:
@@ -31,7 +31,7 @@ REFUSED = "ORIGIN_REFUSED"
 MAX_HOST_BYTES = 256
 """A longer one is the name of nothing."""
 MAX_SHOWN = 128
-"""Characters of a refused host or origin that are put on record."""
+"""Limit of characters of a refused host or origin in the audit log."""
 
 _PREFLIGHT: tuple[Header, ...] = (
     (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
@@ -57,7 +57,7 @@ _UNLISTED_ORIGIN = "Pages of this origin may not call this server; SEMEL_ALLOWED
 
 
 class Provenance(NamedTuple):
-    """What a request says of where it came from."""
+    """The Host and Origin headers of a request."""
 
     hosts: Sequence[bytes]
     origins: Sequence[bytes]
@@ -66,7 +66,7 @@ class Provenance(NamedTuple):
 
     @property
     def origin(self) -> bytes | None:
-        """The origin of the page; None when no page asks."""
+        """The origin of the page; None when the request does not come from a page."""
         return self.origins[0] if self.origins else None
 
     @property
@@ -77,7 +77,7 @@ class Provenance(NamedTuple):
 
 
 class OriginPolicy(NamedTuple):
-    """The rule, made once from the settings."""
+    """The policy, made once from the settings."""
 
     is_open: bool
     """Whether a caller needs no credential."""
@@ -88,7 +88,7 @@ class OriginPolicy(NamedTuple):
     origins: frozenset[bytes]
 
     def refusal(self, provenance: Provenance) -> Problem | None:
-        """Why a request is refused; None for one that is taken."""
+        """The reason to refuse a request; None for one that is allowed."""
         if not all(map(self._takes_host, provenance.hosts)):
             return Problem("FORBIDDEN_ORIGIN", _FOREIGN_HOST if self.is_open else _UNLISTED_HOST)
         if not all(self._takes_origin(origin, provenance.hosts) for origin in provenance.origins):
@@ -128,7 +128,7 @@ def make_policy(hosts: str, origins: str, *, is_open: bool, is_loopback: bool) -
 
 
 def check_hosts(text: str) -> frozenset[bytes]:
-    """The names in a list; `ValueError` for one that no Host header could match."""
+    """The host names in a list; `ValueError` for one that no Host header could match."""
     names = _listed(text)
     for name in names - {ANY}:
         found = _HOST.fullmatch(name.removeprefix(b"*."))
@@ -146,7 +146,7 @@ def check_origins(text: str) -> frozenset[bytes]:
 
 
 def provenance_in(headers: Iterable[Header]) -> Provenance:
-    """What the headers say; their names are in small letters."""
+    """The Host and Origin headers; header names are in lower case."""
     hosts, origins, is_preflight, wanted = [], [], False, None
     for name, value in headers:
         if name == b"host":
@@ -161,12 +161,12 @@ def provenance_in(headers: Iterable[Header]) -> Provenance:
 
 
 def shared_with(origin: bytes) -> Header:
-    """What lets a page of an origin that is taken read an answer. It varies with the origin, as every answer says."""
+    """The CORS headers that let a page of an allowed origin read an answer. They vary with the origin."""
     return (b"access-control-allow-origin", origin)
 
 
 def preflight_headers(provenance: Provenance) -> list[Header]:
-    """The answer to a browser that asks before it sends; the headers that it asks for are fine."""
+    """The answer to a CORS preflight; any requested headers are allowed."""
     wanted = provenance.wanted_headers
     is_fine = wanted is not None and _FIELD_NAMES.fullmatch(wanted) is not None
     return [*_PREFLIGHT, (b"access-control-allow-headers", wanted if wanted and is_fine else _USUAL_HEADERS)]
@@ -183,7 +183,7 @@ def is_loopback_name(name: bytes) -> bool:
 
 @lru_cache(maxsize=256)
 def _name_in(host: bytes) -> bytes | None:
-    """The name in a Host header, without its port; None for what is none."""
+    """The name in a Host header, without its port; None for an invalid one."""
     found = _HOST.fullmatch(host.lower())
     return None if found is None else found[1]
 

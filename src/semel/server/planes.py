@@ -1,8 +1,8 @@
-"""Two listeners, two planes: which path belongs to which.
+"""Data and control listener: which path belongs to which port.
 
-A pure table. With one listener there is nothing to guard. With two, a path of one plane that is asked for on the other
-is refused, so that a firewall rule for a port means what it says. A path that belongs to no plane is not there on the
-control listener, whatever it may be on the other: what is forgotten in this table is not let out by it.
+A pure table. With one listener there is nothing to guard. With two, a path of one listener is refused on the other, so
+that a firewall rule for a port means what it says. A path that is not in the table does not exist on the control
+listener, whatever it is on the data listener: a path that was forgotten here is not exposed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from semel.surfaces.registry import surface_at
 
 
 class Plane(Enum):
-    """What a listener, or a path, is for."""
+    """The purpose of a listener or a path: data or control."""
 
     DATA = "data"
     CONTROL = "control"
@@ -32,7 +32,7 @@ _PATHS = {
 
 
 class Place(Enum):
-    """Where a path stands, seen from a listener."""
+    """Whether a path belongs to a listener."""
 
     HERE = "here"
     ELSEWHERE = "elsewhere"

@@ -1,10 +1,10 @@
-"""Who is asking: one resolver, one `Principal`, for every surface.
+"""Principals: who a caller is, with its roles and scopes; one resolver for every surface.
 
-Without credentials the server is for development: it listens on loopback only and everyone is `default`. Credentials
-are one configured token (which may be rotating), a token file, a key file for JWTs, or several; then a caller is
-refused whose token none of them vouches for. A bearer string is compared with the configured token and its successor,
-then looked up among the hashed tokens; what is not there and looks like a JWT is verified. A token reaches no log, no
-error and no URL; how its judgement ended does, for those who keep count.
+Without credentials the server is for development: it listens on loopback only and every caller is `default`.
+Credentials are one configured token (which may be rotating), a token file, a key file for JWTs, or several; then a
+caller is refused whose token is in none of them. A bearer string is compared with the configured token and its
+successor, then looked up among the hashed tokens; an unknown one in the form of a JWT is verified. A token is in no
+log, no error and no URL; the outcome of its check is, for metrics.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from semel.server.rotation import Rotation, Standing
 
 
 class Role(Enum):
-    """What a principal may do. `admin` may do everything."""
+    """A role of a principal. `admin` includes all others."""
 
     READ = "read"
     WRITE = "write"
@@ -63,7 +63,7 @@ class ScopeRules(NamedTuple):
 
 
 class _Reach(NamedTuple):
-    """The scopes of one surface, ready to be asked: a thousand names cost one look-up."""
+    """The scopes of one surface, prepared for look-up: a thousand names cost one look-up."""
 
     names: frozenset[bytes]
     prefixes: tuple[bytes, ...]
@@ -71,7 +71,7 @@ class _Reach(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A known caller. `scopes` of None is everything; else it is limited to what they name, which may be nothing."""
+    """An authenticated caller. `scopes` of None allows everything; else only what they name, which may be nothing."""
 
     name: str
     kind: str
@@ -82,9 +82,9 @@ class Principal:
     expires_at_ms: int | None = None
     """From this time on its credential is void; None for one without an end."""
     claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
-    """What else its credential says of it, for rules that ask; a claim has one value or several."""
+    """Further claims of its credential, for sync rules; a claim has one value or several."""
     revocation: Revocation | None = field(default=None, repr=False, compare=False)
-    """Of its token, if that can end before its time."""
+    """The revocation of its token, if it can be revoked."""
     _by_surface: Mapping[str, _Reach] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -97,7 +97,7 @@ class Principal:
 
     @property
     def actor(self) -> str:
-        """How the caller is named in what it leaves behind."""
+        """The name of the caller in stored data."""
         return f"{self.kind}:{self.name}"
 
     def has_ended(self, now_ms: int) -> bool:
@@ -115,7 +115,7 @@ class Principal:
         return name in names or name.startswith(prefixes)
 
     def has(self, role: Role) -> bool:
-        """Whether it has a role, or the one that has them all."""
+        """Whether it has a role, or the admin role."""
         return role in self.roles or Role.ADMIN in self.roles
 
     def reach(self, surface: str) -> list[tuple[bytes, bool]]:
@@ -142,7 +142,7 @@ DEVELOPER = Principal("default", "client", frozenset(Role))
 
 
 class Outcome(Enum):
-    """How the judgement of a credential ended."""
+    """The outcome of the check of a credential."""
 
     FREE = "free"
     """None was needed, and none was judged."""
@@ -156,14 +156,14 @@ class Outcome(Enum):
 
 
 class Known(NamedTuple):
-    """A caller, and by what it is known."""
+    """A principal, and the credential that it was authenticated by."""
 
     principal: Principal
     outcome: Outcome
 
 
 class UnauthorizedError(Refused):
-    """The refusal of a credential, with how its judgement ended."""
+    """The refusal of a credential, with the outcome of its check."""
 
     def __init__(self, detail: str, challenge: bytes, outcome: Outcome) -> None:
         headers: tuple[Header, ...] = ((b"www-authenticate", challenge),)
@@ -183,7 +183,7 @@ _TOKEN_FIELDS = (b"x-semel-token", b"x-sheratan-token")
 def presented(fields: Fields, more: tuple[bytes, ...] = ()) -> bytes | None:
     """The token that a request carries, in any of the three headers or in one of `more`; None without one.
 
-    Two that differ are as good as a wrong one: nobody can say which of them was meant.
+    Two headers that differ are refused like a wrong one: it is not known which of them was meant.
     """
     authorizations = fields.all(b"authorization")
     found = {token for name in (*_TOKEN_FIELDS, *more) for token in fields.all(name)}
@@ -201,17 +201,17 @@ def _bearer(authorization: bytes) -> bytes | None:
 
 
 class Verifier(Protocol):
-    """Judges tokens that carry their own claims."""
+    """Verifies tokens that carry their own claims."""
 
     def can_read(self, token: bytes) -> bool:
         """Whether a token has the shape of one; nothing is said of its truth."""
 
     def verify(self, token: bytes, now_ms: int) -> Principal:
-        """The caller that a token names; `Refused` for one that is not accepted at this time."""
+        """The principal of a token; `Refused` for one that is not valid at this time."""
 
 
 class _Several:
-    """Asks one after the other; the first that can read a token has the last word on it."""
+    """Tries several verifiers in order; the first that can read a token decides."""
 
     def __init__(self, verifiers: Sequence[Verifier]) -> None:
         self._verifiers = verifiers
@@ -229,7 +229,7 @@ class TokenTable(dict[bytes, Principal]):
     names: frozenset[str] = frozenset()
 
     def replace(self, tokens: Mapping[bytes, Principal]) -> TokenChange:
-        """Hold these from now on. A principal that is the same stays; one that is gone or another is revoked."""
+        """Replace all tokens. An unchanged principal stays; one that is removed or changed is revoked."""
         change = judge_change(self, tokens)
         ended = [known for digest, known in self.items() if tokens.get(digest) != known]
         new = {digest: replace(known, revocation=Revocation()) for digest, known in tokens.items()}
@@ -244,7 +244,7 @@ class TokenTable(dict[bytes, Principal]):
 
 
 class Principals:
-    """Judges the credential of a caller. With no way to know anyone, everyone is the developer."""
+    """Authenticates callers. Without any configured credential every caller is the developer."""
 
     def __init__(
         self,
@@ -270,7 +270,7 @@ class Principals:
         return bool(self.tokens) or self._verifier is not None or self.rotation is not None
 
     def owner_of(self, name: str) -> str | None:
-        """The token that a name belongs to: the one that is called so or, with what follows a slash left out, is.
+        """The token that a name belongs to: by its full name, or by the part before a slash.
 
         Of several the longest: `a/b` and all below it belong to the token `a/b`, and only the rest to the token `a`.
         """
@@ -281,14 +281,14 @@ class Principals:
         return name
 
     def besides(self, verifier: Verifier) -> Principals:
-        """The same for a surface that takes JWTs of its own as well: there everyone needs a credential."""
+        """The same for a surface that also accepts JWTs of its own: there every caller needs a credential."""
         verifiers = [verifier] if self._verifier is None else [verifier, self._verifier]
         both = Principals(None, _Several(verifiers), self.rotation)
         both.tokens = self.tokens
         return both
 
     def replace_tokens(self, tokens: Mapping[bytes, Principal]) -> TokenChange:
-        """Know these tokens from now on; one that is gone or means something else is revoked."""
+        """Replace all tokens; one that is removed or changed is revoked."""
         return self.tokens.replace(tokens)
 
     def reload_keys(self) -> bool:
@@ -318,7 +318,7 @@ class Principals:
         raise unauthorized("This token is not known here.")
 
     def _rotating(self, standing: Standing) -> Known | None:
-        """What the configured token and its successor have to say of it."""
+        """Check a token against the configured token and its successor."""
         if standing is Standing.RETIRED:
             raise unauthorized("This token is not known here.", outcome=Outcome.RETIRED)
         if standing is Standing.ACTIVE:

@@ -1,4 +1,4 @@
-"""RFC 9457 problem documents: what every refusal looks like, unless a contract says otherwise."""
+"""RFC 9457 problem documents: the form of every refusal, unless a contract says otherwise."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def problem_body(problem: Problem) -> bytes:
 
 
 def problem_headers(problem: Problem) -> list[Header]:
-    """Content type, the facts of the refusal, and when to come back."""
+    """Content type, the facts of the refusal, and Retry-After."""
     headers = [(b"content-type", b"application/problem+json"), (b"cache-control", b"no-store"), *problem.headers]
     if problem.kind.status in (429, 503) and problem.kind.retry is not Retry.NEVER:
         headers.append(RETRY_AFTER)
@@ -47,7 +47,7 @@ def problem_answer(problem: Problem) -> Answer:
 
 
 def engine_problem(error: EngineError) -> Problem:
-    """What a caller is told when the engine could not carry out a write."""
+    """The problem document for an engine error."""
     if isinstance(error, OverloadedError):
         return Problem("OVERLOADED", "Too many writes are waiting. Nothing was stored; try again in a moment.")
     if isinstance(error, UnavailableError):

@@ -1,8 +1,8 @@
-"""The server process: builds the parts, listens, and stops in order.
+"""The server process: creates the parts, listens, and shuts down in order.
 
-Stopping: live reads end, open requests get their time, admitted writes are committed, soft changes are stored, and the
-store is closed; exit code 0. After a failed commit the process answers what it must and exits with code 1, because only
-a fresh start can tell what the disk holds.
+Shutdown: live reads end, open requests get their time, admitted writes are committed, soft changes are stored, and the
+store is closed; exit code 0. After a failed commit the process answers its callers and exits with code 1, because only
+a new start can tell what the disk holds.
 """
 
 from __future__ import annotations

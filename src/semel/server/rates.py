@@ -1,4 +1,4 @@
-"""How often something may happen: a bucket that fills with time, and many of them, one for each who asks."""
+"""Rate limit: token buckets, one for each caller."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ that was used longest ago forgives nothing, unless more callers than this come w
 
 
 class Bucket:
-    """So many a second, and as many at once; 0 is no limit."""
+    """A token bucket: a rate in tokens a second, and the same number as the largest burst; 0 is no limit."""
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
@@ -19,7 +19,7 @@ class Bucket:
         self._at = 0.0
 
     def take(self, now: float) -> float:
-        """Seconds to wait before the next one may come; 0 when it may now, and then it is counted."""
+        """Take a token: seconds to wait until one is free; 0 when one was taken."""
         if not self._rate:
             return 0.0
         self._left = min(float(self._rate), self._left + (now - self._at) * self._rate)
@@ -31,7 +31,7 @@ class Bucket:
 
 
 class Rates:
-    """The same pace for everyone, each counted alone."""
+    """One token bucket for each key, all with the same rate."""
 
     def __init__(self, rate: int, monotonic_ms: Callable[[], int], most: int = MOST_BUCKETS) -> None:
         self._rate = rate

@@ -1,7 +1,7 @@
-"""The end of a token before its time: it was taken out of the file, or means something else there now.
+"""Token revocation: a token was removed from the file, or has other rights there now.
 
-A request is judged by the tokens of the moment. What stays open for long, a WebSocket or an event stream, was judged
-when it began: it watches the revocation of its token and ends with it.
+A request is checked against the current tokens. A long-lived connection, a WebSocket or an event stream, was checked
+when it began: it watches the revocation of its token and is closed with it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Revocation:
-    """Of one token; used on the event loop only."""
+    """The revocation of one token; used on the event loop only."""
 
     __slots__ = ("_watchers", "has_come")
 
@@ -42,7 +42,7 @@ class Revocation:
 
 
 class TokenChange(NamedTuple):
-    """How two states of a token file differ, in numbers of tokens."""
+    """The difference between two states of a token file, in numbers of tokens."""
 
     tokens: int
     added: int
@@ -51,7 +51,7 @@ class TokenChange(NamedTuple):
 
 
 def judge_change(old: Mapping[bytes, Principal], new: Mapping[bytes, Principal]) -> TokenChange:
-    """What becomes of the tokens when one state takes the place of another."""
+    """Compare two states of a token file: added, removed and changed tokens."""
     both = old.keys() & new.keys()
     changed = sum(old[digest] != new[digest] for digest in both)
     return TokenChange(len(new), len(new) - len(both), changed, len(old) - len(both))

@@ -1,7 +1,8 @@
-"""The one configured token and its successor: which of them hold is a function of the clock and the settings alone.
+"""Token rotation: the configured token and its successor; which are valid depends on clock and settings alone.
 
-Before the instant both hold, from it on only the successor; without an instant both hold. Nothing is stored and nothing
-has to be restarted, so nodes and a server that was down at the instant agree. Tokens are kept and compared as hashes.
+Before the rotation time both tokens are valid, from it on only the successor; without a time both are valid. Nothing is
+stored and no restart is needed, so all nodes agree, also one that was down at that time. Tokens are kept and compared
+as hashes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from semel.kernel.utc import utc_ms
 
 
 class Standing(Enum):
-    """What a presented token is to the rotation."""
+    """The status of a presented token in the rotation."""
 
     ACTIVE = "active"
     NEXT = "next"
@@ -26,7 +27,7 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """Hashes of the active token and of the next, if there is one, and when the first gives way to the second."""
+    """Hashes of the active token and its successor, if any, and the time at which the first expires."""
 
     active: bytes
     following: bytes | None = None
@@ -37,7 +38,7 @@ class Rotation:
         return self.until_ms is not None and now_ms >= self.until_ms
 
     def standing(self, digest: bytes, now_ms: int) -> Standing:
-        """What a token with this hash is at this time."""
+        """The status of a token with this hash at this time."""
         if self.following is not None and compare_digest(digest, self.following):
             # A successor that is the token itself rotates nothing: it is the active one until the end.
             return Standing.NEXT if self.is_over(now_ms) or self.following != self.active else Standing.ACTIVE

@@ -1,4 +1,4 @@
-"""One setting: how it is declared, and how a value that somebody wrote becomes the one that is used.
+"""One setting: how it is declared, and how a value from a flag, a variable or a file is converted and checked.
 
 Pure. A value that does not fit raises with the name of the setting and the place it was written at; the value itself is
 shown only where it is no secret.
@@ -24,11 +24,11 @@ class SettingsError(ValueError):
 
 
 class Given(NamedTuple):
-    """A value as it was written."""
+    """A value as it was given."""
 
     value: Any
     place: str
-    """What it was written behind: a variable, a name in the file, a flag."""
+    """The source of the value: a variable, a name in the file, a flag."""
 
 
 def setting(default: Any, about: str, least: float | None = None, most: float | None = None) -> Any:
@@ -47,7 +47,7 @@ def checked(check: Callable[[str], object], about: str, default: str = "") -> An
 
 
 def secret(about: str) -> Any:
-    """Declare a text that nobody is shown: not in errors, not in the representation, not as a flag of a command."""
+    """Declare a secret text: it is shown in no error and no representation, and is no flag of a command."""
     return field(default="", repr=False, metadata={"about": about, "secret": True})
 
 
@@ -61,24 +61,24 @@ def convert(one: Field[Any], given: Given) -> Any:
     try:
         return _CONVERTERS[str(one.type)](one, given.value)
     except (ValueError, TypeError, KeyError, OverflowError):
-        shown = "what it was given" if is_secret(one) else repr(given.value)
+        shown = "the given value" if is_secret(one) else repr(given.value)
         place = "" if given.place == one.name else f"{given.place}: "
-        why = f"The setting {one.name} ({place}{one.metadata['about']}) cannot be {shown}{_allowed(one)}."
+        why = f"The setting {one.name} ({place}{one.metadata['about']}): {shown} is not valid{_allowed(one)}."
         raise SettingsError(why) from None
 
 
 def _allowed(one: Field[Any]) -> str:
-    """What it can be, as the end of a sentence; empty where the description has to do."""
+    """The values to give instead, as the end of a sentence; empty where the description says it."""
     if one.metadata.get("choices"):
-        return f", but {', '.join(one.metadata['choices'])}"
+        return f": give one of {', '.join(one.metadata['choices'])}"
     if str(one.type) == "bool":
-        return ", but true or false"
+        return ": give true or false"
     if str(one.type) == "str":
         return ""
     kind = "a whole number" if str(one.type) == "int" else "a number"
     least, most = one.metadata["least"], one.metadata["most"]
-    lower, upper = ("" if least is None else f" from {least}"), ("" if most is None else f" up to {most}")
-    return f", but {kind}{lower}{upper}"
+    lower, upper = ("" if least is None else f" from {least}"), (" up" if most is None else f" to {most}")
+    return f": give {kind}{lower}{upper}"
 
 
 def _whole(one: Field[Any], value: Any) -> int:

@@ -36,68 +36,74 @@ class ServerSettings:
     }
     """Variables of other names that count where ours is not set, the stronger first."""
 
-    host: str = setting("127.0.0.1", "address to listen on; anything but loopback needs credentials")
-    port: int = setting(8788, "port to listen on; 0 takes a free one", 0, 65_535)
+    host: str = setting("127.0.0.1", "address to listen on; beyond loopback it needs credentials, or insecure")
+    port: int = setting(8788, "TCP port to listen on; 0 takes a free port", 0, 65_535)
     data: str = setting("data", "folder of the embedded database")
     store: str = setting(
         "", "store URL: sqlite:FOLDER, postgresql://... or memory:; empty is sqlite in the data folder"
     )
-    tokens: str = setting("", "TOML file with bearer tokens (hashed); without it and jwt_keys: development mode")
-    jwt_keys: str = setting("", "JSON file with the keys (JWKS) that JWTs are verified with; empty takes no JWTs")
-    jwt_algorithms: str = setting(",".join(JWT_ALGORITHMS), "algorithms of JWTs that are taken, of these four")
-    jwt_issuer: str = setting("", "the `iss` that JWTs must have; empty takes any")
-    jwt_audience: str = setting("", "the `aud` that JWTs must have; empty takes only those without one")
+    tokens: str = setting(
+        "", "TOML file with hashed bearer tokens; without any credentials the server runs in development mode"
+    )
+    jwt_keys: str = setting("", "JSON file (JWKS) with the keys that verify JWTs; empty accepts no JWTs")
+    jwt_algorithms: str = setting(",".join(JWT_ALGORITHMS), "signature algorithms of JWTs, separated by commas")
+    jwt_issuer: str = setting("", "required `iss` claim of JWTs; empty accepts any")
+    jwt_audience: str = setting("", "required `aud` claim of JWTs; empty accepts only JWTs without one")
     allowed_hosts: str = checked(
-        check_hosts, "host names that requests may name, with commas between; *.NAME is all below it"
+        check_hosts, "host names allowed in the Host header, separated by commas; *.NAME allows all below NAME"
     )
     allowed_origins: str = checked(
-        check_origins, "origins whose pages may call, such as https://app.example, with commas between"
+        check_origins, "origins of web pages that may call (CORS), such as https://app.example, separated by commas"
     )
-    insecure: bool = setting(False, "listen beyond loopback without credentials")
-    token_active: str = secret("one bearer token for everything; its holder is `default`, with all roles")
-    token_next: str = secret("the token that follows it; both hold until the rotation is over")
+    insecure: bool = setting(False, "allow listening beyond loopback without credentials")
+    token_active: str = secret("one bearer token for all callers; its principal is `default`, with all roles")
+    token_next: str = secret("the successor of token_active; both are accepted until the rotation ends")
     token_rotation_until: str = checked(
-        utc_ms, "instant with its zone, such as 2030-01-31T12:00:00Z, from which only token_next holds"
+        utc_ms, "time with zone, such as 2030-01-31T12:00:00Z, from which only token_next is accepted"
     )
     token_required: str = choice(
-        "", "1: callers need a token; 0: none, on loopback only; empty: if there are credentials", *_SWITCH
+        "", "1: require a token; 0: require none (loopback only); empty: require one if credentials are set", *_SWITCH
     )
     tls_certificate: str = setting("", "PEM file with the certificate and its chain, for https; needs tls_key")
     tls_key: str = setting("", "PEM file with the key of the certificate, without a password; needs tls_certificate")
-    control_port: int = setting(0, "second port, for health, metrics and diagnosis; 0 is no second port", 0, 65_535)
-    log_format: str = choice("auto", "auto (text on a terminal, else json), text or json", "text", "json")
+    control_port: int = setting(0, "second TCP port, for health, metrics and diagnosis; 0 opens none", 0, 65_535)
+    log_format: str = choice("auto", "log lines as text, json, or auto (text on a terminal, else json)", "text", "json")
     log_level: str = choice(
-        "info", "debug, info, warning or error, of the server's own log lines", "debug", "warning", "error"
+        "info", "lowest level of own log lines: debug, info, warning or error", "debug", "warning", "error"
     )
-    max_body_bytes: int = setting(16 * 1024 * 1024, "largest request body", 1)
-    max_uploads_bytes: int = setting(256 * 1024 * 1024, "bodies that arrive in pieces, all together", 1)
-    http_max_connections: int = setting(20_000, "connections at once; more are answered 503", 1, MANY)
+    max_body_bytes: int = setting(16 * 1024 * 1024, "largest request body in bytes; a larger one gets 413", 1)
+    max_uploads_bytes: int = setting(256 * 1024 * 1024, "max bytes of all bodies that are arriving; beyond it 503", 1)
+    http_max_connections: int = setting(20_000, "max open HTTP connections; further ones get 503", 1, MANY)
     http_max_connections_per_address: int = setting(
-        2_000, "connections at once of one remote address, HTTP and gRPC; 0 is no limit", 0, MANY
+        2_000, "max open HTTP and gRPC connections of one remote address; 0 is no limit", 0, MANY
     )
     http_uncounted_addresses: str = checked(
         networks_of,
-        "addresses or networks of reverse proxies, with commas between, which have no limit of their own",
+        "addresses or networks of reverse proxies without a limit per address, separated by commas",
         "127.0.0.1,::1",
     )
-    http_max_head_bytes: int = setting(65_536, "target and headers of a request; more are answered 431", 1_024, _LARGE)
-    http_max_head_fields: int = setting(128, "headers of a request; more are answered 431", 8, 10_000)
-    http_silence_ms: int = setting(30_000, "longest silence while a request arrives", 100, _DAY_MS)
-    http_head_ms: int = setting(30_000, "time for target and headers to arrive", 100, _DAY_MS)
-    http_body_ms: int = setting(600_000, "time for a body to arrive", 100, _DAY_MS)
-    http_idle_ms: int = setting(75_000, "time that a connection may stay open without a request", 100, _DAY_MS)
-    http_stall_ms: int = setting(60_000, "time that a client may leave its answer unread", 100, _DAY_MS)
-    queue_writes: int = setting(4_096, "writes that may wait for a commit; more are answered 503", 1)
-    queue_bytes: int = setting(256 * 1024 * 1024, "bytes of waiting writes; more are answered 503", 1)
-    queue_principal_share: float = setting(
-        0.5, "part of the waiting writes and bytes that one caller with a credential may hold; 1 is all", 0.01, 1
+    http_max_head_bytes: int = setting(65_536, "max bytes of request target and headers; more get 431", 1_024, _LARGE)
+    http_max_head_fields: int = setting(128, "max header fields of a request; more get 431", 8, 10_000)
+    http_silence_ms: int = setting(
+        30_000, "close a connection that is silent this long in a request, in ms", 100, _DAY_MS
     )
-    batch_writes: int = setting(512, "writes in one transaction", 1)
-    sweep_interval_ms: int = setting(5_000, "rest between two sweeps", 10)
-    shutdown_ms: int = setting(10_000, "time for open requests to end at shutdown", 0)
+    http_head_ms: int = setting(30_000, "time limit in ms for the request target and headers to arrive", 100, _DAY_MS)
+    http_body_ms: int = setting(600_000, "time limit in ms for a request body to arrive", 100, _DAY_MS)
+    http_idle_ms: int = setting(75_000, "close a connection without a request after this time in ms", 100, _DAY_MS)
+    http_stall_ms: int = setting(
+        60_000, "close a connection whose client reads no answer for this time in ms", 100, _DAY_MS
+    )
+    queue_writes: int = setting(4_096, "max writes that wait for a commit; further ones get 503", 1)
+    queue_bytes: int = setting(256 * 1024 * 1024, "max bytes of writes that wait for a commit; more get 503", 1)
+    queue_principal_share: float = setting(
+        0.5, "share of queue_writes and queue_bytes that one caller with a credential may hold; 1 is all", 0.01, 1
+    )
+    batch_writes: int = setting(512, "max writes in one transaction (group commit)", 1)
+    sweep_interval_ms: int = setting(5_000, "time in ms between two sweeps for expired data", 10)
+    shutdown_ms: int = setting(10_000, "time in ms for open requests to end at shutdown", 0)
     crash_point: str = setting("", "crash tests only: kill the process at this point of the commit path")
-    crash_one_in: int = setting(100, "crash tests only: on average once in so many passes", 1)
-    commit_delay_ms: int = setting(0, "overload tests only: extra time that each commit takes", 0)
+    crash_one_in: int = setting(100, "crash tests only: kill on average once in this number of passes", 1)
+    commit_delay_ms: int = setting(0, "overload tests only: extra time of each commit in ms", 0)
 
     @property
     def store_url(self) -> str:
@@ -106,7 +112,7 @@ class ServerSettings:
 
     @property
     def has_credentials(self) -> bool:
-        """Whether callers must say who they are."""
+        """Whether any credential is configured."""
         return bool(self.tokens or self.jwt_keys or self.token_active)
 
     @property

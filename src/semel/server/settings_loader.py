@@ -85,7 +85,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Given]:
 def disagreements(environment: Mapping[str, str]) -> list[str]:
     """A sentence for each setting whose variables say different things, with their names and no value.
 
-    A variable that cannot be used at all raises, even if another one wins: nobody meant to write it.
+    A variable that cannot be used at all raises, even if another one wins: it was written by mistake.
     """
     told = []
     known = {one.name: one for one in setting_fields()}

@@ -1,4 +1,4 @@
-"""What may run on the event loop, and where everything else runs.
+"""Thread pool for CPU work: what may run on the event loop, and where everything else runs.
 
 The law: no request within the limits holds the loop for more than 50 ms of CPU. To parse, judge and print takes up to
 750 ns a byte, so what has more than `APART_BYTES` goes to one pool of threads, whichever surface it belongs to. The
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 APART_BYTES = 16 * 1024
-"""What is made of up to this many bytes is made on the loop: 12 ms at worst, and handing it over takes 0.1 ms."""
+"""Work on up to this many bytes runs on the loop: 12 ms at worst, while a handover takes 0.1 ms."""
 COPIED_BYTES = 64 * 1024
 """The same where bytes are only copied, hashed or cut, which takes up to 250 ns a byte."""
 POOL_THREADS = 2

@@ -1,4 +1,4 @@
-"""The token file: bearer tokens as SHA-256 hashes, never themselves, each with a name, roles and scopes."""
+"""The token file: bearer tokens as SHA-256 hashes, each with a name, roles and scopes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from unicodedata import normalize
 from semel.server.principals import EVERY_SURFACE, Principal, Role, Scope, ScopeRules
 
 RESERVED = ("client:", "user:", "system:")
-"""How callers are named by their kind: a token with such a name could be taken for somebody else."""
+"""Prefixes that mark the kind of a caller: a token with such a name could be taken for another caller."""
 
 _PLACE = re.compile(r"\(at (line [0-9]+, column [0-9]+)\)")
 
 
 class TokenFileError(ValueError):
-    """The token file cannot be used; the message says what to mend.
+    """The token file is invalid; the message says what to correct.
 
     `flaw` says the same without a word of what stands in the file, for a log that others read.
     """

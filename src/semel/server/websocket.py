@@ -1,13 +1,11 @@
-"""WebSocket on the server's own port: the frames of RFC 6455, their limits, and the ways a connection ends.
+"""WebSocket transport (RFC 6455) on the server's own port: frames, limits and close.
 
-The protocol itself is the sans-I/O core of `websockets`; here it meets the transport. Frames are written as they are
-made, so that one frame can be sent to many. A message over the limit is answered before the close. After a close that
-the client did not begin, what it still sends is read and thrown away for a moment, or it would never see why; and
-however a connection ends, it is cut off when that takes too long. What arrives is looked at a little at a time, so that
-a flood of tiny frames leaves others their turn.
+The protocol itself is the sans-I/O core of `websockets`; here it is connected to the transport. Frames are written as
+they are made, so that one frame can be sent to many clients. A message over the limit is answered before the close.
+After a close by the server, the client's input is read and discarded for a moment, or it would never see the reason;
+and every close has a time limit. Input is parsed in slices, so that a flood of tiny frames leaves others their turn.
 
-What is said over a connection is the surface's own: a class derived from this one judges the handshake and begins a
-`Talk`.
+The conversation is that of the surface: a class derived from this one checks the handshake and begins a `Talk`.
 """
 
 from __future__ import annotations
@@ -36,14 +34,14 @@ REST_SECONDS = 0.02
 
 
 class Talk(Protocol):
-    """What a surface does with a connection after its handshake."""
+    """The handler of a surface for a connection after its handshake."""
 
     @property
     def is_stranger(self) -> bool:
-        """Whether the client has not said who it is, so that little is listened to."""
+        """Whether the client is not authenticated, so that little is read from it."""
 
     def heard(self) -> None:
-        """Bytes have arrived: the client is there."""
+        """Bytes have arrived: the client is alive."""
 
     def received(self, raw: bytes, is_text: bool) -> None:
         """A whole message has arrived."""
@@ -102,7 +100,7 @@ class WebSocket(asyncio.Protocol):
     # What a surface brings.
 
     def reject(self, request: Request, problem: Problem, provenance: Provenance) -> Response:
-        """The refusal of a handshake that comes from a page, or to a host name, that is not allowed."""
+        """The refusal of a handshake from an origin, or to a host name, that is not allowed."""
         raise NotImplementedError
 
     def judge(self, request: Request) -> Response | None:
@@ -114,14 +112,14 @@ class WebSocket(asyncio.Protocol):
         return response
 
     def begin(self) -> Talk:
-        """The handshake is done: who goes on."""
+        """The handshake is done: returns the handler of the connection."""
         raise NotImplementedError
 
     def ponged(self, payload: bytes) -> None:
         """The client has answered a ping: it has everything that was sent before."""
 
     def unfinished(self, size: int) -> None:
-        """So many bytes have arrived and are kept that are no whole message."""
+        """Note how many bytes of an incomplete message have arrived and are kept."""
 
     # From the transport.
 
@@ -171,11 +169,11 @@ class WebSocket(asyncio.Protocol):
         else:
             self._talk.shut_down()
 
-    # For whoever talks.
+    # For the conversation.
 
     @property
     def remote(self) -> str:
-        """The address of the other end; empty when the transport does not tell."""
+        """The remote address; empty when the transport does not know it."""
         peer = self._transport.get_extra_info("peername")
         return str(peer[0]) if isinstance(peer, tuple) else ""
 
@@ -203,7 +201,7 @@ class WebSocket(asyncio.Protocol):
             self._flush()
 
     def ping_frame(self, payload: bytes) -> bytes:
-        """A question for a pong with the same few bytes, to be written behind what it asks about."""
+        """A ping, answered by a pong with the same few bytes, to be written behind the data that it acknowledges."""
         return Frame(Opcode.PING, payload).serialize(mask=False)
 
     def close(self, code: int, reason: str) -> None:
@@ -241,7 +239,7 @@ class WebSocket(asyncio.Protocol):
         self._take_some()
 
     def _take(self, data: bytes) -> int:
-        """How many frames there were; behind a broken one nothing is looked at."""
+        """The number of frames; frames behind a broken one are ignored."""
         is_broken = self._protocol.parser_exc is not None
         self._protocol.receive_data(data)
         if is_broken:
@@ -259,7 +257,7 @@ class WebSocket(asyncio.Protocol):
         return len(events)
 
     def _refuse_large(self) -> None:
-        """A message over the limit ends the connection, in its turn: whoever talks will call for the close."""
+        """A message over the limit closes the connection, in its turn: the conversation calls for the close."""
         talk = self._talk
         if talk is not None and isinstance(self._protocol.parser_exc, PayloadTooBig):
             talk.too_large(self._most_bytes)
@@ -284,7 +282,7 @@ class WebSocket(asyncio.Protocol):
             self._talk = self.begin()
 
     def _take_frame(self, frame: Any) -> None:
-        """A message may come in several."""
+        """Take a frame; a message may consist of several."""
         if frame.opcode in (Opcode.TEXT, Opcode.BINARY):
             self._is_text = frame.opcode is Opcode.TEXT
             self._message = bytearray()

@@ -1,4 +1,4 @@
-"""The real clocks and the operating system's randomness."""
+"""The system clocks and the operating system's randomness."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Where rows live: a narrow protocol, and the stores that keep it."""
+"""Stores of rows: the protocol, and its implementations for memory, SQLite and PostgreSQL."""

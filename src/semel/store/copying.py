@@ -1,4 +1,4 @@
-"""Carries every row of one store into another, exactly: keys, answers, positions, and which generation a row is in.
+"""Copy of a store: every row exactly, with keys, answers, positions, and the generation of each row.
 
 The target is written in one transaction. A crash at any point leaves it as empty as it was, and a target that is not
 empty is refused before the first write. The source is only read. Afterwards both are read again, each in a snapshot of
@@ -25,7 +25,7 @@ Tell = Callable[[int], None]
 
 
 class TargetNotEmptyError(StoreError):
-    """There are rows in the target already; nothing was written."""
+    """The target has rows already; nothing was written."""
 
     def __init__(self, table: str) -> None:
         super().__init__(
@@ -48,14 +48,14 @@ class Part(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """How many rows there are, and a digest of them in the order of their keys."""
+    """The number of rows, and a digest of them in key order."""
 
     rows: int
     sha256: str
 
 
 class Line(NamedTuple):
-    """One part on both sides."""
+    """One part in source and target."""
 
     part: Part
     source: Sum
@@ -68,7 +68,7 @@ class Line(NamedTuple):
 
 
 class Report(NamedTuple):
-    """Both sides, part by part."""
+    """The result of a copy, part by part."""
 
     lines: Sequence[Line]
 
@@ -112,7 +112,7 @@ def refuse_rows(target: Store, tables: Sequence[AnyTable]) -> None:
 
 def compare(source: Store, target: Store, tables: Sequence[AnyTable], tell: Tell) -> Report:
     """Read every row of both sides again."""
-    # One after the other: a database ends a snapshot that stands idle while the other side is read.
+    # One after the other: a database ends a snapshot that is idle while the other side is read.
     sums = [_sums(store, tables, tell) for store in (source, target)]
     return Report([Line(*line) for line in zip(parts_of(tables), *sums, strict=True)])
 

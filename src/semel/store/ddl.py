@@ -1,4 +1,4 @@
-"""The statements that make and change tables, from migration steps; each database has its dialect."""
+"""DDL statements of migration steps, one dialect for each database."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ SchemaChange = CreateTable | AddColumn | MakeIndex | SetColumn
 
 
 class Dialect(NamedTuple):
-    """What differs between databases."""
+    """The differences between databases."""
 
     types: Mapping[Kind, str]
     generations: int
-    """How many SQL tables stand behind a generational one."""
+    """The number of SQL tables behind a generational one."""
     bytes_literal: Callable[[bytes], str]
     options: Callable[[Shape], str]
-    """What stands behind the columns of a new table."""
+    """The options after the columns of a new table."""
     indexes_name_the_key: bool
     """Whether the key must be written behind an index's columns; elsewhere it is in every index by itself."""
 

@@ -1,4 +1,4 @@
-"""Rows in memory, under the same protocol: for simulation and for users' own tests.
+"""The in-memory store, under the same protocol: for simulation and for users' own tests.
 
 Nothing survives the process, and a commit is a step from one state to the next that no reader sees half of: an open
 snapshot keeps the rows that later commits replace.
@@ -21,7 +21,7 @@ R = TypeVar("R", bound=tuple[Any, ...])
 
 
 class _Heap:
-    """The rows of one table, and for each index its places in order."""
+    """The rows of one table, and the sorted positions of each index."""
 
     def __init__(self, table: AnyTable) -> None:
         self.table = table
@@ -61,7 +61,7 @@ class _Heap:
 
 
 class MemoryStore(SoleNode):
-    """The whole store. One lane; readers are free."""
+    """The in-memory store. One lane; readers do not wait."""
 
     lanes = 1
     readers = 4
@@ -90,7 +90,7 @@ class MemoryStore(SoleNode):
 
 
 class _MemoryTx:
-    """Keeps what it is told to do, and does it all at the commit."""
+    """Collects changes, and applies them all at the commit."""
 
     def __init__(self, store: MemoryStore, now_ms: int) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Numbered steps from an empty store to the present shape; forward only.
+"""Schema migrations: numbered steps from an empty store to the present schema; forward only.
 
 A step names shapes as they were when it was written, never the declarations of today, so that an old data folder is
 carried through the same steps as it always was. A store applies the missing steps in one transaction at start, and
@@ -15,13 +15,13 @@ from semel.store.table import Below, Column, Shape
 
 
 class CreateTable(NamedTuple):
-    """Make a table and its indexes."""
+    """Create a table and its indexes."""
 
     shape: Shape
 
 
 class AddColumn(NamedTuple):
-    """Add a column at the end of a table, with a value for the rows that are there."""
+    """Add a column at the end of a table, with a value for existing rows."""
 
     table: str
     column: Column
@@ -29,7 +29,7 @@ class AddColumn(NamedTuple):
 
 
 class MakeIndex(NamedTuple):
-    """Make an index in place of the one that has its name, if there is one."""
+    """Create an index, replacing one of the same name."""
 
     table: str
     key: tuple[str, ...]
@@ -41,7 +41,7 @@ class MakeIndex(NamedTuple):
 
 
 class SetColumn(NamedTuple):
-    """Give a column one value in those of the rows that are there for which all conditions hold."""
+    """Set a column to one value in the existing rows for which all conditions hold."""
 
     table: str
     column: str
@@ -50,7 +50,7 @@ class SetColumn(NamedTuple):
 
 
 class FillColumn(NamedTuple):
-    """Give a column of bytes, in some of the rows that are there, a value made from another column of the row."""
+    """Set a column of bytes, in some of the existing rows, to a value made from another column of the row."""
 
     table: str
     key: tuple[Column, ...]

@@ -1,4 +1,4 @@
-"""A store by its URL: opened, read beside others that use it, or looked at without a trace."""
+"""Opens a store by its URL: to serve, read-only beside a running server, or for inspection without a trace."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def open_store(
 
 
 def look_at(url: str, tables: Sequence[AnyTable]) -> Glimpse:
-    """What stands there, without opening or changing it; these tables are looked into for rows."""
+    """Inspect a store without opening or changing it; these tables are checked for rows."""
     scheme, _, rest = url.partition(":")
     if scheme == "memory":
         return Glimpse(0, None)
@@ -85,7 +85,7 @@ def _beside(url: str, tables: Sequence[AnyTable], wall_ms: Callable[[], int]) ->
 
 
 def place_of(url: str) -> tuple[str, ...]:
-    """Where the rows are: the same for two spellings of one place, as far as the URLs can tell."""
+    """The location of the rows: equal for two spellings of one place, as far as the URLs show it."""
     scheme, _, rest = url.partition(":")
     if scheme == "sqlite" and rest:
         return scheme, str(_folder(rest)[0].resolve())
@@ -97,16 +97,16 @@ def place_of(url: str) -> tuple[str, ...]:
 
 
 def shown(url: str) -> str:
-    """A store URL without the secrets that may stand in it, for people and logs."""
+    """A store URL without secrets, for people and logs."""
     scheme = url.partition(":")[0]
     if scheme in ("sqlite", "memory"):
         return url
-    # Up to the last @, wherever it stands: who forgets to encode a password may have any character in it.
+    # Up to the last @, wherever it is: a password that was not percent-encoded may contain any character.
     return re.sub(r"//.*@", "//", url).partition("?")[0] if "//" in url else f"{scheme}:..."
 
 
 def _folder(rest: str) -> tuple[Path, str | None]:
-    """The folder in a URL of SQLite, and the file system that it asks for."""
+    """The folder of an SQLite URL, and the file system (VFS) that it names."""
     folder, _, query = rest.partition("?")
     return Path(folder.removeprefix("//")), parse_qs(query).get("vfs", [None])[0]
 

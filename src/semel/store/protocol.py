@@ -1,15 +1,15 @@
-"""What a store promises.
+"""The store protocol: locks, transactions, snapshots, and the guarantees of every store.
 
 One transaction at a time a lane: `begin` takes the named locks, then reads the clock; `load` sees everything
 committed before; `flush` writes whole sets of rows; `commit` returns only when they are on disk. A crash at any point
 leaves either all of a transaction or nothing of it. `read` gives the rows of one instant, without waiting for a
 writer.
 
-Two failures are told apart, because callers are told different things. `StoreError` is definite: nothing was stored.
-`CommitUnknownError` is not: the commit may or may not have reached the disk, and only a fresh look can tell.
+Two failures differ, because callers get different answers. `StoreError` is definite: nothing was stored.
+`CommitUnknownError` is not: the commit may or may not have reached the disk, and only a new read can tell.
 
-A store may be shared by several nodes. Then locks and clock are the store's own, a commit may be announced to the other
-nodes as a hint that there is something to read, and one node at a time leads: it does the chores.
+A store may be shared by several nodes. Then locks and clock are the store's own, a commit is announced to the other
+nodes as a hint that there is something to read, and one node at a time is the leader, which runs the chores.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class StoreError(Exception):
 
 
 class TryAgainError(StoreError):
-    """The store broke this transaction off (a deadlock, a lost connection); the same work may well succeed now."""
+    """The store aborted this transaction (a deadlock, a lost connection); a retry may succeed now."""
 
 
 class StoreAwayError(StoreError):
-    """The store could not be reached for as long as it was waited for."""
+    """The store could not be reached within the time limit."""
 
 
 class StoreHeldError(StoreError):
-    """Others held a lock of this transaction for longer than it is waited for."""
+    """Others held a lock of this transaction for longer than the time limit."""
 
 
 class CommitUnknownError(Exception):
@@ -46,7 +46,7 @@ class CommitUnknownError(Exception):
 
 
 class StoreBrokenError(CommitUnknownError):
-    """And nothing that this process believes of the data can be trusted: it must start afresh."""
+    """The commit failed and the store cannot be trusted any more: the process must restart."""
 
 
 class StoreBusyError(StoreError):
@@ -79,7 +79,7 @@ class Range(NamedTuple):
     reverse: bool = False
 
     def holds(self, place: Key) -> bool:
-        """Whether a place of the index lies inside."""
+        """Whether a position of the index lies inside."""
         after = len(self.prefix)
         if place[:after] != self.prefix:
             return False
@@ -89,7 +89,7 @@ class Range(NamedTuple):
 
     @property
     def part(self) -> Below | None:
-        """What a partial index has to be asked for, if the bounds say that all rows of the range are in it."""
+        """The condition of a partial index, if the bounds imply that all rows of the range are in it."""
         below = self.table.partial.get(self.by)
         if below is None:
             return None
@@ -141,16 +141,16 @@ class Changes(NamedTuple):
     deletes: Mapping[AnyTable, Sequence[Key]]
     touches: Sequence[Touch] = ()
     steady: Mapping[AnyTable, Sequence[Row]] = MappingProxyType({})
-    """Updates that leave every indexed column as it is, so that a store need not look at its indexes."""
+    """Updates that change no indexed column, so that a store need not touch its indexes."""
     topics: Sequence[bytes] = ()
     """Whose live readers on other nodes are to be woken, once this is on disk."""
 
 
 class Glimpse(NamedTuple):
-    """What stands at a place, seen without opening or changing it."""
+    """The facts of a store, read without opening or changing it."""
 
     version: int
-    """Of the schema; 0 when there is nothing yet."""
+    """The version of the schema; 0 when there is nothing yet."""
     occupied: str | None
     """A table with rows, if there is one."""
 
@@ -173,7 +173,7 @@ class Tx(Protocol):
         """Rows by their keys as of the last commit, under what was flushed here; ranges as of the last commit."""
 
     def flush(self, changes: Changes) -> None:
-        """Write whole sets of rows; seen by nobody before the commit, which may be the one to refuse them."""
+        """Write whole sets of rows; not visible to others before the commit, which may be the one to refuse them."""
 
     def rotate(self, table: AnyTable) -> None:
         """Drop the older generation of a generational table and begin a new one, which takes what is flushed next."""
@@ -247,25 +247,25 @@ class Snapshot(Protocol):
 
 
 Hear = Callable[[Sequence[bytes] | None], None]
-"""Told the topics of others' commits; None when it is not known which, so that every reader should look."""
+"""Called with the topics of others' commits; None when they are unknown, so that every reader must read."""
 
 
 def turn_lock(table: AnyTable) -> Lock:
-    """The lock under which the generations of a table turn; whoever rotates a table holds it."""
+    """The lock under which the generations of a table turn; a caller that rotates a table holds it."""
     return Lock(b"generation:" + table.name.encode())
 
 
 class SoleNode:
-    """What a store that only one process can open knows of other nodes: there are none."""
+    """Cluster methods of a store that only one process can open: there are no other nodes."""
 
     is_away = False
     is_shared = False
 
     def follow(self, hear: Hear) -> None:
-        """Nobody else commits."""
+        """Does nothing: no other process commits."""
 
     def leads(self) -> bool:
-        """Nobody else could."""
+        """Always true: no other process could."""
         return True
 
     def era(self) -> bytes:
@@ -274,7 +274,7 @@ class SoleNode:
 
 
 class Store(Protocol):
-    """A place for rows."""
+    """A store of rows."""
 
     @property
     def lanes(self) -> int:
@@ -302,10 +302,10 @@ class Store(Protocol):
         """A snapshot; use it in a `with` block and keep it short."""
 
     def follow(self, hear: Hear) -> None:
-        """From now on, tell of commits that other nodes have made; called from a thread of the store's own."""
+        """From now on, report commits of other nodes; called from a thread of the store."""
 
     def leads(self) -> bool:
-        """Whether this node is the one that does the chores; the first that asks becomes it, until it is gone."""
+        """Whether this node leads and so runs the chores; the first node that asks leads, until it is gone."""
 
     def era(self) -> bytes:
         """Which history the rows are of: another one after a failover or a restore; empty when every start is one."""

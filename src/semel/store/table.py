@@ -1,4 +1,4 @@
-"""Tables, declared once: a named tuple for the row, its first columns the key, and named indexes.
+"""Table declarations: a named tuple for the row, its first columns the key, and named indexes.
 
 A column is a signed 64-bit number, an unsigned one, or bytes; never text, so that any name a client makes survives
 unchanged and order is bytewise everywhere. Every store makes its few statements from this declaration.
@@ -17,7 +17,7 @@ R = TypeVar("R", bound=tuple[Any, ...])
 
 
 class Kind(Enum):
-    """What a column holds."""
+    """The type of a column."""
 
     I64 = "i64"
     U64 = "u64"
@@ -37,14 +37,14 @@ class Column(NamedTuple):
 
 
 class Below(NamedTuple):
-    """Which rows a partial index has: those in which a column is below a bound."""
+    """The condition of a partial index: a column is below a limit."""
 
     column: str
     bound: int | bytes
 
 
 class Shape(NamedTuple):
-    """A table as a store has to make it: what migrations write down and what declarations must match."""
+    """The schema of a table, as migrations define it and as declarations must match."""
 
     name: str
     columns: tuple[Column, ...]
@@ -138,7 +138,7 @@ class Table(Generic[R]):
         return all(before[place] == after[place] for place in self._indexed)
 
     def position(self, column: str) -> int:
-        """Where a column stands in the row."""
+        """The index of a column in the row."""
         return self._positions[column]
 
     def _getter(self, columns: tuple[str, ...]) -> Any:
@@ -149,7 +149,7 @@ class Table(Generic[R]):
 
 
 def bytes_of(row: tuple[Any, ...]) -> int:
-    """About how large a row is: the length of what it holds in bytes."""
+    """The approximate size of a row in bytes."""
     return sum(len(value) for value in row if isinstance(value, bytes))
 
 

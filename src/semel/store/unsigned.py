@@ -1,4 +1,4 @@
-"""Unsigned numbers where a database has none: eight bytes, big end first, so that bytewise order is their order."""
+"""Unsigned 64-bit numbers for databases without them: eight bytes, big endian, so that byte order is number order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from semel.store.table import Key, Kind
 
 
 class Unsigned:
-    """How the rows and keys of one table change on their way out and in."""
+    """Converts the unsigned columns of one table's rows and keys on write and read."""
 
     def __init__(self, table: AnyTable) -> None:
         self._table = table

@@ -1,4 +1,4 @@
-"""`semel audit`: look after the audit log that a server writes."""
+"""`semel audit`: commands for the audit log of a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file of alerts beside the audit log: what is in it already, and one more line.
+"""The alert file beside the audit log: reading known alerts, appending new ones.
 
 It is all that a watcher leaves behind, and all that it needs of an earlier run. An alert is written before it is shown;
 a crash between the two leaves it in the file alone.

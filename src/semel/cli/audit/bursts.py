@@ -1,6 +1,6 @@
-"""When audit lines are an alert: too many of one kind within a minute.
+"""The alert rule for audit lines: too many of one kind within a minute.
 
-The rule is a function of the lines alone, their own times included, so whoever reads the same lines again finds the
+The rule is a function of the lines alone, their own times included, so reading the same lines again finds the
 same alerts. A kind alerts once a minute at most, for as long as its burst lasts. An alert that is known from an earlier
 run stands for its minute, before and after.
 """
@@ -37,7 +37,7 @@ class Alert:
     """How many there were in the minute that ended with it."""
     above: int
     remote_addr: str | None
-    """Where that line's request came from."""
+    """The remote address of that line's request."""
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def _parts(line: object) -> tuple[int, str, Mapping[str, Any]]:
 
 
 def _suppressed(details: Mapping[str, Any]) -> int:
-    """How many others the line stands for."""
+    """The number of suppressed lines that the line stands for."""
     number = details.get("suppressed")
     return number if type(number) is int and number > 0 else 0
 

@@ -1,4 +1,4 @@
-"""The lines of a file that grows and is moved aside now and then, each of them once and in their order.
+"""Follows a log file across rotation: each line once and in order.
 
 Nothing is kept open or locked between two looks, so the writer is not disturbed. A file is known by its place on the
 disk and its first bytes, whatever its name has become. The names are gone through from the newest to the oldest, as
@@ -26,14 +26,14 @@ class _Identity(NamedTuple):
 
 
 class Following:
-    """Reads on where the last look ended."""
+    """Continues where the last read ended."""
 
     def __init__(self, path: Path) -> None:
         self._names = [path, *(kept_name(path, number) for number in range(1, KEPT + 1))]
         self._read: dict[_Identity, int] = {}
 
     def new_lines(self) -> Iterator[bytes]:
-        """Whole lines that came since the last look, without their ends; those of the oldest file first."""
+        """Whole lines since the last read, without their ends; those of the oldest file first."""
         with ExitStack() as opened:
             files: dict[_Identity, BinaryIO] = {}
             for name in self._names:

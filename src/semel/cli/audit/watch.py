@@ -1,4 +1,4 @@
-"""`semel audit watch`: reads both files of the audit log as they grow, and raises an alert for what happens too often.
+"""`semel audit watch`: follows both files of the audit log, and raises an alert for what happens too often.
 
 It reads files and speaks to no server: stopping it changes nothing there, and a server needs no watcher. A start reads
 all that is kept of the log, so what happened while no watcher ran is found as well, and only what is not in
@@ -29,23 +29,31 @@ LOOK_SECONDS = 0.5
 
 
 @click.command()
-@click.option("--data", type=click.Path(path_type=Path), envvar="SEMEL_DATA", default="data", help="The data folder.")
-@click.option("--file", type=click.Path(path_type=Path), help="One audit file, instead of the data folder's two.")
 @click.option(
-    "--above", type=click.IntRange(min=1), default=ABOVE, show_default=True, help="So many a minute are fine."
+    "--data", type=click.Path(path_type=Path), envvar="SEMEL_DATA", default="data", help="Data folder of the server."
 )
-@click.option("--exempt-loopback", is_flag=True, help="Leave out requests from the machine itself.")
-@click.option("--once", is_flag=True, help="Look at what is there, and end.")
-@click.option("--dry-run", is_flag=True, help="Print alerts, and write none.")
+@click.option(
+    "--file", type=click.Path(path_type=Path), help="Audit file to read, instead of the two of the data folder."
+)
+@click.option(
+    "--above",
+    type=click.IntRange(min=1),
+    default=ABOVE,
+    show_default=True,
+    help="Alert when a kind happens more often than this a minute.",
+)
+@click.option("--exempt-loopback", is_flag=True, help="Ignore requests from loopback addresses.")
+@click.option("--once", is_flag=True, help="Read the existing lines, and exit.")
+@click.option("--dry-run", is_flag=True, help="Print alerts, and write none to alerts.jsonl.")
 @with_json
 def watch(
     data: Path, file: Path | None, above: int, exempt_loopback: bool, once: bool, dry_run: bool, as_json: bool
 ) -> None:
     """Raise alerts from the audit log.
 
-    More than so many refused credentials, requests to the wrong port, or keys with another payload within a minute are
+    More than --above refused credentials, requests to the wrong port, or keys with another payload within a minute are
     an alert, once a minute while it lasts. Alerts are printed, and written to alerts.jsonl beside the log. Control-C
-    ends it; the server is never spoken to.
+    ends it; no request is sent to the server.
     """
     # No event has lines in both, so the order within each file is all that the rule needs.
     paths = [data / "logs" / name for name in (IMPORTANT_NAME, FILE_NAME)] if file is None else [file]
@@ -65,7 +73,7 @@ def watch(
 
 
 def _alerts(paths: Sequence[Path], bursts: Bursts, asked: threading.Event) -> Iterator[Alert]:
-    """Those in what is there, and then in what comes, until asked to stop."""
+    """The alerts of existing lines, and then of new ones, until stopped."""
     if not any(path.exists() for path in paths):
         click.echo(f"There is no {paths[-1]} yet; a server makes it with its first line.", err=True)
     files = [Following(path) for path in paths]

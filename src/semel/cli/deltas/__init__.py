@@ -1,4 +1,4 @@
-"""`semel deltas`: gateways looked at, followed, set up and exported from a terminal or a script."""
+"""`semel deltas`: show, follow, set up and export gateways from a terminal or a script."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ _NAMES = ("clients", "export", "flush", "gateways", "pull", "rules", "schema", "
 
 @click.group(cls=LazyGroup, homes={name: f"{__name__}.{name}" for name in _NAMES})
 def deltas() -> None:
-    """Row changes that are merged column by column, and pulled in one order."""
+    """Row changes (deltas) for replicas: merged by column, last writer wins."""

@@ -1,4 +1,4 @@
-"""The deltas surface as commands use it: requests that are sent until they are answered, answers as JSON objects."""
+"""HTTP calls of the deltas commands, with retries; answers as JSON objects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Server(NamedTuple):
     retries: int = RETRIES
 
     def ask(self, path: str, query: Mapping[str, object] | None = None) -> bytes:
-        """The answer to a GET, as it came."""
+        """The answer to a GET, unparsed."""
         asked = f"{path}?{urlencode(query, errors='surrogateescape')}" if query else path
         return send_until_answered(lambda: self.connection.request("GET", asked), self.retries).body
 

@@ -1,4 +1,4 @@
-"""`semel deltas clients`: which clients a gateway remembers, and how they are forgotten."""
+"""`semel deltas clients`: list and forget the clients of a gateway."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REMOVED_AT_ONCE = 100
 
 @click.group()
 def clients() -> None:
-    """The clients that have pushed to a gateway, and how far each has been told."""
+    """Clients that have pushed to a gateway: list and forget them."""
 
 
 @clients.command("ls")
@@ -31,7 +31,7 @@ def clients() -> None:
 @with_json
 @with_connection
 def list_clients(connection: Connection, gateway: str, retries: int, as_json: bool) -> None:
-    """List the clients of a gateway, with the hour in which each was last heard of. It takes an administrator."""
+    """List the clients of a gateway, with the hour of the last call of each. Needs the admin role."""
     is_empty = True
     for client in _all(Server(connection, retries), gateway):
         is_empty = False
@@ -48,17 +48,17 @@ def list_clients(connection: Connection, gateway: str, retries: int, as_json: bo
 @clients.command("rm")
 @click.argument("gateway", type=GatewayType())
 @click.argument("names", metavar="CLIENT...", nargs=-1, required=True)
-@click.option("--dry-run", is_flag=True, help="Say what would be forgotten, and leave it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Print which clients would be forgotten, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_retries
 @with_json
 @with_connection
 def remove_clients(
     connection: Connection, gateway: str, names: tuple[str, ...], dry_run: bool, yes: bool, retries: int, as_json: bool
 ) -> None:
-    """Forget clients of a gateway. What they wrote stays; one that comes back is told again what it may have missed."""
+    """Forget clients of a gateway. Their writes stay; a client that comes back gets again what it may have missed."""
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Say --yes to forget clients where nobody can be asked.")
+        raise click.UsageError("Say --yes to forget clients if standard input is not a terminal.")
     about = printable(f"{len(names)} client{'' if len(names) == 1 else 's'} of {gateway}: {', '.join(names)}")
     if dry_run:
         say(as_json, {"gateway": gateway, "clients": list(names), "dry_run": True}, f"Would forget {about}.")

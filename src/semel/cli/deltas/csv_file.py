@@ -1,4 +1,4 @@
-"""Comma-separated values as RFC 4180 has them: a line of names, CRLF, quotes where they are needed.
+"""CSV files (RFC 4180): a header line, CRLF, quotes where they are needed.
 
 Nothing is an empty field, and an empty string is a pair of quotes, so that loaders which look can tell them apart. What
 a spreadsheet makes of a text such as `=1+1` is its own affair: a value is written as it is.

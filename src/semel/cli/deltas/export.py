@@ -1,6 +1,6 @@
 """`semel deltas export`: rows or the log of a gateway as files for other programs, from one snapshot.
 
-The store is read beside the server, which goes on as if nobody looked.
+The store is read beside the server, which goes on undisturbed.
 """
 
 from __future__ import annotations
@@ -23,23 +23,25 @@ ROWS, LOG = "rows", "log"
 
 @click.command()
 @click.argument("gateway", type=GatewayType())
-@click.option("--format", "format_", type=click.Choice((PARQUET, JSONL, CSV)), required=True, help="Kind of file.")
+@click.option(
+    "--format", "format_", type=click.Choice((PARQUET, JSONL, CSV)), required=True, help="Format of the files."
+)
 @click.option(
     "--what",
     type=click.Choice((ROWS, LOG)),
     default=ROWS,
     show_default=True,
-    help="Rows as all deltas together make them, or every delta as it was pushed.",
+    help="Export the merged rows, or the log of deltas as they were pushed.",
 )
-@click.option("--table", type=TableType(), help="Only this table.")
+@click.option("--table", type=TableType(), help="Export only this table.")
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
-    help="File to write, or a folder for flat files of all tables; - is standard output.  [-]",
+    help="File to write, or folder for one file a table; - is standard output.  [-]",
 )
-@click.option("--force", is_flag=True, help="Replace what is there.")
-@click.option("--verify", is_flag=True, help="With --what log: hash each delta again; one with another id ends it.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@click.option("--verify", is_flag=True, help="With --what log: check the hash of each delta, and stop at a wrong one.")
 @click.option("--dry-run", is_flag=True, help="Read everything, and write nothing.")
 @click.option("--config", type=click.Path(path_type=Path), envvar="SEMEL_CONFIG", help="TOML file with settings.")
 @click.option("--store", metavar="URL", help="Store URL: sqlite:FOLDER or postgresql://...  [SEMEL_STORE]")
@@ -75,7 +77,7 @@ def export(
         try:
             report = export_all(reading, wish)
         except CutShortError:
-            report = None  # how much of it was read, nobody knows
+            report = None  # it is unknown how much of it was read
     _tell(wish, report, as_json)
 
 

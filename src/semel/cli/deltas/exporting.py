@@ -1,4 +1,4 @@
-"""The export itself: one snapshot of a gateway, read beside the server, into files that are whole or not there.
+"""The export: one snapshot of a gateway, read beside the server, into files that are complete or absent.
 
 A flat file needs to know its columns before its first row, so rows are read twice then: once to look, once to write. It
 is one snapshot all along, so both times they are the same.
@@ -32,7 +32,7 @@ Tell = Callable[[int], None]
 
 
 class Wish(NamedTuple):
-    """What is to be exported, and where to. Without a target everything is read and nothing is written."""
+    """The options of an export. Without a target everything is read and nothing is written."""
 
     gateway: str
     is_log: bool
@@ -45,7 +45,7 @@ class Wish(NamedTuple):
 
     @property
     def is_folder(self) -> bool:
-        """Whether it becomes several files: flat ones of several tables."""
+        """Whether it writes several files: flat ones of several tables."""
         return not self.is_log and self.format != JSONL and self.table is None
 
 
@@ -58,7 +58,7 @@ class Written(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What came of an export."""
+    """The result of an export."""
 
     as_of: int
     """The end of the gateway's log: a pull from here goes on behind what was exported."""
@@ -77,11 +77,11 @@ class Grid(Protocol):
         """One row."""
 
     def finish(self) -> None:
-        """What belongs behind the last one."""
+        """Write the end of the file."""
 
 
 def export(reading: Reading, wish: Wish) -> Report:
-    """Write everything that is wished for; `CutShortError` if nobody reads standard output to its end."""
+    """Write everything that is wished for; `CutShortError` if standard output is closed before its end."""
     as_of = high_water(reading, wish.gateway)
     if wish.is_log:
         return Report(as_of, (_export_log(reading, wish, as_of),))

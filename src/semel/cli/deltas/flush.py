@@ -1,4 +1,4 @@
-"""`semel deltas flush`: answered when everything before it is on disk."""
+"""`semel deltas flush`: returns when all earlier writes are on disk."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ from semel.cli.output import printable, say, with_json
 @with_json
 @with_connection
 def flush(connection: Connection, gateway: str, retries: int, as_json: bool) -> None:
-    """Wait until everything of a gateway is on disk. What was acknowledged is there anyway, and nothing is removed."""
+    """Wait until all writes of a gateway are on disk; acknowledged ones always are. Nothing is removed."""
     Server(connection, retries).post(admin_path("flush", gateway), b"{}", "flushed")
     say(as_json, {"gateway": gateway, "flushed": True}, printable(f"Everything of {gateway} is on disk."))

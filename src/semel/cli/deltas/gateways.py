@@ -1,4 +1,4 @@
-"""`semel deltas gateways`: which gateways there are."""
+"""`semel deltas gateways`: list the gateways."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGE = 1_000
 @with_json
 @with_connection
 def gateways(connection: Connection, retries: int, as_json: bool) -> None:
-    """List the gateways in which something was pushed or set up. It takes an administrator."""
+    """List the gateways. Needs the admin role."""
     is_empty = True
     for name in _all(Server(connection, retries)):
         click.echo(json.dumps({"gateway": name}) if as_json else printable(name))

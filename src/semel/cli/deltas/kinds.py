@@ -1,4 +1,4 @@
-"""What a column of a flat file holds, found out from the values themselves.
+"""Column types of a flat file, inferred from the values.
 
 Values come as canonical JSON texts. A column whose values are of one kind gets that kind; whole numbers and others
 together are doubles, which every number of deltas is. A whole number is one up to 2**53: beyond it the digits are the

@@ -1,4 +1,4 @@
-"""The names of gateways and tables, as arguments; what cannot be one is a usage error."""
+"""Argument types for gateway and table names; an invalid one is a usage error."""
 
 from __future__ import annotations
 

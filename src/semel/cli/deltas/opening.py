@@ -1,4 +1,4 @@
-"""The store of a server, read beside it by its settings."""
+"""Opens the store of a server read-only beside it, by its settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from semel.store.protocol import StoreError
 
 @contextmanager
 def reading_beside(config: Path | None, store: str | None, data: str | None) -> Iterator[Reading]:
-    """One look at the store that a server with these settings would use; every refusal is one sentence."""
+    """A snapshot of the store that a server with these settings would use; every error is one sentence."""
     try:
         # This listens nowhere: what a server must know before it may listen is not asked for.
         settings = load_settings({"store": store, "data": data, "host": "127.0.0.1"}, os.environ, config)

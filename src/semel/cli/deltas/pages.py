@@ -20,7 +20,7 @@ class Pace:
         self.limit = FIRST
 
     def note(self, count: int, size: int) -> None:
-        """A page had so many, of so many bytes together."""
+        """Note that a page had `count` entries, of `size` bytes together."""
         wanted = PAGE_BYTES * count // max(size, 1)
         self.limit = max(1, min(wanted, 2 * self.limit, MOST))
 
@@ -41,7 +41,7 @@ def rows_of(reading: Reading, gateway: str, table: str | None) -> Iterator[Merge
 
 
 def log_of(reading: Reading, gateway: str) -> Iterator[LoggedDelta]:
-    """What was pushed, in the order of its commits."""
+    """The deltas as pushed, in commit order."""
     pace = Pace()
     after = 0
     while True:

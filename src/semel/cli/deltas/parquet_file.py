@@ -1,4 +1,4 @@
-"""Apache Parquet: one typed column for each field, compressed, in row groups of bounded size.
+"""Apache Parquet files: one typed column for each field, compressed, in row groups of limited size.
 
 pyarrow is an extra, and large: it is loaded when such a file is asked for.
 """
@@ -14,9 +14,9 @@ from semel.cli.deltas.kinds import NULL, Field, Kind, string_of
 
 GROUP_ROWS = 100_000
 GROUP_BYTES = 64 * 1024 * 1024
-"""About what is kept in memory of a file that is being written."""
+"""Approximate limit of bytes in memory of a file that is being written."""
 CELL_BYTES, VALUE_BYTES = 8, 48
-"""What a cell takes, and a value besides its text, as Python keeps them."""
+"""Bytes in memory of a cell, and of a value besides its text."""
 
 MISSING = "Parquet needs pyarrow: install it with pip install 'semel[parquet]'."
 

@@ -1,4 +1,4 @@
-"""`semel deltas pull`: what a gateway delivers, one entry a line, to its end or for as long as somebody looks."""
+"""`semel deltas pull`: what a gateway delivers, one entry a line, to its end or, with --follow, until interrupted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from semel.contracts.deltas.limits import MAX_PAGE
 from semel.kernel.hlc import MAX_HLC
 
 CLIENT = "semel-cli"
-"""A replica that never pushes: what is remembered of it changes nothing for anyone."""
+"""The default client id: a replica that never pushes, so that its stored progress affects no other client."""
 
 PAGE = 1_000
 EVERY_SECONDS = 1.0
@@ -38,12 +38,21 @@ class Page(NamedTuple):
 @click.command()
 @click.argument("gateway", type=GatewayType())
 @click.option(
-    "--since", type=click.IntRange(0, MAX_HLC), default=0, metavar="CURSOR", help="Begin behind this; else with all."
+    "--since",
+    type=click.IntRange(0, MAX_HLC),
+    default=0,
+    metavar="CURSOR",
+    help="Start after this cursor; 0 is the beginning.",
 )
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Most entries to print.")
-@click.option("--follow", is_flag=True, help="Go on with what comes, until Control-C.")
-@click.option("--every", type=click.FloatRange(min=0.05), default=EVERY_SECONDS, help="Seconds between two looks.")
-@click.option("--client", default=CLIENT, show_default=True, metavar="ID", help="As which client to pull.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Limit of entries to print.")
+@click.option("--follow", is_flag=True, help="Wait for new entries until Control-C.")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.05),
+    default=EVERY_SECONDS,
+    help="With --follow: seconds between two requests.",
+)
+@click.option("--client", default=CLIENT, show_default=True, metavar="ID", help="Client id to pull as.")
 @with_retries
 @with_connection
 def pull(
@@ -58,8 +67,8 @@ def pull(
 ) -> None:
     """Print the entries of a gateway in their order, one JSON object a line.
 
-    At the end the cursor to go on from is told on standard error. Do not pull with the --client of a replica that is
-    in use: the server would take what is printed here for what that one has got.
+    At the end the next cursor is printed on standard error. Do not pull with the --client of a replica that is in use:
+    the server would count what is printed here as delivered to that replica.
     """
     if follow and limit is not None:
         raise click.UsageError("--follow goes on without end: it has no --limit.")
@@ -71,7 +80,7 @@ def pull(
                 out.flush()
                 since = page.cursor
     except CutShortError:
-        # How much of it was read, nobody knows: no cursor would be right.
+        # It is unknown how much of it was read: no cursor would be right.
         click.echo("Not all was printed: standard output was closed before its end.", err=True)
         return
     click.echo(f"As of {since}: go on with --since {since}.", err=True)
@@ -80,7 +89,7 @@ def pull(
 def _pages(
     server: Server, gateway: str, client: str, since: int, most: int | None, every: float | None
 ) -> Iterator[Page]:
-    """All pages there are, or so many entries; with a time between two looks, those that come, too."""
+    """All pages there are, or at most `most` entries; with a time between two polls, new pages too."""
     while True:
         page = _page(server, gateway, client, since, PAGE if most is None else min(most, PAGE, MAX_PAGE))
         if page.has_more and page.cursor <= since:

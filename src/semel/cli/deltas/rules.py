@@ -1,4 +1,4 @@
-"""`semel deltas rules`: who sees which rows."""
+"""`semel deltas rules`: set the sync rules of a gateway."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from semel.cli.streams.source import read_whole
 def rules(connection: Connection, gateway: str, file: BinaryIO, retries: int, as_json: bool) -> None:
     """Set the sync rules of a gateway from a FILE of JSON; - is standard input.
 
-    They replace those that are there. Clients that should see more from now on begin again from 0. It takes an
-    administrator.
+    They replace the existing rules. Clients that should see more from now on must pull from 0 again. Needs the admin
+    role.
     """
     Server(connection, retries).post(admin_path("sync-rules", gateway), read_whole(file), "saved")
     say(as_json, {"gateway": gateway, "saved": True}, printable(f"The rules of {gateway} are saved."))

@@ -1,4 +1,4 @@
-"""Files that exports are put into: written under another name, and given their own when they are whole.
+"""Export files: written under a temporary name, and renamed when they are complete.
 
 Whatever ends an export before that, a full disk, Control-C or a refusal, leaves what was there as it was. Only a killed
 process leaves something behind: a file or folder whose name begins with a dot and ends in `.part`. Standard output is
@@ -22,7 +22,7 @@ STDOUT = "-"
 
 
 class CutShortError(Exception):
-    """Whoever read standard output has stopped before its end."""
+    """The reader of standard output has closed it before its end."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`semel deltas schema`: the columns that a table may have."""
+"""`semel deltas schema`: set the columns of a table."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class ColumnType(click.ParamType[Facts]):
 def schema(
     connection: Connection, gateway: str, table: str, columns: tuple[Facts, ...], retries: int, as_json: bool
 ) -> None:
-    """Say which columns a table has: from now on a delta with another one is refused.
+    """Set the columns of a table: from now on a delta with another column is refused.
 
     Name all of them. Later, columns may be added, and none removed or given another type. A type is string, number,
-    boolean, json or null; it is told to clients and not enforced. It takes an administrator.
+    boolean, json or null; it is sent to clients and not enforced. Needs the admin role.
     """
     body = json.dumps({"table": table, "columns": list(columns)}).encode()
     Server(connection, retries).post(admin_path("schema", gateway), body, "saved")

@@ -1,4 +1,4 @@
-"""What exports hold: rows and deltas as lines of JSON, and as the cells of flat files.
+"""Export formats: rows and deltas as lines of JSON, and as cells of flat files.
 
 JSON has the names of the wire. A line of the log is a delta as it was pushed, with its position besides, which a push
 ignores: so the log of one gateway can be pushed into another.

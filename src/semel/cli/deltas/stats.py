@@ -1,4 +1,4 @@
-"""`semel deltas stats`: how much a gateway holds."""
+"""`semel deltas stats`: counts of a gateway."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WORDS = {
 @with_json
 @with_connection
 def stats(connection: Connection, gateway: str, retries: int, as_json: bool) -> None:
-    """Show how much a gateway holds. It takes an administrator."""
+    """Show the numbers of rows, deltas and clients of a gateway. Needs the admin role."""
     server = Server(connection, retries)
     facts = server.get(admin_path("metrics", gateway))
     numbers = {name: facts.get(name) for name in _WORDS}

@@ -1,4 +1,4 @@
-"""`semel diagnose`: one file that somebody else can find a fault with, without secrets."""
+"""`semel diagnose`: a support bundle in one file, without secrets."""
 
 from semel.cli.diagnose.command import diagnose
 

@@ -1,4 +1,4 @@
-"""Where a bundle comes from, and where it is put.
+"""`semel diagnose`: the source of a bundle, and the file that it is written to.
 
 A running server makes its own, and the doctor's view of it is put in. Without one the bundle is made from the data
 folder or the store. No file is replaced; one that could not be written to its end is removed.
@@ -38,12 +38,12 @@ class Made(NamedTuple):
 @click.option("--data", metavar="FOLDER", help="Diagnose this data folder, without a server.")
 @click.option("--store", metavar="URL", help="Diagnose this store, without a server.")
 @click.option("--config", type=click.Path(path_type=Path), envvar="SEMEL_CONFIG", help="TOML file with settings.")
-@click.option("--log", "logs", type=click.Path(path_type=Path), multiple=True, help="A log to put in; may be repeated.")
+@click.option("--log", "logs", type=click.Path(path_type=Path), multiple=True, help="Log file to add; may be repeated.")
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     default=".",
-    help="Folder that the file is written to.",
+    help="Folder to write the zip file to.",
 )
 @with_json
 @with_connection
@@ -101,7 +101,7 @@ def told(checks: list[Check]) -> str:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """For the owner alone: what is in it is no secret, and is nobody's business either."""
+    """Write a file that only its owner can read: it holds no secrets, but is not public either."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""A bundle without a server: from the data folder, the store, and what a server started here would be configured with.
+"""A bundle without a server: from the data folder, the store, and the settings of this machine.
 
 Nothing is migrated or changed. Whatever cannot be looked at is told in its place, and the rest is there.
 """

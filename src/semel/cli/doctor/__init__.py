@@ -1,4 +1,4 @@
-"""`semel doctor`: is everything here that a server needs, and if not, what to do about it."""
+"""`semel doctor`: checks everything that a server needs, with advice for each problem."""
 
 from semel.cli.doctor.command import doctor
 

@@ -1,4 +1,4 @@
-"""One finding of the doctor."""
+"""The result of one check of `semel doctor`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Check(NamedTuple):
-    """What was looked at, what was found, and what to do about it when that is a problem."""
+    """The subject of a check, its result, and advice when that is a problem."""
 
     name: str
     is_ok: bool

@@ -1,4 +1,4 @@
-"""The doctor's rounds, and how the findings are shown."""
+"""`semel doctor`: runs the checks and prints their results."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ from semel.cli.output import with_json
 
 
 @click.command()
-@click.option("--data", type=click.Path(path_type=Path), envvar="SEMEL_DATA", default="data", help="The data folder.")
-@click.option("--store", envvar="SEMEL_STORE", default="", metavar="URL", help="The store, instead of the data folder.")
+@click.option(
+    "--data", type=click.Path(path_type=Path), envvar="SEMEL_DATA", default="data", help="Data folder of the server."
+)
+@click.option("--store", envvar="SEMEL_STORE", default="", metavar="URL", help="Store URL, instead of the data folder.")
 @with_json
 @with_connection
 def doctor(connection: Connection, data: Path, store: str, as_json: bool) -> None:
     """Check this machine and the server.
 
-    Says what to mend, and exits with 1 if there is a problem. Nothing is changed or left behind.
+    Prints what to correct, and exits with 1 if there is a problem. Nothing is changed or left behind.
     """
     checks = []
     for check in _rounds(connection, data, store):

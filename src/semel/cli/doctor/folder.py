@@ -1,4 +1,4 @@
-"""The data folder: can a server write there, does the disk keep what it is told to keep, is a server there already.
+"""Checks of the data folder: writable, disk syncs, and whether a server uses it.
 
 Nothing here opens the database. A file for the test of the disk is made beside it and removed again.
 """

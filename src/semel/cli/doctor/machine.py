@@ -1,4 +1,4 @@
-"""The program's surroundings: Python, the libraries it was installed with, the clock, the settings."""
+"""Checks of the machine: Python, libraries, clock and settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server at the URL: does it answer, would it take a write, and does it know this caller."""
+"""Checks of the server at the URL: reachable, ready for writes, and the caller's credential."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from semel.cli.output import printable
 
 
 def check_server(connection: Connection) -> Iterator[Check]:
-    """The server; when nobody answers, only that."""
+    """The checks of the server; when none answers, only that."""
     reached = _check_reach(connection)
     yield reached
     if reached.is_ok:
@@ -26,7 +26,7 @@ def _check_reach(connection: Connection) -> Check:
         version = json.loads(connection.request("GET", "/livez").body)["version"]
     except UnreachableError as error:
         advice = "Start one with `semel serve`, or name another with --url or SEMEL_URL."
-        return problem("server", printable(f"nobody answers at {url} ({error.__cause__})"), advice)
+        return problem("server", printable(f"no server answers at {url} ({error.__cause__})"), advice)
     except (RequestError, ValueError, KeyError, TypeError):
         return problem("server", f"what answers at {url} is not Semel", "Check --url or SEMEL_URL.")
     return ok("server", printable(f"version {version} at {url}"))

@@ -1,4 +1,4 @@
-"""The store, where it is not a folder of this machine: can it be reached, and does it keep what it confirms."""
+"""Checks of a remote store: reachable, and durable commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`semel epoch`: which history the logs of a store belong to, and a new one after an older backup was restored."""
+"""`semel epoch`: show the epoch of a store, and raise it after an older backup was restored."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def show(config: Path | None, store: str | None, data: str | None, as_json: bool
 
 @epoch.command("raise")
 @_with_store
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_json
 def raise_(config: Path | None, store: str | None, data: str | None, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Begin a new epoch after an older backup was restored.

@@ -1,4 +1,4 @@
-"""The epoch of a store without its server: looked at beside one, raised while the store is held and none can start."""
+"""The epoch of a store without its server: read beside one, raised while the store is locked."""
 
 from __future__ import annotations
 

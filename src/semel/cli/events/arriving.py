@@ -1,4 +1,4 @@
-"""Lines in the groups in which they arrive: what came together can be sent together, and nothing waits for more."""
+"""Groups input lines as they arrive: lines that came together are sent together, without waiting for more."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHUNK_BYTES = 256 * 1024
 
 class _Arriving(Protocol):
     def read1(self, size: int, /) -> bytes:
-        """What is there, waiting only when there is nothing; empty at the end."""
+        """Read the available bytes, waiting only when there are none; empty at the end."""
 
 
 def arriving_lines(source: BinaryIO) -> Iterator[list[bytes]]:

@@ -1,4 +1,4 @@
-"""What is submitted: an id, partitions and an event, whose text stays as it was written.
+"""A submission: an id, partitions and an event, whose text stays as it was written.
 
 What would make a server refuse the whole request is found here, so that one bad line is named and spoils no others.
 What concerns the item alone (an event without a type, a number that no double holds) is for the server to judge.

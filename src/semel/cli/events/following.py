@@ -1,4 +1,4 @@
-"""Following partitions over any number of connections, each event once.
+"""Follows partitions with reconnects, each event once.
 
 An event is known by its position, and the next connection goes on behind the last one. Only a definite refusal, such as
 that of a token which has ended, is the end of it.
@@ -29,7 +29,7 @@ class Followed(NamedTuple):
 
 
 class Pruned(NamedTuple):
-    """Events up to this position are no longer kept, and some that were asked for may be among them."""
+    """Events up to this position were removed by retention, perhaps some of the requested ones."""
 
     committed_id: int
 
@@ -71,6 +71,6 @@ def _one_connection(connection: Connection, path: str, headers: dict[str, bytes]
 
 
 def _reset(agreed_id: int) -> click.ClickException:
-    """What was printed since is of no history that the server has, so going on is for a person to decide."""
+    """The printed events belong to a lost history, so a person has to decide how to continue."""
     lost = "Events were lost when a backup was restored; some that were printed may be among them."
     return click.ClickException(f"{lost} Both histories agree up to {agreed_id}: go on with --since {agreed_id}.")

@@ -1,4 +1,4 @@
-"""History page by page: all pages of one run end at the position that was the last when it began."""
+"""History with pagination: all pages of one run end at the position that was last at the start."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Page(NamedTuple):
 
 
 def pages(connection: Connection, partitions: Sequence[str], since: int, most: int | None) -> Iterator[Page]:
-    """The events behind a position, at most so many; with None all of them."""
+    """The events behind a position, at most `most`; None is all of them."""
     to: int | None = None
     while most is None or most > 0:
         page = _page(connection, partitions, since, PAGE_MOST if most is None else min(most, PAGE_MOST), to)

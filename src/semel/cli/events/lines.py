@@ -1,4 +1,4 @@
-"""An import: each line is an event, or an item with an id of its own, and goes in batches as the lines come.
+"""Import of lines: each is an event, or an item with an id of its own, sent in batches.
 
 A line without an id gets one made from a base and the line's number, so that running it again with the same base
 commits what is missing and doubles nothing, wherever the first run stopped and however long ago: ids are kept for ever.
@@ -32,7 +32,7 @@ class _Line(NamedTuple):
 
 
 class Import:
-    """Takes lines, submits them, and hands each verdict to `tell` with the number of its line."""
+    """Submits lines, and passes each verdict to `tell` with the number of its line."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A JSON object's members, each with its own text byte for byte, so that no number changes on its way."""
+"""The members of a JSON object, each with its own text byte for byte, so that no number changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch of events: sent again with the same ids until the server has answered, so that none is committed twice."""
+"""Submission of a batch of events, with retries under the same ids, so that none is committed twice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SURFACE = "events"
 
 
 class Verdict(NamedTuple):
-    """What a server said of one item."""
+    """The server's result for one item."""
 
     facts: dict[str, Any]
     """As it said it."""
@@ -29,7 +29,7 @@ class Verdict(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where events go, as whose, and how often a request is sent again."""
+    """The partitions and client id of events, and the number of retries."""
 
     connection: Connection
     client_id: str | None

@@ -12,10 +12,17 @@ from semel.contracts.events.limits import PAGE_DEFAULT
 
 
 @click.command()
-@click.option("--partition", "partitions", multiple=True, required=True, metavar="NAME", help="May be repeated.")
-@click.option("--since", type=click.IntRange(min=0), default=0, help="Begin behind this committed_id.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"Most events to print.  [{PAGE_DEFAULT}]")
-@click.option("--all", "is_all", is_flag=True, help="Print all that were there when this began.")
+@click.option(
+    "--partition",
+    "partitions",
+    multiple=True,
+    required=True,
+    metavar="NAME",
+    help="Partition to read; may be repeated.",
+)
+@click.option("--since", type=click.IntRange(min=0), default=0, help="Start after this committed_id.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"Limit of events to print.  [{PAGE_DEFAULT}]")
+@click.option("--all", "is_all", is_flag=True, help="Print all events that exist at the start.")
 @with_connection
 def read(connection: Connection, partitions: tuple[str, ...], since: int, limit: int | None, is_all: bool) -> None:
     """Print events in their order, one JSON object a line."""

@@ -1,4 +1,4 @@
-"""`semel events submit`: committed once, however often the network makes it try."""
+"""`semel events submit`: commit events exactly once, with retries."""
 
 from __future__ import annotations
 
@@ -26,13 +26,21 @@ NOT_ONE = "--lines takes its events from standard input or --file, not from --ev
 
 @click.command()
 @click.argument("partitions", nargs=-1, metavar="PARTITION...")
-@click.option("--event", metavar="JSON", help="The event, an object with a type; - is standard input.")
-@click.option("--file", type=click.File("rb"), help="File with the event, or with --lines the events; - as above.")
-@click.option("--id", "name", metavar="ID", help="The event's id, once for ever; without it a fresh one.")
-@click.option("--client-id", metavar="NAME", help="Whose event it is, where the server asks for no credentials.")
-@click.option("--lines", is_flag=True, help="Each line is an event, with the id ID-1, ID-2, ..., or brings its own.")
-@click.option("--batch", type=click.IntRange(1, BATCH_ITEMS), default=BATCH_ITEMS, help="Most lines in one request.")
-@click.option("--retries", type=click.IntRange(min=0), default=RETRIES, show_default=True, help="Most tries after one.")
+@click.option("--event", metavar="JSON", help="The event, a JSON object with a type; - is standard input.")
+@click.option("--file", type=click.File("rb"), help="File with the event, or with --lines the events; - is stdin.")
+@click.option("--id", "name", metavar="ID", help="Id of the event, which is committed once; by default a new one.")
+@click.option("--client-id", metavar="NAME", help="Client id of the event, if the server requires no credentials.")
+@click.option("--lines", is_flag=True, help="Submit each line as an event, with the id ID-1, ID-2, ... or its own.")
+@click.option(
+    "--batch", type=click.IntRange(1, BATCH_ITEMS), default=BATCH_ITEMS, help="Limit of lines in one request."
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    default=RETRIES,
+    show_default=True,
+    help="Retries after a failed request; 0 is none.",
+)
 @with_json
 @with_connection
 def submit(

@@ -1,4 +1,4 @@
-"""`semel events tail`: events as they are committed, until the reader has had enough."""
+"""`semel events tail`: follow events as they are committed, until interrupted."""
 
 from __future__ import annotations
 
@@ -18,18 +18,25 @@ INCOMPLETE = 4
 
 
 @click.command()
-@click.option("--partition", "partitions", multiple=True, required=True, metavar="NAME", help="May be repeated.")
-@click.option("--since", type=click.IntRange(min=0), help="Begin behind this committed_id; else with what comes now.")
-@click.option("--from-start", is_flag=True, help="Begin with all that is there, as --since 0 does.")
-@click.option("--strict", is_flag=True, help="End with exit code 4 where events are no longer kept.")
+@click.option(
+    "--partition",
+    "partitions",
+    multiple=True,
+    required=True,
+    metavar="NAME",
+    help="Partition to read; may be repeated.",
+)
+@click.option("--since", type=click.IntRange(min=0), help="Start after this committed_id; by default with new events.")
+@click.option("--from-start", is_flag=True, help="Start at the beginning, as --since 0 does.")
+@click.option("--strict", is_flag=True, help="Exit with code 4 if events were already removed by retention.")
 @with_connection
 def tail(
     connection: Connection, partitions: tuple[str, ...], since: int | None, from_start: bool, strict: bool
 ) -> None:
     """Follow partitions live, one JSON object a line.
 
-    Lost connections are made again behind the last event; Control-C ends it. Events that are no longer kept are told
-    on standard error.
+    It reconnects behind the last event; Control-C ends it. Events that were removed by retention are reported on
+    standard error.
     """
     if from_start and since is not None:
         raise click.UsageError("Give --since or --from-start, not both.")

@@ -1,4 +1,4 @@
-"""`semel import`: take over what another program kept."""
+"""`semel import`: import the data of another program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["importing"]
 
 @click.group("import")
 def importing() -> None:
-    """Take over what another program kept."""
+    """Import the data of another program."""
 
 
 importing.add_command(sheratan)

@@ -1,4 +1,4 @@
-"""The records of a key store in a JSON file, whichever way they are laid out, each with its line.
+"""The records of a key store in a JSON file, in any of its layouts, each with its line number.
 
 A file is a list of records, an object of records by their keys (by itself, or as the member `records`), one record a
 line, or a single record. What breaks a line of a file of lines is that line's fault; elsewhere it breaks the file.
@@ -24,11 +24,11 @@ _scanner = json.JSONDecoder(parse_int=float, parse_float=float)
 
 
 class LayoutError(Exception):
-    """The file holds no records; the message says where it ceases to be readable, and never what stands there."""
+    """The file holds no records; the message says where parsing stopped, and shows no content."""
 
 
 class Entry(NamedTuple):
-    """The text of one record, where it begins, and the name it stands under, if it has one."""
+    """The text of one record, its position, and its name, if it has one."""
 
     line: int
     name: str | None

@@ -1,4 +1,4 @@
-"""What is to be done with the records of a file in a store: new ones, those that are there, and those in the way.
+"""The import plan: which records are new, which exist already, and which conflict.
 
 A key that is there is left alone. So is a record whose job id is that of another job here, or of the same one with
 another end: an id stands for one job for good. A job that was run here since it was imported is the same one still.
@@ -22,7 +22,7 @@ LOOKED_UP_AT_ONCE = 500
 
 
 class ImportPlan(NamedTuple):
-    """What is to be done."""
+    """The import plan."""
 
     new: list[ImportedRecord]
     unfinished: int
@@ -31,18 +31,18 @@ class ImportPlan(NamedTuple):
     """Those of the new ones whose job ids cannot be kept."""
     known: int
     taken: list[int]
-    """The lines of keys that stand for another payload here."""
+    """The lines of keys that were used for another payload here."""
     ids_taken: list[int]
-    """The lines of job ids that stand for another job here, or another end of it."""
+    """The lines of job ids that belong to another job here, or to another end of it."""
 
 
 class _Here(NamedTuple):
-    """What a store has that concerns some records."""
+    """The rows of a store that concern some records."""
 
     records: Mapping[bytes, JobRecordRow]
-    """What keys stand for, as far as they are live."""
+    """Live records of keys."""
     jobs: Mapping[str, JobRow]
-    """Jobs by their ids: those that the records name, and those that their keys stand for."""
+    """Jobs by their ids: those that the records name, and those of their keys."""
     requests: frozenset[bytes]
     """The bytes of request ids that are in use."""
 

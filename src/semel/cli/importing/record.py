@@ -1,4 +1,4 @@
-"""One record of a Sheratan key store, judged: a key to take over, one that has expired, or a fault that is named.
+"""One record of a Sheratan key store: parsed to a key, an expired key, or a named fault.
 
 Pure: the time is an argument. A fault names the field and never its content, because keys are not shown.
 """
@@ -51,7 +51,7 @@ class Record(NamedTuple):
     """Whether its job has an id that cannot be kept."""
     created_ms: int
     ended_ms: int
-    """The last time that the store heard of the key: its job ended then or before."""
+    """The last use of the key in the source store: its job ended then or before."""
     is_unfinished: bool
     ok: bool
     value: bytes

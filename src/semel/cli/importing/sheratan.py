@@ -1,4 +1,4 @@
-"""`semel import sheratan`: the keys of a Sheratan idempotency store go on being honoured here.
+"""`semel import sheratan`: import the keys of a Sheratan idempotency store.
 
 The store is opened as a server would open it, and held, so that no server can come between.
 """
@@ -20,9 +20,11 @@ from semel.server.settings_loader import SettingsError, load_settings
 @click.option("--config", type=click.Path(path_type=Path), envvar="SEMEL_CONFIG", help="TOML file with settings.")
 @click.option("--store", metavar="URL", help="Store URL: sqlite:FOLDER or postgresql://...  [SEMEL_STORE]")
 @click.option("--data", metavar="FOLDER", help="Folder of the embedded database, without --store.  [SEMEL_DATA; data]")
-@click.option("--principal", default="default", show_default=True, metavar="NAME", help="Whose keys they become.")
-@click.option("--skip-bad", is_flag=True, help="Leave out records that cannot be read; else one stops everything.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@click.option(
+    "--principal", default="default", show_default=True, metavar="NAME", help="Caller that the keys will belong to."
+)
+@click.option("--skip-bad", is_flag=True, help="Skip invalid records; by default one stops the import.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
 @with_json
 def sheratan(
     file: str,
@@ -36,7 +38,7 @@ def sheratan(
 ) -> None:
     """Take over the keys in FILE, an idempotency_store.json or .jsonl; - is standard input.
 
-    Who submits a job again under such a key is answered as before: with the result of a completed job, and that its
+    A repeated submission under such a key is answered as before: with the result of a completed job, and that its
     outcome is unknown for one that had not ended. Its job keeps its id. Keys that have expired are left out, and keys
     that are there already are left alone, so that it can be run again. Stop the server first, and start it afterwards.
     """

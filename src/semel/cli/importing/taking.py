@@ -1,4 +1,4 @@
-"""Taking keys over: every record is judged before the first is written, then they go through the engine in batches.
+"""The importer: every record is checked before the first is written, then they go through the engine in batches.
 
 A crash leaves the batches that were committed. Each record makes the same row at every run, and one that is there is
 left alone, so that the same command goes on where it stopped.
@@ -48,7 +48,7 @@ class Manner(NamedTuple):
 
 
 class _File(NamedTuple):
-    """What a file holds, judged by itself."""
+    """The records of a file, checked without a store."""
 
     read: int
     records: list[Record]

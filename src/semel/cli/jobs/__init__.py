@@ -1,4 +1,4 @@
-"""`semel jobs`: submit jobs, look at them, wait for them and mend what failed, from a terminal or a script."""
+"""`semel jobs`: submit, list, show, wait for and requeue jobs, from a terminal or a script."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["jobs"]
 
 @click.group()
 def jobs() -> None:
-    """Work that is queued once and ends once."""
+    """Job queue: submit, list, cancel and requeue jobs."""
 
 
 for _command in (cancel, dead, list_jobs, queue, release, requeue, result, schedule, show, submit, wait):

@@ -1,4 +1,4 @@
-"""The jobs surface as commands use it: requests that are sent until they are answered, answers as JSON objects."""
+"""HTTP calls of the jobs commands, with retries; answers as JSON objects."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Facts = dict[str, Any]
 def with_retries(command: Command) -> Command:
     """Adds `--retries`."""
     kind = click.IntRange(min=0)
-    return click.option("--retries", type=kind, default=RETRIES, show_default=True, help="Most tries after one.")(
-        command
-    )
+    return click.option(
+        "--retries", type=kind, default=RETRIES, show_default=True, help="Retries after a failed request; 0 is none."
+    )(command)
 
 
 class Server(NamedTuple):
@@ -37,11 +37,11 @@ class Server(NamedTuple):
     retries: int = RETRIES
 
     def get(self, path: str) -> Facts:
-        """What can be asked as often as one likes."""
+        """A GET, which may be repeated."""
         return self._facts(lambda: self.connection.request("GET", path))
 
     def put(self, path: str, body: Facts | bytes) -> Facts:
-        """What has the same effect however often it is asked."""
+        """A PUT, which is idempotent."""
         return self._facts(self._sending("PUT", path, body))
 
     def delete(self, path: str) -> Facts:
@@ -49,7 +49,7 @@ class Server(NamedTuple):
         return self._facts(lambda: self.connection.request("DELETE", path))
 
     def post(self, path: str, body: Facts | bytes, *, has_identity: bool = True) -> Facts:
-        """The answer; without an identity of its own it is asked again only where nothing came of it."""
+        """A POST; without an identity of its own it is repeated only if it had no effect."""
         return self._facts(self._sending("POST", path, body), has_identity=has_identity)
 
     def post_once(self, path: str, body: Facts) -> Facts:
@@ -57,7 +57,7 @@ class Server(NamedTuple):
         return self._read(self._sending("POST", path, body)())
 
     def pages(self, path: str, member: str, filters: Facts, most: int | None) -> Iterator[list[Facts]]:
-        """A list page by page, at most so many of it; with None all."""
+        """A list page by page, at most `most` items; None is all."""
         after: str | None = None
         while most is None or most > 0:
             limit = PAGE if most is None else min(most, PAGE)

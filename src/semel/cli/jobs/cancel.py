@@ -1,4 +1,4 @@
-"""`semel jobs cancel`: end a job that nobody wants any more.
+"""`semel jobs cancel`: end a job that is no longer wanted.
 
 A job that waits ends at once. One that is being worked on is asked to stop, and what it still reports counts; with
 force it ends at once, whatever its worker does, and that is not done without a yes.
@@ -21,9 +21,9 @@ from semel.cli.output import printable, say, with_json
 
 @click.command()
 @with_wanted
-@click.option("--force", is_flag=True, help="End it at once even if a worker has it; what that reports is lost.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and leave it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--force", is_flag=True, help="Cancel it even while a worker runs it; the worker's result is dropped.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_retries
 @with_json
 @with_connection
@@ -32,7 +32,7 @@ def cancel(
 ) -> None:
     """Cancel a job. JOB is its id or its request id."""
     if force and not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("What a worker does then is lost: say --yes where nobody can be asked.")
+        raise click.UsageError("What a worker does then is lost: say --yes if standard input is not a terminal.")
     server = Server(connection, retries)
     job = wanted.read(server)
     about = printable(f"{job.get('job_id')} ({job.get('kind')}) is {standing(job)}")

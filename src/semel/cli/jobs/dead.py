@@ -1,4 +1,4 @@
-"""`semel jobs dead`: failed jobs that somebody should look at."""
+"""`semel jobs dead`: the dead letter queue, failed jobs that an operator should look at."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ HEAD = ("JOB", "KIND", "QUEUE", "REASON", "ATTEMPTS", "FINISHED", "ERROR")
 
 
 @click.command()
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Most jobs to list; else all.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Limit of jobs to list; all by default.")
 @with_retries
 @with_json
 @with_connection
 def dead(connection: Connection, limit: int | None, retries: int, as_json: bool) -> None:
-    """List the dead letters: jobs that failed for good. `semel jobs requeue` runs them again."""
+    """List the dead letter queue: jobs that failed for good. `semel jobs requeue` runs them again."""
     found = [job for page in Server(connection, retries).pages(DEAD_PATH, "jobs", {}, limit) for job in page]
     if as_json:
         for job in found:

@@ -1,4 +1,4 @@
-"""What is submitted: a kind, params and options, whose text stays as it was written.
+"""A submission: a kind, params and options, whose text stays as it was written.
 
 What would make a server refuse a whole batch is found here, so that one bad line is named and spoils no others. What
 concerns one job alone (a kind with a blank in it, a number that no double holds) is for the server to judge.
@@ -16,7 +16,7 @@ from semel.kernel.json_marks import parse_marked
 from semel.kernel.json_text import MAX_DEPTH, depth_of, too_deep
 
 _LINE_LEVELS = MAX_DEPTH + 1
-"""The params of a job may be nested as deep as any value, and stand in an object."""
+"""The params of a job may have the full depth, and are nested in an object."""
 
 _START = frozenset({"delay_ms", "run_at"})
 """Two ways to say when a job may start, of which a job has one."""
@@ -41,7 +41,7 @@ def draft_job(kind: str, params: bytes, options: Facts, key: str | None) -> Draf
 
 
 def draft_line(raw: bytes, options: Facts, key: str | None) -> Draft:
-    """A job as an object with a kind; what it says of itself goes before the options and the key."""
+    """A job as an object with a kind; its own members win over the options and the key."""
     value = _object(raw, _LINE_LEVELS, "A job is a JSON object with a kind.")
     own = value.get("idempotency_key")
     parts = {name: text for name, text in members(raw.decode()).items() if name != "idempotency_key" or own is not None}

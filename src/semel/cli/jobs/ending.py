@@ -1,4 +1,4 @@
-"""Waiting for a job's end, and the exit codes that tell a script how it ended."""
+"""Waits for the end of a job, and maps it to an exit code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNFINISHED = 4
 
 
 def wait_for_end(server: Server, job_id: str, seconds: float | None) -> Facts:
-    """The job when it has ended, or as it is when so much time has passed; with None there is no such time."""
+    """The job when it has ended, or as it is after `seconds`; None waits without a limit."""
     start = time.monotonic()
     while True:
         asked = time.monotonic()
@@ -39,7 +39,7 @@ def is_ended(job: Facts) -> bool:
 
 
 def exit_with(job: Facts, as_json: bool) -> None:
-    """Say how the job stands, and end the command with the code for that."""
+    """Print the state of the job, and exit with the code for it."""
     click.echo(json.dumps(job) if as_json else end_sentence(job))
     code = {"completed": COMPLETED, "failed": FAILED}.get(str(job.get("state")), UNFINISHED)
     click.get_current_context().exit(code)

@@ -1,4 +1,4 @@
-"""Which job is meant: one named by its id, by the id of the request that made it, or by its key.
+"""Job lookup: by id, by the id of the request that made it, or by its key.
 
 A key is never part of a URL, because those are logged.
 """
@@ -49,8 +49,10 @@ def with_wanted(command: Callable[..., None]) -> Callable[..., None]:
     """Adds JOB and `--key`, of which one is given, and `--principal`."""
 
     @click.argument("job", required=False)
-    @click.option("--key", help="Idempotency key that the job was submitted with, instead of JOB.")
-    @click.option("--principal", metavar="NAME", help="Whose key it is, for an administrator; without it your own.")
+    @click.option("--key", help="Idempotency key of the job, instead of JOB.")
+    @click.option(
+        "--principal", metavar="NAME", help="Caller that the key belongs to (administrators only); your own by default."
+    )
     @functools.wraps(command)
     def wanting(*args: Any, job: str | None, key: str | None, principal: str | None, **rest: Any) -> None:
         if (job is None) == (key is None):
@@ -65,6 +67,6 @@ def with_wanted(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def check_name(job: str) -> None:
-    """Refuse what can be no job, before it becomes the path of something else."""
+    """Refuse an impossible job id, before it becomes the path of something else."""
     if not _JOB_ID.fullmatch(job) and not _REQUEST_ID.fullmatch(job):
         raise click.UsageError("JOB is a job id, which begins with job_, or a request id, which is a UUID.")

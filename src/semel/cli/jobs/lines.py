@@ -1,4 +1,4 @@
-"""An import: each line is a job, or the params of one, and goes in batches as the lines come.
+"""Import of lines: each is a job, or the params of one, sent in batches.
 
 A line without a key gets one made from a base and the line's number, so that running it again with the same base queues
 what is missing and doubles nothing, wherever the first run stopped, for as long as the server honours keys (a day after
@@ -33,7 +33,7 @@ class Plan(NamedTuple):
     draft: Callable[[bytes, str | None], Draft]
     base: str | None
     is_base_fresh: bool
-    """Whether nobody knows the base yet."""
+    """Whether no earlier run can have used this base."""
     batch_items: int
     tell: Callable[[int, Draft, Verdict], None]
 
@@ -89,7 +89,7 @@ class Import:
         self._waiting.append(_Line(self._read, len(line), draft))
 
     def _tell_base(self) -> None:
-        """At once, because a run that is killed cannot tell it any more."""
+        """Print the base key at once, because a killed run cannot print it any more."""
         if not self.makes_keys and self._plan.is_base_fresh:
             base = self._plan.base
             click.echo(f"Keys: {base}-1, {base}-2, ...; a run that is cut off goes on with --key {base}.", err=True)

@@ -19,11 +19,11 @@ DEFAULT = 100
 
 
 @click.command("list")
-@click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
-@click.option("--queue", help="Only those of this queue.")
-@click.option("--kind", help="Only those of this kind.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"Most jobs to list.  [{DEFAULT}]")
-@click.option("--all", "is_all", is_flag=True, help="List all of them.")
+@click.option("--state", type=click.Choice(STATES), help="List only those in this state.")
+@click.option("--queue", help="List only jobs of this queue.")
+@click.option("--kind", help="List only jobs of this kind.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"Limit of jobs to list.  [{DEFAULT}]")
+@click.option("--all", "is_all", is_flag=True, help="List all, without a limit.")
 @with_retries
 @with_json
 @with_connection

@@ -1,4 +1,4 @@
-"""The options that say how a job is run, for one that is submitted and for those of a schedule."""
+"""Options of a job's run, for submissions and schedules."""
 
 from __future__ import annotations
 
@@ -32,29 +32,44 @@ class PriorityType(click.ParamType[int | str]):
 
 def with_place(command: Callable[..., None]) -> Callable[..., None]:
     """Adds `--queue`, `--priority` and `--max-attempts`."""
-    command = click.option("--max-attempts", type=click.IntRange(1, 100), help="Most runs, the first one included.")(
-        command
-    )
     command = click.option(
-        "--priority", type=PriorityType(), metavar="0..9", help="0 is the most urgent; 4 by default."
+        "--max-attempts", type=click.IntRange(1, 100), help="Limit of runs, the first one included."
     )(command)
-    return click.option("--queue", help="The queue; without it `default`.")(command)
+    command = click.option(
+        "--priority", type=PriorityType(), metavar="0..9", help="Priority; 0 is the most urgent; 4 by default."
+    )(command)
+    return click.option("--queue", help="Queue of the job; `default` by default.")(command)
 
 
 def with_job_options(command: Callable[..., None]) -> Callable[..., None]:
     """Adds all of them; the command gets those that were given as one object, named as a server names them."""
 
     @with_place
-    @click.option("--delay", type=click.FloatRange(min=0), metavar="SECONDS", help="Not to be run before that.")
-    @click.option("--run-at", metavar="RFC3339", help="Not to be run before a time such as 2030-01-31T12:00:00Z.")
-    @click.option("--lease", "lease_sec", type=click.IntRange(1, 86_400), metavar="SECONDS", help="Time of one run.")
+    @click.option(
+        "--delay",
+        type=click.FloatRange(min=0),
+        metavar="SECONDS",
+        help="Run it no earlier than this time from now, in seconds.",
+    )
+    @click.option("--run-at", metavar="RFC3339", help="Run it no earlier than this time, such as 2030-01-31T12:00:00Z.")
+    @click.option(
+        "--lease",
+        "lease_sec",
+        type=click.IntRange(1, 86_400),
+        metavar="SECONDS",
+        help="End the lease of a worker without a heartbeat for this time, in seconds.",
+    )
     @click.option(
         "--timeout",
         type=click.FloatRange(0, MAX_TIMEOUT_SECONDS),
         metavar="SECONDS",
-        help="Most time that one run may take; 0 is no limit, without it the queue's limit holds.",
+        help="Time limit of one run in seconds; 0 is no limit; by default that of the queue.",
     )
-    @click.option("--on-failed", type=click.Choice(["return", "retry"]), help="What a failed job under this key does.")
+    @click.option(
+        "--on-failed",
+        type=click.Choice(["return", "retry"]),
+        help="If the job of this key has failed: return it, or retry it.",
+    )
     @functools.wraps(command)
     def optional(
         *args: Any,

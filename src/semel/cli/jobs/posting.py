@@ -1,4 +1,4 @@
-"""Many jobs at once: sent again under the same keys until each has been answered, so that none is queued twice.
+"""Submission of many jobs, with retries under the same keys, so that none is queued twice.
 
 A server judges each job of a batch alone. Those that it had no room for are asked again after the time that it names,
 for as long as that brings any of them in.
@@ -21,7 +21,7 @@ BATCH_PATH = f"{PATH}/batch"
 
 
 class Verdict(NamedTuple):
-    """What a server said of one job."""
+    """The server's result for one job."""
 
     facts: Facts
     """As it said it."""
@@ -35,14 +35,14 @@ class Verdict(NamedTuple):
 
 
 class Batch:
-    """Submits drafts, and remembers whether people have been told why that takes so long."""
+    """Submits drafts, and remembers whether the user was told about delays."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._has_told = False
 
     def submit(self, drafts: Sequence[Draft]) -> Iterator[tuple[int, Verdict]]:
-        """The verdicts as they come, each with its draft's place; a RequestError when patience has ended."""
+        """The verdicts as they arrive, each with its draft's index; a RequestError when retries are used up."""
         waiting = list(range(len(drafts)))
         fruitless = 0
         while waiting:

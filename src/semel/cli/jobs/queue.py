@@ -1,4 +1,4 @@
-"""`semel jobs queue`: how many jobs of a queue may be worked on at once, and for how long."""
+"""`semel jobs queue`: limits of a queue: running jobs, and the time of a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def queue() -> None:
 @with_json
 @with_connection
 def list_queues(connection: Connection, retries: int, as_json: bool) -> None:
-    """List queues: jobs that wait, jobs in work, how many may be, and how long a run may take."""
+    """List queues: waiting jobs, running jobs, and the limits of both."""
     queues = Server(connection, retries).get(f"{PATH}/queues").get("queues")
     if not isinstance(queues, list):
         raise not_semel(connection.address, SURFACE)
@@ -66,7 +66,7 @@ def _sentence(one: Facts) -> str:
 @with_json
 @with_connection
 def show_queue(connection: Connection, name: str, retries: int, as_json: bool) -> None:
-    """Show a queue: its limits, and how many jobs wait and are in work."""
+    """Show a queue: its limits, and the numbers of waiting and running jobs."""
     told = Server(connection, retries).get(named_path("queues", name))
     counts = f"{told.get('waiting')} waiting, {told.get('inflight')} in work"
     say(as_json, told, f"{_sentence(told)}; {counts}")
@@ -79,7 +79,7 @@ def show_queue(connection: Connection, name: str, retries: int, as_json: bool) -
     "--timeout",
     type=click.FloatRange(0, MAX_TIMEOUT_SECONDS),
     metavar="SECONDS",
-    help="Most time that a run may take, for jobs without a limit of their own; 0 lifts it.",
+    help="Time limit of a run in seconds, for jobs without a limit of their own; 0 removes it.",
 )
 @with_retries
 @with_json
@@ -87,9 +87,9 @@ def show_queue(connection: Connection, name: str, retries: int, as_json: bool) -
 def set_limit(
     connection: Connection, name: str, max_inflight: int | None, timeout: float | None, retries: int, as_json: bool
 ) -> None:
-    """Let at most LIMIT jobs of a queue be worked on at once; 0 lifts the limit. No lease that is out is ended.
+    """Let at most LIMIT jobs of a queue be worked on at once; 0 removes the limit. Current leases are not ended.
 
-    What is not given stays as it is.
+    Options that are not given stay unchanged.
     """
     if max_inflight is None and timeout is None:
         raise click.UsageError("Give LIMIT, --timeout, or both.")
@@ -105,6 +105,6 @@ def set_limit(
 @with_json
 @with_connection
 def remove_limit(connection: Connection, name: str, retries: int, as_json: bool) -> None:
-    """Lift the limits of a queue."""
+    """Remove the limits of a queue."""
     told = Server(connection, retries).delete(named_path("queues", name))
     say(as_json, told, printable(f"{name} has no limit"))

@@ -1,4 +1,4 @@
-"""`semel jobs release`: forget a key before its time, so that it can be used anew."""
+"""`semel jobs release`: release a key early, so that it can be used again."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ RELEASE_PATH = f"{PATH}/keys/release"
 
 @click.command()
 @click.argument("key")
-@click.option("--principal", default="default", show_default=True, metavar="NAME", help="Whose key it is.")
-@click.option("--force", is_flag=True, help="Even if its job has not ended; a repetition then makes a second job.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and leave it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--principal", default="default", show_default=True, metavar="NAME", help="Caller that the key belongs to."
+)
+@click.option(
+    "--force", is_flag=True, help="Release it even if its job has not ended; a retry then makes a second job."
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_retries
 @with_json
 @with_connection
@@ -35,7 +39,7 @@ def release(
 ) -> None:
     """Release a key whose job has ended: the next submission under it makes a new job."""
     if force and not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("A released key protects its job no more: say --yes where nobody can be asked.")
+        raise click.UsageError("A released key protects no job: say --yes if standard input is not a terminal.")
     about = printable(f"the key {key} of {principal}")
     facts = {"principal": principal, "idempotency_key": key, "released": not dry_run, "dry_run": dry_run}
     if dry_run:

@@ -26,12 +26,12 @@ REASONS = ("exhausted", "permanent", "lease_exhausted")
 
 @click.command()
 @click.argument("jobs", nargs=-1, metavar="JOB...")
-@click.option("--dead", is_flag=True, help="All dead letters, or those that the next three options leave.")
-@click.option("--queue", help="With --dead: of this queue.")
-@click.option("--kind", help="With --dead: of this kind.")
-@click.option("--reason", type=click.Choice(REASONS), help="With --dead: that failed for this reason.")
-@click.option("--dry-run", is_flag=True, help="Say what would be run again, and leave it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dead", is_flag=True, help="Requeue all dead letters that match --queue, --kind and --reason.")
+@click.option("--queue", help="With --dead: only jobs of this queue.")
+@click.option("--kind", help="With --dead: only jobs of this kind.")
+@click.option("--reason", type=click.Choice(REASONS), help="With --dead: only jobs that failed for this reason.")
+@click.option("--dry-run", is_flag=True, help="Print what would run again, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_retries
 @with_json
 @with_connection
@@ -69,7 +69,7 @@ def _check(jobs: tuple[str, ...], dead: bool, is_filtered: bool, *, asks: bool) 
     for name in jobs:
         check_name(name)
     if (dead or len(jobs) > 1) and asks and not sys.stdin.isatty():
-        raise click.UsageError("Many jobs would run again: say --yes where nobody can be asked.")
+        raise click.UsageError("Many jobs would run again: say --yes if standard input is not a terminal.")
 
 
 def _dead(server: Server, wanted: Facts) -> list[Facts]:

@@ -1,4 +1,4 @@
-"""`semel jobs result`: what a job brought, after its hash has been checked."""
+"""`semel jobs result`: print the result of a job, after its hash has been checked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CODES = f"Exit code {COMPLETED}: completed, {FAILED}: failed."
 def result(connection: Connection, wanted: Wanted, retries: int, as_json: bool) -> None:
     """Print the result of a job as JSON, or the error of a failed one. JOB is its id or its request id.
 
-    With --json all that the server says of it is printed. What does not match its SHA-256 is not printed.
+    With --json the whole answer of the server is printed. A result that does not match its SHA-256 is not printed.
     """
     server = Server(connection, retries)
     found = server.get(job_path(wanted.find(server), "result"))

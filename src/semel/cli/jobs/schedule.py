@@ -1,4 +1,4 @@
-"""`semel jobs schedule`: jobs that come again by the clock."""
+"""`semel jobs schedule`: cron schedules that make jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEAD = ("NAME", "CRON", "KIND", "QUEUE", "LAST", "NEXT")
 
 @click.group()
 def schedule() -> None:
-    """Jobs that come again by the clock."""
+    """Cron schedules that make jobs."""
 
 
 @schedule.command("set")
@@ -32,9 +32,11 @@ def schedule() -> None:
 @click.argument("params", required=False)
 @click.option("--file", type=click.File("rb"), help="File with the params; - is standard input.")
 @with_place
-@click.option("--catch-up", type=click.Choice(["last", "all", "none"]), help="What missed instants bring; `last`.")
-@click.option("--time-zone", help="IANA name of the time zone that CRON counts in, such as Europe/Berlin; UTC without.")
-@click.option("--paused", is_flag=True, help="Keep it, and let it rest.")
+@click.option(
+    "--catch-up", type=click.Choice(["last", "all", "none"]), help="Which missed times make a job; `last` by default."
+)
+@click.option("--time-zone", help="IANA time zone of CRON, such as Europe/Berlin; UTC by default.")
+@click.option("--paused", is_flag=True, help="Store the schedule, but make no jobs.")
 @with_retries
 @with_json
 @with_connection
@@ -76,7 +78,7 @@ def set_schedule(
 @with_json
 @with_connection
 def list_schedules(connection: Connection, retries: int, as_json: bool) -> None:
-    """List schedules, with the last instant and the next one."""
+    """List schedules, with the last and the next time of each."""
     schedules = Server(connection, retries).get(f"{PATH}/schedules").get("schedules")
     if not isinstance(schedules, list):
         raise not_semel(connection.address, SURFACE)
@@ -99,15 +101,15 @@ def _row(one: Facts) -> tuple[str, ...]:
 
 @schedule.command("rm")
 @click.argument("name")
-@click.option("--dry-run", is_flag=True, help="Say what would go, and leave it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Print what would be deleted, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_retries
 @with_json
 @with_connection
 def remove_schedule(connection: Connection, name: str, dry_run: bool, yes: bool, retries: int, as_json: bool) -> None:
     """Remove a schedule; the jobs that it made stay."""
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("A schedule that is gone makes no more jobs: say --yes where nobody can be asked.")
+        raise click.UsageError("A deleted schedule makes no more jobs: say --yes if standard input is not a terminal.")
     server = Server(connection, retries)
     if not yes or dry_run:
         one = server.get(named_path("schedules", name))

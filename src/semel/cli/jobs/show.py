@@ -1,4 +1,4 @@
-"""`semel jobs show`: one job, with a picture of its life."""
+"""`semel jobs show`: one job, with a timeline."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from semel.cli.output import printable, with_json
 @with_json
 @with_connection
 def show(connection: Connection, wanted: Wanted, retries: int, as_json: bool) -> None:
-    """Show a job: how it stands, and what became of it when. JOB is its id or its request id."""
+    """Show a job: its state and its history. JOB is its id or its request id."""
     job = wanted.read(Server(connection, retries))
     if as_json:
         click.echo(json.dumps(job))

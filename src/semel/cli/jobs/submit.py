@@ -1,4 +1,4 @@
-"""`semel jobs submit`: queued once, however often the network makes it try."""
+"""`semel jobs submit`: queue jobs exactly once, with retries."""
 
 from __future__ import annotations
 
@@ -41,13 +41,20 @@ class _Manner(NamedTuple):
 @click.argument("kind", required=False)
 @click.argument("params", required=False)
 @click.option("--file", type=click.File("rb"), help="File with the params, or with --lines the jobs; - is stdin.")
-@click.option("--key", help="Idempotency key; without it the job gets a fresh one, which is printed.")
-@click.option("--no-key", is_flag=True, help="Submit without a key: a repetition is another job.")
+@click.option("--key", help="Idempotency key; by default a new one is made and printed.")
+@click.option("--no-key", is_flag=True, help="Submit without a key; a retry then makes another job.")
 @click.option(
     "--lines", is_flag=True, help="Each line is a job, or the params of a KIND, with the key KEY-1, KEY-2 ..."
 )
-@click.option("--batch", type=click.IntRange(1, BATCH_ITEMS), default=BATCH_ITEMS, help="Most lines in one request.")
-@click.option("--wait", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait so long for its end.")
+@click.option(
+    "--batch", type=click.IntRange(1, BATCH_ITEMS), default=BATCH_ITEMS, help="Limit of lines in one request."
+)
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Wait at most this time for the end of the job, in seconds.",
+)
 @with_job_options
 @with_retries
 @with_json

@@ -1,4 +1,4 @@
-"""Jobs in words: what a submission brought, how a job stands, a line of a table."""
+"""Text output of jobs: the result of a submission, the state of a job, a table row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN_CHARACTERS = 200
 
 
 def answer_sentence(facts: Facts, key: str | None) -> str:
-    """What a server said to a submission."""
+    """The server's answer to a submission, in words."""
     job_id, key_words = facts.get("job_id"), "" if key is None else f"; key {key}"
     if facts.get("dedup") is False:
         return printable(f"Accepted {job_id} ({facts.get('state')}){key_words}")
@@ -48,7 +48,7 @@ def _problem(job: Facts) -> str:
 
 
 def error_of(job: Facts) -> Facts | None:
-    """The last thing that went wrong with a job, where its answer tells it."""
+    """The last error of a job, if its answer has one."""
     cached = job.get("cached_result")
     errors = job.get("errors") or ()
     for found in (job.get("error"), cached.get("error") if isinstance(cached, dict) else None, *errors[-1:]):

@@ -1,4 +1,4 @@
-"""A job's life as a picture: what happened when, and how long it was between.
+"""The timeline of a job: its events, and the time between them.
 
 Values in, lines out. What a server does not tell is left out.
 """
@@ -21,7 +21,7 @@ _WIDTH = len("2026-01-01T00:00:00.000Z")
 
 
 class Moment(NamedTuple):
-    """One thing that happened, happens, or is to come; without an instant it is now."""
+    """One past, present or future event; without an instant it is now."""
 
     at: str | None
     sign: str
@@ -30,7 +30,7 @@ class Moment(NamedTuple):
 
 
 def moments(job: Facts) -> list[Moment]:
-    """What is known of a job's life, in order."""
+    """The known events of a job, in order."""
     past = [Moment(job.get("created_utc"), "begun", "submitted"), *map(_trouble, job.get("errors") or ())]
     known = [(at, moment) for moment in past if (at := instant(moment.at)) is not None]
     return [moment for _, moment in sorted(known, key=lambda pair: pair[0])] + list(_present(job))

@@ -1,4 +1,4 @@
-"""`semel jobs wait`: until a job has ended, and say by the exit code how."""
+"""`semel jobs wait`: wait for the end of a job; the exit code says how it ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ _CODES = f"Exit code {COMPLETED}: completed, {FAILED}: failed, {UNFINISHED}: nei
 
 @click.command(epilog=_CODES)
 @with_wanted
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Give up after so long; else never.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Stop waiting after this time, in seconds; by default never.",
+)
 @with_retries
 @with_json
 @with_connection

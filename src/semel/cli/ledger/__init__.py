@@ -1,4 +1,4 @@
-"""`semel ledger`: transactions that are carried out once, and proofs of them that need no server."""
+"""`semel ledger`: transactions that execute once, and proofs of them that need no server."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ _NAMES = ("block", "org", "proof", "read", "state", "vault", "verify", "write")
 
 @click.group(cls=LazyGroup, homes={name: f"{__name__}.{name}" for name in _NAMES})
 def ledger() -> None:
-    """Transactions that are carried out once, in a chain of blocks that can be checked."""
+    """Ledger: transactions that execute once, in a chain of blocks with proofs."""

@@ -1,4 +1,4 @@
-"""The ledger surface as commands use it: requests that are sent until they are answered, answers as JSON objects."""
+"""HTTP calls of the ledger commands, with retries; answers as JSON objects."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Ledger(NamedTuple):
     retries: int = RETRIES
 
     def get(self, path: str, query: Mapping[str, object] | None = None) -> Facts:
-        """What can be asked as often as one likes."""
+        """A GET, which may be repeated."""
         asked = {name: value for name, value in (query or {}).items() if value is not None}
         return self.send("GET", f"{path}?{encoded(asked)}" if asked else path).facts
 
@@ -52,7 +52,7 @@ class Ledger(NamedTuple):
         return Told(self._facts(answer), answer.is_true("Idempotency-Replayed"))
 
     def make(self, path: str, body: Facts, key: str) -> Told:
-        """Something new, one for a key; where it may have been made and nobody knows, the error tells the key."""
+        """Create something, once for a key; where it is unknown whether it was made, the error names the key."""
         try:
             return self.send("POST", path, body, key)
         except RequestError as error:
@@ -62,7 +62,7 @@ class Ledger(NamedTuple):
             raise click.ClickException(f"{error.message} {advice}") from error
 
     def pages(self, path: str, member: str, filters: Facts, most: int | None) -> Iterator[list[Facts]]:
-        """A list page by page, at most so many of it; with None all."""
+        """A list page by page, at most `most` items; None is all."""
         token = ""
         while most is None or most > 0:
             limit = PAGE if most is None else min(most, PAGE)
@@ -92,5 +92,5 @@ class Ledger(NamedTuple):
 
 
 def encoded(query: Mapping[str, object]) -> str:
-    """A query, as it stands behind the question mark."""
+    """An encoded query string."""
     return urlencode(query, errors="surrogateescape")

@@ -1,4 +1,4 @@
-"""`semel ledger block`: blocks of a chain, one, many, or as they come; each with the hash that can be trusted later."""
+"""`semel ledger block`: print blocks of a chain with their hashes: one, many, or each new one."""
 
 from __future__ import annotations
 
@@ -26,10 +26,8 @@ _HEIGHTS = re.compile(r"([0-9]{1,20})(?:\.\.([0-9]{1,20}))?")
 @click.command()
 @click.argument("place", type=ScopeType())
 @click.argument("heights", required=False, metavar="[HEIGHT|FROM..TO]")
-@click.option("--watch", is_flag=True, help="Go on with each new block until Control-C; from HEIGHT, or from the tip.")
-@click.option(
-    "--hashes", is_flag=True, help="Only the place, height and hash of each: lines of a file of trusted blocks."
-)
+@click.option("--watch", is_flag=True, help="Print each new block until Control-C, from HEIGHT or from the tip on.")
+@click.option("--hashes", is_flag=True, help="Print only place, height and hash, as lines of a --trust-file.")
 @with_retries
 @with_json
 @with_connection
@@ -79,7 +77,7 @@ def _one(ledger: Ledger, place: Scope, height: int) -> Facts:
 
 
 def _many(ledger: Ledger, place: Scope, start: int, stop: int) -> Iterator[Facts]:
-    """As many as there are; one answer may hold fewer than were asked for."""
+    """All requested blocks; one answer may hold fewer."""
     while start <= stop:
         upto = min(stop, start + MOST_BLOCKS - 1)
         found = ledger.get(f"{place.path}/blocks", {"from": start, "to": upto}).get("blocks", [])

@@ -1,4 +1,4 @@
-"""Headers between two blocks, however many there are: fetched in pieces, each as large as a server gives at once."""
+"""Fetches the headers between two blocks, in pieces as large as a server gives at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file of operations as many transactions, each of so many lines.
+"""Import of a file of operations as many transactions, each of a fixed number of lines.
 
 The key of each is made from one key and its number, or its sequence from the first one. So running it again with the
 same options commits what is missing and doubles nothing, wherever the first run stopped, for as long as the server
@@ -31,7 +31,7 @@ def read_one(source: BinaryIO) -> list[bytes]:
 
 
 def committed(count: int) -> str:
-    """So many transactions."""
+    """A number of transactions in words."""
     return f"{count} transaction" if count == 1 else f"{count} transactions"
 
 

@@ -1,4 +1,4 @@
-"""The operations of a transaction, from options in the order in which they stand, or from lines of a file."""
+"""The operations of a transaction, from options in their order, or from lines of a file."""
 
 from __future__ import annotations
 
@@ -36,20 +36,48 @@ def with_operations(command: Callable[..., None]) -> Callable[..., None]:
 
     @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Set an entity.")
     @click.option(
-        "--set-file", "set_files", multiple=True, metavar="KEY=FILE", help="The same from a file; - is stdin."
+        "--set-file",
+        "set_files",
+        multiple=True,
+        metavar="KEY=FILE",
+        help="Set an entity to the content of a file; - is stdin.",
     )
     @click.option("--delete", "deletes", multiple=True, metavar="KEY", help="Delete an entity.")
     @click.option(
-        "--relate", "relates", nargs=3, multiple=True, metavar="RESOURCE RELATION SUBJECT", help="Make a relationship."
+        "--relate",
+        "relates",
+        nargs=3,
+        multiple=True,
+        metavar="RESOURCE RELATION SUBJECT",
+        help="Create a relationship.",
     )
     @click.option(
-        "--unrelate", "unrelates", nargs=3, multiple=True, metavar="RESOURCE RELATION SUBJECT", help="Delete one."
+        "--unrelate",
+        "unrelates",
+        nargs=3,
+        multiple=True,
+        metavar="RESOURCE RELATION SUBJECT",
+        help="Delete a relationship.",
     )
-    @click.option("--if-absent", count=True, help="Of the set before: only if the key is not there.")
-    @click.option("--if-exists", count=True, help="Of the set before: only if the key is there.")
-    @click.option("--if-version", multiple=True, type=number, metavar="N", help="Of the set before: only at version N.")
-    @click.option("--if-value", multiple=True, metavar="VALUE", help="Of the set before: only if it has this value.")
-    @click.option("--expires", multiple=True, type=number, metavar="UNIX", help="Of the set before: when it ends.")
+    @click.option("--if-absent", count=True, help="Condition of the preceding --set: the key does not exist.")
+    @click.option("--if-exists", count=True, help="Condition of the preceding --set: the key exists.")
+    @click.option(
+        "--if-version",
+        multiple=True,
+        type=number,
+        metavar="N",
+        help="Condition of the preceding --set: the key has version N.",
+    )
+    @click.option(
+        "--if-value", multiple=True, metavar="VALUE", help="Condition of the preceding --set: the key has this value."
+    )
+    @click.option(
+        "--expires",
+        multiple=True,
+        type=number,
+        metavar="UNIX",
+        help="Expiry of the entity of the preceding --set, in seconds since 1970.",
+    )
     @functools.wraps(command)
     def ordered(*args: Any, **options: Any) -> None:
         given = _Given({name: options.pop(name) for name in (*_KINDS, *_CHECKS, "expires")})

@@ -1,4 +1,4 @@
-"""`semel ledger org`: organizations, to which everything in a ledger belongs."""
+"""`semel ledger org`: commands for organizations."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ DEFAULT = 100
 
 @click.group()
 def org() -> None:
-    """Organizations: make, list, show, change and delete them."""
+    """Organizations: create, list, show, change and delete them."""
 
 
 @org.command("create")
 @click.argument("name")
-@click.option("--key", help="Idempotency-Key; without it a fresh one, which is printed. The same key makes one only.")
+@click.option("--key", help="Idempotency-Key, which creates one only; by default a new one is made and printed.")
 @with_retries
 @with_json
 @with_connection
 def create(connection: Connection, name: str, key: str | None, retries: int, as_json: bool) -> None:
-    """Make an organization. The server gives it its number."""
+    """Create an organization. The server assigns its number."""
     key = fresh_key() if key is None else key
     told = Ledger(connection, retries).make(ROOT, {"name": name}, key)
     slug = inner(told.facts, "slug", "slug")
@@ -45,8 +45,8 @@ def create(connection: Connection, name: str, key: str | None, retries: int, as_
 
 
 @org.command("list")
-@click.option("--limit", type=click.IntRange(min=1), default=DEFAULT, show_default=True, help="Most of them to list.")
-@click.option("--all", "is_all", is_flag=True, help="List all of them.")
+@click.option("--limit", type=click.IntRange(min=1), default=DEFAULT, show_default=True, help="Limit of items to list.")
+@click.option("--all", "is_all", is_flag=True, help="List all, without a limit.")
 @with_retries
 @with_json
 @with_connection
@@ -95,11 +95,18 @@ def _tell(facts: Facts, as_json: bool) -> None:
 @org.command("set")
 @click.argument("org", type=OrgType())
 @click.option(
-    "--ttl", type=click.IntRange(min=1), metavar="SECONDS", help="How long commits and clients are remembered."
+    "--ttl",
+    type=click.IntRange(min=1),
+    metavar="SECONDS",
+    help="Remember commits and clients for this time, in seconds.",
 )
-@click.option("--eviction-interval", type=click.IntRange(min=1), metavar="N", help="Entries between two evictions.")
-@click.option("--fence/--no-fence", default=None, help="Never forget the last sequence of a client, or do.")
-@click.option("--status", type=click.Choice(STATUSES), help="Only an active one takes writes.")
+@click.option("--eviction-interval", type=click.IntRange(min=1), metavar="N", help="Log entries between two evictions.")
+@click.option(
+    "--fence/--no-fence",
+    default=None,
+    help="Keep the last sequence of every client for ever, or forget it after --ttl.",
+)
+@click.option("--status", type=click.Choice(STATUSES), help="New status; only an active organization accepts writes.")
 @with_retries
 @with_json
 @with_connection
@@ -127,15 +134,15 @@ def change(
 
 @org.command("delete")
 @click.argument("org", type=OrgType())
-@click.option("--dry-run", is_flag=True, help="Say what would go, and leave it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Print what would be deleted, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_retries
 @with_json
 @with_connection
 def delete(connection: Connection, org: Scope, dry_run: bool, yes: bool, retries: int, as_json: bool) -> None:
     """Delete an organization: nothing in it can be read or written any more."""
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Deleting cannot be undone: say --yes where nobody can be asked.")
+        raise click.UsageError("Deleting cannot be undone: say --yes if standard input is not a terminal.")
     ledger = Ledger(connection, retries)
     facts = {"organization": org.org, "deleted": not dry_run, "dry_run": dry_run}
     if not yes or dry_run:

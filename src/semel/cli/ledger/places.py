@@ -1,4 +1,4 @@
-"""Where in a ledger something is: ORG for an organization's own chain, ORG/VAULT for that of a vault."""
+"""Places as arguments: ORG for an organization's own chain, ORG/VAULT for that of a vault."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Scope(NamedTuple):
 
     @property
     def numbers(self) -> tuple[int, int]:
-        """The two slugs, as they stand in headers."""
+        """The two slugs, as in headers."""
         return int(self.org), int(self.vault or 0)
 
     def __str__(self) -> str:

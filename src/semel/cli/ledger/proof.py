@@ -1,4 +1,4 @@
-"""`semel ledger proof`: all that proves a transaction or a relationship, in one file that needs no server any more."""
+"""`semel ledger proof`: write the proof of a transaction or a relationship to a file for offline checks."""
 
 from __future__ import annotations
 
@@ -32,19 +32,24 @@ Triple = tuple[str, str, str]
     "--relationship",
     type=(str, str, str),
     metavar="RESOURCE RELATION SUBJECT",
-    help="Prove that this relationship is there, or that it is not, instead of a transaction.",
+    help="Prove that this relationship exists, or that it does not, instead of a transaction.",
 )
 @click.option(
-    "--at-height", type=click.IntRange(min=1), metavar="N", help="With --relationship: as it was after block N."
+    "--at-height", type=click.IntRange(min=1), metavar="N", help="With --relationship: its state after block N."
 )
 @click.option(
-    "-o", "--output", type=ProofFileType(), required=True, metavar="FILE", help="Where to put it; - is stdout."
+    "-o",
+    "--output",
+    type=ProofFileType(),
+    required=True,
+    metavar="FILE",
+    help="File to write the proof to; - is stdout.",
 )
 @click.option(
     "--trusted-height",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Put the headers in that lead to block N, above or below; without it the block's own hash must be trusted.",
+    help="Add the headers that lead to block N; without it a verifier must trust the hash of the block itself.",
 )
 @with_retries
 @with_json
@@ -60,7 +65,7 @@ def proof(
     retries: int,
     as_json: bool,
 ) -> None:
-    """Put a transaction, its proof and the headers up to a trusted block into one file.
+    """Write a transaction, its proof and the headers up to a trusted block to one file.
 
     TX_ID is hexadecimal, a UUID or base64. With --relationship the file proves that a relationship is there after a
     block, or that it is not. The file is checked before it is written.

@@ -1,4 +1,4 @@
-"""`semel ledger read`: a value byte for byte, as it is or as it was, with a proof if one is wanted; or many of them."""
+"""`semel ledger read`: print a value byte for byte, at any height, with a proof on request; or list values."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ HEIGHT = click.IntRange(min=1)
 @click.command()
 @click.argument("place", type=ScopeType())
 @click.argument("key", required=False)
-@click.option("--prefix", help="List the entities whose keys begin so, instead of reading one; '' is all.")
-@click.option("--at-height", type=HEIGHT, metavar="N", help="As it was after block N.")
-@click.option("--proof", type=ProofFileType(), metavar="FILE", help="Put the answer with its proof into this file.")
+@click.option("--prefix", help="List the entities whose keys begin with this, instead of reading one; '' is all.")
+@click.option("--at-height", type=HEIGHT, metavar="N", help="Read the state after block N.")
+@click.option("--proof", type=ProofFileType(), metavar="FILE", help="Write the answer with its proof to this file.")
 @click.option(
     "--trusted-height",
     type=HEIGHT,
     metavar="N",
-    help="With --proof: and the headers that lead to block N.",
+    help="With --proof: add the headers that lead to block N.",
 )
 @with_retries
 @with_json
@@ -54,8 +54,8 @@ def read(
 ) -> None:
     """Print the value of an entity, byte for byte. PLACE is ORG or ORG/VAULT.
 
-    A key that is not there ends it with exit code 1. With --proof that is proved, too. A proof is checked before it is
-    saved: it holds if the block that it hangs on is real.
+    A missing key ends it with exit code 1; with --proof its absence is proved. A proof is checked before it is saved:
+    it is valid if its block hash is trusted.
     """
     if (key is None) == (prefix is None):
         raise click.UsageError("Give a KEY, or --prefix for a list.")

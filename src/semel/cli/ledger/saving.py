@@ -1,4 +1,4 @@
-"""Files that proofs are put into."""
+"""Writes proof files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class ProofFileType(click.ParamType[Path]):
-    """An option that names a file to be written; what cannot become one is found before anything is sent."""
+    """An option that names an output file; an unusable path is refused before any request is sent."""
 
     name = "file"
 
@@ -34,7 +34,7 @@ class ProofFileType(click.ParamType[Path]):
 
 
 def checked(document: Facts, place: Scope, check: Callable[[Trusted], T]) -> tuple[Trusted, T]:
-    """What a proof shows of a place if the block that it hangs on is real; that block, and what it shows."""
+    """Verify a proof of a place: returns the block that must be trusted, and what the proof shows."""
     try:
         anchor = anchor_of(document)
         return anchor, check(Trusted(anchor.height, anchor.hash, *place.numbers))

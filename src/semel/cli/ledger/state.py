@@ -1,4 +1,4 @@
-"""`semel ledger state`: how far a client has come, and with which number it goes on."""
+"""`semel ledger state`: the last sequence of a client, and the next."""
 
 from __future__ import annotations
 

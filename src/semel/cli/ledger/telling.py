@@ -1,4 +1,4 @@
-"""What a ledger says, in words: numbers, hashes and ids as people read them, without trust in what they came from."""
+"""Text output of the ledger: numbers, hashes and ids, without trust in their source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN_CHARACTERS = 60
 
 
 def inner(facts: object, *names: str) -> object:
-    """What stands at the end of these names; None when something on the way is not there."""
+    """The value at a path of names; None when one of them is missing."""
     for name in names:
         facts = facts.get(name) if isinstance(facts, Mapping) else None
     return facts

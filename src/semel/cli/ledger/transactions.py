@@ -1,4 +1,4 @@
-"""One transaction on its way: its identity, its request, and what became of it."""
+"""Submission of one transaction: its identity, its request, and its outcome."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from semel.cli.output import printable
 
 
 class Identity(NamedTuple):
-    """What makes a transaction the same one when it is sent again."""
+    """The identity of a transaction, which a retry repeats."""
 
     client: str
     sequence: int | None
@@ -31,7 +31,7 @@ class Identity(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a server said to a transaction that is committed."""
+    """The server's answer to a committed transaction."""
 
     facts: Facts
     is_replayed: bool

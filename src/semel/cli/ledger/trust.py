@@ -1,4 +1,4 @@
-"""Block hashes that somebody trusts, written as `[ORG[/VAULT] ]HEIGHT:HASH`, one or many."""
+"""Block hashes that the user trusts, written as `[ORG[/VAULT] ]HEIGHT:HASH`, one or many."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TRUST = re.compile(
 
 
 def parse_trust(text: str) -> Trusted | None:
-    """The block in a line; what stands behind the hash is left aside. None when there is none."""
+    """The block in a line; text after the hash is ignored. None when there is none."""
     found = _TRUST.fullmatch(text.strip())
     if found is None:
         return None

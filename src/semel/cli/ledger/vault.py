@@ -1,4 +1,4 @@
-"""`semel ledger vault`: vaults, each with a chain of its own."""
+"""`semel ledger vault`: commands for vaults, each with a chain of its own."""
 
 from __future__ import annotations
 
@@ -24,22 +24,25 @@ DEFAULT = 100
 
 @click.group()
 def vault() -> None:
-    """Vaults: make, list, show, change and delete them."""
+    """Vaults: create, list, show, change and delete them."""
 
 
 @vault.command("create")
 @click.argument("org", type=OrgType())
 @click.option(
-    "--retain", type=click.IntRange(min=1), metavar="N", help="Keep the last N transactions only, and all headers."
+    "--retain",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Keep the bodies of the last N blocks only, and all headers.",
 )
-@click.option("--key", help="Idempotency-Key; without it a fresh one, which is printed. The same key makes one only.")
+@click.option("--key", help="Idempotency-Key, which creates one only; by default a new one is made and printed.")
 @with_retries
 @with_json
 @with_connection
 def create(
     connection: Connection, org: Scope, retain: int | None, key: str | None, retries: int, as_json: bool
 ) -> None:
-    """Make a vault in an organization. The server gives it its number."""
+    """Create a vault in an organization. The server assigns its number."""
     key = fresh_key() if key is None else key
     policy = {} if retain is None else {"retentionPolicy": {"mode": COMPACTED, "retentionBlocks": str(retain)}}
     told = Ledger(connection, retries).make(f"{org.path}/vaults", policy, key)
@@ -51,8 +54,8 @@ def create(
 
 @vault.command("list")
 @click.argument("org", type=OrgType())
-@click.option("--limit", type=click.IntRange(min=1), default=DEFAULT, show_default=True, help="Most of them to list.")
-@click.option("--all", "is_all", is_flag=True, help="List all of them.")
+@click.option("--limit", type=click.IntRange(min=1), default=DEFAULT, show_default=True, help="Limit of items to list.")
+@click.option("--all", "is_all", is_flag=True, help="List all, without a limit.")
 @with_retries
 @with_json
 @with_connection
@@ -99,7 +102,12 @@ def _tell(facts: Facts, as_json: bool) -> None:
 
 @vault.command("set")
 @click.argument("vault", type=VaultType())
-@click.option("--status", type=click.Choice(("active", "read-only")), required=True, help="Whether it takes writes.")
+@click.option(
+    "--status",
+    type=click.Choice(("active", "read-only")),
+    required=True,
+    help="New status; only an active vault accepts writes.",
+)
 @with_retries
 @with_json
 @with_connection
@@ -111,15 +119,15 @@ def change(connection: Connection, vault: Scope, status: str, retries: int, as_j
 
 @vault.command("delete")
 @click.argument("vault", type=VaultType())
-@click.option("--dry-run", is_flag=True, help="Say what would go, and leave it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Print what would be deleted, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_retries
 @with_json
 @with_connection
 def delete(connection: Connection, vault: Scope, dry_run: bool, yes: bool, retries: int, as_json: bool) -> None:
     """Delete a vault: nothing in it can be read or written any more."""
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Deleting cannot be undone: say --yes where nobody can be asked.")
+        raise click.UsageError("Deleting cannot be undone: say --yes if standard input is not a terminal.")
     ledger = Ledger(connection, retries)
     facts = {"place": str(vault), "deleted": not dry_run, "dry_run": dry_run}
     if not yes or dry_run:

@@ -1,4 +1,4 @@
-"""`semel ledger verify`: whether a proof holds, from a block hash that is trusted; no server is asked."""
+"""`semel ledger verify`: check a proof offline, from a trusted block hash."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Triple = tuple[str, str, str]
 
 
 class _Asked(NamedTuple):
-    """The proof, and what it is to be about as far as that was said."""
+    """The proof, and the subject that it must have, as far as given."""
 
     document: Facts
     place: Scope | None
@@ -56,10 +56,16 @@ class _Proved(NamedTuple):
 
 @click.command()
 @click.argument("file", metavar="FILE")
-@click.option("--trust", type=TrustType(), metavar="HEIGHT:HASH", help="A block that is known to be real.")
-@click.option("--trust-file", type=click.Path(path_type=Path), help="File with such blocks, one on each line.")
-@click.option("--untrusted", is_flag=True, help="Only check that the file fits together, and say what it hangs on.")
-@click.option("--place", type=ScopeType(), metavar="ORG[/VAULT]", help="The place that the proof must be about.")
+@click.option("--trust", type=TrustType(), metavar="HEIGHT:HASH", help="Height and hash of a trusted block.")
+@click.option("--trust-file", type=click.Path(path_type=Path), help="File with trusted blocks, one on each line.")
+@click.option(
+    "--untrusted",
+    is_flag=True,
+    help="Only check that the file is consistent, and print the block hash that it depends on.",
+)
+@click.option(
+    "--place", type=ScopeType(), metavar="ORG[/VAULT]", help="Organization or vault that the proof must be about."
+)
 @click.option("--key", help="The key that the proof of a value, or of its absence, must be about.")
 @click.option(
     "--relationship",

@@ -1,4 +1,4 @@
-"""Following a chain over any number of connections, each block once and in order.
+"""Follows a chain with reconnects, each block once and in order.
 
 When a connection ends, by a restart of the server for example, the next one goes on behind the last height heard.
 """
@@ -20,7 +20,7 @@ from semel.cli.streams.events import parse_events
 
 
 def follow(connection: Connection, place: Scope, height: int) -> Iterator[Facts]:
-    """What is told of each block from a height on, without end."""
+    """The announcements of blocks from a height on, without end."""
     failures = 0
     while True:
         try:

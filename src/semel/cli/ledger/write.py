@@ -1,4 +1,4 @@
-"""`semel ledger write`: carried out once, however often the network makes it try."""
+"""`semel ledger write`: execute a transaction exactly once, with retries."""
 
 from __future__ import annotations
 
@@ -30,18 +30,23 @@ TWICE = "Give operations as options or with --file, not both."
 
 @click.command(cls=OrderedCommand)
 @click.argument("place", type=ScopeType())
-@click.option("--client", required=True, metavar="ID", help="Whose transaction it is.")
-@click.option("--sequence", type=click.IntRange(1, MAX_U64), metavar="N", help="The client's own number for it.")
-@click.option("--key", help="Idempotency key, a UUID; without it and without --sequence a fresh one, which is printed.")
+@click.option("--client", required=True, metavar="ID", help="Client id of the transaction.")
+@click.option(
+    "--sequence",
+    type=click.IntRange(1, MAX_U64),
+    metavar="N",
+    help="Sequence number of the transaction, counted by the client.",
+)
+@click.option("--key", help="Idempotency key, a UUID; without it and --sequence a new one is made and printed.")
 @with_operations
 @click.option("--file", type=click.File("rb"), help="File with operations as JSON, one on each line; - is stdin.")
 @click.option(
     "--split",
     type=click.IntRange(1),
     metavar="N",
-    help="With --file: a transaction of each N lines, with keys made from KEY, or counting up from --sequence.",
+    help="With --file: one transaction for each N lines, with keys derived from KEY or sequences from --sequence on.",
 )
-@click.option("--proof", type=ProofFileType(), metavar="FILE", help="Put the answer with its proof into this file.")
+@click.option("--proof", type=ProofFileType(), metavar="FILE", help="Write the answer with its proof to this file.")
 @with_retries
 @with_json
 @with_connection
@@ -60,7 +65,7 @@ def write(
 ) -> None:
     """Carry out a transaction, exactly once. PLACE is ORG or ORG/VAULT.
 
-    Its operations happen in the order in which they stand here, all or none. A lost connection or a busy server is
+    Its operations are applied in the given order, all or none. A lost connection or a busy server is
     tried again under the same key and sequence, which the server carries out at most once.
     """
     _check(operations, file, split, proof)
@@ -97,7 +102,7 @@ def _write(writer: Writer, identity: Identity, texts: list[bytes], proof: Path |
 
 
 def _save(writer: Writer, outcome: Outcome, body: bytes, proof: Path) -> None:
-    """Save the proof once it has been checked; what is committed stays committed, whatever comes of that."""
+    """Save the proof after a check; the transaction stays committed, whatever the result."""
     if outcome.success is None:
         click.echo("There is no proof in this answer; semel ledger proof gets it.", err=True)
         return
@@ -110,7 +115,7 @@ def _save(writer: Writer, outcome: Outcome, body: bytes, proof: Path) -> None:
 
 
 def _advised(error: RequestError) -> click.ClickException:
-    """A condition that did not hold, with the key that it was about and what is there now."""
+    """A failed condition, with its key and the current value."""
     found = error.facts.get("error") if isinstance(error, RefusedError) else None
     if not isinstance(found, dict) or not found.get("key"):
         return error

@@ -1,4 +1,4 @@
-"""`semel once init` and `semel once sweep`: make the table of receipts, and remove those that have expired."""
+"""`semel once init` and `semel once sweep`: create the table of receipts, and remove expired ones."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ BATCH = 1_000
 
 def with_place(command: Any) -> Any:
     """Adds PLACE and `--table`."""
-    table = click.option("--table", default=TABLE, metavar="NAME", help=f"The table of the receipts.  [{TABLE}]")
+    table = click.option("--table", default=TABLE, metavar="NAME", help=f"Name of the table of receipts.  [{TABLE}]")
     return click.argument("place", metavar="PLACE")(table(command))
 
 
 @contextmanager
 def opened(place: str, table: str) -> Iterator[TableStore]:
-    """The store at a place; what is wrong with it is told in one sentence."""
+    """The store at a place; an error is one sentence."""
     try:
         store = store_at(place, table, time.time)
         if not isinstance(store, TableStore):
@@ -49,7 +49,7 @@ def opened(place: str, table: str) -> Iterator[TableStore]:
 @with_place
 @click.option("--print", "is_printed", is_flag=True, help="Print the statements for a migration, and change nothing.")
 def init(place: str, table: str, is_printed: bool) -> None:
-    """Make the table of receipts at PLACE, a file of SQLite or a postgresql:// URL, unless it is there."""
+    """Create the table of receipts at PLACE, an SQLite file or a postgresql:// URL, if it does not exist."""
     dialect = "postgresql" if place.startswith(("postgresql://", "postgres://")) else "sqlite"
     if is_printed:
         click.echo(ddl(dialect, table), nl=False)

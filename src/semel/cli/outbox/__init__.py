@@ -1,4 +1,4 @@
-"""`semel outbox`: deliver the letters of an outbox, look at them, and mend what was refused."""
+"""`semel outbox`: deliver, list, retry and drop the letters of an outbox."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["outbox"]
 
 @click.group()
 def outbox() -> None:
-    """Requests that are stored first and sent until they are answered."""
+    """Outbox: requests that are stored first and sent until they are answered."""
 
 
 for _command in (drop, init, ls, retry, run):

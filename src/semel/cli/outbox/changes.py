@@ -1,4 +1,4 @@
-"""`semel outbox retry` and `semel outbox drop`: many letters are changed with a yes only, of a person or a script."""
+"""`semel outbox retry` and `semel outbox drop`: both ask for confirmation before many letters are changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from semel.once import LetterStatus, Outbox
 
 
 class Change(NamedTuple):
-    """What is done to letters, in words."""
+    """A change of letters, in words."""
 
     verb: str
     past: str
@@ -28,21 +28,21 @@ class Change(NamedTuple):
 @click.command()
 @with_outbox
 @click.argument("keys", nargs=-1, metavar="KEY...")
-@click.option("--poison", is_flag=True, help="All letters that were set aside.")
-@click.option("--dry-run", is_flag=True, help="Say what would be sent again, and leave it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--poison", is_flag=True, help="Take all letters that were set aside as poison.")
+@click.option("--dry-run", is_flag=True, help="Print what would be sent again, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_json
 def retry(box: Outbox, keys: tuple[str, ...], poison: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Let letters be sent again now, with the same keys. PLACE is a file or a postgresql:// URL."""
+    """Send letters again now, with the same keys. PLACE is a file or a postgresql:// URL."""
     _apply(box, Change("Send again", "Queued", "Queueing", box.retry), keys, poison, dry_run, yes, as_json)
 
 
 @click.command()
 @with_outbox
 @click.argument("keys", nargs=-1, metavar="KEY...")
-@click.option("--poison", is_flag=True, help="All letters that were set aside.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, and leave it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--poison", is_flag=True, help="Take all letters that were set aside as poison.")
+@click.option("--dry-run", is_flag=True, help="Print what would be deleted, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_json
 def drop(box: Outbox, keys: tuple[str, ...], poison: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Remove letters that were not delivered. PLACE is a file or a postgresql:// URL."""
@@ -56,7 +56,7 @@ def _apply(
         raise click.UsageError("Name letters by their keys, or give --poison for those that were set aside.")
     is_many = poison or len(keys) > 1
     if is_many and not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Many letters would be changed: say --yes where no one can be asked.")
+        raise click.UsageError("Many letters would be changed: say --yes if standard input is not a terminal.")
     found = list(box.letters("poison")) if poison else [_named(box, key) for key in keys]
     if dry_run:
         _plan(change, found, as_json)

@@ -1,4 +1,4 @@
-"""`semel outbox ls`: the letters of an outbox. Headers, bodies and queries of URLs are not shown."""
+"""`semel outbox ls`: list the letters of an outbox. Headers, bodies and queries of URLs are not shown."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ DEFAULT = 100
 
 @click.command()
 @with_outbox
-@click.option("--state", type=click.Choice([state.value for state in LetterState]), help="Only those in this state.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"Most letters to list.  [{DEFAULT}]")
-@click.option("--all", "is_all", is_flag=True, help="List all of them.")
+@click.option(
+    "--state", type=click.Choice([state.value for state in LetterState]), help="List only those in this state."
+)
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"Limit of letters to list.  [{DEFAULT}]")
+@click.option("--all", "is_all", is_flag=True, help="List all, without a limit.")
 @with_json
 def ls(box: Outbox, state: str | None, limit: int | None, is_all: bool, as_json: bool) -> None:
     """List the letters of an outbox, the oldest first. PLACE is a file or a postgresql:// URL."""

@@ -1,4 +1,4 @@
-"""Opening the outbox that a command names; what is wrong with it is told in one sentence."""
+"""Opens the outbox that a command names; an error is one sentence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def with_place(command: Command) -> Command:
     """Adds PLACE and `--table`."""
-    table = click.option("--table", default=TABLE, metavar="NAME", help=f"The table of the letters.  [{TABLE}]")
+    table = click.option("--table", default=TABLE, metavar="NAME", help=f"Name of the table of letters.  [{TABLE}]")
     return click.argument("place", metavar="PLACE")(table(command))
 
 
@@ -39,7 +39,7 @@ def opened(place: str, table: str, **options: Any) -> Iterator[Outbox]:
 
 @contextmanager
 def failures_told() -> Iterator[None]:
-    """Errors of the outbox, as a command tells them."""
+    """Errors of the outbox as errors of a command."""
     try:
         yield
     except OnceError as error:

@@ -1,4 +1,4 @@
-"""`semel outbox run` and `semel outbox init`: deliver the letters of an outbox, and make one."""
+"""`semel outbox run` and `semel outbox init`: deliver the letters of an outbox, and create one."""
 
 from __future__ import annotations
 
@@ -19,16 +19,34 @@ MARGIN_SECONDS = 30.0
 
 @click.command()
 @with_place
-@click.option("--once", "is_once", is_flag=True, help="End when nothing is left that can be sent.")
-@click.option("--seconds", type=click.FloatRange(min=0), default=60.0, metavar="N", help="With --once: at most.  [60]")
-@click.option("--concurrency", type=click.IntRange(1, 256), default=8, metavar="N", help="Most letters at once.  [8]")
-@click.option("--timeout", type=click.FloatRange(0.1, 3_600), default=30.0, metavar="SECONDS", help="One try.  [30]")
+@click.option("--once", "is_once", is_flag=True, help="Exit when no letter is left that can be sent.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    metavar="N",
+    help="With --once: exit after this time at the latest, in seconds.  [60]",
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 256),
+    default=8,
+    metavar="N",
+    help="Limit of letters that are sent at once.  [8]",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0.1, 3_600),
+    default=30.0,
+    metavar="SECONDS",
+    help="Time limit of one delivery attempt, in seconds.  [30]",
+)
 @click.option(
     "--max-attempts",
     type=click.IntRange(1, 10_000),
     default=MAX_ATTEMPTS,
     metavar="N",
-    help=f"Refusals before a letter is set aside.  [{MAX_ATTEMPTS}]",
+    help=f"Failed attempts after which a letter is set aside as poison.  [{MAX_ATTEMPTS}]",
 )
 @with_json
 def run(
@@ -64,7 +82,7 @@ def run(
 @with_place
 @with_json
 def init(place: str, table: str, as_json: bool) -> None:
-    """Make an outbox, unless it is there. PLACE is a file or a postgresql:// URL."""
+    """Create the tables of an outbox if they do not exist. PLACE is a file or a postgresql:// URL."""
     with failures_told():
         box = Outbox(place, table=table)
         try:
@@ -105,7 +123,7 @@ def _delivered(box: Outbox, seconds: float | None) -> Flushed:
 
 
 def _tell_on_stderr() -> None:
-    """What happens to letters, a line each."""
+    """Log the events of letters to standard error, a line each."""
     log = logging.getLogger("semel.outbox")
     if not log.hasHandlers():
         handler = logging.StreamHandler()

@@ -1,4 +1,4 @@
-"""`semel streams append`: stored once, however often the network makes it try."""
+"""`semel streams append`: append content exactly once, with retries."""
 
 from __future__ import annotations
 
@@ -24,12 +24,18 @@ NO_CONTENT = "Give content: TEXT, or --file FILE, or - for standard input."
 @click.argument("name")
 @click.argument("text", required=False)
 @click.option("--file", type=click.File("rb"), help="File with the content; - is standard input.")
-@click.option("--type", "content_type", metavar="MIME", help="Media type; else the stream is asked for its own.")
-@click.option("--key", help="Idempotency-Key; without it the append gets a fresh one.")
-@click.option("--lines", is_flag=True, help="Each line is an append of its own, with the key KEY-1, KEY-2, ...")
+@click.option("--type", "content_type", metavar="MIME", help="Media type; by default that of the stream.")
+@click.option("--key", help="Idempotency-Key; by default a new one.")
+@click.option("--lines", is_flag=True, help="Append each line by itself, with the key KEY-1, KEY-2, ...")
 @click.option("--close", is_flag=True, help="Close the stream, with the content or without any.")
-@click.option("--seq", help="Stream-Seq: refused unless greater than the last one.")
-@click.option("--retries", type=click.IntRange(min=0), default=RETRIES, show_default=True, help="Most tries after one.")
+@click.option("--seq", help="Stream-Seq; the append is refused unless it is greater than the last one.")
+@click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    default=RETRIES,
+    show_default=True,
+    help="Retries after a failed request; 0 is none.",
+)
 @with_json
 @with_connection
 def append(

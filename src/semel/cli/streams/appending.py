@@ -1,4 +1,4 @@
-"""One append under one key: sent again under that key until the server has answered, so that it is stored once."""
+"""One append under one key, with retries under that key, so that it is stored once."""
 
 from __future__ import annotations
 

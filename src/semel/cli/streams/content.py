@@ -1,4 +1,4 @@
-"""How a stream's content is shown: JSON as one message a line, everything else as it is; or as one JSON object."""
+"""Output of a stream's content: JSON as one message a line, everything else as it is; or as one JSON object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`semel streams create`: asking twice for the same stream is no error, and the answer says which it was."""
+"""`semel streams create`: create a stream, or confirm that it exists; the answer says which."""
 
 from __future__ import annotations
 
@@ -17,10 +17,16 @@ from semel.cli.streams.source import STDIN, open_source, read_whole
 @click.argument("name")
 @click.argument("stdin", type=click.Choice([STDIN]), required=False, metavar="[-]")
 @click.option("--type", "content_type", metavar="MIME", help="Media type, such as application/json.")
-@click.option("--ttl", "ttl_seconds", type=click.IntRange(min=0), metavar="SECONDS", help="End after so long unused.")
-@click.option("--expires-at", metavar="RFC3339", help="End at a time such as 2030-01-31T12:00:00Z.")
-@click.option("--closed", is_flag=True, help="Closed from the start: the content given here is all of it.")
-@click.option("--data", metavar="TEXT", help="First content.")
+@click.option(
+    "--ttl",
+    "ttl_seconds",
+    type=click.IntRange(min=0),
+    metavar="SECONDS",
+    help="Remove the stream when it was not used for this time, in seconds.",
+)
+@click.option("--expires-at", metavar="RFC3339", help="Remove the stream at this time, such as 2030-01-31T12:00:00Z.")
+@click.option("--closed", is_flag=True, help="Create it closed: no appends follow the content given here.")
+@click.option("--data", metavar="TEXT", help="First content of the stream.")
 @click.option("--file", type=click.File("rb"), help="File with the first content; - is standard input.")
 @with_json
 @with_connection

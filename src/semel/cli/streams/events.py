@@ -1,4 +1,4 @@
-"""Server-sent events, as a streams server sends them.
+"""Parser of server-sent events (SSE).
 
 What stands behind `data:` is content to its last space: the server puts none before it. An event counts once the empty
 line behind it has come, so one that was cut off is as if it had never been sent.

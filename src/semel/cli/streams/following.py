@@ -1,4 +1,4 @@
-"""Following a stream over any number of connections, each piece of content once.
+"""Follows a stream with reconnects, each piece of content once.
 
 The server ends an event stream after a minute, and may be restarted; then the next connection goes on from the last
 offset heard. Content is handed on only together with the offset behind it, so a connection cut between the two repeats
@@ -25,7 +25,7 @@ from semel.cli.streams.resource import stream_path
 
 
 class Piece(NamedTuple):
-    """Content, which may be empty, and where the reader stands behind it."""
+    """Content, which may be empty, and the offset behind it."""
 
     content: bytes
     next_offset: str

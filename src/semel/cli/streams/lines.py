@@ -1,4 +1,4 @@
-"""An import: each line is an append with a key of its own, made from a base key and the line's number.
+"""Import of lines: each is an append with a key of its own, made from a base key and the line's number.
 
 Running it again with the same base key appends what is missing and doubles nothing, wherever the first run stopped, for
 as long as the server honours keys (a day, unless it was set up otherwise). A line that has changed since is refused.
@@ -24,7 +24,7 @@ from semel.cli.streams.source import read_lines, size_of
 
 @dataclass
 class Tally:
-    """What became of the lines so far; `line` is the one at hand."""
+    """The outcome of the lines so far; `line` is the current one."""
 
     line: int = 0
     stored: int = 0
@@ -41,7 +41,7 @@ class Tally:
 
 
 def append_lines(target: Target, base: str, source: BinaryIO, *, closes: bool) -> Tally:
-    """Append every line in order, then close the stream if that is asked."""
+    """Append every line in order, then close the stream if requested."""
     tally = Tally()
     with _resumable(tally, base), progress(size_of(source), "Appending") as advance:
         for line in read_lines(source):

@@ -1,4 +1,4 @@
-"""`semel streams ls`: the streams that this caller may read."""
+"""`semel streams ls`: list the streams that this caller may read."""
 
 from __future__ import annotations
 

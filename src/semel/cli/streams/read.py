@@ -1,4 +1,4 @@
-"""`semel streams read`: all that a stream holds, from an offset to its tail, page by page."""
+"""`semel streams read`: print a stream from an offset to its tail, page by page (pagination)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from semel.cli.streams.resource import is_json, stream_path
 
 @click.command()
 @click.argument("name")
-@click.option("--offset", default="-1", show_default=True, help="Where to begin: -1, now, or a next offset.")
+@click.option(
+    "--offset", default="-1", show_default=True, help="Offset to start at: -1 (the beginning), now, or a next offset."
+)
 @with_json
 @with_connection
 def read(connection: Connection, name: str, offset: str, as_json: bool) -> None:

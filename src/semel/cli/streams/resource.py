@@ -1,4 +1,4 @@
-"""One stream on a server: its path, the values of its headers, and what HEAD says of it."""
+"""One stream on a server: its path, its header values, and its properties from HEAD."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`semel streams rm`: nothing goes without a yes, from a person or from the script's author."""
+"""`semel streams rm`: delete a stream, with confirmation."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from semel.cli.streams.resource import describe, stream_path
 
 @click.command()
 @click.argument("name")
-@click.option("--dry-run", is_flag=True, help="Say what would go, and leave it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Print what would be deleted, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_json
 @with_connection
 def rm(connection: Connection, name: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Delete a stream, its content and its keys."""
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Deleting cannot be undone: say --yes where nobody can be asked.")
+        raise click.UsageError("Deleting cannot be undone: say --yes if standard input is not a terminal.")
     if not yes or dry_run:
         _show(connection, name, dry_run, as_json)
     if dry_run:

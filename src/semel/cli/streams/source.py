@@ -1,4 +1,4 @@
-"""Where content comes from: an argument, a file or standard input, as exact bytes.
+"""Input content: from an argument, a file or standard input, as exact bytes.
 
 An input without an end, or without line ends, is refused at a limit instead of filling the memory.
 """
@@ -33,7 +33,7 @@ def read_whole(source: IO[bytes]) -> bytes:
 
 
 def read_lines(source: BinaryIO) -> Iterator[bytes]:
-    """Its lines as they come, each with its end."""
+    """The lines as they arrive, each with its end."""
     while line := _bounded(source.readline(LARGEST_BYTES + 1), "A line"):
         yield line
 

@@ -1,4 +1,4 @@
-"""`semel streams tail`: content as it comes, until the stream is closed or the reader has had enough."""
+"""`semel streams tail`: follow a stream until it is closed or interrupted."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from semel.cli.streams.resource import describe, is_json
 
 @click.command()
 @click.argument("name")
-@click.option("--offset", help="Where to begin: now (the default), -1, or a next offset.")
-@click.option("--from-start", is_flag=True, help="Begin with all that is there, as --offset -1 does.")
+@click.option("--offset", help="Offset to start at: now (the default), -1 (the beginning), or a next offset.")
+@click.option("--from-start", is_flag=True, help="Start at the beginning, as --offset -1 does.")
 @with_json
 @with_connection
 def tail(connection: Connection, name: str, offset: str | None, from_start: bool, as_json: bool) -> None:
     """Follow a stream live: JSON one message a line, any other type as it is.
 
-    Lost connections are made again from the last offset; Control-C ends it. Text travels in lines here, so a carriage
+    It reconnects from the last offset; Control-C ends it. Text travels in lines here, so a carriage
     return arrives as a line feed; `read` gives the exact bytes.
     """
     if from_start and offset is not None:

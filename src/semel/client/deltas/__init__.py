@@ -1,1 +1,1 @@
-"""Deltas in the SDK: a replica in a file of its own, which goes on without the server and catches up with it."""
+"""Deltas in the SDK: a replica in a local file, which works offline and syncs with the server."""

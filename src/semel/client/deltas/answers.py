@@ -1,4 +1,4 @@
-"""Answers of the server as values, checked for what the client relies on."""
+"""Answers of the server as values, validated."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _BY_STATUS: Mapping[int, type[RefusedError]] = {
 
 
 class Entry(NamedTuple):
-    """What the server says of a row, as of a position in its log."""
+    """The server's state of a row, at a position in its log."""
 
     table: str
     row_id: str
@@ -50,16 +50,16 @@ class Receipt(NamedTuple):
     """The answer to a push."""
 
     at: int
-    """As of which position it says what became of the deltas."""
+    """The position at which the deltas were settled."""
     settled: int
-    """So many of them, from the first one on, it says that of."""
+    """How many of them are settled, from the first one on."""
     duplicates: int
     entries: Sequence[Entry]
-    """What is not as the deltas say: others have won."""
+    """Rows that differ from the deltas, because others have won."""
     cursor: int
     """The cursor of the push, or a later one when no other client has written behind it."""
     first: int
-    """Where the first delta stands that was new; 0 when none was."""
+    """The position of the first new delta; 0 when none was new."""
     epoch: int
 
 
@@ -82,12 +82,12 @@ class Flaw(NamedTuple):
 
 
 def receipt(facts: Facts, sent: int) -> Receipt:
-    """What a push of that number of deltas was answered with: all of them, or it is no answer to it."""
+    """Parse the answer to a push of that number of deltas: it must account for all of them."""
     return read(lambda: _receipt(facts, sent))
 
 
 def page(facts: Facts, since: int) -> Page:
-    """What a pull from there was answered with."""
+    """Parse the answer to a pull from there."""
     return read(lambda: _page(facts, since))
 
 
@@ -119,7 +119,7 @@ def flaws(error: RefusedError, ids: Sequence[str]) -> list[Flaw]:
 
 
 def server_hlc(error: RefusedError) -> int | None:
-    """The server's clock, if the refusal tells it."""
+    """The server's clock, if the refusal has it."""
     try:
         return _hlc(error.facts.get("serverHlc"))
     except ValueError:

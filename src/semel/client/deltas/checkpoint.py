@@ -1,4 +1,4 @@
-"""Takes checkpoints: all rows as of one position, in place of the log from its beginning.
+"""Loads checkpoints: a snapshot of all rows at one position, instead of the log from its beginning.
 
 It is read line by line, and each line is on disk before the next is looked at. One that breaks off is begun again; only
 when it has come to its end are rows forgotten that it has not told, and the cursor set. Until then the replica has rows
@@ -21,7 +21,7 @@ from semel.client.transport import Answer, Transport
 
 
 class Taken(NamedTuple):
-    """What a checkpoint has brought."""
+    """The result of a checkpoint."""
 
     rows: int = 0
     changed: int = 0
@@ -46,9 +46,9 @@ class CheckpointReader:
         self._most_bytes = most_bytes
 
     async def take(self, *, is_told: bool) -> Taken:
-        """Take one; where there is none, forget what is not to be relied on: the log is read from its beginning.
+        """Load a checkpoint; where there is none, forget unreliable rows and read the log from its beginning.
 
-        With `is_told` its changes wait in the replica for whoever follows.
+        With `is_told` its changes wait in the replica for followers.
         """
         try:
             return await self._caller.insist(lambda: self._once(is_told=is_told), _nothing)

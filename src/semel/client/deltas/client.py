@@ -1,4 +1,4 @@
-"""`DeltasClient`: rows in a file of one's own, changed offline and kept equal with everybody else's.
+"""`DeltasClient`: rows in a local file, changed offline and synced with other replicas.
 
 Promise: a write that has returned is on disk, with the delta that tells others of it, and is sent until the server has
 acknowledged it or has refused it for good, over lost answers, crashes of this process and of the server; it takes
@@ -41,7 +41,7 @@ FOLLOW_SECONDS = 2.0
 CONNECTIONS = 2
 """One for calls, and a WebSocket."""
 MAX_BEGINNINGS = 3
-"""So often one pull takes a checkpoint; a cursor that is refused even then is told."""
+"""Limit of checkpoints that one pull loads; a cursor that is refused even then is raised."""
 
 D = TypeVar("D", str, str | None)
 
@@ -68,9 +68,9 @@ class DeltasClient:
         on_retry: OnRetry = lambda error: None,
         wall_ms: Callable[[], int] = _wall_ms,
     ) -> None:
-        """Open the file, or make it. What is not given comes from SEMEL_URL and SEMEL_TOKEN.
+        """Open the file, or create it. Values that are not given come from SEMEL_URL and SEMEL_TOKEN.
 
-        `client_id` is the replica's name, and nobody else's. Without one the file keeps the name that it has; a new
+        `client_id` is the unique name of the replica. Without one the file keeps the name that it has; a new
         file is given the `sub` of the token, which is the only name that the server takes with it, or a random name.
         `moved` says that the server has another address than the file was made with. `on_dead` is told each change
         that is set aside, `on_retry` each error after which a call is tried again. `wall_ms` is the machine's clock.
@@ -110,7 +110,7 @@ class DeltasClient:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the server and of the file; whoever follows comes to an end. What is queued stays there."""
+        """Close the connection to the server and the file; followers end. What is queued stays there."""
         self._closed.set()
         for line in tuple(self._lines):
             await line.close()
@@ -131,7 +131,7 @@ class DeltasClient:
         return self._replica.tables()
 
     def insert(self, table: str, row_id: str, columns: Mapping[str, Any]) -> str:
-        """Make a row; the name of the delta that tells others of it. `RowExistsError` when there is one."""
+        """Insert a row; returns the id of its delta. `RowExistsError` when it exists."""
         return self._wrote(self._replica.insert(table, row_id, columns))
 
     def update(self, table: str, row_id: str, columns: Mapping[str, Any]) -> str | None:
@@ -181,7 +181,7 @@ class DeltasClient:
         return self._replica.restamp()
 
     def start_over(self) -> None:
-        """Forget what the server has told, and fetch everything again with the next pull; own changes stay."""
+        """Forget the server's state, and fetch everything again with the next pull; own changes stay."""
         self._replica.start_over()
 
     def use_token(self, token: str) -> None:
@@ -220,7 +220,7 @@ class DeltasClient:
         return Synced(pushed, begun.and_also(await self.pull()))
 
     async def follow(self, *, every: float = FOLLOW_SECONDS, live: bool = True) -> AsyncIterator[Change]:
-        """Stay in sync, and tell of each row that others have changed. Own writes are sent at once.
+        """Stay in sync, and yield each row that others have changed. Own writes are sent at once.
 
         The server tells of changes over a WebSocket. While there is none, because the server is away, something between
         does not let it through or `live` is False, it is asked every `every` seconds, and the WebSocket is tried again
@@ -260,7 +260,7 @@ class DeltasClient:
             await line.close()
 
     async def _round(self, line: LiveLine) -> AsyncIterator[Change]:
-        """Send what is written, and take in what has come, or is to be asked for; the rows that others have changed."""
+        """Push queued changes, and apply or fetch new pages; returns the rows that others have changed."""
         await self._begin(is_told=True)
         while later := self._replica.told_later():
             for change in later:
@@ -323,7 +323,7 @@ class DeltasClient:
             return Pulled(*await self._checkpoints.take(is_told=is_told))
 
     async def _fetch(self, *, is_last: bool) -> answers.Page | None:
-        """The next page; None when the server no longer keeps what comes next, which is raised at last."""
+        """The next page; None when the server no longer keeps it, which is raised in the end."""
         try:
             return await self._puller.fetch()
         except CursorExpiredError:

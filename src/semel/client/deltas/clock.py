@@ -1,4 +1,4 @@
-"""The replica's hybrid clock, in its file: it never falls, whatever the machine's clock and restarts do.
+"""The hybrid logical clock (HLC) of a replica, stored in its file: it never falls, also across restarts.
 
 Two readings are kept. `hlc` is the last one that was given or heard. `heard` is the last one that the server is known
 to have taken or to have told of: below it no new change may be dated, even when changes from a wrong clock are dated

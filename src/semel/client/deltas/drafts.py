@@ -1,4 +1,4 @@
-"""Deltas as they are made here: checked before they are written down, since afterwards they can only be sent.
+"""New deltas: validated before they are stored, since afterwards they can only be sent.
 
 A delta is made once, with its time and its name, and its bytes are never made again. Columns that stay as they are, are
 not in it; a change that changes nothing makes none. What counts as equal is the canonical JSON: 1 and 1.0 are one
@@ -89,7 +89,7 @@ def draft(op: Op, table: str, row: str, texts: Texts, client: str, hlc: int) -> 
 
 
 def written(body: bytes) -> Written:
-    """What a delta of this replica does, from its bytes."""
+    """The change of a delta of this replica, from its bytes."""
     facts: Any = parse(body)
     columns = {one["column"]: one["value"] for one in facts["columns"]}
     return Written(facts["op"], Stamp(int(facts["hlc"]), facts["clientId"]), columns)

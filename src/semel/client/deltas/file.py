@@ -1,4 +1,4 @@
-"""One replica's SQLite file: its transactions, and what it knows of itself.
+"""The SQLite file of a replica: its transactions, identity and settings.
 
 Format: tables `semel_meta`, `semel_outbox`, `semel_dead` and `semel_rows`; other tables of the file are left alone.
 Write-ahead log, `synchronous=FULL`: a transaction that has returned survives a crash and a power cut, and one that has
@@ -24,7 +24,7 @@ from semel.client.errors import ConfigurationError, LocalFileError, TransactionE
 
 FORMAT = "2"
 BUSY_MS = 5_000
-"""How long somebody else's transaction is waited for, who writes tables of his own into the file."""
+"""How long another connection's transaction is waited for, which writes the application's own tables into the file."""
 _PRAGMAS = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
@@ -70,7 +70,7 @@ _FROM_1 = (
 _TEMPORARY = """CREATE TEMP TABLE semel_changes (
     sequence INTEGER PRIMARY KEY, table_name TEXT NOT NULL, row_id TEXT NOT NULL, before TEXT, after TEXT
 ) STRICT"""
-"""Changes by a checkpoint that are yet to be told to whoever follows; gone with the process."""
+"""Changes by a checkpoint that followers have not received yet; gone with the process."""
 _COUNT = """INSERT INTO semel_meta VALUES ('opened_beside', '1')
     ON CONFLICT DO UPDATE SET value = CAST(value + 1 AS TEXT)"""
 
@@ -130,7 +130,7 @@ class LocalFile:
 
     @contextmanager
     def own_transaction(self) -> Iterator[None]:
-        """The same, for what must not become part of the caller's."""
+        """The same, for changes that must not be part of the caller's transaction."""
         with self._lock:
             if self._depth:
                 raise TransactionError("A transaction is open: nothing can be pushed or pulled until it has ended.")
@@ -175,7 +175,7 @@ class LocalFile:
         )
 
     def bind(self, gateway: str, url: str, client: str | None, fresh_client: str, *, moved: bool) -> Identity:
-        """Whose file it is; a new one is given to whoever asks, and an old one only to whom it belongs."""
+        """The identity of a file; a new file is given to the caller, and an old one only to its owner."""
         with self.own_transaction():
             kept = Identity(*(self.meta(name) or "" for name in Identity._fields))
             if not kept.client:
@@ -195,7 +195,7 @@ class LocalFile:
 
     def _opened(self, vfs: str | None) -> apsw.Connection:
         # The log beside it gets the same mode. A file that is there is not touched: to close it again would take
-        # SQLite's locks away from whoever reads it in this process.
+        # SQLite's locks away from other readers of it in this process.
         with suppress(FileExistsError):
             os.close(os.open(self.path.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         connection = apsw.Connection(str(self.path), vfs=vfs, statementcachesize=100)
@@ -237,7 +237,7 @@ def _sync_log(connection: apsw.Connection) -> None:
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         return
     except apsw.BusyError:
-        pass  # somebody reads an older state of the file, and may do so for hours
+        pass  # another connection reads an older state of the file, and may do so for hours
     finally:
         connection.set_busy_timeout(BUSY_MS)
     # The log stays. A commit syncs all of it, what stood there before too; a count is something to commit.

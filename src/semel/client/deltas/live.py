@@ -1,4 +1,4 @@
-"""The WebSocket over which the server tells a replica of what others do, as it happens.
+"""The WebSocket of a replica for live changes by other clients.
 
 It begins with a pull from the replica's cursor. From then on the server sends pages of others' entries, each of which
 begins where the one before has ended; they are taken in as pages of a pull are. What is lost with the connection is
@@ -43,7 +43,7 @@ class LiveLine:
         now: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`client` is canonical JSON; `stirred` is set when there is something to look at."""
+        """`client` is canonical JSON; `stirred` is set when there is something to read."""
         self._replica = replica
         self._transport = transport
         self._path = path
@@ -56,7 +56,7 @@ class LiveLine:
         self._reader: asyncio.Task[None] | None = None
         self._inbox: asyncio.Queue[str] = asyncio.Queue(1)
         self._since = 0
-        """Where the next page begins."""
+        """The cursor of the next page."""
         self._vain = 0
         """How many in a row were refused, or have ended at once."""
         self._began = 0.0
@@ -64,7 +64,7 @@ class LiveLine:
 
     @property
     def is_open(self) -> bool:
-        """Whether the server tells of changes by itself, so that it need not be asked."""
+        """Whether the server sends changes by itself, so that polling is not needed."""
         return self._socket is not None
 
     async def open(self) -> None:
@@ -81,7 +81,7 @@ class LiveLine:
             await self.close()
 
     def next(self) -> answers.Page | None:
-        """The page that has come, if one has."""
+        """The page that has arrived, if any."""
         if self._inbox.empty():
             return None
         text = self._inbox.get_nowait()

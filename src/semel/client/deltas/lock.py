@@ -1,4 +1,4 @@
-"""Keeps a second process out of a file, and a second client of the same process too.
+"""The lock of a replica's file: keeps out a second process, and a second client of the same process.
 
 The operating system holds the lock for as long as the process lives, however it ends, so a crash leaves nothing to
 clean up. It is on a file beside the database, which others may go on reading.

@@ -1,4 +1,4 @@
-"""Names that the server must be able to take: checked here, since a replica cannot change its own later."""
+"""Validation of client and gateway names, since a replica cannot change its own later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue of changes that the server has yet to acknowledge, and the ones that it will not take.
+"""The outbox: changes that the server has not acknowledged yet, and those that it refused.
 
 A delta leaves the queue for two reasons: the server has acknowledged it, or it was refused for good and stands among
 the dead letters. A crash, at whatever moment, leaves it in one of both places; one that was on its way is sent again,
@@ -42,7 +42,7 @@ class Queued(NamedTuple):
     place: Place
     body: bytes
     was_sent: bool
-    """Whether it was on its way before, and no answer said what became of it."""
+    """Whether it was sent before without an answer."""
 
 
 class Verdict(NamedTuple):
@@ -93,15 +93,15 @@ class Outbox:
             self._change([one], "UPDATE semel_outbox SET state = ?, error = ? WHERE sequence = ?", state, error)
 
     def refuse(self, batch: Sequence[Queued], error: str) -> None:
-        """The server has looked at them, does not have them, and did not take them."""
+        """The server has refused these deltas, and does not have them."""
         self._change(batch, "UPDATE semel_outbox SET state = 'pending', error = ? WHERE sequence = ?", error)
 
     def acknowledge(self, batch: Sequence[Queued]) -> None:
-        """The server has them, and they are part of what it has told."""
+        """The server has these deltas, and its state includes them."""
         self._change(batch, "DELETE FROM semel_outbox WHERE sequence = ?")
 
     def own(self, place: Place) -> list[Written]:
-        """What this replica did to a row and the server has not acknowledged, in order of time."""
+        """Own changes of a row that the server has not acknowledged, in order of time."""
         found = self._file.execute("SELECT body FROM semel_outbox WHERE table_name = ? AND row_id = ?", place)
         return sorted((written(body) for [body] in found), key=lambda change: change.stamp.hlc)
 
@@ -110,7 +110,7 @@ class Outbox:
         return self._file.execute("SELECT DISTINCT table_name, row_id FROM semel_outbox")
 
     def pending(self) -> list[PendingDelta]:
-        """What is not acknowledged, oldest first."""
+        """Unacknowledged changes, oldest first."""
         found = self._file.execute(
             "SELECT delta_id, table_name, row_id, body, state, tries, error FROM semel_outbox "
             "WHERE state IN ('pending', 'sending') ORDER BY sequence"
@@ -132,7 +132,7 @@ class Outbox:
         return _letter(one.delta_id, table, row, one.body, verdict.status, verdict.code, verdict.message, now_ms)
 
     def dead(self) -> list[DeadLetter]:
-        """What was set aside, oldest first."""
+        """Dead letters: refused changes that were set aside, oldest first."""
         return [_letter(*row) for row in self._file.execute(_DEAD)]
 
     def exhume(self, delta_id: str, *, again: bool) -> Place:
@@ -150,7 +150,7 @@ class Outbox:
         return self._queued(_FROM_DRIFTED, DRIFTED)
 
     def restamp(self, batch: Sequence[Queued], tick: Callable[[], int]) -> None:
-        """Date deltas again that no server has: they become others, in the same places of the queue."""
+        """Give new stamps to deltas that no server has: they get new ids, at the same places of the queue."""
         self._change(batch, "UPDATE semel_outbox SET delta_id = sequence, error = NULL WHERE sequence = ?")
         for one in batch:
             made = stamped_again(one.body, tick())

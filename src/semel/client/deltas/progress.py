@@ -1,4 +1,4 @@
-"""How far a replica has been told: its cursor, the epoch of the server's store, and which own entries it knows.
+"""The progress of a replica: its cursor, the epoch of the server's store, and its known own entries.
 
 The cursor and the epoch are in the file. The rest is for the time that the file is open: an older copy may have taken
 its place, and then the server has entries of this replica that it does not know. So the first pull since the file was
@@ -22,7 +22,7 @@ class Progress:
 
     @property
     def cursor(self) -> int:
-        """How far this replica was told; 0 when it is yet to begin."""
+        """The cursor of this replica; 0 at the beginning."""
         return int(self._file.meta("cursor") or "0")
 
     def move(self, cursor: int) -> None:
@@ -33,13 +33,13 @@ class Progress:
             self._file.execute("DELETE FROM semel_rows WHERE until <= ?", (f"{cursor:020d}",))
 
     def complete(self, position: int) -> None:
-        """A pull has come to the end of the log, or a checkpoint to its own: own entries up to there are known too."""
+        """A pull has reached the end of the log, or a checkpoint its own: own entries up to there are known too."""
         self._is_complete = True
         if self.own_after is None:
             self.own_after = position
 
     def pushed(self, first: int, cursor: int) -> None:
-        """A push was answered: where its first new delta stands, and how far the cursor may move."""
+        """A push was answered: the position of its first new delta, and how far the cursor may move."""
         if first and self.own_after is None:
             self.own_after = first - 1
         if self._is_complete:
@@ -47,7 +47,7 @@ class Progress:
 
     @property
     def is_stale(self) -> bool:
-        """Whether what was told before is not to be relied on."""
+        """Whether the state from the server is unreliable."""
         return self._file.meta("is_stale") == "1"
 
     def reset(self, *, is_stale: bool) -> None:
@@ -57,7 +57,7 @@ class Progress:
         self._is_complete, self.own_after = False, None
 
     def agrees(self, epoch: int) -> bool:
-        """Whether an answer is of the epoch that this replica was told of; if not, it has to begin anew.
+        """Whether an answer has the epoch of this replica; if not, it has to begin anew.
 
         After a restore the server may have lost what it has acknowledged here, before the cursor as well.
         """

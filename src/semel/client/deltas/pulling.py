@@ -1,4 +1,4 @@
-"""Fetches pages: as much at once as gets through.
+"""Pulls pages, with a page size that adapts to the connection.
 
 A page that is larger than this client reads, or whose answer was lost on its way, is asked for again with fewer
 entries. So neither rows that others have made large nor a line that never carries a whole page stop a replica for good.
@@ -15,7 +15,7 @@ from semel.client.errors import AnswerTooLargeError, CallError, NoAnswerError
 
 PAGE_ENTRIES = 1_000
 GOOD_PAGES = 4
-"""How many pages must come in a row before more is asked for again."""
+"""Number of successful pages in a row before the page size grows again."""
 
 
 class Puller:
@@ -51,7 +51,7 @@ class Puller:
         return f"{self._path}&since={since}&limit={self.limit}" + ("" if own is None else f"&ownAfter={own}")
 
     def _again(self, since: int, error: CallError) -> str:
-        """What to ask for after an error: less, if the answer was on its way."""
+        """The page size after an error: smaller, if the answer was on its way."""
         if isinstance(error, NoAnswerError) and error.is_unsettled:
             self._ask_for_less()
         return self._target(since)

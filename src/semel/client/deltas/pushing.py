@@ -1,4 +1,4 @@
-"""Sends the queue: oldest first, byte for byte as it was written down, until it is empty or something is in the way.
+"""Pushes the outbox: oldest first, byte for byte as stored, until it is empty or blocked.
 
 What the server refuses for good is set aside, and only that: the deltas that it names, or the one that is left after a
 batch was halved again and again. What a wrong clock, a wrong token or a server that is away stands in the way of, stays
@@ -37,7 +37,7 @@ class Pusher:
         self._wall_ms = wall_ms
 
     async def push(self, changes: list[Change]) -> Pushed:
-        """Send everything that is queued by now; what is written meanwhile has to wait, so that there is an end.
+        """Send everything that is queued by now; later changes wait, so that the push ends.
 
         Rows in which others have won come to `changes`.
         """
@@ -73,7 +73,7 @@ class Pusher:
         return b"%s%s]}" % (head.encode(), b",".join(one.body for one in batch))
 
     def _before_drift(self, batch: Sequence[Queued], error: ClockSkewError) -> int:
-        """How many to send next: what stands before the first delta that is dated too late; raises if that is none.
+        """The number of deltas to send next: those before the first one dated too late; raises if there is none.
 
         Those behind it are dated even later.
         """

@@ -1,4 +1,4 @@
-"""A replica without its network: rows that can be read and written, and what a push and a pull do to them.
+"""A replica without its network: reads and writes of rows, and the effects of a push and a pull on them.
 
 Every method is one transaction of the file, on disk when it returns.
 """
@@ -40,14 +40,14 @@ _KEEP = """INSERT INTO semel_rows VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDAT
 
 
 class Applied(NamedTuple):
-    """What a page did."""
+    """The effect of a page."""
 
     changes: Sequence[Change]
-    """Rows that look otherwise now."""
+    """Changed rows."""
     ahead_ms: int
     """How far it was ahead of our clock, if too far to be believed; else 0."""
     put_off: int = 0
-    """Rows that look otherwise besides, of which is told later."""
+    """Further changed rows that are reported later."""
     is_done: bool = True
     """Whether there is nothing left to do of the same kind."""
 
@@ -130,7 +130,7 @@ class Replica:
             self.outbox.fail(batch, error, is_unsettled=is_unsettled)
 
     def acknowledge(self, batch: Sequence[Queued], receipt: Receipt) -> list[Change]:
-        """The server has it: what was written is part of what it tells, but for what others have won."""
+        """The server has these deltas: its state includes them, except where others have won."""
         with self.file.own_transaction():
             done = batch[: receipt.settled]
             own: dict[Place, list[Written]] = {}
@@ -149,7 +149,7 @@ class Replica:
             return changes
 
     def bury(self, verdicts: Iterable[tuple[Queued, Verdict]]) -> list[DeadLetter]:
-        """Set deltas aside: their rows look as if they had not been made."""
+        """Set deltas aside: their rows appear as if they had not been made."""
         with self.file.own_transaction():
             letters = []
             for one, verdict in verdicts:
@@ -216,7 +216,7 @@ class Replica:
             return self._put_off(Applied(changes, ahead), is_told=is_told)
 
     def end_checkpoint(self, number: int, page: Page, *, is_told: bool) -> Applied | None:
-        """Forget rows that it has not told; if that were all of them, go on from it. None as above."""
+        """Remove rows that the checkpoint does not have; if that were all of them, continue from it. None as above."""
         with self.file.own_transaction():
             if number != self._checkpoint:
                 return None
@@ -234,7 +234,7 @@ class Replica:
             return self._put_off(Applied(changes, 0, is_done=len(rest) < ROWS_AT_ONCE), is_told=is_told)
 
     def told_later(self) -> list[Change]:
-        """Some of the changes by a checkpoint that are yet to be told; none when all are."""
+        """Changes by a checkpoint that were not reported yet; none when all were."""
         with self.file.own_transaction():
             found = self.file.execute(
                 "SELECT sequence, table_name, row_id, before, after FROM semel_changes ORDER BY sequence LIMIT ?",
@@ -250,7 +250,7 @@ class Replica:
             self.progress.reset(is_stale=True)
 
     def start_over(self) -> None:
-        """Forget what the server has told; own changes stay."""
+        """Forget the server's state; own changes stay."""
         with self.file.own_transaction():
             self._next_checkpoint()
             self.file.execute("DELETE FROM semel_rows")
@@ -283,12 +283,12 @@ class Replica:
         return None if not found or found[0][0] is None else _columns(found[0][0])
 
     def _base(self, place: Place) -> Base:
-        """What the server has told of a row."""
+        """The server's state of a row."""
         found = self.file.execute("SELECT base FROM semel_rows WHERE table_name = ? AND row_id = ?", place)
         return load_base(found[0][0]) if found else NOTHING
 
     def _refresh(self, place: Place, base: Base | None = None, named: int = 0) -> list[Change]:
-        """Work a row out again, with the queue as it stands and what the server has told; the change, if it shows."""
+        """Compute a row from the queue and the server's state; returns the change, if it is visible."""
         found = self.file.execute("SELECT shown FROM semel_rows WHERE table_name = ? AND row_id = ?", place)
         before: str | None = found[0][0] if found else None
         base = self._base(place) if base is None else base

@@ -1,4 +1,4 @@
-"""A row as this replica sees it: what the server has told of it, with own changes on top that it has not acknowledged.
+"""A row as this replica sees it: the server's state, with unacknowledged own changes on top.
 
 Two pictures are kept apart. The base is the server's: each entry says that some columns of a row are so as of a
 position in the server's log, and for each column the highest position counts. The server has resolved conflicts
@@ -27,14 +27,14 @@ Columns = dict[str, Any]
 
 
 class Stamp(NamedTuple):
-    """When, and by whom."""
+    """The time and the author of a change."""
 
     hlc: int
     client: str
 
 
 class Written(NamedTuple):
-    """One change of a row, own or told."""
+    """One change of a row, own or from the server."""
 
     op: Op
     stamp: Stamp
@@ -51,7 +51,7 @@ class Cell(NamedTuple):
 
 
 class Base(NamedTuple):
-    """What the server has told of a row."""
+    """The server's state of a row."""
 
     is_live: bool
     written: Stamp | None
@@ -67,7 +67,7 @@ class Base(NamedTuple):
 
 NOTHING = Base(False, None, None, {})
 UNDATED = Stamp(0, "")
-"""Of columns that a checkpoint tells, whose own stamps it does not: any own change is shown over them."""
+"""The stamp of columns from a checkpoint, which has no stamps of columns: any own change wins over them."""
 
 
 def told(base: Base, change: Written, at: int) -> Base:
@@ -96,12 +96,12 @@ def told(base: Base, change: Written, at: int) -> Base:
 
 
 def whole(columns: Mapping[str, Any], at: int) -> Base:
-    """A row as a checkpoint tells it."""
+    """A row of a checkpoint."""
     return Base(True, UNDATED, None, {name: Cell(value, UNDATED, at) for name, value in columns.items()}, at, at)
 
 
 def settled(base: Base, own: Sequence[Written], at: int) -> Base:
-    """The base after own changes, in the order of their stamps, that the server has and that nobody has won over.
+    """The base after own changes, in the order of their stamps, that the server has and that won over all others.
 
     An own INSERT may have met a row that was there.
     """

@@ -1,4 +1,4 @@
-"""What comes out of the calls of a `DeltasClient`: values that do not change."""
+"""Immutable result types of `DeltasClient`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PendingDelta(OwnDelta):
     """A change of this replica that the server has not acknowledged yet."""
 
     is_sent: bool
-    """Whether it has been sent and no answer came, so that the server may have it already."""
+    """Whether it was sent without an answer, so that the server may have it already."""
     tries: int
     """How often it has been sent."""
     error: str | None
@@ -42,7 +42,7 @@ class DeadLetter(OwnDelta):
     status: int
     code: str
     message: str
-    """What the server said of it."""
+    """The server's message."""
     refused: datetime
 
 
@@ -60,7 +60,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What a push has sent."""
+    """The result of a push."""
 
     accepted: int = 0
     """Changes that the server has on disk now, those that it had before too."""
@@ -72,12 +72,12 @@ class Pushed:
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """What a pull has brought."""
+    """The result of a pull."""
 
     entries: int = 0
-    """Changes of others that the server told of, and rows of a checkpoint."""
+    """Number of others' changes, and of rows of a checkpoint."""
     changed: int = 0
-    """Rows that look otherwise now; a row counts once for each page."""
+    """Number of changed rows; a row counts once for each page."""
     ahead_ms: int = 0
     """How far the latest change was ahead of this machine's clock, if that was too far to be believed; else 0."""
 

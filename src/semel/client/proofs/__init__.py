@@ -1,7 +1,7 @@
-"""Checking, without a server, what a ledger said: proofs lead from a transaction or a value to a block hash.
+"""Offline verification of a ledger: proofs lead from a transaction or a value to a block hash.
 
 Start from a block hash that you trust: one that you wrote down yourself when you watched the chain, or got from
-somebody who did. What is checked are the JSON documents that the HTTP interface answers with. Every function raises a
+a person who did. What is checked are the JSON documents that the HTTP interface answers with. Every function raises a
 ProofError, with one sentence that names what failed, and otherwise returns what has been proved.
 
 Nothing here is shared with the server's own hashing, and nothing but Python's own library is used: two programs that

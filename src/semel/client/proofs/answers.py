@@ -1,4 +1,4 @@
-"""Whole answers of a server, checked down to a block hash that is trusted."""
+"""Whole answers of a server, verified down to a trusted block hash."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ProvedWrite(NamedTuple):
 
 
 class ProvedRead(NamedTuple):
-    """What stands under a key after a block; None when nothing does."""
+    """The value of a key after a block; None when it is absent."""
 
     key: bytes
     entry: Entry | None
@@ -66,7 +66,7 @@ class ProvedRead(NamedTuple):
 
 
 class ProvedRelationship(NamedTuple):
-    """Whether a relationship stands in the state after a block."""
+    """Whether a relationship is in the state after a block."""
 
     resource: str
     relation: str
@@ -77,7 +77,7 @@ class ProvedRelationship(NamedTuple):
 
 
 def verify_write(answer: Document, request: Document | None, trusted: Trusted) -> ProvedWrite:
-    """That a write is in the chain, as it was asked for.
+    """Verify that a write is in the chain, as it was requested.
 
     The answer is that to a write which asked for its proof, or that to a question for a transaction or a block's proof.
     """

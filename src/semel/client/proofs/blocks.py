@@ -1,4 +1,4 @@
-"""Checks of blocks: their hashes, the transactions in them, and the chain that they make.
+"""Verification of blocks: their hashes, the transactions in them, and their chain.
 
 A chain is followed from a block hash that one trusts. Upwards it shows that a block was built on the trusted one;
 downwards, from a trusted block to an older one, that the older block is part of what the trusted hash stands for.
@@ -26,7 +26,7 @@ from semel.client.proofs.trees import ZERO, transactions_root, transactions_root
 
 
 class Trusted(NamedTuple):
-    """A block that is known to be real, because its hash came another way than the proof."""
+    """A trusted block: its hash came from another source than the proof."""
 
     height: int
     hash: bytes
@@ -167,7 +167,7 @@ def _ascending(height: int, previous_hash: bytes, links: Sequence[Header]) -> No
 
 
 def _after(lower: Header, upper: Header) -> None:
-    """What can only be the same or rise from one block to the next."""
+    """Check the members that can only stay or rise from one block to the next."""
     if (lower.organization, lower.vault) != (upper.organization, upper.vault):
         raise ProofError(f"The header at height {upper.height} is of another scope than the one before it.")
     if upper.timestamp < lower.timestamp or upper.term < lower.term or upper.committed_index <= lower.committed_index:

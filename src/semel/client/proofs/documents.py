@@ -1,7 +1,7 @@
-"""Reading JSON as strictly as it can be read: what is not exactly as a server writes it is refused.
+"""Strict parsing of proof documents: what is not exactly as a server writes it is refused.
 
-A value has one spelling only. So nobody can hide a change in a second member of the same name, in bits of base64 that
-no byte comes from, in zeros before a number or behind a time, or in a member that a check would pass over.
+A value has one spelling only. So a forger cannot hide a change in a second member of the same name, in bits of base64
+that no byte comes from, in zeros before a number or behind a time, or in a member that a check would pass over.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _shown(text: str) -> str:
 
 
 class Part(NamedTuple):
-    """One object of a document, and where in it it stands."""
+    """One object of a document, with its path."""
 
     where: str
     members: Mapping[str, Any]
@@ -103,7 +103,7 @@ class Part(NamedTuple):
         return self
 
     def path(self, name: str) -> str:
-        """What a member is called in a sentence."""
+        """The name of a member in a message."""
         return f"{self.where}.{name}"
 
     def has(self, name: str) -> bool:
@@ -203,7 +203,7 @@ class Part(NamedTuple):
 
 
 def _hash(value: object, path: Callable[[str], str], name: str) -> bytes:
-    """Proofs of the state have hundreds of them, so each is read in one look at its letters."""
+    """Proofs of the state have hundreds of hashes, so each is parsed in one step."""
     text = value.get("value") if isinstance(value, Mapping) and len(value) == 1 else None
     if not isinstance(text, str) or not _HASH.fullmatch(text):
         raise ProofError(f"{path(name)} is not a hash of {HASH_BYTES} bytes in canonical base64.")

@@ -1,4 +1,4 @@
-"""The bytes that are hashed. Lengths and counts are little-endian, all other numbers big-endian."""
+"""Canonical encoding for hashes. Lengths and counts are little-endian, all other numbers big-endian."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def entry_bytes(entry: Entry) -> bytes:
 
 
 def relationship_key(resource: str, relation: str, subject: str) -> bytes:
-    """The key under which a relationship stands in the state."""
+    """The key of a relationship in the state."""
     return b"\x00" + b"".join(_sized(part.encode("utf-8")) for part in (resource, relation, subject))
 
 

@@ -1,4 +1,4 @@
-"""SeaHash, which says in which of the 256 buckets a key of the state stands. It is no protection against anybody."""
+"""SeaHash, which assigns a key of the state to one of 256 buckets. It is not a cryptographic hash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in the documents, as values: headers, transactions, proofs. Text is kept as the UTF-8 that is hashed."""
+"""Value types of proof documents: headers, transactions, proofs. Text is kept as the UTF-8 that is hashed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Relationship(NamedTuple):
 
 
 class Check(Enum):
-    """What a set may ask of the entity that it meets; the value is its byte in the encoding."""
+    """The kind of a condition; the value is its byte in the encoding."""
 
     NONE = 0
     NOT_EXISTS = 1
@@ -52,7 +52,7 @@ class Check(Enum):
 
 
 class Condition(NamedTuple):
-    """A check, and what it compares with."""
+    """A check, and the value to compare with."""
 
     check: Check = Check.NONE
     version: int = 0
@@ -96,7 +96,7 @@ class Transaction(NamedTuple):
 
 
 class Side(Enum):
-    """Where a sibling stands."""
+    """The side of a sibling."""
 
     LEFT = "DIRECTION_LEFT"
     RIGHT = "DIRECTION_RIGHT"
@@ -128,7 +128,7 @@ class Entry(NamedTuple):
 
 
 class StateProof(NamedTuple):
-    """What goes with the way through one bucket: the roots of the others, and what stands in the key's place."""
+    """The rest of a state proof: the roots of the other buckets, and the entry in the key's place."""
 
     entry: Entry
     """Of version 0 when nothing is there."""
@@ -264,7 +264,7 @@ _OPERATIONS: Mapping[str, Callable[[Part], Operation]] = {
 
 
 def read_merkle_proof(part: Part, most: int) -> MerkleProof:
-    """A way of at most so many steps."""
+    """A Merkle proof of at most `most` steps."""
     part.only(("leafHash",), ("siblings",))
     return MerkleProof(part.hash("leafHash"), tuple(map(_sibling, part.parts("siblings", most))))
 

@@ -1,4 +1,4 @@
-"""Checks of the state: that a key has a value in a block, or that it has none."""
+"""Verification of the state: that a key has a value in a block, or that it has none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from semel.client.proofs.trees import EMPTY, ZERO, bit_of, bucket_root_from, ent
 def verify_state(
     header: Document, merkle_proof: Document, state_proof: Document, key: str | bytes, value: bytes | None = None
 ) -> Entry | None:
-    """What stands under a key after a block: the entry, or None when it is proved that there is none.
+    """The entry of a key after a block, or None when its absence is proved.
 
     With a value, that it is this one. An entry may have expired and still stand in the state.
     """

@@ -1,4 +1,4 @@
-"""Two trees: that of a block's transactions, and that of one bucket of the state.
+"""Merkle trees: that of a block's transactions, and that of one bucket of the state.
 
 The first has no marks on leaves and nodes. The second has: a leaf is hashed behind a zero byte and a node behind a one,
 so that neither passes for the other; and the way to a leaf is the SHA-256 of its key, bit by bit from the first.
@@ -44,7 +44,7 @@ def entry_hash(entry: Entry) -> bytes:
 
 
 def bucket_root_from(key: bytes, proof: MerkleProof) -> bytes:
-    """The root of a bucket, from the place where a key stands or would stand; each step is on the side it must be."""
+    """The root of a bucket, from the place of a key, present or absent; each step must be on its own side."""
     path = path_of(key)
     current = proof.leaf_hash
     for depth, sibling in zip(reversed(range(len(proof.siblings))), proof.siblings, strict=True):

@@ -1,4 +1,4 @@
-"""A checkpoint: the rows of a gateway as they are at one instant, for a client that begins.
+"""A checkpoint: a snapshot of the rows of a gateway at one instant, for a client that begins.
 
 It holds a row once where the log holds all of its history, so a new client is ready sooner. It goes on with a pull from
 the cursor of the checkpoint.
@@ -21,18 +21,18 @@ from semel.kernel.delta_id import columns_bytes, plain_column_bytes
 from semel.store.table import Key
 
 ROWS_AT_ONCE = 64
-"""So many rows are in memory at a time; one may be large."""
+"""Limit of rows in memory at a time; one may be large."""
 
 
 class Checkpoint(NamedTuple):
-    """The cursor behind it, and its rows as entries, which are read as they are taken."""
+    """The cursor behind a snapshot, and its rows as entries, which are read lazily."""
 
     cursor: int
     entries: Iterator[Entry]
 
 
 def checkpoint(reading: Reading, gateway: str, claims: Claims, replica: Replica | None) -> Checkpoint | None:
-    """What a caller with these claims may see. None where there are no rows.
+    """The rows that a caller with these claims may see. None where there are no rows.
 
     Its rows are INSERTs. A client that has pushed has some of them, and one that is not named may be such a client: for
     those every row is told behind a DELETE, and rows that are gone by one. Under rules it is not told of rows that are

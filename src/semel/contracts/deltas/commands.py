@@ -1,4 +1,4 @@
-"""What can be asked of deltas, and what is answered."""
+"""Commands and answers of deltas."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ class Push(NamedTuple):
     is_named: bool = True
     """Whether callers are known by name: then the replica of another author is known by the author's own."""
     shown: int = 0
-    """What the replica has shown to this server, if nothing is remembered of it; a push of its own makes it known."""
+    """The position that an unknown replica has acknowledged; a push of its own makes it known."""
     is_plain: bool = False
-    """Whether the client speaks the plain dialect: nothing is remembered of it, and it needs no repair."""
+    """Whether the client uses the plain dialect: its progress is not stored, and it needs no repair."""
     start: int = 0
     """The place of the first of them, in a push that is decided in parts."""
     has_begun: bool = False
     """Whether a part before it has stored something."""
     goes_on: bool = False
-    """Whether more parts follow: then it gives out no number, and what the replica was told does not change yet."""
+    """Whether more parts follow: then it assigns no cursor, and the progress of the replica does not change yet."""
 
 
 class Inspect(NamedTuple):
-    """Say what of these deltas cannot be taken, as far as that is known before any of them is applied."""
+    """Find the flaws of these deltas that are known before any of them is applied."""
 
     push: Push
 
 
 class Inspected(NamedTuple):
-    """Flaws by the step in which they are found."""
+    """Flaws by the step that finds them."""
 
     flaws: tuple[Sequence[Flaw], ...]
     server_hlc: int
 
 
 class Pushed(NamedTuple):
-    """All of them are on disk, the ones that were there before too."""
+    """All deltas are on disk, those that were known before included."""
 
     server_hlc: int
     accepted: int
@@ -53,24 +53,24 @@ class Pushed(NamedTuple):
 
 
 class Give(NamedTuple):
-    """A page leaves for a replica: what a promise rests on is on disk before it goes."""
+    """Record the progress of a replica before a page is sent to it."""
 
     replica: Replica
     cursor: int
     shown: int = 0
-    """What the replica has shown by asking."""
+    """The position that the replica has acknowledged by its request."""
     rest: Cursor | None = None
-    """What the cursor stands for, when it is not itself."""
+    """The meaning of the cursor, when it is an alias."""
     gone_back_at: int | None = None
     """The end of the log when the replica went back to an older cursor; None when it did not."""
     is_taken: bool = False
-    """Whether the cursor, the end of the log, already stands for something else, so that a fresh number is needed."""
+    """Whether the cursor, the end of the log, is an alias already, so that a new number is needed."""
     mark: tuple[int, int, bytes] = (0, 0, b"")
     """The replica's progress as the page was read with it: if that has changed, the page must be read again."""
 
 
 class Rest(NamedTuple):
-    """A replica has nothing to hear for long: its cursor stands for the end of the log from now on."""
+    """A replica has nothing to receive for long: its cursor means the end of the log from now on."""
 
     replica: Replica
     since: int
@@ -79,13 +79,13 @@ class Rest(NamedTuple):
 
 
 class Given(NamedTuple):
-    """It is on disk; no cursor when things have moved on and the page must be read again."""
+    """The progress is on disk; without a cursor the state has changed and the page must be read again."""
 
     cursor: int | None
 
 
 class SaveSchema(NamedTuple):
-    """The columns of a table: what is not among them is refused from now on."""
+    """Save the columns of a table: other columns are refused from now on."""
 
     gateway: str
     table: str
@@ -94,14 +94,14 @@ class SaveSchema(NamedTuple):
 
 
 class SaveRules(NamedTuple):
-    """Who may see which rows, from now on: canonical JSON."""
+    """Save the sync rules of a gateway: canonical JSON."""
 
     gateway: str
     rules: bytes
 
 
 class Flush(NamedTuple):
-    """Answer when everything before it is on disk."""
+    """Answer when all writes before it are on disk."""
 
     gateway: str
 
@@ -111,29 +111,29 @@ class Saved(NamedTuple):
 
 
 class Forget(NamedTuple):
-    """Forget how far clients were told: keys of client and subject."""
+    """Forget the progress of clients: keys of client and subject."""
 
     gateway: str
     clients: tuple[tuple[bytes, bytes], ...]
     before_ms: int | None = None
-    """Only those that were not heard of since; None for all of them."""
+    """Only clients that were not active since; None for all of them."""
 
 
 class Forgotten(NamedTuple):
-    """How many are forgotten."""
+    """The number of forgotten clients."""
 
     clients: int
 
 
 class Trim(NamedTuple):
-    """Remove these positions, which the log begins with."""
+    """Remove these positions from the beginning of the log."""
 
     gateway: str
     positions: tuple[int, ...]
 
 
 class Trimmed(NamedTuple):
-    """Up to where the log is removed."""
+    """The position up to which the log was removed."""
 
     cut: int
 

@@ -1,4 +1,4 @@
-"""Deltas as the engine sees them: one lock a gateway, so that positions become visible in the order they were given."""
+"""Deltas as a contract of the engine: one lock for each gateway, so that positions become visible in order."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from semel.store.protocol import Lock
 
 
 class Deltas:
-    """The contract, under one policy."""
+    """The contract of deltas, under one policy."""
 
     name = "deltas"
 
@@ -46,7 +46,7 @@ class Deltas:
         return (lock_of(gateway),)
 
     def needs(self, command: Command) -> Generator[Stage, View, None]:
-        """What each command looks at."""
+        """The rows that each command reads."""
         if isinstance(command, Push):
             return push_needs(command, self.policy)
         if isinstance(command, Inspect):

@@ -1,4 +1,4 @@
-"""The bounds of deltas."""
+"""Limits of deltas."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ MAX_ROW_CHARACTERS = 1_024
 MAX_CLIENT_CHARACTERS = 256
 MAX_GATEWAY_CHARACTERS = 256
 MAX_COLUMNS = 1_000
-"""Columns of one row; and of those that it once had, so many are remembered by name."""
+"""Limit of columns of one row, and of names of former columns that are remembered."""
 MAX_ROW_BYTES = 2 * 1024 * 1024
-"""The columns of one row together, with who wrote them and when."""
+"""Limit of bytes of the columns of one row, with authors and stamps."""
 MAX_TOUCHED_BYTES = 32 * 1024 * 1024
 """The rows that one push changes, together."""
 FIRST_ROWS, MORE_ROWS = 32, 64
-"""Rows that are loaded before their size is looked at: at first, and then each time."""
+"""Rows that are loaded before their size is checked: at first, and then each time."""
 DEFAULT_PAGE, MAX_PAGE = 100, 10_000
 PAGE_BYTES = 8 * 1024 * 1024
 """About what one page of a pull holds; one entry always fits."""
 KEPT_ALIASES, MAX_ALIASES = 8, 32
 """Cursors given out by pushes that are remembered, once the client has shown a later one and at most."""
 SCANNED_ROWS = 20_000
-"""Rows of the log that one look passes over; then others have their turn."""
+"""Limit of log rows that one read passes over; then others have their turn."""
 KEPT_AIDS = 64
 """Authors of one row whose last repair is remembered with it."""
 REPAIRED_COLUMNS = 16
-"""Columns that a repair tells; where more may differ, it tells the whole row."""
+"""Limit of columns of a repair; where more may differ, it has the whole row."""
 MAX_REPLICAS = 1_000_000
 """Clients of one gateway whose progress is remembered."""
 MAX_TABLES = 1_000
@@ -39,17 +39,17 @@ MAX_BUCKETS, MAX_FILTERS = 100, 20
 
 
 class Policy(NamedTuple):
-    """What an operator decides."""
+    """The settings that decisions depend on."""
 
     checks_ids: bool = True
     """Off for data whose ids are not hashes of the content: then an id is believed."""
     max_deltas: int = MAX_DELTAS
-    """Of one push."""
+    """Limit of deltas of one push."""
     max_gateways: int = 0
     """0 is no limit."""
     max_clients: int = MAX_REPLICAS
-    """Of one gateway."""
+    """Limit of clients of one gateway."""
     client_ttl_ms: int = 0
-    """How long a client is remembered that is not heard of; 0 is for ever."""
+    """Time until an inactive client is forgotten, in milliseconds; 0 is never."""
     keep_log_ms: int = 0
-    """How long the log is kept; 0 is for ever."""
+    """Retention of the log in milliseconds; 0 is for ever."""

@@ -1,4 +1,4 @@
-"""Deltas and entries.
+"""The value types of deltas: deltas, entries and cursors.
 
 A text is the canonical JSON of a value: the text of a string has its quotes. It can be put into an answer and into the
 hash as it is, and half a surrogate pair, which no encoding can carry, stands in it as its escape.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Op(IntEnum):
-    """What a delta does to its row; numbered as in the binary frames."""
+    """The operation of a delta on its row; numbered as in the binary frames."""
 
     INSERT = 1
     UPDATE = 2
@@ -46,7 +46,7 @@ class Delta(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What a pull delivers: a delta as it took effect, or a repair for an author whose write lost."""
+    """An entry of a pull: the effect of a delta, or a repair for an author whose write lost."""
 
     position: int
     op: Op
@@ -62,13 +62,13 @@ class Entry(NamedTuple):
 
 
 class Replica(NamedTuple):
-    """One client of a gateway, as one caller speaks for it."""
+    """One client of a gateway, under one caller."""
 
     gateway: str
     client: str
     """Text of the client's id."""
     subject: str
-    """Whose credential it came with."""
+    """The subject of its credential."""
 
 
 NOWHERE = -1
@@ -76,19 +76,19 @@ NOWHERE = -1
 
 
 class Cursor(NamedTuple):
-    """What a cursor of a replica means: go on behind `start`, and leave some things out."""
+    """The meaning of a replica's cursor: continue behind `start`, and skip some entries."""
 
     start: int
     skip: int = 0
     """Its own entries up to here: it made them."""
     mute: int = 0
-    """Repairs for it up to here: it began again, and is told the rows themselves."""
+    """Repairs up to here are skipped: the client began again, and gets the rows themselves."""
     back: int = NOWHERE
-    """Where to begin again when the end of the log is reached."""
+    """The position to begin again from when the end of the log is reached."""
     doubt: int = 0
-    """Up to here it may have been told already: an INSERT comes behind a DELETE of its row."""
+    """Entries up to here may have been delivered already: an INSERT is preceded by a DELETE of its row."""
 
     @property
     def shown(self) -> int:
-        """What has certainly arrived at whoever asks from it."""
+        """The position up to which everything has certainly arrived at a client with this cursor."""
         return self.start if self.back == NOWHERE else self.back

@@ -1,4 +1,4 @@
-"""What a client of the plain dialect is told: of others by pages, of its own writes by the answer of its push.
+"""The plain dialect of deltas: others' changes come by pages, own changes by the answer of a push.
 
 Every entry says: as of this position, these columns of this row are so. The client keeps for each column what was said
 as of the highest position, so that it may be told twice, late and in any order. Nothing is remembered of it here: a
@@ -38,7 +38,7 @@ from semel.kernel.delta_id import columns_text, plain_column
 
 
 class PlainAsker(NamedTuple):
-    """A client of the plain dialect, and what is known of whoever speaks for it."""
+    """A client of the plain dialect, and what is known of the caller that speaks for it."""
 
     gateway: str
     client: str
@@ -47,23 +47,23 @@ class PlainAsker(NamedTuple):
 
 
 class PlainStart(NamedTuple):
-    """Where a page begins: at a cursor, or where the last look at the log has ended."""
+    """The start of a page: a cursor, or the end of the last read of the log."""
 
     since: int
     after: int | None = None
-    """Where the last look has ended; None for the first one."""
+    """The end of the last read; None for the first one."""
     entries: tuple[Entry, ...] = ()
-    """What was found before."""
+    """The entries of earlier reads."""
 
 
 class Settlement(NamedTuple):
-    """What became of the deltas of a push, as of one position."""
+    """The outcome of the deltas of a push, at one position."""
 
     position: int
     entries: tuple[Entry, ...]
     """The rows and columns that are not as the client wrote them."""
     settled: int
-    """So many of the deltas, from the first one on, are accounted for; the others have to be pushed again."""
+    """How many of the deltas, from the first one on, are accounted for; the others have to be pushed again."""
     cursor: int
     """The client's cursor; a later one if no other client has written behind it."""
     epoch: int
@@ -72,7 +72,7 @@ class Settlement(NamedTuple):
 def plain_page(
     reading: Reading, asker: PlainAsker, start: PlainStart, own_after: int | None, limit: int, budget: int
 ) -> Page | PlainStart:
-    """The next page behind a cursor, or where to go on when so much was passed over that another look is due."""
+    """The next page behind a cursor, or where to go on when one read has passed over its limit of entries."""
     gateway, epoch = present_gateway(reading, asker.gateway), epoch_of(reading)
     end = _end(gateway, epoch)
     after = start.since if start.after is None else start.after
@@ -84,7 +84,7 @@ def plain_page(
     if after < gateway.cut:
         raise RefusedDeltas("CURSOR_EXPIRED", EXPIRED)
     watcher = Watcher(reading, gateway, asker.claims, asker.client)
-    # Who begins holds nothing: of rows that went before there were rules it is not told.
+    # A new client holds nothing: it gets no deletes of rows from before the rules were saved.
     mute = 0 if start.since else gateway.high_water
     entries = list(start.entries)
     budget -= sum(map(entry_size, entries))
@@ -113,7 +113,7 @@ def plain_checkpoint(reading: Reading, asker: PlainAsker) -> tuple[Checkpoint, i
 
 
 def settle(reading: Reading, asker: PlainAsker, deltas: Sequence[Delta], cursor: int, budget: int) -> Settlement:
-    """What a client is told of deltas that it has pushed and that are on disk."""
+    """The answer to a client about deltas that it has pushed and that are on disk."""
     gateway, epoch = present_gateway(reading, asker.gateway), epoch_of(reading)
     end = _end(gateway, epoch)
     if gateway is None:
@@ -143,7 +143,7 @@ def _end(gateway: DeltaGatewayRow | None, epoch: int) -> int:
 
 
 def _moved(reading: Reading, gateway: DeltaGatewayRow, client: str, cursor: int) -> int:
-    """The end of the log if nobody else has written behind a cursor; else the cursor, which a pull has to move."""
+    """The end of the log if no other client has written behind a cursor; else the cursor, which a pull has to move."""
     try:
         refuse_lost(reading, gateway, cursor)
     except RefusedDeltas:
@@ -156,7 +156,7 @@ def _moved(reading: Reading, gateway: DeltaGatewayRow, client: str, cursor: int)
 def _correction(
     state: RowState, own: Sequence[Delta], rules: Rules | None, claims: Claims, position: int
 ) -> Entry | None:
-    """What is not as the deltas of one client on a row make it look to that client; None when all of it is.
+    """The entry that corrects a row where it differs from the client's own deltas on it; None when nothing differs.
 
     Under sync rules a write may bring a row into its author's view, or out of it: then the row is told whole.
     """

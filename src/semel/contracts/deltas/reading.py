@@ -1,4 +1,4 @@
-"""Reading a gateway: a page of its log for one replica, its merged rows, what was pushed, and how much there is.
+"""Queries over a gateway: a page of its log for one replica, merged rows, deltas as pushed, and counts.
 
 Each look is at one commit point. A page ends at the last entry it holds when there are more, and else at the end of the
 log as it was at that point; nothing that the caller may see can appear later at or below it.
@@ -35,7 +35,7 @@ from semel.store.protocol import Range, Touch
 from semel.store.table import Key
 
 AT_ONCE = 64
-"""So many rows of the log are fetched before their size is looked at."""
+"""Number of log rows that are fetched before their size is checked."""
 ENTRY_BYTES = 256
 """About what an entry has besides its columns."""
 
@@ -51,15 +51,15 @@ class Page(NamedTuple):
     cursor: int
     has_more: bool
     rest: Cursor | None = None
-    """What the cursor stands for, when it is not itself."""
+    """The meaning of the cursor, when it is an alias."""
     shown: int = 0
-    """What the replica has shown by asking."""
+    """The position that the replica has acknowledged by its request."""
     gone_back_at: int | None = None
     """The end of the log, if the replica has gone back to an older cursor."""
     must_note: bool = False
     """Whether something of it has to be on disk before the page leaves."""
     is_taken: bool = False
-    """Whether the cursor already stands for something else and a fresh number is needed."""
+    """Whether the cursor is an alias already and a new number is needed."""
     is_known: bool = True
     """Whether anything is remembered of the replica."""
     mark: tuple[int, int, bytes] = (0, 0, b"")
@@ -71,7 +71,7 @@ class Page(NamedTuple):
 
 
 class News(NamedTuple):
-    """Entries for a replica that has not asked, and the soft changes that their arrival brings about."""
+    """Entries for live delivery to a replica, and the soft changes of their acknowledgement."""
 
     page: Page
     touches: Sequence[Touch] = ()
@@ -80,20 +80,20 @@ class News(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A page in the making, between two looks."""
+    """An incomplete page between two reads."""
 
     start: Cursor
     entries: tuple[Entry, ...]
     budget: int
     shown: int = 0
-    """What the replica has shown by asking."""
+    """The position that the replica has acknowledged by its request."""
     high_water: int = 0
     mark: tuple[int, int, bytes] = (0, 0, b"")
-    """The end of the log and the replica's progress as the first look saw them."""
+    """The end of the log and the replica's progress at the first read."""
 
 
 class _Asker(NamedTuple):
-    """Who is told, as one look sees it."""
+    """The replica that a page is for, in one read."""
 
     gateway: DeltaGatewayRow
     replica: Replica
@@ -103,7 +103,7 @@ class _Asker(NamedTuple):
 
 
 class Gauges(NamedTuple):
-    """How much a gateway holds."""
+    """The counts of a gateway."""
 
     log_size: int = 0
     index_size: int = 0
@@ -112,16 +112,16 @@ class Gauges(NamedTuple):
 
 
 class KnownClient(NamedTuple):
-    """A client of which something is remembered, and under which key of client and subject."""
+    """A remembered client, and its key of client and subject."""
 
     key: tuple[bytes, bytes]
     seen: int
     used_at: int
-    """When it was last heard of, in milliseconds and by the hour; 0 when that was not noted."""
+    """The time of its last call, in milliseconds, rounded to the hour; 0 when unknown."""
 
 
 class MergedRow(NamedTuple):
-    """A row as all its deltas together make it; who wrote last, and when."""
+    """A merged row; its last writer, and the time."""
 
     table: str
     row: str
@@ -134,7 +134,7 @@ class MergedRow(NamedTuple):
 
 
 class LoggedDelta(NamedTuple):
-    """A delta as it was pushed, at its place in the log."""
+    """A delta as it was pushed, with its position in the log."""
 
     position: int
     op: Op
@@ -158,7 +158,7 @@ def pull(
     *,
     is_guest: bool = False,
 ) -> Page | Begun:
-    """The next page behind a cursor; or a part of it, when so much was passed over that another look is due.
+    """The next page behind a cursor; or a part of it, when one read has passed over its limit of entries.
 
     A guest asks under the id of a client that it is not: its cursors mean themselves, and nothing is kept of it.
     A cursor of changes that a restore has lost is refused.
@@ -230,7 +230,7 @@ def news(
     *,
     is_guest: bool = False,
 ) -> News:
-    """The next page behind a position for a replica that is told without asking: never of its own entries.
+    """The next page behind a position for live delivery to a replica, without its own entries.
 
     A guest is told what everyone is.
     """
@@ -239,7 +239,7 @@ def news(
         return News(Page((), 0, False))
     start = Cursor(after, mute=MAX_HLC)
     if not is_guest:
-        # A repair may stand for one that was told here already: then nobody knows what the client's copy is.
+        # A repair may replace one that was delivered already: then it is unknown what the client's copy is.
         start = Cursor(after, skip=MAX_HLC, doubt=MAX_HLC if asker.watcher.repaired_at > after else 0)
     page = _page(reading, asker, Begun(start, (), budget), limit)
     if isinstance(page, Begun):  # as good as a page: who is told without asking is told of the rest as well
@@ -273,7 +273,7 @@ def _page(reading: Reading, asker: _Asker, begun: Begun, limit: int) -> Page | B
 
 
 def _rest(start: Cursor, cursor: int) -> Cursor | None:
-    """What the end of a page stands for that ends early: what is left out behind it is left out there too."""
+    """The meaning of the end of a page that ends early: entries skipped behind it stay skipped."""
     if start.back != NOWHERE:
         return start._replace(start=cursor)
     skip, mute, doubt = (bound if bound > cursor else 0 for bound in (start.skip, start.mute, start.doubt))
@@ -281,7 +281,7 @@ def _rest(start: Cursor, cursor: int) -> Cursor | None:
 
 
 def _told(row: DeltaLogRow, start: Cursor, watcher: Watcher) -> tuple[Entry, ...]:
-    """What a replica is told of one row of the log."""
+    """The entries that a replica gets for one row of the log."""
     if not row.op:
         return ()
     if row.client == watcher.own and _is_known(row, start):
@@ -296,7 +296,7 @@ def _told(row: DeltaLogRow, start: Cursor, watcher: Watcher) -> tuple[Entry, ...
 
 
 def _is_known(row: DeltaLogRow, start: Cursor) -> bool:
-    """Whether an entry of the replica's own is no news to it; what it did in an earlier life is."""
+    """Whether the replica knows an own entry already; not those of an earlier life."""
     if row.addressee:
         return row.position <= start.mute
     return start.mute < row.position <= start.skip
@@ -324,7 +324,7 @@ def gauges(reading: Reading, gateway: str) -> Gauges:
 
 
 def high_water(reading: Reading, gateway: str) -> int:
-    """The end of a gateway's log: the cursor of whoever has been told everything."""
+    """The end of a gateway's log: the cursor of a client that has received everything."""
     row = present_gateway(reading, gateway)
     return 0 if row is None else row.high_water
 
@@ -369,7 +369,7 @@ def merged_rows(reading: Reading, gateway: str, after: Key | None, limit: int) -
 
 
 def delta_log(reading: Reading, gateway: str, after: int, limit: int) -> list[LoggedDelta]:
-    """What was pushed, in the order of its commits."""
+    """The deltas as pushed, in commit order."""
     found: list[LoggedDelta] = []
     for row in log_rows(reading, gateway_key(gateway), after):
         if not row.pushed:

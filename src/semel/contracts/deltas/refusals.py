@@ -1,4 +1,4 @@
-"""A refusal on its way up: what a request was refused for, and which of its deltas were to blame."""
+"""Refusals of deltas: the reason, and which deltas of the request caused it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 MAX_FLAWS = 100
-"""So many are told; the first ones."""
+"""Limit of flaws that a refusal names: the first ones."""
 
 
 class Flaw(NamedTuple):
-    """One delta that cannot be taken."""
+    """One delta that cannot be accepted."""
 
     place: int
-    """Which of the push's deltas."""
+    """The index of the delta in the push."""
     delta_id: str
     """As it was sent, if it was sent at all."""
     code: str
@@ -35,7 +35,7 @@ class Refusal(NamedTuple):
 
 
 class RefusedDeltas(Exception):  # noqa: N818 - a refusal is an answer, not an error of ours
-    """Carries a refusal to whoever answers."""
+    """Carries a refusal to the transport, which answers with it."""
 
     def __init__(
         self,
@@ -56,6 +56,6 @@ class RefusedDeltas(Exception):  # noqa: N818 - a refusal is an answer, not an e
 
 
 def refusal_of(flaws: Sequence[Flaw]) -> Refusal:
-    """What a push is refused with: the first of its flaws, with all of them beside it."""
+    """The refusal of a push: by the first of its flaws, with all of them listed."""
     first = flaws[0]
     return Refusal(first.code, f"deltas[{first.place}]: {first.message}", first.status, tuple(flaws[:MAX_FLAWS]))

@@ -1,4 +1,4 @@
-"""What clients have shown of which nothing is stored: those that have pulled and never pushed.
+"""Cursors of clients that have pulled and never pushed, kept in memory only.
 
 Nothing rests on it. A client that is not in it, because the process is a new one or because too many came after it, is
 told everything again when it pushes for the first time; that does no harm. It is kept by a process for itself, so it is
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from semel.contracts.deltas.model import Replica
 
 MAX_SHOWN = 65_536
-"""Clients that are remembered, those that asked last."""
+"""Limit of remembered clients, the most recent ones."""
 
 
 class _Visit(NamedTuple):
@@ -22,7 +22,7 @@ class _Visit(NamedTuple):
 
 
 class ShownCursors:
-    """Used on the event loop only."""
+    """Cursors by client; used on the event loop only."""
 
     def __init__(self, most: int = MAX_SHOWN) -> None:
         self._most = most
@@ -49,6 +49,6 @@ class ShownCursors:
         return 0 if visit is None else visit.turn
 
     def of(self, replica: Replica) -> int:
-        """What a client has shown; 0 when that is not known."""
+        """The acknowledged position of a client; 0 when that is not known."""
         visit = self._visits.get(replica)
         return 0 if visit is None else visit.shown

@@ -1,4 +1,4 @@
-"""The rows behind deltas. Everything of a gateway stands under the lock of its name.
+"""The tables of deltas. The lock of a gateway's name guards all of its rows.
 
 The log has one row a position: a delta as it was pushed with what of it is delivered, or a repair. Ids are remembered
 for ever, beside the time that is hashed into them, so that the index grows at its end although ids are hashes.
@@ -18,7 +18,7 @@ from semel.kernel.keys import pack
 from semel.store.table import U64, Below, Table
 
 _KEPT_KEYS = 4_096
-"""A push asks for the keys of its gateway and of each of its rows several times, and several are decided together."""
+"""Size of the cache of keys: a push uses the keys of its gateway and rows several times."""
 
 
 class DeltaGatewayRow(NamedTuple):
@@ -34,9 +34,9 @@ class DeltaGatewayRow(NamedTuple):
     size: int
     """Bytes of what was pushed."""
     authors: bytes
-    """The last entries of the two authors who wrote last: JSON, newest first."""
+    """The last entries of the two latest authors: JSON, newest first."""
     rules: bytes
-    """Who sees what; empty when everyone sees everything."""
+    """The sync rules; empty when every caller sees everything."""
     rules_version: int
     """Rises when the rules change."""
     schemas: int
@@ -54,7 +54,7 @@ class DeltaGatewayRow(NamedTuple):
 
 
 class DeltaIdRow(NamedTuple):
-    """A delta that is known: kept for ever."""
+    """A known delta: kept for ever."""
 
     gateway: bytes
     hlc: U64
@@ -63,7 +63,7 @@ class DeltaIdRow(NamedTuple):
 
 
 class DeltaLegacyIdRow(NamedTuple):
-    """The same where ids are believed: then nothing but the id says what is known."""
+    """A known delta where ids are not checked: only its id identifies it."""
 
     gateway: bytes
     id: bytes
@@ -91,9 +91,9 @@ class DeltaLogRow(NamedTuple):
     columns: bytes | None
     """Text of the columns as they are delivered; None when they are those of the body."""
     sight: bytes | None
-    """What the rules look at, before and after; None without rules."""
+    """The columns that the rules read, before and after; None without rules."""
     addressee: bytes
-    """Text of the id of the only client that is told; empty for everyone."""
+    """Text of the id of the only client that gets it; empty for all clients."""
 
 
 class DeltaRowRow(NamedTuple):
@@ -107,7 +107,7 @@ class DeltaRowRow(NamedTuple):
 
 
 class DeltaReplicaRow(NamedTuple):
-    """How far a client was told, as one caller asked for it: see `rules.cursors`."""
+    """The progress of a client under one caller: see `rules.cursors`."""
 
     gateway: bytes
     client: bytes
@@ -118,11 +118,11 @@ class DeltaReplicaRow(NamedTuple):
     life: bytes
     """Changes when the client goes back to an older cursor: soft changes of before do not count then."""
     used_at: int
-    """When it was last heard of, in milliseconds and by the hour; 0 when that was not noted."""
+    """The time of its last call, in milliseconds, rounded to the hour; 0 when unknown."""
 
 
 class DeltaAuthorRow(NamedTuple):
-    """Where the last repair for an author stands, and where it last made a row itself that was there already."""
+    """The position of the last repair for an author, and of its last insert of a row that existed already."""
 
     gateway: bytes
     client: bytes

@@ -1,4 +1,4 @@
-"""What can be asked of events, and what is answered."""
+"""Commands and answers of events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAYLOAD_TOO_LARGE = "payload_too_large"
 
 
 class Rejection(NamedTuple):
-    """An item that was not committed; nothing remembers it."""
+    """An item that was not committed; nothing of it is stored."""
 
     reason: str
     errors: tuple[tuple[str, str], ...]
@@ -21,7 +21,7 @@ class Rejection(NamedTuple):
 
 
 class Item(NamedTuple):
-    """One event to commit. A flaw was found before anything was looked up, and is the item's whole answer."""
+    """One event to commit. A flaw that was found while parsing is the item's whole answer."""
 
     id: str
     name: bytes
@@ -43,7 +43,7 @@ class Submit(NamedTuple):
     client_id: str
     origin: bytes
     stops: bool = False
-    """Whether nothing behind the first rejection is looked at."""
+    """Whether items behind the first rejection are not processed."""
 
 
 class Prune(NamedTuple):
@@ -53,7 +53,7 @@ class Prune(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """An item's place in the order: the first one, on a retry."""
+    """The position of an item in the log: that of the first commit, on a retry."""
 
     committed_id: int
     committed_at: int
@@ -70,7 +70,7 @@ Result = Committed | Rejection | NotProcessed
 
 
 class Submitted(NamedTuple):
-    """One result an item, in the order of the items, and when they were decided."""
+    """One result for each item, in order, and the time of the decision."""
 
     results: tuple[Result, ...]
     decided_at: int

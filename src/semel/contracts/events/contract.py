@@ -1,4 +1,4 @@
-"""Events as the engine sees them: one lock for the whole log, so that positions become visible in their order."""
+"""Events as a contract of the engine: one lock for the whole log, so that positions become visible in order."""
 
 from __future__ import annotations
 

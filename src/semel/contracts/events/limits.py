@@ -1,4 +1,4 @@
-"""How large things may be; each is advertised or documented, and told when it is hit."""
+"""Limits of events; each is advertised or documented, and named by the refusal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_NAMES = 64
 MAX_COMMITTED_ID = 2**53 - 1
 EVENT_LEVELS = 64
 FRAME_LEVELS = EVENT_LEVELS + 4
-"""An event stands inside a message, its payload, the list of items and its item."""
+"""An event is nested in a message, its payload, the list of items and its item."""
 PAGE_LEAST, PAGE_MOST, PAGE_DEFAULT = 1, 1_000, 500
 HEAD_BYTES = 32 * 1024
 REPLY_BYTES = 1_024
@@ -19,7 +19,7 @@ MAX_INSTANCE_BYTES = 128
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a deployment may set."""
+    """The limits that a deployment may set."""
 
     batch_items: int = 100
     message_bytes: int = 1024 * 1024
@@ -27,7 +27,7 @@ class Limits:
 
     @property
     def head_bytes(self) -> int:
-        """What is kept free of every message for all in a page but its events: the envelope, and names."""
+        """Bytes of every page that are reserved for the envelope and names, besides its events."""
         return min(HEAD_BYTES, self.message_bytes // 4)
 
     @property

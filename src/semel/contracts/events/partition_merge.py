@@ -1,4 +1,4 @@
-"""The first places in any of several partitions: a merge that reads about as many places as it gives.
+"""Merge of partition indexes: the first positions in any of several partitions, in order.
 
 Each partition has places of its own. Reading a page of each would cost a page for every partition, so they are read in
 rounds, all at once, each up to a common target:
@@ -28,7 +28,7 @@ MAX_GUESSES = 8
 
 @dataclass(slots=True)
 class _Run:
-    """One partition, and how far it was read."""
+    """One partition, and the position up to which it was read."""
 
     name: bytes
     known_to: int

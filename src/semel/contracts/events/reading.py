@@ -1,4 +1,4 @@
-"""Reading the log: the events of some partitions between two positions, as of one instant, in bounded pages.
+"""Queries over the event log: the events of some partitions between two positions, in limited pages (pagination).
 
 A page holds positions and rows of one snapshot, and nothing can appear later at or below the watermark that it names.
 """
@@ -23,7 +23,7 @@ from semel.engine.reading import Reading
 from semel.store.protocol import Range
 
 AT_ONCE = 64
-"""So many rows are fetched before their size is looked at."""
+"""Number of rows that are fetched before their size is checked."""
 ROW_BYTES = 256
 """About what an event takes in memory beside its own texts."""
 TAIL_EVENTS = 1_000
@@ -44,7 +44,7 @@ class Page(NamedTuple):
     log_epoch: int = 0
     """The epoch of the log, where the cursor is a client's."""
     texts: Sequence[bytes] = ()
-    """The events in print, if they were asked for so."""
+    """The events as JSON text, on request."""
 
 
 def head_of(reading: Reading) -> EventHeadRow:
@@ -82,7 +82,7 @@ def history(
 
 
 class HistoryQuery(NamedTuple):
-    """The cursor of a client, and how much of what it asks for. Without `to` a cycle begins."""
+    """The cursor of a client and its page limits. Without `to` a cycle begins."""
 
     names: tuple[str, ...]
     since: int
@@ -103,7 +103,7 @@ def judged_history(
 
 
 def tail(reading: Reading, after: int, budget: int) -> Page:
-    """What was committed behind a position, in all partitions; an empty page's cursor is the watermark."""
+    """Events behind a position, in all partitions; the cursor of an empty page is the watermark."""
     head = head_of(reading)
     pruned_to = head.pruned_to if after < head.pruned_to else 0
     if after >= head.last_id:
@@ -138,7 +138,7 @@ def _within(reading: Reading, ids: Sequence[int], budget: int) -> list[EventRow]
 
 
 def _printed(reading: Reading, ids: Sequence[int], budget: int, printed: Printed) -> tuple[list[EventRow], list[bytes]]:
-    """The same in print, where a comma stands between two."""
+    """The same as JSON text, with a comma between two events."""
     rows: list[EventRow] = []
     texts: list[bytes] = []
     for row in _rows(reading, ids):

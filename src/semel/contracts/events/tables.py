@@ -1,4 +1,4 @@
-"""The rows behind events.
+"""The tables of events.
 
 One log for all partitions: its position is the `committed_id`. Everything stands under one lock, so positions become
 visible in the order in which they were given. The memory of an id outlives the event itself: pruning takes bodies and
@@ -30,7 +30,7 @@ class EventRow(NamedTuple):
 
 
 class EventIdRow(NamedTuple):
-    """What an id was used for: kept for ever."""
+    """The use of an event id: kept for ever."""
 
     key: bytes
     committed_id: int
@@ -39,14 +39,14 @@ class EventIdRow(NamedTuple):
 
 
 class EventPlaceRow(NamedTuple):
-    """An event's place in one of its partitions."""
+    """The position of an event in one of its partitions."""
 
     name: bytes
     committed_id: int
 
 
 class EventHeadRow(NamedTuple):
-    """Where the log ends, and how far it was pruned."""
+    """The end of the log, and how far it was pruned."""
 
     name: bytes
     last_id: int

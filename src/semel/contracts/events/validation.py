@@ -1,4 +1,4 @@
-"""The application's own rules: a pure callable that may reject an event before it is committed.
+"""Validation by the application: a pure callable that may reject an event before it is committed.
 
 It is called after the duplicate check, so the retry of a committed event gets its recorded answer whatever the rules
 say by now. It may be called twice for one item, does no I/O, and an exception in it is a fault of the server, never a
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class Candidate(NamedTuple):
-    """An event that is about to be committed."""
+    """An event before its commit."""
 
     id: str
     partitions: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What can be asked of jobs, and what is answered."""
+"""Commands and answers of jobs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from semel.kernel.clock import Now
 
 
 class Note(NamedTuple):
-    """Something that happened and is to be written down once it is on disk."""
+    """An event of a decision that is counted and written to the audit log after the commit."""
 
     event: str
     details: Mapping[str, Any]
 
 
 class Draft(NamedTuple):
-    """One job as it was asked for."""
+    """One job as it was submitted."""
 
     principal: bytes
     key: bytes
@@ -44,7 +44,7 @@ class Draft(NamedTuple):
 
 
 class Submit(NamedTuple):
-    """Take in jobs, each judged alone, in their order."""
+    """Submit jobs, each decided by itself, in order."""
 
     drafts: tuple[Draft, ...]
 
@@ -70,11 +70,11 @@ class Claim(NamedTuple):
     secret: bytes
     """Becomes the secret of the store's tokens, if it has none."""
     waits: bool = False
-    """Whether the caller waits for its answer: then nobody knows whether it still listens, and leases are offers."""
+    """Whether the caller waits for its answer: then it may have disconnected, and leases are offers."""
 
 
 class Heartbeat(NamedTuple):
-    """Hold on to a lease."""
+    """Extend a lease."""
 
     id: bytes
     token: bytes
@@ -92,13 +92,13 @@ class Report(NamedTuple):
     digest: bytes
     error_code: str = ""
     error_message: str = ""
-    """Of a failure, cut to what its history keeps."""
+    """The message of a failure, cut to the limit of the history."""
     retryable: bool = True
     retry_after_ms: int | None = None
     flaw: str = ""
     """Why its checksum is not believed; empty when it is."""
     mode: str = "sha256"
-    """What its checksum was asked for as."""
+    """The kind of checksum that was requested."""
     is_foreign: bool = False
     """Whether it may conclude a job that was never claimed."""
     reach: Reach | None = None
@@ -106,7 +106,7 @@ class Report(NamedTuple):
 
 
 class Defer(NamedTuple):
-    """Give a job back for a while, uncharged."""
+    """Give a job back for a while, without counting the attempt."""
 
     id: bytes
     token: bytes
@@ -115,7 +115,7 @@ class Defer(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Ask for the result of a step, or store it."""
+    """Read the result of a step, or store it."""
 
     id: bytes
     token: bytes
@@ -140,7 +140,7 @@ class Requeue(NamedTuple):
 
 
 class Release(NamedTuple):
-    """Forget a key."""
+    """Release a key."""
 
     principal: bytes
     key: bytes
@@ -149,7 +149,7 @@ class Release(NamedTuple):
 
 
 class LimitQueue(NamedTuple):
-    """Bound the leases of a queue, or the time of its runs; 0 lifts a bound, None leaves it as it is."""
+    """Limit the leases of a queue, or the time of its runs; 0 removes a limit, None leaves it."""
 
     queue: bytes
     max_inflight: int | None
@@ -157,7 +157,7 @@ class LimitQueue(NamedTuple):
 
 
 class PutSchedule(NamedTuple):
-    """Make a schedule, or change it."""
+    """Create a schedule, or change it."""
 
     name: bytes
     owner: bytes
@@ -174,13 +174,13 @@ class PutSchedule(NamedTuple):
 
 
 class DropSchedule(NamedTuple):
-    """End a schedule."""
+    """Delete a schedule."""
 
     name: bytes
 
 
 class Tick(NamedTuple):
-    """Let a schedule do what is due."""
+    """Fire what is due of a schedule."""
 
     name: bytes
     chance: bytes
@@ -191,11 +191,11 @@ class Promote(NamedTuple):
 
     most: int
     until: int
-    """About now: jobs that get ready later are not looked at."""
+    """About now: jobs that become ready later are ignored."""
 
 
 class Reap(NamedTuple):
-    """Take back leases that ran out, and end jobs that waited too long.
+    """End expired leases, and fail jobs that waited too long.
 
     Only until a time, in steady time: a command that was held up by an outage must not reap the workers whose
     heartbeats were held up by the same outage.
@@ -206,11 +206,11 @@ class Reap(NamedTuple):
 
 
 class Renew(NamedTuple):
-    """Make up for a time in which nobody could hold on: it is added to these leases, or they begin anew."""
+    """Make up for a time without heartbeats: it is added to these leases, or they begin anew."""
 
     ids: tuple[bytes, ...]
     since: int | None
-    """When it began, in steady time; None when nobody knows, as after a start."""
+    """When it began, in steady time; None when that is unknown, as after a start."""
 
 
 class ForgetRecords(NamedTuple):
@@ -250,7 +250,7 @@ class ImportedRecord(NamedTuple):
 
 
 class Import(NamedTuple):
-    """Take over keys from another store; a key that is there already is left alone."""
+    """Import keys from another store; existing keys are left alone."""
 
     records: tuple[ImportedRecord, ...]
 
@@ -259,7 +259,7 @@ class Import(NamedTuple):
 
 
 class Admitted(NamedTuple):
-    """A job, new or known. `rule` names the row of the submission table that spoke."""
+    """A job, new or known. `rule` names the row of the submission table that applied."""
 
     rule: str
     job: JobRow
@@ -270,7 +270,7 @@ class Admitted(NamedTuple):
 
 
 class Collision(NamedTuple):
-    """The key stands for another payload."""
+    """The key was used for another payload."""
 
     id: bytes
     old_hash: bytes
@@ -278,7 +278,7 @@ class Collision(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Not now, and nothing was stored: a code of the registry, a sentence, and facts for the body."""
+    """The command was refused and nothing was stored: a code of the registry, a sentence, and facts for the body."""
 
     code: str
     message: str
@@ -287,14 +287,14 @@ class Refusal(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """A job in a worker's hands."""
+    """A leased job."""
 
     job: JobRow
     token: bytes
 
 
 class Claimed(NamedTuple):
-    """Leases, perhaps none."""
+    """The leases of a claim, perhaps none."""
 
     leases: tuple[Lease, ...]
     now_ms: int
@@ -306,14 +306,14 @@ class Claimed(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A lease goes on."""
+    """The lease was extended."""
 
     until_ms: int
     is_cancelled: bool
 
 
 class Reported(NamedTuple):
-    """A report was taken, or had been before (`dedup`)."""
+    """A report was accepted now, or earlier (`dedup`)."""
 
     job: JobRow
     dedup: bool
@@ -322,14 +322,14 @@ class Reported(NamedTuple):
 
 
 class Stepped(NamedTuple):
-    """What is known of a step; None when nothing is."""
+    """The stored result of a step; None when there is none."""
 
     result: bytes | None
     dedup: bool
 
 
 class Changed(NamedTuple):
-    """A job after an order from its owner or an administrator, and when."""
+    """A job after an admin command, and the time of it."""
 
     job: JobRow
     now: Now
@@ -337,21 +337,21 @@ class Changed(NamedTuple):
 
 
 class Done(NamedTuple):
-    """An order was carried out on so many things."""
+    """A command was carried out on `number` things."""
 
     number: int = 1
     notes: tuple[Note, ...] = ()
 
 
 class Scheduled(NamedTuple):
-    """A schedule as it stands."""
+    """The current state of a schedule."""
 
     row: JobScheduleRow
     is_new: bool
 
 
 class Ticked(NamedTuple):
-    """What a schedule did; `again` when more is due at once."""
+    """The effect of a tick; `again` when more is due at once."""
 
     again: bool
     notes: tuple[Note, ...] = ()

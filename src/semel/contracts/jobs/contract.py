@@ -1,4 +1,4 @@
-"""Jobs as the engine sees them: one lock, so that keys, counts and leases are judged one after another.
+"""Jobs as a contract of the engine: one lock, so that keys, counts and leases are decided one after another.
 
 A crash leaves every command done whole or not at all: record and job, lease and count, outcome and key are one commit.
 """
@@ -77,7 +77,7 @@ Needs = Generator[Stage, View, None]
 
 
 class Jobs:
-    """The contract, under one policy."""
+    """The contract of jobs, under one policy."""
 
     name = "jobs"
 
@@ -89,7 +89,7 @@ class Jobs:
         return (JOBS,)
 
     def needs(self, command: Command) -> Needs:
-        """What each command looks at."""
+        """The rows that each command reads."""
         return _NEEDS[type(command)](command, self.policy)
 
     def order(self, command: Command) -> Order | None:
@@ -101,7 +101,7 @@ class Jobs:
         return _DECISIONS[type(command)](view, command, self.policy, now)
 
     def chores(self, reading: Reading) -> Sequence[Command]:
-        """Keys that have expired, finished jobs past their retention, and named claims whose leases are over."""
+        """Expired keys, finished jobs past their retention, and named claims whose leases are over."""
         now = reading.now
         keys = reading.keys(Range(JOB_RECORD, "expires", (), FREED_RECORDS, stop=(now.expiry_ms + 1,)))
         jobs = reading.keys(Range(JOB, "due", (DONE,), FREED_JOBS, stop=(now.expiry_ms + 1,)))

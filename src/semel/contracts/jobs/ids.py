@@ -1,4 +1,4 @@
-"""Names of jobs: sixteen bytes that sort by creation, shown as a job id or as the UUID of the first request.
+"""Job ids: sixteen bytes that sort by creation, shown as a job id or as the UUID of the first request.
 
 Layout, most significant first: 48 bits of milliseconds, version 8, 12 bits and then 20 bits of the job's number around
 the variant of a UUID, 42 bits of chance.
@@ -19,7 +19,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _HEX = re.compile(r"(?:[0-9a-f]{2}){16,76}")
 CHANCE_BYTES = 8
 REQUEST_BYTES = 16
-"""The part of an id that the request id is made of; the foreign name, if there is one, stands behind it."""
+"""The bytes of an id that are the request id; a foreign name, if any, follows them."""
 
 
 def new_id(now_ms: int, number: int, chance: bytes) -> bytes:
@@ -36,7 +36,7 @@ def job_name(job_id: bytes) -> str:
 
 
 def foreign_name(job_id: bytes) -> bytes:
-    """What stands behind `job_` in the id of a job that came from another store; empty for one of ours."""
+    """The part after `job_` in the id of a job from another store; empty for one of ours."""
     return job_id[REQUEST_BYTES:]
 
 
@@ -59,7 +59,7 @@ def parse_job(name: str) -> bytes | None:
 
 
 def parse_foreign(name: str) -> bytes | None:
-    """What stands behind `job_` in an id, whoever made it; None for a name that no job has."""
+    """What follows `job_` in an id, whichever system made it; None for a name that no job has."""
     found = _ANY.fullmatch(name)
     return None if found is None else found[1].encode()
 

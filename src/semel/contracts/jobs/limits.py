@@ -1,4 +1,4 @@
-"""What one server allows, and the bounds of the wire that no setting moves."""
+"""Limits of jobs: the policy of one server, and constants of the wire that no setting changes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ MAX_REASON_CHARACTERS = 256
 MAX_LIST_JOBS = 1_000
 DEFAULT_LIST_JOBS = 100
 MAX_LISTED_ROWS = 10_000
-"""So many rows are looked at for a page of a list with too many lines; it may be short and still have a next one."""
+"""Limit of rows read for a page of a list with too many lines; the page may be short and still have a next one."""
 MAX_LISTED_LINES = 10_000
-"""So many lines, each of one kind in one queue, are merged for a page of a filtered list."""
+"""Limit of lines, each of one kind in one queue, that are merged for a page of a filtered list."""
 MAX_QUEUE_LIMIT = 1_000_000
 MAX_CATCH_UP = 1_000
 ERRORS_KEPT = 10
@@ -40,7 +40,7 @@ LEAST_URGENT = 9
 
 
 class Bounds(NamedTuple):
-    """How many jobs may be in a state: in all, of each principal, in each queue."""
+    """Limits of jobs in a state: in all, of each principal, in each queue."""
 
     all: int
     each_principal: int = 0
@@ -62,13 +62,13 @@ class Policy(NamedTuple):
     queued: Bounds = Bounds(1_000)
     scheduled: Bounds = Bounds(100_000)
     principal_share: float = 1.0
-    """What one principal may take of a bound over all, while others have jobs."""
+    """The share of a global limit that one principal may use, while others have jobs."""
     max_inflight: int = 100
     lease_ms: int = 300_000
     offer_ms: int = 5_000
-    """How long a lease that was given to a waiting claim is only offered; 0 makes it a lease at once."""
+    """Time for the first call of a worker whose claim waited; 0 makes the offer a lease at once."""
     reap_grace_ms: int = 0
-    """How much later than its end a lease is taken back: another node may have an extension that is not stored yet."""
+    """Delay of the reaper after the end of a lease: another node may have an extension that is not stored yet."""
     waiting_ttl_ms: int = 0
     max_attempts: int = 5
     backoff_base_ms: int = 500

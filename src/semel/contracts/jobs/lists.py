@@ -1,4 +1,4 @@
-"""Lists of jobs: a page is full unless the list ends, and costs about what it shows, whatever else is stored.
+"""Lists of jobs (pagination): a page is full unless the list ends, and its cost follows its size.
 
 The indexes "listed" and "owner" hold a *line* for each kind and queue, of all jobs or of one owner's: its jobs in the
 order of their creation, apart by where lists find them (`listed` of a job). A page is merged from the lines that a
@@ -47,11 +47,11 @@ _LISTED = {
     State.COMPLETED.value: (LISTED_COMPLETED,),
     State.FAILED.value: (LISTED_FAILED,),
 }
-"""Where the jobs of a state stand, besides those that are found otherwise; None is any state."""
+"""The index values of the jobs in a state, besides those that are found otherwise; None is any state."""
 
 
 class Filter(NamedTuple):
-    """What a list is to hold; None is anything."""
+    """The filter of a list; None matches anything."""
 
     principal: bytes | None
     state: str | None
@@ -81,13 +81,13 @@ class Page(NamedTuple):
 
 
 class _Lines(NamedTuple):
-    """Where the jobs of a list may be."""
+    """The index lines that may have jobs of a list."""
 
     by: str
     prefixes: list[Key]
-    """Of lines, each in the order of creation."""
+    """Key prefixes of lines, each in the order of creation."""
     ids: list[bytes]
-    """Of jobs besides, in no order."""
+    """Ids of further jobs, in no order."""
 
 
 def list_jobs(reading: Reading, wanted: Filter, before: bytes | None, limit: int) -> Page:
@@ -142,7 +142,7 @@ def _took_few(reading: Reading, lines: _Lines, head: Key) -> bool:
 
 
 def _others(reading: Reading, wanted: Filter) -> list[bytes]:
-    """Jobs of a state that do not stand with it: leased ones, and those that are ready and not promoted yet."""
+    """Jobs of a state with another index value: leased ones, and those that are ready and not promoted yet."""
     ranges: Sequence[Range] = ()
     if wanted.state == State.LEASED.value:
         leased = (reading.get(JOB_TOTALS, ALONE) or NO_TOTALS).leased
@@ -177,7 +177,7 @@ def _newest(reading: Reading, lines: _Lines, before: bytes | None, size: int) ->
 
 
 def _scanned(reading: Reading, wanted: Filter, before: bytes | None, limit: int) -> Page:
-    """A page by looking at every job: it ends after so many rows, with the way to go on."""
+    """A page by reading every job: it ends after MAX_LISTED_ROWS rows, with the position to go on from."""
     now_ms, steady_ms, found = reading.now.expiry_ms, reading.now.steady_ms, list[JobRow]()
     for _ in range(MAX_LISTED_ROWS // ROWS_AT_ONCE):
         stop = (before,) if before else ()

@@ -1,4 +1,4 @@
-"""Looking at jobs without changing them: one job, dead letters, queues, schedules, and counts."""
+"""Queries over jobs: one job, dead letter queue, queues, schedules, and counts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MAX_QUEUES, MAX_SCHEDULES = 1_000, 1_000
 
 
 class Look(NamedTuple):
-    """One job with its large parts, as of one instant."""
+    """One job with its large parts, at one instant."""
 
     job: JobRow
     params: bytes
@@ -66,19 +66,19 @@ def look(reading: Reading, job_id: bytes, *, with_params: bool = True) -> Look |
 
 
 def large_params(reading: Reading, jobs: Sequence[JobRow]) -> dict[bytes, bytes]:
-    """The params of jobs whose params have a row of their own."""
+    """The params of jobs that are stored in a row of their own."""
     keys = [(job.id, PARAMS) for job in jobs if job.params_bytes > INLINE_BYTES]
     return {key[0]: row.data for key, row in reading.find(JOB_PART, keys).items()} if keys else {}
 
 
 def record_of(reading: Reading, principal: bytes, key: bytes) -> JobRecordRow | None:
-    """What a key stands for, if it is live."""
+    """The record of a key, if it has not expired."""
     record = reading.get(JOB_RECORD, (principal, key))
     return record if record is not None and reading.now.expiry_ms < record.expires_at else None
 
 
 def job_of_name(reading: Reading, name: str) -> bytes | None:
-    """The bytes behind a job id that was not made here; those of no job for one that is unknown, None for no id."""
+    """The bytes of a job id from another store; those of no job for an unknown one, None for an invalid one."""
     foreign = parse_foreign(name)
     if foreign is None:
         return None
@@ -87,7 +87,7 @@ def job_of_name(reading: Reading, name: str) -> bytes | None:
 
 
 def job_of_request(reading: Reading, request: bytes) -> bytes | None:
-    """The bytes of the job that a request id stands for: they begin with it."""
+    """The bytes of the job of a request id: they begin with it."""
     keys = reading.keys(of_request(request))
     return keys[0][0] if keys else None
 
@@ -117,7 +117,7 @@ def dead_letters(reading: Reading, before: tuple[int, bytes] | None, limit: int)
 
 
 class QueueFacts(NamedTuple):
-    """A queue: its bound, its leases, and what waits in it."""
+    """A queue: its limit, its leases, and its waiting jobs."""
 
     name: bytes
     max_inflight: int
@@ -167,14 +167,14 @@ def due_schedules(reading: Reading, limit: int) -> list[bytes]:
 
 
 class Waiting(NamedTuple):
-    """What waits, by kind and queue, each with an instant before which none of it is ready; None if it is too much."""
+    """Waiting jobs by kind and queue, each with an instant before which none is ready; None if there are too many."""
 
     lines: list[tuple[bytes, bytes, int]] | None
     now_ms: int
 
 
 def waiting_lines(reading: Reading) -> Waiting:
-    """What waits, and the time by which it is to be judged."""
+    """The waiting jobs, and the time to judge them by."""
     totals = reading.get(JOB_TOTALS, ALONE) or NO_TOTALS
     rows = reading.range(Range(JOB_KIND, "", (), MAX_LINES))
     lines = None if len(rows) == MAX_LINES else [(row.kind, row.queue, row.ready_at) for row in rows]
@@ -188,7 +188,7 @@ def leased_ids(reading: Reading, behind: tuple[int, bytes] | None, limit: int) -
 
 
 class Gauges(NamedTuple):
-    """The state of the queue in numbers."""
+    """The counts of all queues."""
 
     scheduled: int
     queued: int
@@ -204,7 +204,7 @@ class Gauges(NamedTuple):
 
 
 def gauges(reading: Reading) -> Gauges:
-    """Counts as of now. What has just become ready, and what has expired unswept, is counted up to a bound."""
+    """Current counts. Jobs that have just become ready, and expired rows not swept yet, are counted up to a limit."""
     totals = reading.get(JOB_TOTALS, ALONE) or NO_TOTALS
     now = reading.now
     oldest = now.expiry_ms
@@ -226,7 +226,7 @@ def gauges(reading: Reading) -> Gauges:
 
 
 class Census(NamedTuple):
-    """What a diagnosis says of the jobs: counts, and the oldest ready and leased ones; no params, no keys."""
+    """The jobs part of a diagnosis: counts, and the oldest ready and leased jobs; no params, no keys."""
 
     by_state: dict[str, int]
     by_queue: dict[str, int]

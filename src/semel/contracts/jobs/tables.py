@@ -1,4 +1,4 @@
-"""The rows behind jobs.
+"""The tables of jobs.
 
 A job is one row that moves through three phases; record and job are written in one commit. The record of a key points
 to its job and copies nothing of it: status and result are the job's own. Counts are rows too, so that depth, leases and
@@ -30,10 +30,10 @@ IMPORTED = b"imported job"
 """The kind of jobs that are only known by how they ended elsewhere; no submission can give it."""
 
 NOT_COUNTED, AS_SCHEDULED, AS_QUEUED = 0, 1, 2
-"""What a waiting job is counted as; not at all yet if it is from before these counts. Others have the last one."""
+"""How a waiting job is counted; rows from before these counts are not counted yet. Other jobs have the last value."""
 
 LISTED_SCHEDULED, LISTED_ACTIVE, LISTED_COMPLETED, LISTED_FAILED = 0, 1, 2, 3
-"""Where lists find a job. Queued and leased ones stand together, so that a claim moves none."""
+"""Index values for lists. Queued and leased jobs share one, so that a claim changes none."""
 
 NO_TIMEOUT_GIVEN = -1
 """A job that leaves its time limit to its queue."""
@@ -46,7 +46,7 @@ class JobRow(NamedTuple):
     """One job."""
 
     id: bytes
-    """See `ids`: sixteen bytes, and behind them the name of a job that came from another store."""
+    """See `ids`: sixteen bytes, followed by the name of a job from another store."""
     principal: bytes
     key: bytes
     """The packed idempotency key; empty without one."""
@@ -82,7 +82,7 @@ class JobRow(NamedTuple):
     params: bytes
     result_bytes: int
     result: bytes
-    """The canonical result or error, when it is small; `result_bytes` counts it wherever it stands."""
+    """The canonical result or error, when it is small; `result_bytes` is its size wherever it is stored."""
     client: bytes
     start: bytes
     """The delay or instant of the first submission, as it was given."""
@@ -91,23 +91,23 @@ class JobRow(NamedTuple):
     """The last few errors as JSON."""
     steps: int
     offered: int
-    """1 while the lease is only offered: given to a claim that waited, and its worker has not been heard of since."""
+    """1 while the lease is only offered: its claim waited, and its worker has not confirmed it."""
     timeout_ms: int
-    """How long a run may take, 0 for ever; below 0 that is left to the queue."""
+    """Time limit of a run in milliseconds; 0 is none; below 0 that of the queue."""
     timeout_at: int
     """No heartbeat extends the current lease beyond this, in steady time; 0 without a limit."""
     lease: bytes
-    """Names the current lease, empty without one: soft changes of a lease must not reach what comes after it."""
+    """The id of the current lease, empty without one: soft changes of a lease must not apply to a later one."""
     beat_at: int
     """When `progress` was set, in steady time, and later than the time before."""
     counted: int
-    """What a waiting job is counted as, by caller and queue: scheduled, queued, or not yet."""
+    """How a waiting job is counted, by caller and queue: scheduled, queued, or not yet."""
     listed: int
-    """Where lists find it."""
+    """Its index value for lists."""
 
 
 class JobNameRow(NamedTuple):
-    """The job that an id of another store stands for; `name` is what stands behind `job_`."""
+    """The job of an id from another store; `name` is the part after `job_`."""
 
     name: bytes
     id: bytes
@@ -122,7 +122,7 @@ class JobPartRow(NamedTuple):
 
 
 class JobRecordRow(NamedTuple):
-    """What a key was used for."""
+    """The use of an idempotency key."""
 
     principal: bytes
     key: bytes
@@ -134,7 +134,7 @@ class JobRecordRow(NamedTuple):
 
 
 class JobTotalsRow(NamedTuple):
-    """Counts over everything, and the last time that anything was decided."""
+    """Counts over all jobs, and the time of the last decision."""
 
     name: bytes
     seq: int
@@ -144,11 +144,11 @@ class JobTotalsRow(NamedTuple):
     records: int
     dead: int
     scheduled: int
-    """How many of those that wait are counted as scheduled."""
+    """The number of waiting jobs that are counted as scheduled."""
 
 
 class JobLineRow(NamedTuple):
-    """How many jobs of a priority wait in a queue, and an instant before which none of them is ready."""
+    """The number of jobs of a priority that wait in a queue, and an instant before which none is ready."""
 
     priority: int
     queue: bytes
@@ -157,7 +157,7 @@ class JobLineRow(NamedTuple):
 
 
 class JobKindRow(NamedTuple):
-    """The same of one kind."""
+    """The same for one kind."""
 
     kind: bytes
     priority: int
@@ -167,7 +167,7 @@ class JobKindRow(NamedTuple):
 
 
 class JobQueueRow(NamedTuple):
-    """How many jobs of a queue are leased, how many may be, how long a run may take (0 is no limit), how many wait."""
+    """Counts and limits of a queue: leases, their limit, the time limit of a run (0 is none), and waiting jobs."""
 
     queue: bytes
     leased: int
@@ -178,14 +178,14 @@ class JobQueueRow(NamedTuple):
 
 
 class JobTenantRow(NamedTuple):
-    """How many keys a principal has."""
+    """The number of keys of a principal."""
 
     principal: bytes
     records: int
 
 
 class JobShareRow(NamedTuple):
-    """How many jobs of a principal wait."""
+    """The number of waiting jobs of a principal."""
 
     principal: bytes
     queued: int
@@ -193,14 +193,14 @@ class JobShareRow(NamedTuple):
 
 
 class JobDeadRow(NamedTuple):
-    """A place in the listing of dead letters."""
+    """An entry of the dead letter queue."""
 
     died_at: int
     id: bytes
 
 
 class JobStepRow(NamedTuple):
-    """The result of one step of a job: the receipt that its later attempts find."""
+    """The stored result of one step of a job, which later attempts get."""
 
     id: bytes
     key: bytes
@@ -208,7 +208,7 @@ class JobStepRow(NamedTuple):
 
 
 class JobClaimRow(NamedTuple):
-    """What a named claim was given: jobs and epochs, packed by `rules.claim`."""
+    """The answer to a named claim: jobs and epochs, packed by `rules.claim`."""
 
     worker: bytes
     claim: bytes
@@ -217,14 +217,14 @@ class JobClaimRow(NamedTuple):
 
 
 class JobSealRow(NamedTuple):
-    """What lease tokens are made with; in the store, so that every node and every start has it."""
+    """The secret of lease tokens; stored, so that every node and every start has it."""
 
     name: bytes
     secret: bytes
 
 
 class JobScheduleRow(NamedTuple):
-    """A schedule and how far it has come."""
+    """A schedule and the last instant that it fired."""
 
     name: bytes
     owner: bytes

@@ -1,4 +1,4 @@
-"""What can be asked of the ledger, and what is answered.
+"""Commands and answers of the ledger.
 
 Ids, secrets and instants that a command needs come with it: a decision draws nothing.
 """
@@ -54,7 +54,7 @@ class WriteCommand(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A transaction and its block, as they stand in the store. Of a replay, too."""
+    """A transaction and its block, as stored; of a replay, too."""
 
     transaction: Transaction
     header: Header
@@ -75,7 +75,7 @@ class Replayed(NamedTuple):
 
 
 class Declined(NamedTuple):
-    """A domain error: nothing was changed. Which members are set follows from the code."""
+    """A domain error: nothing was changed. The code determines which members are set."""
 
     code: Code
     message: str
@@ -101,7 +101,7 @@ class Refusal(NamedTuple):
 
 
 class OrgSettings(NamedTuple):
-    """What of an organization can be changed; None leaves it."""
+    """Settings of an organization that can be changed; None leaves one unchanged."""
 
     eviction_interval: int | None = None
     ttl_seconds: int | None = None
@@ -110,10 +110,10 @@ class OrgSettings(NamedTuple):
 
 
 class Quota(NamedTuple):
-    """What an organization may use, from its beginning on; 0 is without a limit of its own."""
+    """Limits of an organization, set at its creation; 0 is no limit of its own."""
 
     max_storage_bytes: int = 0
-    """Of the keys and values that stand in all its places."""
+    """Limit of bytes of keys and values in all its places."""
     max_vaults: int = 0
     max_write_ops_per_sec: int = 0
     """Transactions."""
@@ -123,13 +123,13 @@ NO_QUOTA = Quota()
 
 
 class MakeOrg(NamedTuple):
-    """Create an organization; the first of the slugs that is free becomes its own."""
+    """Create an organization; it gets the first free slug."""
 
     name: bytes
     slugs: tuple[int, ...]
     owner: bytes
     key: bytes
-    """The caller and its idempotency key, empty without one: a repeat gets what it made."""
+    """The caller and its idempotency key, empty without one: a repeat gets the first result."""
     quota: Quota = NO_QUOTA
 
 
@@ -144,24 +144,24 @@ class MakeVault(NamedTuple):
 
 
 class ChangeOrg(NamedTuple):
-    """Settings or status."""
+    """Change settings or status."""
 
     org: int
     settings: OrgSettings
 
 
 class ChangeVault(NamedTuple):
-    """Status: active, read only, deleted."""
+    """Change the status: active, read only, deleted."""
 
     place: Place
     status: Status
 
 
 class Open(NamedTuple):
-    """A start, or a look at the database's timeline: raises the term where it must; the first makes the secret."""
+    """Raise the term if needed, at a start or after a change of the database timeline; the first makes the secret."""
 
     era: bytes
-    """What the term stands for: empty raises it always; else it is raised when another one was seen before."""
+    """The timeline of the term: empty always raises it; else it is raised if another timeline was seen before."""
     secret: bytes
 
 
@@ -183,7 +183,7 @@ Command = WriteCommand | MakeOrg | MakeVault | ChangeOrg | ChangeVault | Open | 
 
 
 class Made(NamedTuple):
-    """What a creation made, or had made when it was first asked for; `header` is the genesis header of a vault."""
+    """The result of a creation, the first one on a retry; `header` is the genesis header of a vault."""
 
     place: Place
     header: Header | None
@@ -191,7 +191,7 @@ class Made(NamedTuple):
 
 
 class Org(NamedTuple):
-    """An organization as it is told."""
+    """An organization as answers show it."""
 
     slug: int
     name: bytes
@@ -206,7 +206,7 @@ class Org(NamedTuple):
 
 
 class Vault(NamedTuple):
-    """A vault as it is told."""
+    """A vault as answers show it."""
 
     place: Place
     status: Status

@@ -1,4 +1,4 @@
-"""The ledger as the engine sees it: one lock an organization, under a shared one that a new term holds alone.
+"""The ledger as a contract of the engine: a lock for each organization, and one shared with the change of term.
 
 A crash leaves every command done whole or not at all: a block, its state, its commit and its client's sequence are one
 transaction of the store.
@@ -50,13 +50,13 @@ from semel.store.protocol import Lock, Range
 
 FREED_BLOCKS, FREED_BYTES, FREED_STREAMS = 250, 4 * 1024 * 1024, 500
 PLACES_AT_ONCE = 100
-"""So many organizations and places are looked at in one round of chores; the next round goes on behind them."""
+"""Limit of organizations and places in one round of chores; the next round goes on behind them."""
 
 Needs = Generator[Stage, View, None]
 
 
 class Ledger:
-    """The contract, under one policy."""
+    """The contract of the ledger, under one policy."""
 
     name = "ledger"
 
@@ -74,7 +74,7 @@ class Ledger:
         return (log_lock(_org_of(command)), Lock(REGISTRY, shared=True))
 
     def needs(self, command: Command) -> Needs:
-        """What each command looks at."""
+        """The rows that each command reads."""
         return _NEEDS[type(command)](command)
 
     def order(self, command: Command) -> Order | None:
@@ -117,12 +117,12 @@ class Ledger:
 
 
 def _making(command: Open | MakeOrg | MakeVault) -> tuple[Lock, ...]:
-    """What a caller's key has made is looked up under a lock of its own: the key is not bound to an organization."""
+    """The lock and row of a creation key: it has a lock of its own, because it is not bound to an organization."""
     return (Lock(MAKING),) if not isinstance(command, Open) and command.key else ()
 
 
 def _upto(reading: Reading, org: OrgRow, row: PlaceRow) -> int:
-    """The height up to which a place is freed at once: so many blocks, bodies of so many bytes, at least one."""
+    """The height up to which a place is freed in one step: a limit of blocks and of bytes; at least one block."""
     size = 0
     upto = row.freed
     for block in reading.range(Range(LEDGER_BLOCK, "", (row.org, row.vault), FREED_BLOCKS, start=(row.freed + 1,))):

@@ -1,4 +1,4 @@
-"""From what a wire understood to a command: shapes and limits, each refused with its field before any state is read."""
+"""From parsed requests to commands: shapes and limits, each refused with its field before any state is read."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def check_write(
     key: bytes,
     operations: tuple[Operation, ...],
 ) -> None:
-    """Refuse what no rule has to be asked about."""
+    """Refuse requests that are invalid whatever the state is."""
     check_client(client)
     if sequence is not None and not 0 < sequence <= MAX_SEQUENCE:
         raise invalid("A sequence is a number from 1 to 2^64-1.", "sequence")
@@ -127,7 +127,7 @@ def _check_value(limits: Limits, operation: SetEntity) -> int:
 
 
 def check_relationship(limits: Limits, resource: bytes, relation: bytes, subject: bytes) -> int:
-    """Refuse what can be no relationship; the size of one that can."""
+    """Refuse an invalid relationship; returns the size of a valid one."""
     _check_name(resource, "resource", limits.max_resource_characters)
     _check_name(relation, "relation", limits.max_relation_characters)
     _check_name(subject, "subject", limits.max_resource_characters)

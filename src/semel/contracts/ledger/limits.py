@@ -1,4 +1,4 @@
-"""How large and how many; what of it an operator may move, and what the wire fixes."""
+"""Limits of the ledger: those that an operator may change, and constants of the wire."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ MAX_CLIENT_CHARACTERS = 256
 MAX_NAME_CHARACTERS = 256
 MAX_BATCH_KEYS = 1_000
 MAX_ANSWER_BYTES = 3 * 1024 * 1024
-"""The values of one batch of reads: gRPC clients take answers of 4 MiB unless they are told otherwise."""
+"""Limit of bytes of values in one batch of reads: gRPC clients accept answers of 4 MiB by default."""
 MAX_RANGE_BLOCKS = 1_000
 MAX_RANGE_BYTES = 2 * 1024 * 1024
-"""A range of blocks ends early at about so many bytes of operations."""
+"""A range of blocks ends early at about this number of bytes of operations."""
 MAX_CHAIN_HEADERS = 10_000
 DEFAULT_PAGE = 100
 MAX_PAGE = 1_000
 MAX_LISTED_ROWS = 10_000
-"""So many rows are looked at for one page of a filtered list; a page may then be short and still have a next one."""
+"""Limit of rows read for one page of a filtered list; a page may then be short and still have a next one."""
 MAX_PAGE_BYTES = 2 * 1024 * 1024
 MAX_RECENT_BLOCKS = 1_000
 MAX_RECENT_BYTES = 256 * 1024
-"""A list of a height that is below the tip by so much at most learns from these blocks what they have changed."""
+"""A list at a height at most this many bytes of blocks below the tip learns from those blocks what changed."""
 MAX_TOLD_VALUE_BYTES = 4_096
-"""A failed condition tells the current value up to this size."""
+"""A failed condition returns the current value up to this size."""
 WATCH_BEHIND = 1_024
 PIPELINE = 64
 """So far ahead of the last sequence a request may wait for those before it."""
@@ -32,7 +32,7 @@ MAX_INTERVAL = 2**40
 
 
 class Limits(NamedTuple):
-    """The bounds of one request, as the operator set them."""
+    """The limits of one request, as the operator set them."""
 
     max_key_bytes: int = 1_024
     max_value_bytes: int = 1024 * 1024
@@ -44,7 +44,7 @@ class Limits(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """What decisions depend on. The first three are only the start of a new organization: changes are logged."""
+    """The settings that decisions depend on. The first three are initial values of a new organization."""
 
     eviction_interval: int = 1_000
     ttl_seconds: int = 86_400

@@ -1,4 +1,4 @@
-"""Lists, a page at a time: entities, relationships, resources, organizations, vaults.
+"""Lists with pagination: entities, relationships, resources, organizations, vaults.
 
 All pages of a list show the state of one height: that of the first page, or the one asked for. At the current height
 what was deleted is not looked at. A page costs at most 20 statements of a database, however many items it has. A filter
@@ -33,7 +33,7 @@ FIRST_VAULTS = 256
 def list_entities(
     reading: Reading, place: Place, prefix: bytes, at_height: int | None, include_expired: bool, limit: int, token: str
 ) -> Page[Entity]:
-    """The entities whose keys begin so."""
+    """The entities whose keys begin with a prefix."""
     asked = [b"entities", b"%d/%d" % place, prefix, b"%d" % include_expired, b"%d" % (at_height or 0)]
     walk, size = _begin(reading, place, prefix, at_height, limit, asked, token)
     walk = walk._replace(start=max(walk.start, RELATIONSHIPS_END))
@@ -94,7 +94,7 @@ def list_resources(
         return resource
 
     def rest(key: bytes) -> bytes:
-        """What was told is not told again: the next page begins behind all relationships of the resource."""
+        """The start of the next page: behind all relationships of the resource, so that none is repeated."""
         is_told = split_relationship(key)[0] == last
         return after_prefix(relationship_prefix(last)) if is_told and last is not None else next_key(key)
 
@@ -158,7 +158,7 @@ def _begin(
     asked: Sequence[bytes],
     token: str,
 ) -> tuple[Walk, int]:
-    """Where a page begins, and how large it is; a later page is read at the height of the first."""
+    """The start of a page, and its size; a later page is read at the height of the first."""
     row = tip_row(reading, place)
     size, mark = page_size(limit), read_token(reading, asked, token)
     height = height_to_read(row, mark.height if mark else at_height) or row.height
@@ -174,7 +174,7 @@ def _page(
     weigh: Callable[[T], int],
     rest: Callable[[bytes], bytes] = next_key,
 ) -> Page[T]:
-    """The next page; `rest` says where the one after it begins, from the last key that was looked at."""
+    """The next page; `rest` is the start of the one after it, from the last key that was read."""
     found: list[T] = []
     weight, number, before = 0, 0, b""
 

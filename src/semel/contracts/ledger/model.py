@@ -1,4 +1,4 @@
-"""The nouns of the ledger, as values: places, operations, transactions, headers, proofs.
+"""The value types of the ledger: places, operations, transactions, headers, proofs.
 
 Text is kept as UTF-8 bytes, so that what is hashed, stored and told are the same bytes.
 """
@@ -26,7 +26,7 @@ class Instant(NamedTuple):
 
 
 class Check(Enum):
-    """What a set may ask of the entity that it meets; the value is its byte in the encoding."""
+    """The kind of a condition; the value is its byte in the encoding."""
 
     NOT_EXISTS = 1
     MUST_EXIST = 2
@@ -52,20 +52,20 @@ class SetEntity(NamedTuple):
 
 
 class DeleteEntity(NamedTuple):
-    """Remove an entity, if it is there."""
+    """Remove an entity, if it exists."""
 
     key: bytes
 
 
 class ExpireEntity(NamedTuple):
-    """The same by the system itself, for the record."""
+    """Removal of an expired entity by the system, logged."""
 
     key: bytes
     expired_at: int = 0
 
 
 class CreateRelationship(NamedTuple):
-    """Put a relationship there, unless it is."""
+    """Create a relationship, unless it exists."""
 
     resource: bytes
     relation: bytes
@@ -73,7 +73,7 @@ class CreateRelationship(NamedTuple):
 
 
 class DeleteRelationship(NamedTuple):
-    """Remove a relationship, if it is there."""
+    """Remove a relationship, if it exists."""
 
     resource: bytes
     relation: bytes
@@ -118,7 +118,7 @@ class Entity(NamedTuple):
 
 
 class Side(Enum):
-    """On which side of the path a sibling stands; the value is its number on the wire."""
+    """The side of the path that a sibling is on; the value is its number on the wire."""
 
     LEFT = 1
     RIGHT = 2
@@ -132,14 +132,14 @@ class Sibling(NamedTuple):
 
 
 class TxProof(NamedTuple):
-    """That a transaction is in a block."""
+    """A proof that a transaction is in a block."""
 
     leaf: bytes
     siblings: tuple[Sibling, ...] = ()
 
 
 class StateProof(NamedTuple):
-    """That an entity is in the state of a block, or that there is none under its key.
+    """A proof that an entity is in the state of a block, or that its key is absent.
 
     `leaf` and `siblings` lead to the root of the key's bucket; `witness` is the entity that stands where an absent one
     would, if there is one.
@@ -158,7 +158,7 @@ class StateProof(NamedTuple):
 
 
 class Status(Enum):
-    """Of an organization or a vault; the value is how it is stored."""
+    """The status of an organization or a vault; the value is stored."""
 
     ACTIVE = 1
     MIGRATING = 2

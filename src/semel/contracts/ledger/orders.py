@@ -1,4 +1,4 @@
-"""What administrators may ask for: names, settings and retention within their bounds."""
+"""Validation of admin calls: names, settings and retention within their limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_RETAINED = 2**62
 
 MAX_QUOTA_BYTES = 2**62
 MAX_QUOTA = 2**32 - 1
-"""Of vaults, and of transactions a second."""
+"""Limit of vaults, and of transactions a second."""
 
 
 def check_name(name: bytes) -> None:
@@ -29,7 +29,7 @@ def check_name(name: bytes) -> None:
 
 
 def check_settings(settings: OrgSettings) -> None:
-    """What of an organization is to be changed."""
+    """Validate the settings of an organization to be changed."""
     for value, field, most in (
         (settings.eviction_interval, "eviction_interval", MAX_INTERVAL),
         (settings.ttl_seconds, "ttl_seconds", MAX_TTL_SECONDS),
@@ -41,7 +41,7 @@ def check_settings(settings: OrgSettings) -> None:
 def check_quota(
     max_storage_bytes: int, max_vaults: int, max_write_ops_per_sec: int, max_read_ops_per_sec: int
 ) -> Quota:
-    """What a new organization may use; a limit that is not kept here is refused rather than forgotten."""
+    """Validate the limits of a new organization; a limit that is not enforced here is refused rather than ignored."""
     quota = Quota(max_storage_bytes, max_vaults, max_write_ops_per_sec)
     for (field, value), most in zip(quota._asdict().items(), (MAX_QUOTA_BYTES, MAX_QUOTA, MAX_QUOTA), strict=True):
         if not 0 <= value <= most:

@@ -1,8 +1,8 @@
-"""Pages of lists: a token says where a list goes on, and is good for that list alone.
+"""Pagination: a page token says where a list goes on, and is valid for that list alone.
 
-It carries the place to go on from and the height that the list is read at, under a MAC over both and over what was
-asked for: a token that was altered, or is used for another list, is refused. The key is in the store, so every node
-takes the tokens of every other.
+It carries the key to go on from and the height that the list is read at, under a MAC over both and over the query: a
+token that was altered, or is used for another list, is refused. The secret is in the store, so every node accepts the
+tokens of every other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LENGTH = Struct(">I")
 
 
 class Page(NamedTuple, Generic[T]):
-    """Some of a list, the height it was read at, and the token of the next page; empty at the end."""
+    """A page of a list, the height it was read at, and the token of the next page; empty at the end."""
 
     items: Sequence[T]
     height: int
@@ -36,7 +36,7 @@ class Page(NamedTuple, Generic[T]):
 
 
 class Mark(NamedTuple):
-    """Where a list goes on: from this key on, at this height; 0 is the current one."""
+    """The position of a page token: this key, at this height; 0 is the current one."""
 
     height: int
     start: bytes
@@ -50,7 +50,7 @@ def page_size(limit: int) -> int:
 
 
 def write_token(reading: Reading, asked: Sequence[bytes], mark: Mark) -> str:
-    """The token for the rest of what was asked for."""
+    """The page token for the rest of a list."""
     body = _HEIGHT.pack(mark.height) + mark.start
     return urlsafe_b64encode(_mac(reading, asked, body) + body).decode().rstrip("=")
 

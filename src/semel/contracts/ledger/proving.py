@@ -1,4 +1,4 @@
-"""Proofs of what the state holds, and of what it does not, at any height that is kept.
+"""Proofs of presence and absence in the state, at any height that is kept.
 
 The way from a key to the root of its bucket is as long as the tree is deep; beside it stand the roots of the other
 buckets. At an older height both are found by the heights that wrote them, so the cost does not grow with the chain.
@@ -43,18 +43,18 @@ class Proved(NamedTuple):
 
 
 class _Roots(NamedTuple):
-    """The roots of the buckets at a height, and where the page of one of them stands; 0 when it is empty."""
+    """The roots of the buckets at a height, and the height of each root page; 0 when it is empty."""
 
     roots: Sequence[bytes]
     page_height: int
 
 
 _NOTHING = _Roots((EMPTY_BUCKET,) * BUCKETS, 0)
-"""Of a place in which nothing was ever set."""
+"""The roots of a place in which nothing was ever set."""
 
 
 def prove_entity(reading: Reading, place: Place, key: bytes, at_height: int | None) -> Proved:
-    """What stands under a key, or that nothing does, with its proof."""
+    """The value of a key, or its absence, with a proof."""
     row = tip_row(reading, place)
     height = height_to_read(row, at_height)
     header = tip_of(reading, place, row).header if height is None else header_of(block_row(reading, place, height))
@@ -83,14 +83,14 @@ def prove_entity(reading: Reading, place: Place, key: bytes, at_height: int | No
 def prove_relationship(
     reading: Reading, place: Place, resource: bytes, relation: bytes, subject: bytes, at_height: int | None
 ) -> Proved:
-    """That a relationship is there, or that it is not, with its proof; it is an entity of a key of its own."""
+    """A relationship, or its absence, with a proof; it is an entity with a key of its own."""
     if place.vault == 0:
         raise invalid("Relationships stand in a vault: name one.", "vault")
     return prove_entity(reading, place, relationship_key(resource, relation, subject), at_height)
 
 
 def _way(reading: Reading, place: Place, key: bytes, bucket: int, height: int) -> tuple[Leaf | None, list[Sibling]]:
-    """What stands where the path of a key ends, and the siblings from there to the bucket's root."""
+    """The end of the path of a key, and the siblings from there to the bucket's root."""
     if height == 0:
         return None, []
     digest = sha256(key).digest()
@@ -116,7 +116,7 @@ def _roots_now(reading: Reading, place: Place, bucket: int) -> _Roots:
 
 
 def _roots_at(reading: Reading, place: Place, bucket: int, height: int) -> _Roots:
-    """What did not change until the roots were next written down is as it was then; the rest is looked up, at once."""
+    """The roots at a height: unchanged ones come from the next stored roots; the rest is read at once."""
     written = reading.get(LEDGER_ROOTS, (*place, -(-height // ROOTS_EVERY) * ROOTS_EVERY))
     tops = written or reading.get(LEDGER_TOPS, place)
     if tops is None:

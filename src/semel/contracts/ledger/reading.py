@@ -1,4 +1,4 @@
-"""What the ledger tells without changing anything: clients, entities, blocks, organizations.
+"""Queries over the ledger: clients, entities, blocks, organizations.
 
 A reader looks at one instant of the store, in which every write that was acknowledged before is there.
 """
@@ -51,7 +51,7 @@ _HEADERS_AT_ONCE = 500
 
 
 class ClientState(NamedTuple):
-    """How far a client has come; all but the first are None for one that is not known."""
+    """The last sequence of a client; all but the first member are None for an unknown client."""
 
     last: int
     tx_id: bytes | None = None
@@ -60,7 +60,7 @@ class ClientState(NamedTuple):
 
 
 class Found(NamedTuple):
-    """An entity that is visible, or None, and the height that was looked at."""
+    """A visible entity, or None, and the height of the read."""
 
     entity: Entity | None
     height: int
@@ -96,7 +96,7 @@ def tip_row(reading: Reading, place: Place) -> PlaceRow:
 
 
 def client_state(reading: Reading, place: Place, client: bytes) -> ClientState:
-    """The last committed sequence of a client; 0 for one that is unknown or evicted."""
+    """The last committed sequence of a client; 0 for an unknown or evicted one."""
     tip_row(reading, place)
     org = reading.get(LEDGER_ORG, (place.org,))
     assert org is not None, "a place has an organization"
@@ -108,7 +108,7 @@ def client_state(reading: Reading, place: Place, client: bytes) -> ClientState:
 
 
 def height_to_read(row: PlaceRow, at_height: int | None) -> int | None:
-    """The height that is asked for, None for the current one; refused when it cannot be read."""
+    """The requested height, None for the current one; refused when it cannot be read."""
     if not at_height:
         return None
     if at_height > row.height:
@@ -122,7 +122,7 @@ def height_to_read(row: PlaceRow, at_height: int | None) -> int | None:
 
 
 def row_at(reading: Reading, place: Place, key: bytes, height: int | None) -> EntityRow | PastRow | None:
-    """The row of what stood under a key at a height, expired or not; None is now."""
+    """The row of a key at a height, expired or not; None is now."""
     if height is not None:
         ended: Sequence[PastRow] = reading.range(Range(LEDGER_PAST, "", (*place, key), 1, start=(height + 1,)))
         if ended:
@@ -132,12 +132,12 @@ def row_at(reading: Reading, place: Place, key: bytes, height: int | None) -> En
 
 
 def entity_of(reading: Reading, row: EntityRow | PastRow) -> Entity:
-    """The entity of a row, with its value from wherever it stands."""
+    """The entity of a row, with its value, which may be stored apart."""
     return entities_of(reading, [row])[0]
 
 
 def entities_of(reading: Reading, rows: Sequence[EntityRow | PastRow]) -> list[Entity]:
-    """The entities of many rows; all values that stand apart are looked up at once."""
+    """The entities of many rows; all values that are stored apart are read at once."""
     apart = [(row.org, row.vault, row.version, row.key) for row in rows if row.size > INLINE_BYTES]
     values = reading.find(LEDGER_VALUE, apart) if apart else {}
     found = []
@@ -148,7 +148,7 @@ def entities_of(reading: Reading, rows: Sequence[EntityRow | PastRow]) -> list[E
 
 
 def entity_at(reading: Reading, place: Place, key: bytes, height: int | None) -> Entity | None:
-    """What stood under a key at a height, expired or not; None is now."""
+    """The entity of a key at a height, expired or not; None is now."""
     row = row_at(reading, place, key, height)
     return None if row is None else entity_of(reading, row)
 
@@ -191,7 +191,7 @@ def tip(reading: Reading, place: Place) -> Tip:
 
 
 def tip_of(reading: Reading, place: Place, row: PlaceRow) -> Tip:
-    """The last block of a place whose row is at hand."""
+    """The last block of a place whose row is loaded."""
     if row.height == 0:
         return Tip(0, ZERO, row.state_root, genesis_of(row))
     found = reading.get(LEDGER_BLOCK, (*place, row.height))
@@ -201,7 +201,7 @@ def tip_of(reading: Reading, place: Place, row: PlaceRow) -> Tip:
 
 
 def check_head(reading: Reading, place: Place) -> None:
-    """Refuse a place whose tip is not its last block, or has a block behind it."""
+    """Refuse a place whose tip is not its last block."""
     row = tip_row(reading, place)
     tip_of(reading, place, row)
     if reading.get(LEDGER_BLOCK, (*place, row.height + 1)) is not None:

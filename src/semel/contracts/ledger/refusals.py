@@ -1,4 +1,4 @@
-"""A refusal on its way up: what the ledger says of a request that no rule was asked about."""
+"""Refusals of the ledger that are raised before a rule decides."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from semel.contracts.ledger.commands import Refusal
 NUMBERS = {"organization_not_found": 3100, "vault_not_found": 3101, "invalid_argument": 3203, "internal": 3204}
 """The numbers by which clients know some refusals."""
 CONDITION_FAILED, ALREADY_COMMITTED, SEQUENCE_VIOLATION = 3103, 3104, 3105
-"""And the domain errors of a write, where they are told as a status."""
+"""The domain errors of a write, where they are sent as a status."""
 
 
 class RefusedLedger(Exception):  # noqa: N818 - a refusal is an answer, not an error of ours
-    """Carries a refusal to whoever answers."""
+    """Carries a refusal to the transport, which answers with it."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The rows behind the ledger.
+"""The tables of the ledger.
 
 An organization is one log under one lock: its row counts the entries and keeps the time of the last one, and the two
 cuts that eviction has reached, before which commits and clients are forgotten. A place (the organization's own scope,
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from semel.store.table import U64, Below, Table
 
 INLINE_BYTES = 4_096
-"""Values up to this size stand in the row of their entity."""
+"""Values up to this size are stored in the row of their entity."""
 
 ROOTS_EVERY = 64
 """At each height that is a multiple of this the roots of all buckets are written down."""
@@ -33,7 +33,7 @@ ENTRY_VAULT, ENTRY_ORG, ENTRY_STATUS = 1, 2, 3
 
 
 class TermRow(NamedTuple):
-    """The term that blocks are stamped with, what it stands for, and the secret behind page tokens."""
+    """The term of new blocks, the timeline that it stands for, and the secret of page tokens."""
 
     name: bytes
     term: int
@@ -51,7 +51,7 @@ class OrgRow(NamedTuple):
     entries: int
     """The index of the last entry."""
     at_seconds: int
-    """When that was proposed; time never falls along a log."""
+    """The time of that entry; time never falls along a log."""
     at_nanos: int
     interval: int
     ttl_seconds: int
@@ -67,14 +67,14 @@ class OrgRow(NamedTuple):
     """The second of the last transaction by the clock, and how many there were in it; only where a limit is set."""
     in_second: int
     quota_bytes: int
-    """What it may use, 0 without a limit of its own; and the bytes of keys and values that it has, if they have one."""
+    """Its limit in bytes, 0 without one; and the bytes of keys and values that it has, if there is a limit."""
     quota_vaults: int
     quota_writes: int
     used_bytes: int
 
 
 class EntryRow(NamedTuple):
-    """An entry of the log that is no transaction."""
+    """A log entry that is not a transaction."""
 
     org: int
     entry: int
@@ -95,7 +95,7 @@ class PlaceRow(NamedTuple):
     tip_hash: bytes
     state_root: bytes
     retain: int
-    """How many bodies are kept; 0 for all."""
+    """The number of bodies that are kept; 0 for all."""
     freed: int
     """Up to this height everything that may go has gone."""
     created_seconds: int
@@ -111,7 +111,7 @@ class StreamRow(NamedTuple):
     vault: int
     client: bytes
     life: int
-    """The height of its first commit: a client that comes back after eviction begins another life."""
+    """The height of its first commit: a client that returns after eviction begins another life."""
     last: U64
     last_seen: int
     last_height: int
@@ -119,7 +119,7 @@ class StreamRow(NamedTuple):
 
 
 class CommitRow(NamedTuple):
-    """What a client's sequence became."""
+    """The commit of a client's sequence."""
 
     org: int
     vault: int
@@ -133,7 +133,7 @@ class CommitRow(NamedTuple):
 
 
 class KeyRow(NamedTuple):
-    """Which sequence an idempotency key took."""
+    """The sequence that an idempotency key was used with."""
 
     org: int
     vault: int
@@ -144,7 +144,7 @@ class KeyRow(NamedTuple):
 
 
 class BlockRow(NamedTuple):
-    """A header."""
+    """A block header."""
 
     org: int
     vault: int
@@ -158,9 +158,9 @@ class BlockRow(NamedTuple):
     committed_index: int
     leader: bytes
     size: int
-    """Of its body."""
+    """The size of its body."""
     stale: bytes
-    """Where bodies are not kept for ever: the pages of the tree and the large values that this block replaced."""
+    """Where bodies are not kept for ever: the tree pages and the large values that this block replaced."""
 
 
 class BodyRow(NamedTuple):
@@ -181,22 +181,22 @@ class BodyRow(NamedTuple):
 
 
 class EntityRow(NamedTuple):
-    """An entity or a relationship as it is now."""
+    """The current value of an entity or a relationship."""
 
     org: int
     vault: int
     key: bytes
     value: bytes
-    """The value when it is small; else its SHA-256, and the value stands in a row of its own."""
+    """The value when it is small; else its SHA-256, and the value is in a row of its own."""
     size: int
     expires_at: U64
     version: int
     subject: bytes
-    """Of a relationship; empty for an entity."""
+    """The subject of a relationship; empty for an entity."""
 
 
 class PastRow(NamedTuple):
-    """What stood under a key before the block of height `until` replaced or removed it."""
+    """The value of a key before the block of height `until` replaced or removed it."""
 
     org: int
     vault: int
@@ -210,7 +210,7 @@ class PastRow(NamedTuple):
 
 
 class ValueRow(NamedTuple):
-    """A large value, written once: whoever replaces it need not move it."""
+    """A large value, written once: a write that replaces it need not move it."""
 
     org: int
     vault: int
@@ -220,7 +220,7 @@ class ValueRow(NamedTuple):
 
 
 class TopsRow(NamedTuple):
-    """The roots of the 256 buckets and the heights of their pages, as they are now."""
+    """The current roots of the 256 buckets and the heights of their pages."""
 
     org: int
     vault: int
@@ -259,7 +259,7 @@ class PageRow(NamedTuple):
 
 
 class MadeRow(NamedTuple):
-    """What a caller's key created."""
+    """The result of a creation under a caller's key."""
 
     owner: bytes
     key: bytes

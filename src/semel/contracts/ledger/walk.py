@@ -1,4 +1,4 @@
-"""A walk over the keys of a place in order, as one height saw them, at a few statements for thousands of keys.
+"""Range scan of the keys of a place in order, at one height, with few statements for thousands of keys.
 
 At the current height the rows of now are all there is to look at. At an older one a key counts that is there now, or
 that a later block has replaced or removed. While few blocks stand above that height, they say themselves which keys
@@ -18,15 +18,15 @@ from semel.engine.reading import Reading
 from semel.store.protocol import AnyTable, Range
 
 CHUNK = 2_048
-"""Rows of one statement, after a first one that asks for a page."""
+"""Rows of one statement, after a first one for a page."""
 ROUNDS_NOW, ROUNDS_THEN = 8, 3
-"""How often a page asks for more: once a statement now, three times as many at an older height."""
+"""Limit of further reads for a page: one statement each now, three at an older height."""
 
 StateRow = EntityRow | PastRow
 
 
 class Walk(NamedTuple):
-    """The keys from one on, up to another that is left out, or to the last if that is empty."""
+    """A key range: from one key on, up to another (excluded), or to the last if that is empty."""
 
     place: Place
     start: bytes
@@ -48,14 +48,14 @@ class Walk(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Some keys one after the other, each with what stood under it, if anything did; and whether there may be more."""
+    """Consecutive keys, each with its row, if any; and whether there may be more."""
 
     rows: Sequence[tuple[bytes, StateRow | None]]
     has_more: bool
 
 
 def stretches(reading: Reading, walk: Walk, size: int) -> Iterator[Stretch]:
-    """The walk, as far as one page goes: first about as many keys as the page takes, then many."""
+    """The keys in stretches: the first about as long as a page, later ones longer."""
     return _now(reading, walk, size) if walk.height == walk.tip else _then(reading, walk, size)
 
 
@@ -107,7 +107,7 @@ def _then(reading: Reading, walk: Walk, size: int) -> Iterator[Stretch]:
 def _seen(
     reading: Reading, walk: Walk, standing: dict[bytes, EntityRow], replaced: Sequence[bytes]
 ) -> list[tuple[bytes, StateRow | None]]:
-    """What the height saw of keys that are there now, and of those that a later block changed."""
+    """The rows at the height, of keys that exist now and of those that a later block changed."""
     ended = reading.earliest(LEDGER_PAST, [(*walk.place, key) for key in replaced], walk.height + 1) if replaced else {}
     found: list[tuple[bytes, StateRow | None]] = []
     for key in sorted({*standing, *replaced}):
@@ -117,7 +117,7 @@ def _seen(
 
 
 def _changed(reading: Reading, walk: Walk) -> Callable[[bytes, int], Sequence[bytes]]:
-    """The keys that blocks above the height have changed, so many from one on; or all that have a past."""
+    """The keys that blocks above the height have changed, a page from one on; or all that have a past."""
     recent = _recent(reading, walk)
     if recent is None:
         return lambda start, limit: reading.distinct(walk.range(LEDGER_PAST, start, limit))
@@ -125,7 +125,7 @@ def _changed(reading: Reading, walk: Walk) -> Callable[[bytes, int], Sequence[by
 
 
 def _recent(reading: Reading, walk: Walk) -> list[bytes] | None:
-    """The keys of the operations above the height, in order; None when that is too much to look through."""
+    """The keys of the operations above the height, in order; None when there are too many."""
     if walk.tip - walk.height > MAX_RECENT_BLOCKS:
         return None
     above = Range(LEDGER_BLOCK, "", tuple(walk.place), MAX_RECENT_BLOCKS, (walk.height + 1,), (walk.tip + 1,))

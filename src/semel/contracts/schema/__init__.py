@@ -1,4 +1,4 @@
-"""Every table of every surface, and the numbered way from an empty store to them."""
+"""Every table of every surface, and the migrations from an empty store to them."""
 
 from __future__ import annotations
 

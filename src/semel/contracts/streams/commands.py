@@ -11,7 +11,7 @@ from semel.store.table import Key
 
 
 class Content(NamedTuple):
-    """A body, ready to be stored; a flaw is told only when nothing else stands in the way."""
+    """A body, ready to be stored; a flaw is reported only if no other refusal applies."""
 
     data: bytes
     messages: int
@@ -34,7 +34,7 @@ class ProducerClaim(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Make a stream, or confirm an equal one."""
+    """Create a stream, or confirm an equal one."""
 
     scope: bytes
     path: bytes
@@ -69,13 +69,13 @@ class Delete(NamedTuple):
 
 
 class Expire(NamedTuple):
-    """Remove a stream whose life has ended; a chore."""
+    """Remove an expired stream; a chore."""
 
     scope: bytes
 
 
 class Bury(NamedTuple):
-    """Free rows of a life that has ended; a chore."""
+    """Free rows of a deleted or expired stream; a chore."""
 
     id: bytes
     chunks: tuple[Key, ...]
@@ -87,7 +87,7 @@ Command = Create | Append | Delete | Expire | Bury
 
 
 class Created(NamedTuple):
-    """The stream is there: made now, or found equal."""
+    """The stream exists: created now, or found equal."""
 
     is_new: bool
     content_type: bytes
@@ -98,7 +98,7 @@ class Created(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """The append took effect, now or before."""
+    """The append took effect, now or earlier."""
 
     status: int
     tail: int
@@ -107,13 +107,13 @@ class Appended(NamedTuple):
     seq: int | None = None
     replayed: bool = False
     is_new: bool = False
-    """Whether this very request took effect; no header tells it, the metrics do."""
+    """Whether this very request took effect; only metrics use it."""
     tail_epoch: int = 0
     """The epoch in the offset of the tail: the same in every replay."""
 
 
 class Deleted(NamedTuple):
-    """The stream is gone."""
+    """The stream was deleted."""
 
 
 Answer = Created | Appended | Deleted | Problem | None

@@ -1,4 +1,4 @@
-"""Streams as the engine sees them: locks, rows, decisions and chores."""
+"""Streams as a contract of the engine: locks, rows, decisions and chores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROWS_A_CHORE = 500
 
 
 class Streams:
-    """The contract. `keep` is how long a key is honoured."""
+    """The contract of streams. `keep` is the retention of idempotency keys."""
 
     name = "streams"
 

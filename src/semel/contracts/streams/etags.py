@@ -1,4 +1,4 @@
-"""Entity tags: what a read gave, and whether a writer has seen the tail.
+"""Entity tags (ETag): the version that a read returned, and the If-Match check of a writer.
 
 `"<life>-<start>-<end>"`, with `-e<epoch>` behind it after a restore and `-c` when there will never be more: it changes
 with each of them. A writer that sends one in `If-Match` has read up to `end`, whatever its read began with.
@@ -11,7 +11,7 @@ from semel.contracts.streams.tables import StreamRow
 
 
 def format_etag(stream: StreamRow, start: int, end: int, *, is_final: bool) -> bytes:
-    """The tag of what stands between two positions."""
+    """The entity tag of the content between two positions."""
     return b'"%s-%d-%s"' % (stream.id.hex().encode(), start, _end(stream, end, is_final))
 
 

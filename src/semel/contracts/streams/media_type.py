@@ -1,4 +1,4 @@
-"""Media types: two are the same when type and subtype are, whatever the case and the parameters."""
+"""Media types: equal when type and subtype are equal, whatever the case and the parameters."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _NOW = b"now"
 
 
 class Offset(NamedTuple):
-    """An offset, taken apart."""
+    """A parsed offset."""
 
     epoch: int
     position: int

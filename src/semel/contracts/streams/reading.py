@@ -1,4 +1,4 @@
-"""Reading a stream: what stands from a position on, as of one instant, in pages of bounded size."""
+"""Queries over a stream: content from an offset on, at one instant, in limited pages (pagination)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _page(reading: Reading, stream: StreamRow, position: int | None, page_bytes:
 
 
 def _page_end(reading: Reading, stream: StreamRow, position: int, page_bytes: int) -> int:
-    """Where to stop: sizes are known from positions alone, so no more is loaded than is sent."""
+    """The end of a page: sizes are known from positions alone, so no more is loaded than is sent."""
     keys = reading.keys(Range(CHUNK, "", (stream.id,), PAGE_ROWS, start=(position + 1,)))
     end: int = keys[0][1]
     for _, candidate in keys:
@@ -102,7 +102,7 @@ def span_behind(name: bytes) -> Span:
 def listing(reading: Reading, spans: Sequence[Span], limit: int) -> tuple[list[StreamRow], bytes | None]:
     """Living streams in these spans, by name, and the name to go on from while there may be more.
 
-    Only what lies in the spans is looked at: the name to go on from tells nobody of a stream beyond their reach.
+    Only the names in the spans are looked at: the name to go on from reveals no stream beyond their reach.
     """
     rows: dict[bytes, StreamRow] = {}
     for span in sorted(spans, key=lambda one: one.start):

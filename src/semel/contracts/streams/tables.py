@@ -1,4 +1,4 @@
-"""The rows behind streams.
+"""The tables of streams.
 
 A stream's name is its scope, packed; each life of that name has an id of its own, so that a stream made anew sees
 nothing of the old one: chunks are found by the id, and receipts and producers carry it and count only for the life
@@ -17,7 +17,7 @@ from semel.store.table import Table
 
 
 class StreamRow(NamedTuple):
-    """One living stream: what it is, and where it stands."""
+    """One existing stream: its properties, and its tail."""
 
     scope: bytes
     path: bytes
@@ -42,7 +42,7 @@ class StreamRow(NamedTuple):
 
 
 class ChunkRow(NamedTuple):
-    """What one append brought; `end_at` is the position after it. JSON messages are joined by commas."""
+    """The content of one append; `end_at` is the position after it. JSON messages are joined by commas."""
 
     id: bytes
     end_at: int
@@ -62,7 +62,7 @@ class ProducerRow(NamedTuple):
 
 
 class ReceiptRow(NamedTuple):
-    """The facts of a keyed append that took effect; the wire renders its answer from them."""
+    """The receipt of a keyed append that took effect; a retry's answer is rendered from it."""
 
     scope: bytes
     key: bytes
@@ -77,7 +77,7 @@ class ReceiptRow(NamedTuple):
 
 
 class GraveRow(NamedTuple):
-    """A life that has ended and whose chunks and producers are still to be freed."""
+    """A tombstone: a stream that has ended and whose chunks and producers are still to be freed."""
 
     id: bytes
     ended_at: int

@@ -1,4 +1,4 @@
-"""Who may do what with deltas: credentials, roles, the gateways that a credential reaches, its client ids."""
+"""Authorization for deltas: roles, gateways that a credential reaches, and client ids that it may use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SurfaceGate(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Who asks, who waits for the answer, and where from (for the audit log)."""
+    """A call's principal, its caller that waits for the answer, and its origin for the audit log."""
 
     principal: Principal
     caller: Caller
@@ -40,7 +40,7 @@ class Asked(NamedTuple):
 
     @property
     def is_named(self) -> bool:
-        """Whether the caller has a name of its own, and is not whoever holds the one token or needs none."""
+        """Whether the caller has a name of its own: not the holder of the shared token, and not development mode."""
         return self.is_known and self.principal.actor != DEVELOPER.actor
 
     @property
@@ -50,7 +50,7 @@ class Asked(NamedTuple):
 
     @property
     def claims(self) -> Mapping[str, tuple[str, ...]]:
-        """What is known of the caller, for rules about who sees what."""
+        """The claims of the caller, for sync rules."""
         if self.principal.claims or not self.is_named:
             return self.principal.claims
         return {"sub": (self.principal.name,)}
@@ -64,7 +64,7 @@ class Asked(NamedTuple):
         return tuple(dict.fromkeys((json_text(principal.name), json_text(principal.client_id))))
 
     def speaks_for(self, client: str) -> bool:
-        """Whether it may push with a client id, by its text: only then is kept how far that client was told."""
+        """Whether it may push with a client id: only then the progress of that client is stored."""
         return self.authors is None or client in self.authors
 
 
@@ -79,7 +79,7 @@ def gate_of(context: Context) -> SurfaceGate:
 
 
 def needs(principal: Principal, role: Role, gateway: str | None) -> None:
-    """Refuse a caller without the role, or one that does not reach the gateway; None is none in particular."""
+    """Refuse a caller without the role, or whose scopes do not reach the gateway; None is no gateway in particular."""
     if not principal.has(role):
         raise RefusedDeltas("AUTH_ERROR", f"This needs the role {role.value}.", FORBIDDEN)
     if gateway is not None and not principal.may(role, SURFACE, gateway.encode()):

@@ -1,4 +1,4 @@
-"""What administrators do with gateways over HTTP: schemas, rules, a flush, counts, and their names."""
+"""Admin calls of deltas over HTTP: schemas, sync rules, flush, counts and the list of gateways."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from semel.server.threads import apart
 MOST_SUBJECTS = 100
 """Credentials that one client id is forgotten for at a time."""
 SCANNED_NAMES = 1_000
-"""So many names are looked at in one step of a listing."""
+"""Limit of names that one step of a listing reads."""
 
 
 class Admin:
-    """The part of the host that is for operators."""
+    """The HTTP handlers of admin calls."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -39,7 +39,7 @@ class Admin:
         return answer_json({"saved": True})
 
     async def save_rules(self, request: Request) -> Answer:
-        """POST of who sees what."""
+        """POST of sync rules."""
         rules = await apart(len(request.body), _checked, request.body)
         await self._desk.save_rules(request.asked, request.gateway, rules)
         return answer_json({"saved": True})
@@ -81,7 +81,7 @@ class Admin:
         return answer_json({"gateways": names[: wanted.limit], "hasMore": len(names) > wanted.limit})
 
     async def clients(self, request: Request) -> Answer:
-        """GET of the clients whose progress is remembered; `after` is the `next` of the page before."""
+        """GET of the remembered clients; `after` is the `next` of the previous page (pagination)."""
         wanted = parse_listing(request.query)
         after = _key_of(wanted.after)
         found = await self._desk.look(lambda reading: clients(reading, request.gateway, after, wanted.limit + 1))

@@ -1,4 +1,4 @@
-"""Checkpoints over HTTP: written to a file from one snapshot, then sent at the pace of whoever reads.
+"""Checkpoints over HTTP: written to a file from one snapshot, then sent at the pace of the client.
 
 The snapshot is let go before the first byte leaves, so a slow reader holds a file and nothing of the store; and memory
 holds a piece at a time, however large the gateway is.
@@ -29,21 +29,21 @@ from semel.server.http.answer import Answer, BodyWriter, ClientGoneError, Stream
 
 PLAIN_MEDIA_TYPE = b"application/x-ndjson"
 MAX_WRITTEN = 2
-"""So many checkpoints are written at a time: each has a reader of the store for itself."""
+"""Limit of checkpoints that are written at a time: each has a reader of the store for itself."""
 FRAME_BYTES = 256 * 1024
 """About what one frame of the stream holds; a row always fits."""
 FRAME_ENTRIES = 1_000
 
 
 class Written(NamedTuple):
-    """What a file holds: the cursor behind it, and how many rows."""
+    """The content of a checkpoint file: the cursor behind it, and the number of rows."""
 
     cursor: int
     rows: int
 
 
 class Checkpoints:
-    """The part of the host that sends whole gateways."""
+    """The HTTP handlers of checkpoints."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -111,7 +111,7 @@ class Checkpoints:
 def _write(
     reading: Reading, *, gateway: str, claims: Claims, replica: Replica | None, spool: Spool, caller: Caller
 ) -> Written | None:
-    """Write the frames of a checkpoint, from the file's beginning: a look at the store may have to be begun again."""
+    """Write the frames of a checkpoint, from the file's beginning: a read of the store may have to be repeated."""
     found = checkpoint(reading, gateway, claims, replica)
     if found is None:
         return None
@@ -139,7 +139,7 @@ def _write_plain(reading: Reading, *, asker: PlainAsker, spool: Spool, caller: C
 
 
 def _pieces(entries: Iterator[Entry], is_gone: Callable[[], bool]) -> Iterator[list[Entry]]:
-    """As many entries at a time as fit into a frame; nobody goes on for a client that has left."""
+    """As many entries at a time as fit into a frame; stops once the client has disconnected."""
     piece: list[Entry] = []
     size = 0
     for entry in entries:

@@ -1,8 +1,8 @@
-"""One WebSocket connection of deltas: frames in their order, answers in the same order, broadcasts between them.
+"""A WebSocket connection of deltas: frames and answers in order, broadcasts between them.
 
-One thing at a time: a frame is answered before the next one is looked at. There is no frame for an error, so a refusal
-ends the connection, with its reason. A crash here loses the connection and nothing else: what was answered is on disk,
-and what was not can be pushed again.
+One frame at a time: it is answered before the next one is read. There is no error frame, so a refusal closes the
+connection, with its reason. A crash here loses the connection and nothing else: what was answered is on disk, and what
+was not can be pushed again.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ T = TypeVar("T")
 
 GOING_AWAY, UNREADABLE, REFUSED, TOO_BIG, FAILED, TRY_LATER = 1001, 1002, 1008, 1009, 1011, 1013
 MAX_MESSAGES = 64
-"""So many frames of a connection wait for their turn before it is not listened to."""
+"""Limit of frames of one connection that wait for their turn; above it the connection is not read."""
 PING_SECONDS = 30.0
 ROOM_SECONDS = 5.0
-"""How long a frame waits for room in the engine."""
+"""Longest wait of a frame for room in the engine's queue, in seconds."""
 RETRY_SECONDS = 0.05
 LONGEST_SECONDS = 86_400.0
 """A timer that would run longer is set again."""
@@ -61,23 +61,23 @@ _CODES = {"OUTCOME_UNKNOWN": FAILED, "INTERNAL_ERROR": FAILED, "BACKPRESSURE_ERR
 
 
 class Word(Enum):
-    """What stands among the frames of a client and is none of them."""
+    """Internal events in the inbox, beside the frames of a client."""
 
     TOO_LARGE = 1
     """Behind it nothing was listened to."""
     ARRIVED = 2
-    """What the client was told last has reached it."""
+    """The last broadcast has reached the client."""
 
 
 class Visitor(NamedTuple):
-    """Somebody who was let in: who, and to which gateway."""
+    """An authenticated client: its principal, and its gateway."""
 
     asked: Asked
     gateway: str
 
 
 class Conversation:
-    """The life of a connection after its handshake."""
+    """A WebSocket connection after its handshake."""
 
     def __init__(self, door: Door, visitor: Visitor, socket: DeltaSocket) -> None:
         self._door = door
@@ -109,13 +109,13 @@ class Conversation:
 
     @property
     def is_stranger(self) -> bool:
-        """Nobody comes this far without a credential."""
+        """Always false: a client without a credential is refused in the handshake."""
         return False
 
     # From the socket and from commits.
 
     def heard(self) -> None:
-        """The client is there."""
+        """Bytes have arrived: the client is alive."""
         self._heard_at = self._loop.time()
 
     def received(self, raw: bytes, is_text: bool) -> None:
@@ -127,12 +127,12 @@ class Conversation:
             self._woken.set()
 
     def unfinished(self, size: int) -> None:
-        """So much waits that is no whole message."""
+        """Note how many bytes of an incomplete message have arrived."""
         self._holdings.arriving(size)
         self._mind_room()
 
     def too_large(self, most: int) -> None:
-        """A message is larger than allowed; that is told in its turn, behind the answers to what came before."""
+        """A message is larger than allowed; the error is sent in its turn, behind the answers to earlier messages."""
         self._inbox.append(Word.TOO_LARGE)
         self._woken.set()
 
@@ -148,7 +148,7 @@ class Conversation:
                 self._remember_last()
 
     def filled(self) -> None:
-        """The client does not keep up: what it is owed does not grow by what it asks."""
+        """Back pressure: the client does not keep up, so its further requests wait."""
         self._mind_room()
         self._mind_stall()
 
@@ -165,14 +165,14 @@ class Conversation:
         self._woken.set()
 
     def lost(self) -> None:
-        """The connection is gone; what nobody will hear of and is not decided need not be."""
+        """The connection is lost: cancel the work that is not decided, since no client will receive its answer."""
         self._end()
         self._holdings.close()
         self._asked.caller.leave()
         self._task.cancel()
 
     def shut_down(self) -> None:
-        """The server stops: what is under way is answered first."""
+        """The server stops: running work is answered first."""
         self._is_last = True
         self._inbox = deque(one for one in self._inbox if one is Word.ARRIVED)
         self._woken.set()
@@ -216,7 +216,7 @@ class Conversation:
             self._mind_room()
 
     def _arrived(self) -> None:
-        """The client has what it was told last."""
+        """The client has acknowledged the last broadcast."""
         self._live.arrived()
         self._mind_stall()
 
@@ -240,7 +240,7 @@ class Conversation:
         self._write(wire_frame((response((), pushed.server_hlc, has_more=False),)))
 
     async def _find_room(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Make a call; an engine that is full is asked again for a moment, since nothing was stored."""
+        """Make a call; a full engine is retried for a moment, since nothing was stored."""
         deadline = self._loop.time() + ROOM_SECONDS
         while True:
             try:
@@ -251,7 +251,7 @@ class Conversation:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _keep_pace(self) -> None:
-        """A client that pushes too often is not listened to until its time has come."""
+        """Rate limit: a client that pushes too often is not read until it may push again."""
         while True:
             try:
                 return self._desk.pace(self._asked, self._gateway)
@@ -289,7 +289,7 @@ class Conversation:
                 await asyncio.wait_for(self._woken.wait(), ROOM_SECONDS)
             return
         if news is not None:
-            # In one piece, so that who has read the one has most likely read the other.
+            # In one write, so that a client that has read the one has most likely read the other.
             if self._live.is_plain:
                 frame = self._socket.frame(await apart(room.size, plain_page_body, news.page))
                 self._write(frame + self._ping())
@@ -303,7 +303,7 @@ class Conversation:
         self._holdings.settle()
 
     def _mind_room(self) -> None:
-        """Listen to the client while there is room, and while it reads what it is owed."""
+        """Flow control: read from the client while there is room, and while it reads its answers."""
         has_room = len(self._inbox) < MAX_MESSAGES and self._holdings.waiting < self._most_bytes
         self._socket.read_on(has_room and not self._socket.is_full)
         if not self._is_over and not self._holdings.has_room():
@@ -316,7 +316,7 @@ class Conversation:
         return self._socket.ping_frame(self._pings.to_bytes(8))
 
     def _mind_stall(self) -> None:
-        """While the client has to take something, look whether it does."""
+        """While answers are unsent, check that the client reads."""
         is_owed = not self._is_over and (self._socket.is_full or self._live.is_waiting)
         if is_owed and self._stall is None:
             self._stall = self._loop.call_later(self.patience_seconds, self._check_stall, self._socket.unsent())
@@ -333,7 +333,7 @@ class Conversation:
             self._mind_stall()
 
     def _pulse(self) -> None:
-        """A client that is silent is asked whether it is there; one that says nothing is not."""
+        """Ping a silent client; close the connection without a pong."""
         if self._holdings.is_late():
             self._close(TRY_LATER, "A frame took too long to arrive.")
             return
@@ -387,7 +387,7 @@ class Conversation:
         self._door.closed(self, self._gateway)
 
     def _remember_last(self) -> None:
-        """What has reached the client counts, although nobody waits for it any more."""
+        """Record what has reached the client, although no task waits for it any more."""
         if Word.ARRIVED in self._inbox:
             self._live.arrived()
         self._inbox.clear()

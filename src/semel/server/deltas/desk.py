@@ -1,6 +1,6 @@
-"""What every wire of deltas comes to: calls by value, judged for who asks, carried out by the engine.
+"""The service of deltas: every call without a transport, authorized and executed by the engine.
 
-Nothing here knows of HTTP or WebSocket. Refusals are raised as `RefusedDeltas`, failures of the engine as they are.
+Independent of HTTP and WebSocket. Refusals are raised as `RefusedDeltas`, errors of the engine as they are.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ from semel.surfaces.deltas.settings import DeltasSettings
 T = TypeVar("T")
 
 PULL_TRIES = 8
-"""A page whose cursor turns out to be in use is read again; so often, before the client is asked to."""
+"""Limit of tries for a page whose cursor turns out to be in use, before the client must retry."""
 _ROWS_OF_A_DELTA = 5
 """Rows that a delta touches: its id, its place in the log, its row, and something of its author or its table."""
 
 
 _DELTA_BYTES, _COLUMN_BYTES = 400, 270
-"""What a delta and each of its columns hold in memory besides their texts."""
+"""Bytes in memory of a delta and of each of its columns, besides their texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Made once; every wire stands around it."""
+    """The service of deltas, made once; all transports call it."""
 
     context: Context
     settings: DeltasSettings
@@ -75,19 +75,19 @@ class Desk:
     rates: Rates
     journal: Journal
     answers: Budget
-    """Bytes of answers that are on their way to those who read them."""
+    """The memory budget of unsent answers."""
     uploads: Budget
     """Bytes of frames that are not whole, or wait for their turn."""
     spools: Spools
     shown: ShownCursors = field(default_factory=ShownCursors)
-    """What those have shown who have never pushed."""
+    """Acknowledged cursors of clients that have never pushed."""
 
     def asked(self, principal: Principal, caller: Caller, where: Mapping[str, str]) -> Asked:
-        """A call of somebody who was let in."""
+        """The call of an authenticated caller."""
         return Asked(principal, caller, where, self.gate.principals.are_known)
 
     def enter(self, asked: Asked, role: Role, gateway: str | None) -> None:
-        """Refuse whoever may not do that in a gateway, and gateways that are not there; None is none in particular."""
+        """Refuse a caller without the role in a gateway, and unknown gateways; None is for no gateway in particular."""
         try:
             needs(asked.principal, role, gateway)
         except RefusedDeltas:
@@ -116,7 +116,7 @@ class Desk:
         return answer
 
     async def settle(self, asked: Asked, gateway: str, body: PushBody) -> Settlement:
-        """What a client of the plain dialect is told of a push that is on disk."""
+        """The answer of the plain dialect to a push that is on disk."""
         asker = PlainAsker(gateway, body.client, asked.claims)
         look = partial(settle, asker=asker, deltas=body.deltas, cursor=body.cursor or 0, budget=PAGE_BYTES)
         return await self.look(look)
@@ -133,7 +133,7 @@ class Desk:
         return page
 
     async def plain_news(self, asked: Asked, replica: Replica, after: int, limit: int, budget: int) -> News:
-        """What others have done behind a position, for a client of the plain dialect that is told without asking."""
+        """Others' changes behind a position, for live delivery to a client of the plain dialect."""
         asker = PlainAsker(replica.gateway, replica.client, asked.claims)
         wanted = PullQuery(replica.client, after, limit, is_plain=True, own_after=0)
         return News(await self._plain_page(asked, asker, wanted, budget))
@@ -182,7 +182,7 @@ class Desk:
         raise UnavailableError("The gateway changes too fast to be read.")
 
     def _note_softly(self, replica: Replica, turn: int, page: Page) -> None:
-        """What may be forgotten of a page: then the client is told again."""
+        """Record the soft part of a page's delivery; if it is lost, the client gets the entries again."""
         if page.is_known:
             self.context.engine.touch(page.touches)
         else:
@@ -191,7 +191,7 @@ class Desk:
             self.journal.given(len(page.entries))
 
     async def _page(self, asked: Asked, replica: Replica, since: int, limit: int, *, is_guest: bool) -> Page:
-        """A page, in as many looks as it takes to pass over what is not for this caller."""
+        """A page, in as many reads as it takes to pass over entries that are not for this caller."""
         begun: Begun | None = None
         while not asked.caller.gone:
             look = partial(
@@ -214,13 +214,13 @@ class Desk:
         raise ClientGoneError
 
     async def news(self, asked: Asked, replica: Replica, after: int, limit: int, budget: int) -> News:
-        """What others have done behind a position."""
+        """Others' changes behind a position, for live delivery."""
         claims, is_guest = asked.claims, not asked.speaks_for(replica.client)
         look = partial(news, replica=replica, claims=claims, after=after, limit=limit, budget=budget, is_guest=is_guest)
         return await self.look(look)
 
     def tell(self, replica: Replica, turn: int, told: News, entries: int) -> None:
-        """Remember softly that a client has what it had not asked for; `turn` is that of its last pull."""
+        """Record, as a soft change, that a client has received live entries; `turn` is that of its last pull."""
         if told.is_known:
             self.context.engine.touch(told.touches)
         else:
@@ -232,11 +232,11 @@ class Desk:
         await self._carry_out(asked, SaveSchema(gateway, schema.table, schema.columns))
 
     async def save_rules(self, asked: Asked, gateway: str, rules: bytes) -> None:
-        """Keep who sees what: canonical JSON, and checked."""
+        """Save sync rules: canonical JSON, validated."""
         await self._carry_out(asked, SaveRules(gateway, rules), len(rules))
 
     async def forget(self, asked: Asked, gateway: str, clients: Sequence[tuple[bytes, bytes]]) -> int:
-        """Forget how far clients were told; how many there were."""
+        """Forget the progress of clients; returns their number."""
         answer = await self._carry_out(asked, Forget(gateway, tuple(clients)), cost=len(clients) + 1)
         assert isinstance(answer, Forgotten)
         return answer.clients
@@ -250,7 +250,7 @@ class Desk:
         return await self.context.engine.read(function)
 
     def replica(self, asked: Asked, gateway: str, client: str) -> Replica:
-        """A client of a gateway, as this caller speaks for it."""
+        """A client of a gateway, under this caller."""
         return Replica(gateway, client, asked.principal.name)
 
     async def _carry_out(self, asked: Asked, command: Command, size: int = 0, cost: int = _ROWS_OF_A_DELTA) -> Any:
@@ -264,7 +264,7 @@ def _judged(answer: Any) -> Any:
 
 
 class NoRoomError(RefusedDeltas):
-    """Too much is on its way already, to this caller or to all of them."""
+    """Too many bytes are unsent already, for this caller or for all of them."""
 
     def __init__(self) -> None:
         super().__init__("BACKPRESSURE_ERROR", "Too many answers wait to be read; try again in a moment.")
@@ -277,7 +277,7 @@ def weight_of(body: PushBody, size: int) -> int:
 
 
 def note_of(replica: Replica, page: Page) -> Give:
-    """What is to be on disk before a page leaves."""
+    """The command that must be on disk before a page is sent."""
     return Give(replica, page.cursor, page.shown, page.rest, page.gone_back_at, page.is_taken, page.mark)
 
 

@@ -1,8 +1,8 @@
-"""The handshake of a WebSocket of deltas: who comes in, and who is inside.
+"""The WebSocket handshake of deltas: authentication, limits and the register of open connections.
 
-A refusal is told over HTTP, before there is a WebSocket: a client of this dialect that was let in and thrown out again
-would come back at once, and one that was not let in waits longer each time. The token may stand in the query, because a
-page cannot set headers here; it is taken out before anything is kept or told of the path.
+A refusal is an HTTP answer, before the WebSocket is open: a client of this dialect that is closed after the handshake
+reconnects at once, and one whose handshake is refused backs off. The token may be in the query, because a web page
+cannot set headers here; it is removed from the path before that is logged.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def is_door(raw_path: bytes) -> bool:
 
 
 class Door:
-    """Made once; every connection comes through it."""
+    """Handles handshakes and keeps the register of connections; made once."""
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
@@ -61,13 +61,13 @@ class Door:
         self._rooms.leave(gateway, conversation)
 
     def fault(self) -> str:
-        """Inside an exception handler: put it into the log, and say what a client may be told."""
+        """Inside an exception handler: log the exception, and return the message for the client."""
         error_id = self.desk.context.world.random_bytes(8).hex()
         _log.exception("fault in a connection", extra={"error_id": error_id})
         return f"Something went wrong here; connect again. Error id {error_id}."
 
     def judge(self, request: Request, remote: str) -> Visitor | Response:
-        """Who comes in, or the answer to one who does not."""
+        """The authenticated client of a handshake, or the HTTP answer that refuses it."""
         path, _, query = request.path.partition("?")
         fields = _fields(request, query)
         try:
@@ -98,7 +98,7 @@ class Door:
 
     def _visitor(self, path: bytes, fields: Fields, remote: str) -> Visitor:
         route = split_path(path)
-        assert route is not None, "nobody else is sent here"
+        assert route is not None, "only paths of a gateway are sent here"
         where = {"path": path.decode("latin-1"), "remote_addr": remote}
         principal = authenticate(self.desk.gate, fields, lambda: where)
         actor = principal.actor if self.desk.gate.principals.are_known else NOBODY
@@ -123,7 +123,7 @@ class Door:
 
 
 def _fields(request: Request, query: str) -> Fields:
-    """The headers; a token of the query stands among them as if it had been sent there."""
+    """The headers; a token in the query is added as if it had been sent as a header."""
     pairs = [(_bytes(name).lower(), _bytes(value)) for name, value in request.headers.raw_items()]
     tokens = [value for name, value in parse_qsl(query) if name == "token"]
     pairs += [(b"authorization", b"Bearer " + token.encode("utf-8", "replace")) for token in tokens]
@@ -131,5 +131,5 @@ def _fields(request: Request, query: str) -> Fields:
 
 
 def _bytes(text: str) -> bytes:
-    """What was sent, as it was before `websockets` read it."""
+    """The bytes as sent, before `websockets` decoded them."""
     return text.encode("utf-8", "surrogateescape")

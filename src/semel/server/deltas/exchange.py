@@ -1,4 +1,4 @@
-"""One exchange over HTTP: what a call is given, and what it gives back."""
+"""HTTP request and answer types of deltas."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ STATIC: tuple[Header, ...] = (
 )
 NO_PATH = Refusal("NOT_FOUND", "There is nothing at this path, or not for this method.")
 RETRY_SECONDS = 1
-"""When to come back, if a refusal does not say."""
+"""Retry-After in seconds, if a refusal has none."""
 BUFFER_BYTES = 64 * 1024
-"""So much the transport takes in for a client that does not read, and says nothing."""
+"""Bytes that the transport buffers for a client that does not read, before it applies back pressure."""
 PIECE_BYTES = 256 * 1024
-"""What is handed to the transport at once."""
+"""Bytes that are passed to the transport at once."""
 
 
 class Request(NamedTuple):
-    """One call: who asks, of which gateway, and with what."""
+    """An HTTP call: the principal, the gateway and the input."""
 
     asked: Asked
     gateway: str
@@ -37,7 +37,7 @@ class Request(NamedTuple):
     query: bytes
     body: bytes
     is_head: bool = False
-    """Whether nothing but the head of the answer is sent: then nothing may be remembered as told."""
+    """Whether only the head of the answer is sent: then nothing counts as delivered."""
 
 
 Call = Callable[[Request], Awaitable[Answer | StreamedAnswer]]
@@ -57,7 +57,7 @@ def answer_json(facts: Any) -> Answer:
 
 
 def refuse(refusal: Refusal, request_id: bytes, *more: Header) -> Answer:
-    """A refusal as an answer, with the time to come back where that helps."""
+    """A refusal as an answer, with Retry-After where that helps."""
     status = refusal.status or REGISTRY[f"{SURFACE}:{refusal.code}"].status
     headers = [JSON, *more]
     if status in (429, 503):

@@ -1,4 +1,4 @@
-"""What a caller of deltas is told when a call could not be carried out: the kinds of failure as refusals."""
+"""Error mapping of deltas: failures of the engine and the store as refusals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from semel.kernel.errors import Problem
 
 
 def engine_refusal(error: EngineError) -> Refusal:
-    """The engine did not do it, or nobody knows whether it did."""
+    """The refusal for an engine error: the write was not done, or its outcome is unknown."""
     if isinstance(error, FaultError):
         return internal_refusal(error.error_id)
     if isinstance(error, OutcomeUnknownError):
@@ -17,12 +17,12 @@ def engine_refusal(error: EngineError) -> Refusal:
 
 
 def internal_refusal(error_id: str) -> Refusal:
-    """A fault of ours; the log has the rest under the id."""
+    """The refusal for an internal fault; the log has the details under the id."""
     return Refusal("INTERNAL_ERROR", f"Something went wrong here; push the same deltas again. Error id {error_id}.")
 
 
 def server_refusal(problem: Problem) -> Refusal:
-    """What the server itself refuses, whatever the surface: a credential, or too many uploads."""
+    """The refusal for a problem of the server itself, whatever the surface: a credential, or too many uploads."""
     if problem.kind.status == 401:
         return Refusal("AUTH_ERROR", problem.detail)
     return Refusal("BACKPRESSURE_ERROR", problem.detail)

@@ -1,4 +1,4 @@
-"""Binary frames of deltas: bytes to what HTTP would have brought, and entries to bytes.
+"""Binary frames of deltas (protobuf): decoding of requests, encoding of entries.
 
 A delta of a frame is turned into the JSON value that it stands for and judged as one, so both wires take and refuse the
 same. What protobuf cannot say is told nowhere: an id with half a surrogate pair, which only JSON can spell, is an error
@@ -28,7 +28,7 @@ from semel.server.deltas.proto.sync_pb2 import ColumnDelta, RowDelta, SyncPull, 
 PUSH, PULL, BROADCAST = b"\x01", b"\x02", b"\x03"
 MEDIA_TYPE = b"application/x-lakesync-checkpoint-stream"
 MAX_VALUE_DEPTH = MAX_DEPTH - 5
-"""A value in the JSON of a push stands inside five brackets; what is too deep there is too deep here."""
+"""A value in the JSON of a push is nested in five brackets; the depth limit here is the same."""
 
 _OPS = {int(op): op.name for op in Op}
 _DELTAS_TAG = SyncResponse.DESCRIPTOR.fields_by_name["deltas"].number << 3 | 2
@@ -38,15 +38,15 @@ _NOTHING = b"\x11" + bytes(8)
 
 
 class FrameError(ValueError):
-    """Bytes that are no frame."""
+    """The bytes are not a valid frame."""
 
 
 class UntellableError(ValueError):
-    """An entry that has no binary form."""
+    """An entry that cannot be encoded in binary form."""
 
 
 def read_frame(raw: bytes) -> SyncPush | SyncPull:
-    """What a client sends."""
+    """Decode a frame of a client."""
     message: SyncPush | SyncPull
     if raw.startswith(PUSH):
         message = SyncPush()
@@ -62,7 +62,7 @@ def read_frame(raw: bytes) -> SyncPush | SyncPull:
 
 
 def push_of(message: SyncPush, policy: Policy, author: str | None) -> PushBody:
-    """The deltas of a push, judged. `author` is the text of the only id that the caller may speak for."""
+    """The parsed deltas of a push. `author` is the text of the only id that the caller may push as."""
     deltas = message.deltas
     return judge_push(
         client_of(message.client_id), len(deltas), (partial(_item, one) for one in deltas), policy, author
@@ -70,7 +70,7 @@ def push_of(message: SyncPush, policy: Policy, author: str | None) -> PushBody:
 
 
 def pull_of(message: SyncPull) -> PullQuery:
-    """What a pull asks for."""
+    """The query of a pull."""
     return PullQuery(client_of(message.client_id), message.since_hlc, min(message.max_deltas, MAX_PAGE) or DEFAULT_PAGE)
 
 
@@ -80,7 +80,7 @@ def response(entries: Iterable[Entry], cursor: int, *, has_more: bool) -> bytes:
 
 
 def response_parts(entries: Iterable[Entry], cursor: int, *, has_more: bool) -> list[bytes]:
-    """The same in parts, for those who put something before or behind it: each copy of a page is as large as it is."""
+    """The same in parts, for callers that add a prefix or suffix: joining would copy the whole page."""
     parts: list[bytes] = []
     for entry in entries:
         delta = _delta(entry)
@@ -90,7 +90,7 @@ def response_parts(entries: Iterable[Entry], cursor: int, *, has_more: bool) -> 
 
 
 def _prefix(size: int) -> bytes:
-    """What stands before one of the deltas of a response."""
+    """The prefix of one of the deltas of a response."""
     digits = bytearray((_DELTAS_TAG,))
     while size > 0x7F:
         digits.append(size & 0x7F | 0x80)
@@ -118,7 +118,7 @@ def checkpoint_frame(entries: Iterable[Entry], cursor: int, *, has_more: bool) -
 
 
 def _item(delta: RowDelta) -> Json:
-    """A delta as the JSON value that it stands for; an operation that does not exist is left to those who judge it.
+    """A delta as a JSON value; an unknown operation is left to the validation.
 
     Two bytes of a frame may be a column, and a hundred times that in memory: so they are counted before.
     """

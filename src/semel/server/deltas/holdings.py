@@ -1,4 +1,4 @@
-"""What one connection holds of what all of them may hold: frames that arrive or wait, and answers that wait unread."""
+"""The memory budget of one WebSocket: frames that arrive or wait, and answers that are unsent."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from semel.server.deltas.access import Asked
 from semel.server.deltas.desk import Desk
 
 SETTLE_SECONDS = 1.0
-"""How often it is looked at how much of an answer the client has taken."""
+"""Seconds between two checks of how much of an answer the client has read."""
 
 
 class Holdings:
-    """Used on the event loop only."""
+    """The bytes that one connection holds; used on the event loop only."""
 
     def __init__(self, desk: Desk, asked: Asked, unsent: Callable[[], int]) -> None:
-        """`unsent` tells how many bytes wait for the client to read."""
+        """`unsent` returns the number of unsent bytes."""
         self._input = desk.uploads.share(asked.counted_as)
         self.output = desk.answers.share(asked.counted_as)
         """For what is about to leave."""
@@ -26,14 +26,14 @@ class Holdings:
         self._begun_at: float | None = None
         self._unsent = unsent
         self.longest_seconds = desk.context.settings.http_body_ms / 1_000
-        """How long a frame may take to arrive, however slow its client is."""
+        """Time limit in seconds for a frame to arrive."""
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 
     # What comes in.
 
     def arriving(self, size: int) -> None:
-        """So much is here of a frame that is not whole."""
+        """Note how many bytes of an incomplete frame have arrived."""
         self._arriving = size
         if not size:
             self._begun_at = None
@@ -50,7 +50,7 @@ class Holdings:
         self.waiting -= size
 
     def has_room(self) -> bool:
-        """Whether all that has come in may be held."""
+        """Whether the budget has room for all that has arrived."""
         return self._input.resize(self.waiting + self._arriving)
 
     def is_late(self) -> bool:
@@ -60,7 +60,7 @@ class Holdings:
     # What goes out.
 
     def settle(self) -> None:
-        """What was to leave is with the transport: from now on, what waits there is held, and no more."""
+        """The answer is with the transport: from now on only the bytes that wait there are held."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None

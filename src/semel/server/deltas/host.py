@@ -1,8 +1,8 @@
-"""The paths of deltas: everything under `/v1/sync/`, `/v1/admin/` and `/v1/connectors/`, and the same without `/v1`.
+"""HTTP routes of deltas: `/v1/sync/`, `/v1/admin/` and `/v1/connectors/`, and the same without `/v1`.
 
-Order of judgement: path and method, credential, role and gateway, pace; then the size of the body, the body itself, and
-the rules. Every answer here has the shape that clients of this dialect know, those about credentials and faults too,
-and a method that is not used is answered like a path that is not there.
+Order of checks: path and method, credential, role and gateway, rate limit; then the size of the body, the body itself,
+and the rules. Every answer here has the form of this dialect, those about credentials and faults too, and a method that
+is not used is answered like an unknown path.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _COMMON = header_block((*STATIC, NO_STORE, API_VERSION))
 
 
 class _Action(NamedTuple):
-    """A call, and who may make it."""
+    """A route's handler, and the role that it needs."""
 
     method: str
     role: Role | None
-    """None is everyone, without a credential."""
+    """None allows every caller, without a credential."""
     call: Call
     is_paced: bool = False
 
@@ -132,7 +132,7 @@ class DeltasHost(RunningSurface):
 
 
 class _TooLargeError(RefusedDeltas):
-    """A body that is not read to its end."""
+    """The body exceeds its limit and is not read to its end."""
 
     def __init__(self, most: int) -> None:
         super().__init__("VALIDATION_ERROR", f"A body may have at most {most} bytes.", 413)

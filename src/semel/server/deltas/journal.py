@@ -1,4 +1,4 @@
-"""What is kept of calls besides their effect: counts, and lines in the audit log."""
+"""Counts and audit log lines of deltas calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from semel.surfaces.deltas.metrics import DeltasMetrics
 
 
 class Journal:
-    """Keeps count and record for one process."""
+    """Counts calls and writes audit log lines for one process."""
 
     def __init__(self, audit: AuditLog, metrics: DeltasMetrics) -> None:
         self._audit = audit
@@ -34,5 +34,5 @@ class Journal:
         self.metrics.refused[refusal.code] += 1
 
     def no_access(self, where: Mapping[str, str]) -> None:
-        """A known caller asked for what is not its own."""
+        """An authenticated caller was refused for lack of rights."""
         self._audit.note("AUTH_FAILURE", {"reason": "missing_role", **where})

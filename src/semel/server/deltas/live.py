@@ -1,10 +1,10 @@
-"""What one connection is told without asking, and how far its client has certainly been told.
+"""Live delivery to one WebSocket: broadcasts of new entries, and which of them the client has acknowledged.
 
-Nothing is told before the client's first pull has brought it to the end of the log. From there on, entries of others go
-out as they are committed, read from the log behind the connection's own position. Each broadcast is followed by a ping,
-and only its pong says that the client has it; until then it counts for nothing. So one that is lost with its connection
-is given again by the next pull; and what the client pushed before it had the broadcast is judged as the work of one who
-did not know. There is one broadcast under way at a time: a client that is slow costs no more memory than that.
+Live delivery starts when the client's pulls have reached the end of the log. From there on, entries of others are sent
+as they are committed, read from the log behind the connection's own position. Each broadcast is followed by a ping,
+and only its pong acknowledges it. An unacknowledged broadcast is delivered again by the next pull; and what the client
+pushed before its pong is decided as a write without knowledge of the broadcast. There is one broadcast in flight at a
+time, which limits the memory of a slow client.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from semel.server.deltas.desk import Desk, NoRoomError, size_of
 
 
 class Sent(NamedTuple):
-    """A broadcast that is on its way."""
+    """A broadcast that the client has not acknowledged yet."""
 
     news: News
     """Without its entries: they have left, and need not be kept until the client says that it has them."""
@@ -31,7 +31,7 @@ class Sent(NamedTuple):
 
 
 class Live:
-    """The position of one connection."""
+    """The delivery position of one connection."""
 
     def __init__(self, desk: Desk, asked: Asked, budget: int) -> None:
         self._desk = desk
@@ -46,11 +46,11 @@ class Live:
         self._has_news = False
         self._sent: Sent | None = None
         self.is_plain = False
-        """Whether the client speaks the plain dialect: nothing is remembered of what it has."""
+        """Whether the client uses the plain dialect: its progress is not stored."""
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to look for entries."""
+        """Whether it is time to read new entries."""
         return self._has_news and self._replica is not None and self._sent is None
 
     @property
@@ -71,7 +71,7 @@ class Live:
         return self.is_waiting and since == self._held and not self.is_plain
 
     def pulled(self, replica: Replica, since: int, page: Page, *, is_plain: bool = False) -> None:
-        """The client has asked, and this was the answer: behind its end it is told, unless it has more to ask for.
+        """The client has pulled, and got this page: live delivery starts behind it, unless there are more pages.
 
         What is on its way counts for nothing then: the client has said where it stands.
         """
@@ -118,7 +118,7 @@ class Live:
         return True
 
     def arrived(self) -> None:
-        """The client has it: go on behind it. That counts unless the client has asked elsewhere meanwhile."""
+        """The client has acknowledged the broadcast: continue behind it, unless it has pulled elsewhere since."""
         if self._sent is None:
             return
         assert self._replica is not None

@@ -1,4 +1,4 @@
-"""The parts of deltas, made from the settings."""
+"""The policy of deltas, made from the settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one frame that a client of the plain dialect sends over WebSocket: a pull, as text."""
+"""The pull frame of the plain dialect over WebSocket: a text message."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from semel.server.deltas.frames import FrameError
 
 
 class PlainFrame(bytes):
-    """A text message as it came."""
+    """A text message as received."""
 
     __slots__ = ()
 
     def read(self) -> PullQuery:
-        """What it asks for: `clientId` and `since`, and if wanted `limit` and `ownAfter`."""
+        """Parse the pull: `clientId` and `since`, and optionally `limit` and `ownAfter`."""
         try:
             facts = parse(bytes(self))
         except JsonError as error:

@@ -1,4 +1,4 @@
-"""A pull over HTTP, and the actions that are not offered."""
+"""Pull over HTTP, and the actions that are not supported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from semel.server.threads import apart
 
 
 class Pulls:
-    """The reading half of the host."""
+    """The HTTP handlers of pulls."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

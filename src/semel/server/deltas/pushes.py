@@ -1,4 +1,4 @@
-"""A push over HTTP: parse, hand over, answer."""
+"""Push over HTTP: parse, submit, answer."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from semel.server.http.answer import JSON, Answer
 from semel.server.threads import apart
 
 FORBIDDEN = "FORBIDDEN"
-"""The code of pushing for somebody else."""
+"""The error code of a push under the client id of another caller."""
 
 
 class Pushes:
-    """The writing half of the host."""
+    """The HTTP handlers of pushes."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -56,7 +56,7 @@ def read_push_frame(raw: bytes, policy: Policy, authors: tuple[str, ...] | None)
 
 
 def parse_for(parse: Callable[[str | None], PushBody], authors: tuple[str, ...] | None) -> PushBody:
-    """A push by somebody who may use one of several ids, None for any; `parse` reads it for one of them."""
+    """A push by a caller that may use one of several ids, None for any; `parse` reads it for one of them."""
     *others, last = authors or (None,)
     for author in others:
         try:

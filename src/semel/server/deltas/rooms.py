@@ -1,7 +1,7 @@
-"""Who listens to which gateway over WebSocket on this node.
+"""Subscribers of each gateway over WebSocket on this node, and the task that wakes them.
 
-A commit, here or on another node, is signalled by the topic of its gateway; one task a gateway hears it and wakes those
-who listen. A signal carries no data: whoever is woken looks at the log from its own cursor.
+A commit, here or on another node, is signalled by the topic of its gateway; one task for each gateway waits for it and
+wakes the subscribers. A signal carries no data: a subscriber that is woken reads the log from its own cursor.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from semel.contracts.deltas.rules.push import topic_of
 from semel.engine.signals import Signals
 
 POLL_SECONDS = 30.0
-"""A signal is a hint: without one, the log is looked at this often."""
+"""Seconds between two reads of the log without a signal, since a signal may be lost."""
 
 
 class Listener(Protocol):
-    """One connection."""
+    """A subscriber: one connection."""
 
     def stir(self) -> None:
         """Something may have been committed."""
 
 
 class Rooms:
-    """Used on the event loop only."""
+    """The subscribers of this node by gateway; used on the event loop only."""
 
     def __init__(self, signals: Signals) -> None:
         self._signals = signals
@@ -32,7 +32,7 @@ class Rooms:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def join(self, gateway: str, listener: Listener) -> None:
-        """Wake it from now on; what was committed before, it looks for itself."""
+        """Subscribe: wake the listener from now on; earlier commits it reads itself."""
         self._members.setdefault(gateway, set()).add(listener)
         if gateway not in self._tasks:
             self._tasks[gateway] = asyncio.get_running_loop().create_task(self._listen(gateway))

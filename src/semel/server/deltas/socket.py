@@ -1,4 +1,4 @@
-"""The WebSocket of deltas: whoever comes is judged in the handshake."""
+"""The WebSocket of deltas: a client is authenticated in the HTTP handshake."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from semel.server.websocket import Talk, WebSocket
 
 
 class DeltaSocket(WebSocket):
-    """One connection."""
+    """One WebSocket connection."""
 
     def __init__(self, door: Door) -> None:
         self._door = door
@@ -53,6 +53,6 @@ class DeltaSocket(WebSocket):
             self._conversation.ponged(payload)
 
     def unfinished(self, size: int) -> None:
-        """So much has arrived that is no whole message."""
+        """Note how many bytes of an incomplete message have arrived."""
         if self._conversation is not None:
             self._conversation.unfinished(size)

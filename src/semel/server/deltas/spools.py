@@ -1,7 +1,7 @@
-"""Files that checkpoints are written to before they are sent: how many, how large, and where.
+"""Spool files: checkpoints on disk before they are sent, under limits of number and bytes.
 
-A slow reader holds its file for as long as it reads, so all of them together are bounded, and so are those of one
-caller; and none is written where that would leave the disk without room for others, the store above all. A file has no
+A slow client holds its file for as long as it reads, so all files together are limited, and so are those of one
+caller; and none is written where that would leave the disk without room for others, above all the store. A file has no
 name, and is gone with its answer or with the process.
 """
 
@@ -24,15 +24,15 @@ _log = logging.getLogger("semel.deltas")
 MAX_AT_ONCE = 16
 """Checkpoints that are written or sent at a time."""
 MAX_EACH = 4
-"""Of these, so many of one caller."""
+"""Limit of open files of one caller."""
 SHARE_OF_ONE = MAX_AT_ONCE // MAX_EACH
 """One caller has this part of the bytes as well."""
 FREE_BYTES = 512 * 1024 * 1024
-"""What is left free on the disk."""
+"""Bytes that are left free on the disk."""
 
 
 def folder_for(store_url: str) -> Path | None:
-    """Where files are written: beside an embedded database, whose disk is there for as much data; else None.
+    """The folder of spool files: beside an embedded database, whose disk has room for that data; else None.
 
     None is the system's folder for temporary files: a node over another store need have no folder of its own.
     """
@@ -45,7 +45,7 @@ def _free_bytes(folder: Path) -> int:
 
 
 class Spools:
-    """Made once."""
+    """The spool files of this process and their limits; made once."""
 
     def __init__(self, folder: Path | None, most_bytes: int, free_bytes: Callable[[Path], int] = _free_bytes) -> None:
         self._folder = folder
@@ -54,7 +54,7 @@ class Spools:
         self.bytes = Budget(most_bytes, most_bytes // SHARE_OF_ONE)
 
     def open(self, holder: Hashable) -> Spool:
-        """A file for somebody; to be closed."""
+        """Open a file for a holder, who has to close it."""
         place = self._places.share(holder)
         if not place.resize(1):
             raise _busy()
@@ -68,7 +68,7 @@ class Spools:
 
 
 class Spool:
-    """One file: written, read from its beginning, closed."""
+    """One spool file: written, read from its beginning, closed."""
 
     def __init__(self, file: IO[bytes], place: Share, room: Share, free_bytes: Callable[[], int]) -> None:
         self._file = file

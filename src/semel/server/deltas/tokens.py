@@ -1,4 +1,4 @@
-"""JWTs of the clients of deltas: signed with a secret of this surface alone, each good for one gateway.
+"""JWTs of deltas clients: signed with a secret of this surface alone, each valid for one gateway.
 
 The header is `{"alg": "HS256", "typ": "JWT"}` and nothing else. Two secrets hold while one is replaced by the next. A
 token that neither of them has signed is none of ours: the server's other credentials are asked about it.
@@ -23,7 +23,7 @@ _HEADER = {"alg": "HS256", "typ": "JWT"}
 _ROLES = {CLIENT: frozenset({Role.READ, Role.WRITE}), ADMIN: frozenset(Role)}
 _UNFIT = "This token does not do: sub and gw must be texts and not empty, exp a number, and role, if any, a text."
 _FOREVER_S = 253_402_300_799
-"""The end of the year 9999: what ends later has no end that anyone will see."""
+"""The end of the year 9999: a later expiry counts as none."""
 
 
 class ClientTokens:
@@ -38,7 +38,7 @@ class ClientTokens:
             return False
         signed, _, signature = token.rpartition(b".")
         expected = (urlsafe_b64encode(hmac.digest(secret, signed, "sha256")) for secret in self._secrets)
-        # All of them are compared, in constant time each: nothing is told of the secrets by how long it takes.
+        # All of them are compared, in constant time each: the duration reveals nothing of the secrets.
         held = [hmac.compare_digest(signature, one.rstrip(b"=")) for one in expected]
         return any(held) and _decoded(signed.partition(b".")[0]) == _HEADER
 
@@ -56,7 +56,7 @@ class ClientTokens:
 
 
 def _decoded(part: bytes) -> Json:
-    """The JSON in one part of a token; None for what is none."""
+    """The JSON in one part of a token; None if it is invalid."""
     try:
         return parse(urlsafe_b64decode(part + b"=" * (-len(part) % 4)))
     except (ValueError, JsonError):
@@ -64,7 +64,7 @@ def _decoded(part: bytes) -> Json:
 
 
 def _principal(claims: Mapping[str, Json]) -> Principal | None:
-    """The caller that the claims describe; None when one that is needed is missing, or is not what it should be."""
+    """The principal of the claims; None when a required claim is missing or invalid."""
     subject, gateway = _name(claims.get("sub")), _name(claims.get("gw"))
     expires_s, role = claims.get("exp"), claims.get("role", CLIENT)
     if subject is None or gateway is None or not isinstance(role, str):

@@ -1,4 +1,4 @@
-"""The timers of one connection: silence, signs of life, a reader that stalls, the end of a credential."""
+"""Timers of one connection: idle timeout, ping, slow reader, and expiry of the credential."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONGEST_SECONDS = 86_400.0
 
 
 class Clocks:
-    """Tells a conversation when a time is up."""
+    """Calls a conversation back when one of its timers expires."""
 
     def __init__(self, conversation: Conversation, settings: EventsSettings) -> None:
         self._conversation = conversation
@@ -35,17 +35,17 @@ class Clocks:
         """Since when a submission waits for room in the engine."""
 
     def heard(self) -> None:
-        """The client is there."""
+        """Bytes have arrived: the client is alive."""
         self._heard_at = self._loop.time()
 
     def admitted(self) -> None:
-        """It has said who it is."""
+        """The client has authenticated."""
         if self._connect is not None:
             self._connect.cancel()
             self._connect = None
 
     def filled(self, unsent: Callable[[], int]) -> None:
-        """The client does not keep up with what it is sent."""
+        """The client does not keep up with what is sent to it."""
         if self._stall is None:
             self._stall = self._loop.call_later(self._slow, self._check_stall, unsent, unsent())
 
@@ -91,7 +91,7 @@ class Clocks:
         self._silence = self._connect = self._stall = self._end = None
 
     def _listen(self) -> None:
-        """Clients that send heartbeats may be silent for so long; the others are asked, and may miss one answer."""
+        """The idle timeout: the limit for clients that send heartbeats; others are pinged, and may miss one pong."""
         is_watched = self._conversation.is_watched
         if self._conversation.is_occupied:
             self.heard()

@@ -1,8 +1,9 @@
-"""One WebSocket connection: requests in their order, answers in the same order, live events between them.
+"""A WebSocket connection of events: requests and answers in order, live events between them.
 
-Submissions are handed to the engine as they come, several at a time, and decided in that order; everything else waits
-until they are answered. When too much is under way, or the client does not read, the socket is not read either. A crash
-here loses the connection and nothing else: what was answered is on disk, and what was not can be sent again.
+Submissions are sent to the engine as they arrive, several at a time, and decided in that order; everything else waits
+until they are answered. Back pressure: when too much is in flight, or the client does not read, the socket is not read
+either. A crash here loses the connection and nothing else: what was answered is on disk, and what was not can be sent
+again.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ if TYPE_CHECKING:
 NORMAL, GOING_AWAY, TOO_BIG, FAILED, TRY_LATER, REPLACED = 1000, 1001, 1009, 1011, 1013, 4001
 PRUNED = "Events that were still to be sent have been pruned; connect again and sync."
 ROOM_SECONDS = 5.0
-"""How long a submission waits for room in the engine before its client is told."""
+"""Longest wait of a submission for room in the engine's queue, in seconds, before it is refused."""
 RETRY_SECONDS = 0.05
 
 
 class Conversation:
-    """The life of a connection after its handshake."""
+    """A WebSocket connection after its handshake."""
 
     def __init__(self, hub: Hub, socket: EventSocket) -> None:
         self.origin = hub.origin()
@@ -61,7 +62,7 @@ class Conversation:
         self._task: asyncio.Task[None] | None = None
         self._is_busy = False
         self._read_bytes = 0
-        """Of messages that were read on the loop, since others had a turn."""
+        """Bytes of messages parsed on the event loop since other tasks had a turn."""
         self._is_resting = False
         self._is_last = False
         """Whether this connection ends once its submissions are answered."""
@@ -85,12 +86,12 @@ class Conversation:
 
     @property
     def is_occupied(self) -> bool:
-        """Whether it is we who keep the client waiting, or do not listen to it."""
+        """Whether the server itself keeps the client waiting, or does not read from it."""
         return bool(self._pending) or self._is_busy or not self._socket.is_reading
 
     @property
     def is_stranger(self) -> bool:
-        """Whether it has not said who it is, and is not about to be believed."""
+        """Whether the client is not authenticated, and no authentication is in progress."""
         return self._session.state is State.AWAITING and not self._is_busy
 
     @property
@@ -110,7 +111,7 @@ class Conversation:
         self._socket.write(frame)
 
     def pruned(self, pruned_to: int) -> bool:
-        """Pages have a word for what is gone, and live events have none: the client is to sync again."""
+        """Retention removed unsent events: pages can say so, live events cannot, so the client must sync."""
         self.fail(PRUNED)
         return False
 
@@ -121,7 +122,7 @@ class Conversation:
     # From the socket.
 
     def heard(self) -> None:
-        """The client is there."""
+        """Bytes have arrived: the client is alive."""
         self._clocks.heard()
 
     def received(self, raw: bytes, is_text: bool) -> None:
@@ -131,7 +132,7 @@ class Conversation:
             self._pump()
 
     def too_large(self, most: int) -> None:
-        """A message is larger than allowed; that is told in its turn, behind the answers to what came before."""
+        """A message is larger than allowed; the error is sent in its turn, behind the answers to earlier messages."""
         if not self.is_closed and not self._is_last:
             self._inbox.add(Message(b"", True, most))
             self._pump()
@@ -143,12 +144,12 @@ class Conversation:
         self._pump()
 
     def filled(self) -> None:
-        """The client does not keep up: what it is owed does not grow by what it asks."""
+        """Back pressure: the client does not keep up, so its further requests wait."""
         self._clocks.filled(self._socket.unsent)
         self._socket.read_on(False)
 
     def lost(self) -> None:
-        """The connection is gone; what nobody will hear of and is not decided need not be."""
+        """The connection is lost: cancel the work that is not decided, since no client will receive its answer."""
         self._pending.leave()
         self._end()
         if self._task is not None:
@@ -164,7 +165,7 @@ class Conversation:
             self.fail("The server is stopping; connect again.", GOING_AWAY)
 
     def replaced(self) -> None:
-        """A newer connection of the same instance has come; an error would only start a fight."""
+        """A newer connection of the same client instance replaces this one; an error would start a reconnect loop."""
         self.close(REPLACED, "replaced by a newer connection")
 
     def expired(self) -> None:
@@ -172,14 +173,14 @@ class Conversation:
         self.refuse(WireError("auth_failed", "The credential has expired; connect again with a new one.", closes=True))
 
     def silent(self) -> None:
-        """Nothing was heard for too long."""
+        """Idle timeout: the client sent nothing for too long."""
         if self.is_watched:
             self.close(GOING_AWAY, "idle for too long")
         else:
             self.fail("No sign of life for too long; connect again.", GOING_AWAY)
 
     def never_connected(self) -> None:
-        """Whatever it has sent, it has not said who it is."""
+        """The client did not authenticate in time."""
         self.close(GOING_AWAY, "no connect for too long")
 
     def stalled(self) -> None:
@@ -197,7 +198,7 @@ class Conversation:
         self.close(close_code, message)
 
     def close(self, code: int, reason: str) -> None:
-        """End the connection; no live event goes out behind this."""
+        """Close the connection; no live event is sent after this."""
         if not self.is_closed:
             self._end()
             self._socket.close(code, reason)
@@ -282,7 +283,7 @@ class Conversation:
 
     def _refuse_request(self, error: WireError) -> None:
         self._bad += error.code == "bad_request"
-        if error.code == "auth_failed":  # it is known, and names somebody else
+        if error.code == "auth_failed":  # its credential is valid, and it uses the name of another caller
             self._hub.denied(self._socket.remote)
         self.refuse(error, self._session.reply_to)
         if self._bad >= self._most_bad and not self.is_closed:
@@ -346,7 +347,7 @@ class Conversation:
         else:
             self._pump()
 
-    # What needs a look at the log.
+    # Requests that read the log.
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         self._is_busy = True

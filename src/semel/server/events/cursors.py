@@ -1,4 +1,4 @@
-"""Cursors that the log does not know: counted, and logged at a bounded pace."""
+"""Unknown cursors: counted, and logged under a rate limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _log = logging.getLogger("semel.events")
 
 
 class CursorWatch:
-    """One a node."""
+    """Counts and logs unknown cursors; one for each node."""
 
     def __init__(self, counts: Counter[str], wall_ms: Callable[[], int]) -> None:
         self._counts = counts
@@ -22,7 +22,7 @@ class CursorWatch:
         self._logged_at: dict[str, int] = {}
 
     def note(self, standing: Standing, since: int) -> None:
-        """Take in how a client's cursor stands."""
+        """Count and log the standing of a client's cursor."""
         if standing.reset is not None:
             self._counts["resets"] += 1
             self._say("a cursor is of events that a restore has lost; its client was told to reset", since)

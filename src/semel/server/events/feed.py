@@ -1,8 +1,8 @@
-"""One reader of the log for all live subscribers of this node.
+"""The live feed: one reader of the log for all live subscribers of this node.
 
 It looks at the log when a commit is signalled, here or on another node, and hands every event, in the log's order, to
 the live subscribers of its partitions. What it hands on was read from the store after its commit. A subscriber that
-cannot take an event leaves the feed and reads the log itself. While nobody is live nothing is read.
+cannot take an event leaves the feed and reads the log itself. Without live subscribers nothing is read.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ LOOK_BYTES = 4 * 1024 * 1024
 POLL_SECONDS = 30.0
 REST_SECONDS = 0.5
 AT_ONCE = 500
-"""So many frames are sent before other work has its turn."""
+"""Limit of frames that are sent before other work has its turn."""
 
 T = TypeVar("T")
 Fault = Callable[[str], str]
-"""Logs the exception at hand, and gives the words for those it concerns."""
+"""Logs the current exception, and returns the message for the clients."""
 Answered = Callable[[EventRow], "asyncio.Future[object] | None"]
 
 
 class Feed:
-    """Runs as one task on the event loop until it is cancelled."""
+    """The live feed; runs as one task on the event loop until it is cancelled."""
 
     def __init__(self, engine: Engine, answered: Answered, fault: Fault, counts: Counter[str]) -> None:
         self._engine = engine
@@ -50,7 +50,7 @@ class Feed:
         self._joined = asyncio.Event()
         self._watch = engine.signals.watch(TOPIC)
         self._life = 0
-        """Rises when a feed that nobody hung on begins anew, perhaps further back: what was read before is void."""
+        """Rises when a feed without subscribers begins anew, perhaps further back: what was read before is void."""
         self.position = 0
         """Every event up to here has been handed to the live subscribers."""
 
@@ -62,7 +62,7 @@ class Feed:
         return not self._live or cursor >= self.position
 
     def join(self, subscriber: Subscriber) -> None:
-        """From now on hand it what it has not had."""
+        """Subscribe: from now on hand it the events that it has not had."""
         if not self._live:
             self._life += 1
             self.position = subscriber.cursor
@@ -93,7 +93,7 @@ class Feed:
         self._counts["broadcasts"] += sent
 
     async def run(self) -> None:
-        """Look, hand on, wait for the next signal; listen to nothing while nobody is live."""
+        """Read the log, hand on, wait for the next signal; wait for the first subscriber while there is none."""
         while True:
             if not self._live:
                 self._watch.wake()
@@ -105,7 +105,7 @@ class Feed:
             except UnavailableError:
                 await asyncio.sleep(REST_SECONDS)
                 continue
-            except Exception:  # noqa: BLE001 - whatever it is, nobody may go on believing that nothing happens
+            except Exception:  # noqa: BLE001 - whatever it is, no subscriber may go on believing that nothing happens
                 self._fail_all(self.fault("fault in the feed of events"))
                 await asyncio.sleep(REST_SECONDS)
                 continue
@@ -140,7 +140,7 @@ class Feed:
         return page.has_more
 
     async def wait_for_answer(self, row: EventRow) -> None:
-        """The answer to a submitter goes out before its event reaches others; it is on its way by now."""
+        """The answer to a submitter is sent before its event reaches others; it is on its way by now."""
         waiting = self._answered(row)
         if waiting is not None:
             await asyncio.wait((waiting,), timeout=1.0)

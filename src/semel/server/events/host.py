@@ -1,4 +1,4 @@
-"""Events over plain HTTP: `POST` submits, `GET` pages or follows; every refusal is a problem document."""
+"""Events over HTTP: `POST` submits, `GET` pages or follows; every refusal is a problem document."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class EventsHost(RunningSurface):
         return self._hub.identity(principal, named or default)
 
     def _status(self, error: WireError) -> int:
-        # A known caller that names somebody else is refused for that, not for its credential.
+        # A known caller that uses the name of another is refused for that, not for its credential.
         is_foreign = error.code == "auth_failed" and error.closes
         return 403 if is_foreign else REGISTRY[error.code].status
 
@@ -188,7 +188,7 @@ async def _send_reset(reset: Reset, writer: BodyWriter) -> None:
 
 
 def _refused(problem: Problem) -> Answer:
-    """What the server itself refuses: an unknown credential, or too many uploads."""
+    """A refusal by the server itself: an unknown credential, or too many uploads."""
     if problem.kind.status == 401:
         answer = refusal("auth_failed", problem.detail, {}, 401)
     else:

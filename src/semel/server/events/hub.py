@@ -1,4 +1,4 @@
-"""What the connections of events share on one node: the feed, who is connected, and the terms they are told."""
+"""State that the event connections of a node share: the feed, the open connections, and the advertised limits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _log = logging.getLogger("semel.events")
 
 
 class Hub:
-    """Made once at start."""
+    """The shared state of all event connections; made once at start."""
 
     def __init__(self, context: Context) -> None:
         settings = settings_of(context.settings, EventsSettings)
@@ -77,7 +77,7 @@ class Hub:
             del self._by_client[instance]
 
     async def post(self, write: Write, caller: Caller, origin: bytes) -> Any:
-        """Carry out a submission that came without a connection; live readers let its answer go first."""
+        """Submit events of an HTTP request; live subscribers get them after its answer."""
         future = self._posts[origin] = self.context.engine.admit(write, caller)
         try:
             return await future
@@ -101,7 +101,7 @@ class Hub:
             raise WireError("auth_failed", refused.problem.detail, closes=True) from None
 
     def identity(self, principal: Principal, client_id: str) -> Identity:
-        """What a caller may do under a name; without credentials everyone is who they say."""
+        """The rights of a caller under a client id; without credentials any client id is accepted."""
         if not self.context.principals.are_known:
             return Identity(client_id, _everything, _everything)
         if principal.client_id != client_id:
@@ -114,11 +114,11 @@ class Hub:
         )
 
     def denied(self, remote_address: str) -> None:
-        """Put on record that a known caller asked for what it may not do."""
+        """Write to the audit log that an authenticated caller was refused for lack of rights."""
         denied(self.context, {"path": PATH, "remote_addr": remote_address})
 
     def fault(self, what: str) -> str:
-        """Inside an exception handler: put it into the log, and say what a client may be told."""
+        """Inside an exception handler: log the exception, and return the message for the client."""
         error_id = self.context.world.random_bytes(8).hex()
         _log.exception(what, extra={"error_id": error_id})
         return f"Something went wrong here; connect again. Error id {error_id}."

@@ -1,4 +1,4 @@
-"""Messages of one connection that wait for their turn: few, and small together."""
+"""The inbox of a connection: messages that wait for their turn, limited in number and bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_MESSAGES = 64
 
 
 class Message(NamedTuple):
-    """What arrived in one or more frames."""
+    """A message that arrived in one or more frames."""
 
     raw: bytes
     is_text: bool
@@ -20,14 +20,14 @@ class Message(NamedTuple):
 
 
 class Inbox:
-    """In the order of arrival; the first may have been read already."""
+    """Messages in the order of arrival; the first may have been parsed already."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self._messages: deque[Message] = deque()
         self._bytes = 0
         self.read: Request | WireError | None = None
-        """What the first message asks, once it was read."""
+        """The parsed request of the first message, once it was parsed."""
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -39,7 +39,7 @@ class Inbox:
 
     @property
     def first(self) -> Message:
-        """The one whose turn it is."""
+        """The next message."""
         return self._messages[0]
 
     def add(self, message: Message) -> None:
@@ -54,7 +54,7 @@ class Inbox:
             self._bytes -= len(self._messages.popleft().raw)
 
     def clear(self) -> None:
-        """Nobody will be answered any more."""
+        """Drop all messages: the connection is gone, and no answer can be sent."""
         self._messages.clear()
         self._bytes = 0
         self.read = None

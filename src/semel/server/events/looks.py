@@ -1,7 +1,7 @@
-"""The requests of a connection that need a look at the log: `connect` and `sync`.
+"""Requests of a connection that read the log: `connect` and `sync`.
 
-The subscription of a sync is taken in one step with the watermark of its page: the subscriber is held before the log is
-looked at, and released, with its new partitions, behind the answer.
+The subscription of a sync starts at the watermark of its page: the subscriber is paused before the log is read, and
+resumed, with its new partitions, behind the answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Admit = Callable[[Principal, str], bool]
 
 
 class Looks:
-    """Answers go to `tell`; `admit` is asked for a place for an instance of the client when its credential was good."""
+    """Handles `connect` and `sync`. Answers go to `tell`; `admit` reserves the place of an authenticated client."""
 
     def __init__(
         self, hub: Hub, remote: str, session: Session, subscriber: Subscriber, tell: Tell, admit: Admit
@@ -39,7 +39,7 @@ class Looks:
         self._admit = admit
 
     async def connect(self, asked: Connect, reply_to: str | None) -> None:
-        """Who is it, and where does the log stand."""
+        """Authenticate the client, and answer with the position of the log."""
         principal = self._hub.principal(asked.token.encode(), self._remote)
         try:
             who = self._hub.identity(principal, asked.client_id)
@@ -59,7 +59,7 @@ class Looks:
             self._tell("connected", dialect.connected(welcome, self._hub.terms), reply_to)
 
     async def sync(self, asked: Sync, reply_to: str | None) -> None:
-        """One page, and what is sent live from its watermark on."""
+        """Answer with one page, and deliver live events from its watermark on."""
         dialect = self._session.dialect
         assert dialect is not None
         bound = self._session.bound_of(asked)

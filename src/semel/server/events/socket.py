@@ -1,4 +1,4 @@
-"""The WebSocket of events: whoever comes is talked to, and says who it is in its first message."""
+"""The WebSocket of events: every client is accepted, and authenticates in its first message."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from semel.server.origin_policy import REFUSED, Provenance
 from semel.server.websocket import Talk, WebSocket, refused_handshake
 
 STRANGER_BYTES = 64 * 1024
-"""The largest message of a client that has not said who it is."""
+"""The largest message of an unauthenticated client, in bytes."""
 
 
 class EventSocket(WebSocket):
-    """One connection."""
+    """One WebSocket connection."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub

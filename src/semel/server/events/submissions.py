@@ -1,6 +1,6 @@
-"""The submissions of one connection that the engine has: handed over in order, answered in order, several in one write.
+"""Submissions of one connection in flight: sent to the engine and answered in order, several in one write.
 
-Their items are known by id, so that the feed can let an answer go out before others hear of its events.
+Their items are known by id, so that the feed can send an answer before others get its events.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Pending(NamedTuple):
 
 
 class Submissions:
-    """Answers go to `tell`; when some have gone out `go_on` is called, and `fail` when one has no outcome."""
+    """Answers go to `tell`; `go_on` is called after some were sent, and `fail` when one has no outcome."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Submissions:
         self.principal = NOBODY
         """Whose share of the engine's queue they take."""
         self.items = 0
-        """How many items wait for a commit."""
+        """The number of items that wait for a commit."""
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -73,7 +73,7 @@ class Submissions:
         future.add_done_callback(self._answered)
 
     def leave(self) -> None:
-        """Nobody will hear the answers: what is not decided yet need not be."""
+        """The client will not receive the answers: cancel what is not decided yet."""
         for pending in reversed(self._pending):  # or a later one might be stored without an earlier one
             pending.caller.leave()
 
@@ -119,12 +119,12 @@ def count_results(counts: dict[str, int], answer: Submitted) -> None:
 
 
 def has_denial(answer: Submitted) -> bool:
-    """Whether an item was refused because its submitter may not write there, or not as whom it said."""
+    """Whether an item was refused because its submitter may not write there, or not under that client id."""
     return any(isinstance(result, Rejection) and result.reason == FORBIDDEN for result in answer.results)
 
 
 def unanswerable(error: BaseException) -> str:
-    """What a client is told when its items have no outcome: repeat the same ids."""
+    """The error for items of unknown outcome: the client repeats the same ids."""
     if isinstance(error, FaultError):
         return f"Something went wrong here; repeat the same ids. Error id {error.error_id}."
     return f"{str(error) or 'The server is stopping.'} Connect again and repeat the same ids."

@@ -1,11 +1,11 @@
-"""What one connection is sent live: every event of its partitions after its watermark, once, in the log's order.
+"""A subscriber: one connection that gets every event of its partitions after its watermark once, in log order.
 
-A subscriber is fed from the log by its own cursor. While it keeps up it is live: the node's one feed hands it each new
-event as it passes. When it is held (its client pages through history), lags (its client does not read) or has just
-subscribed, it reads the log itself from its cursor, in small pages, until it has caught up with the feed. So nothing is
-queued for a reader that does not read, and nothing is skipped.
+A subscriber reads the log by its own cursor. While it keeps up it is live: the node's one feed hands it each new event.
+When it is held (its client pages through history), lags (its client does not read) or has just subscribed, it reads
+the log itself from its cursor, in small pages, until it has caught up with the feed. So nothing is queued for a slow
+reader, and nothing is skipped.
 
-A new set of partitions counts from the watermark of the sync that named it; up to there the old set counts.
+A new set of partitions applies from the watermark of the sync that named it; up to there the old set applies.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_ANSWERED = 10_000
 
 
 class Sink(Protocol):
-    """Where a subscriber's events go."""
+    """The destination of a subscriber's events."""
 
     origin: bytes
 
@@ -48,14 +48,14 @@ class Sink(Protocol):
         """Send one."""
 
     def pruned(self, pruned_to: int) -> bool:
-        """Events up to here are gone that were still to be sent: say so, and whether it goes on behind them."""
+        """Retention removed unsent events: report it, and return whether to continue behind them."""
 
     def fail(self, message: str) -> None:
-        """Something went wrong here: end, so that the client comes again and misses nothing."""
+        """An internal fault: close, so that the client reconnects and misses nothing."""
 
 
 class Mode(Enum):
-    """What a subscriber is doing."""
+    """The state of a subscriber."""
 
     OFF = "off"
     HELD = "held"
@@ -65,7 +65,7 @@ class Mode(Enum):
 
 
 class _Span(NamedTuple):
-    """Events of these partitions after one position and up to another, but none of those that were sent already."""
+    """Events of these partitions between two positions, without those that were sent already."""
 
     names: frozenset[str]
     after: int
@@ -78,7 +78,7 @@ class _Span(NamedTuple):
 
 
 class Subscriber:
-    """Lives on the event loop."""
+    """The live delivery of one connection; lives on the event loop."""
 
     def __init__(self, feed: Feed, sink: Sink, page_bytes: int) -> None:
         self._feed = feed
@@ -86,9 +86,9 @@ class Subscriber:
         self._backlog: list[_Span] = []
         self._task: asyncio.Task[None] | None = None
         self._turn = 0
-        """Rises whenever what is to be sent next may have changed: a look that began before is void."""
+        """Rises whenever what is to be sent next may have changed: a read that began before is void."""
         self._answered: set[int] = set()
-        """Events still to come of which the client was told in an answer: it has submitted them too."""
+        """Later events that the client got in an answer already, because it has submitted them too."""
         self.sink = sink
         self.names: frozenset[str] = frozenset()
         self.cursor = 0
@@ -119,7 +119,7 @@ class Subscriber:
         self.mode = Mode.HELD
 
     def skip(self, committed_id: int) -> None:
-        """The client has heard of this event as the answer to its own submission."""
+        """The client has got this event as the answer to its own submission."""
         passed = max(self.cursor, self._feed.position) if self.mode is Mode.LIVE else 0
         if self.mode is not Mode.OFF and committed_id > passed and len(self._answered) < MAX_ANSWERED:
             self._answered.add(committed_id)

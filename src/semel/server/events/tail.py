@@ -1,8 +1,8 @@
-"""`GET /v1/events` as an event stream: history, then live, in one order without a gap.
+"""`GET /v1/events` as server-sent events (SSE): history, then live, in one order without a gap.
 
-A tail is a subscriber like any other: it reads the log from its cursor until it has caught up, and then hangs on the
-node's feed, so a commit in partitions that it does not follow costs it nothing. Where events were pruned before they
-could be sent, at its beginning or because its client was slow, a frame of its own says so, and it goes on behind them.
+A tail is a subscriber: it reads the log from its cursor until it has caught up, and then gets events from the node's
+feed, so a commit in other partitions costs it nothing. Where events were pruned before they could be sent, at its
+beginning or because its client was slow, a frame says so, and it continues behind them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PULSE_SECONDS = 15.0
 
 
 class TailSink:
-    """What waits to be sent to one client; bounded, because a subscriber stops when it is full."""
+    """The unsent frames of one SSE client; limited, because a subscriber stops when it is full."""
 
     origin = b""
     """A tail has submitted nothing."""
@@ -59,12 +59,12 @@ class TailSink:
         self.filled.set()
 
     def pruned(self, pruned_to: int) -> bool:
-        """Say it where the missing events would stand."""
+        """Report the removed events at their place in the stream."""
         self.push(pruned_frame(pruned_to))
         return True
 
     def fail(self, message: str) -> None:
-        """End the stream: the client comes back for more."""
+        """End the stream: the client reconnects and continues."""
         self.has_failed = True
         self.filled.set()
 
@@ -78,7 +78,7 @@ class TailSink:
 
 
 class Tails:
-    """Sends event streams."""
+    """Serves events as server-sent events (SSE)."""
 
     def __init__(self, context: Context, feed: Feed) -> None:
         self._context = context

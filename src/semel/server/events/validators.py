@@ -1,4 +1,4 @@
-"""Finds the application's validator: `module:callable`, or the name of an entry point."""
+"""Loads the application's validator: `module:callable`, or the name of an entry point."""
 
 from __future__ import annotations
 

@@ -52,9 +52,9 @@ class GrpcMethod:
     is_open: bool = False
     """Whether no credential is needed."""
     is_ordered: bool = False
-    """Whether calls of one connection reach `run` in the order in which they came."""
+    """Whether calls of one connection reach `run` in the order of their arrival."""
     takes_many: bool = False
-    """Whether the client sends messages one by one while it is answered; `run` gets None and asks for them."""
+    """Whether the client streams messages while it is answered; `run` gets None and reads them."""
     max_bytes: int | None = None
     """The largest message, packed or not; None is the server's limit."""
 
@@ -186,7 +186,7 @@ class GrpcCall:
         return self._queue.popleft()
 
     def _release(self) -> None:
-        """All that came has been read: it is not held any more, and the client may send as much again."""
+        """Flow control: all input has been read, so it is not held any more, and the client may send as much again."""
         read = min(self.held, self.unread)
         self.held -= read
         self.connection.reception.hold(-read)
@@ -272,7 +272,7 @@ class GrpcCall:
         self.connection.reception.count(self, status.number)
 
     def reject(self, status: bytes) -> None:
-        """End what is not gRPC at all with a status of HTTP."""
+        """Refuse a request that is not gRPC with an HTTP status."""
         self.close()
         self.connection.end(self.stream_id, [(b":status", status)], is_arriving=self.is_arriving)
         self.connection.reception.count(self, UNKNOWN)

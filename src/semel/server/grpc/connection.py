@@ -1,4 +1,4 @@
-"""One HTTP/2 connection of gRPC clients, under limits.
+"""One HTTP/2 connection of gRPC clients, with limits and flow control.
 
 `h2` implements the protocol without a socket; this module connects it to the transport. Limited are: the streams of a
 connection, the size of a head, the bytes of a message, the unsent bytes, and the time without progress. A client that
@@ -196,7 +196,7 @@ class GrpcConnection(asyncio.Protocol):
         """The client has closed its side: the transport closes."""
 
     def pause_writing(self) -> None:
-        """The client does not keep up: what it sends waits too, or our answers to it would pile up."""
+        """Back pressure: the client does not read, so its input is not read either, or our answers would pile up."""
         self._stalled_at = self.loop.time()
         self._listen()
 

@@ -107,7 +107,7 @@ class Frames(FrameBuffer):
         return super().__next__()
 
     def _update_header_buffer(self, f: Frame | None) -> Frame | None:
-        """Where every frame passes once."""
+        """Called by h2 once for every frame."""
         self._turn -= HEAD_FRAMES if isinstance(f, HeadersFrame) else 1
         if isinstance(f, HeadersFrame) or (isinstance(f, DataFrame) and f.data):
             self.spare.earn(FRAMES_EARNED)
@@ -117,7 +117,7 @@ class Frames(FrameBuffer):
 
 
 class _Encoder(Encoder):
-    """Writes texts as they are: packing them costs more time here than it saves on the way."""
+    """Writes header texts uncompressed: compression costs more time here than it saves."""
 
     def encode(self, headers: Any, huffman: bool = True) -> bytes:
         return super().encode(headers, huffman=False)

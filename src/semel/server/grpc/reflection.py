@@ -1,4 +1,4 @@
-"""Reflection: tools ask which services there are and what their messages look like, and need no files for it.
+"""gRPC reflection: tools ask for services and message types, and need no proto files.
 
 Version 1 and its older name have the same messages; both are answered. The messages of health and reflection live in a
 descriptor pool of their own: other packages have modules for the same names, and the default pool takes each name once.
@@ -79,7 +79,7 @@ class Reflection:
             await call.send(self.answer(request).SerializeToString())
 
     def answer(self, request: Any) -> Any:
-        """What is said to one question, which comes back with it: it is small."""
+        """The answer to one request, which is echoed in it."""
         told = self._response(original_request=request)
         told.valid_host = told.original_request.host
         asked = told.original_request
@@ -100,7 +100,7 @@ class Reflection:
         return told
 
     def _tell_file(self, told: Any, file: FileDescriptor | None) -> None:
-        """A file with all that it imports, each once; what is imported comes behind."""
+        """A file with all its imports, each once; imports come after it."""
         if file is None:
             self._tell_error(told, Grpc.NOT_FOUND, "There is no such file or symbol here.")
             return

@@ -16,7 +16,7 @@ SKIP_SECONDS = 2.0
 
 
 class Bodies:
-    """Reads bodies. Those that come in pieces share a budget, so that many slow uploads cannot fill the memory."""
+    """Reads bodies. Bodies that arrive in pieces share a memory budget, so that slow uploads cannot fill the memory."""
 
     def __init__(self, max_bytes: int, together: int | Budget, *, skips: bool = False) -> None:
         """With `skips` the rest of a body that is too large is taken in and thrown away, within bounds."""

@@ -77,7 +77,7 @@ class HttpExchange:
 
     @property
     def is_behind(self) -> bool:
-        """Whether so much of the body waits that the socket should not be read."""
+        """Whether more of the body waits than `BACKLOG_BYTES`, so that the socket is not read."""
         return len(self._body) > BACKLOG_BYTES
 
     def start(self) -> None:

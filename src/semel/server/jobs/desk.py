@@ -1,4 +1,4 @@
-"""What the calls of jobs share: the engine, the rules' policy, and how a request and its answer look."""
+"""The service of jobs: the engine, the policy, and the request and answer types that all calls share."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LOOK_AGAIN_SECONDS = 1.0
 
 
 class Request(NamedTuple):
-    """One call: who asks, for what, and with what."""
+    """An HTTP call: the principal, the path and the input."""
 
     principal: Principal
     fields: Fields
@@ -52,7 +52,7 @@ class Request(NamedTuple):
 
     @property
     def owner(self) -> bytes:
-        """The principal as it stands in rows: the name of a token, or who a JWT is for, which must not meet."""
+        """The principal as stored in rows: the name of a token, or the subject of a JWT; the two never collide."""
         principal = self.principal
         return (principal.name if principal.kind == DEVELOPER.kind else principal.actor).encode()
 
@@ -63,7 +63,7 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Made once; the calls stand around it."""
+    """The shared dependencies of all job calls; made once."""
 
     context: Context
     jobs: Jobs
@@ -81,7 +81,7 @@ class Desk:
         return await self.apart(request.body, parse_members, request.body)
 
     async def apart(self, body: bytes, work: Callable[..., T], *arguments: Any) -> T:
-        """Work on a large body goes into a thread."""
+        """Run work on a large body in a thread."""
         return await apart(len(body), work, *arguments)
 
     async def carry_out(self, request: Request, command: Command, cost: int = 1) -> Any:
@@ -96,7 +96,7 @@ class Desk:
         return answer
 
     async def job_id(self, name: str) -> bytes | None:
-        """The bytes behind a job id; None for a name that no job can have. Only ids from elsewhere are looked up."""
+        """The bytes of a job id; None for an impossible name. Only ids from other stores need a look-up."""
         own = parse_own(name)
         return own if own is not None else await self.context.engine.read(lambda reading: job_of_name(reading, name))
 
@@ -120,12 +120,12 @@ class Desk:
             watch.close()
 
     async def check(self, ending: Ending | None, job_id: bytes, request: Request) -> None:
-        """A stored result that fails its hash is on record."""
+        """Write to the audit log that a stored result fails its hash."""
         if ending is not None and not ending.is_sound:
             await self.unsound(job_id, request)
 
     async def unsound(self, job_id: bytes, request: Request) -> None:
-        """Put a damaged result on record; it is not served and not computed again."""
+        """Write a damaged result to the audit log; it is not served and not computed again."""
         self.journal.count("integrity_fail")
         details = {"job_id": job_name(job_id), "mode": "sha256", "reason": "stored_mismatch"}
         await self.journal.keep((Note("RESULT_INTEGRITY_FAIL", details),), request.where)
@@ -137,7 +137,7 @@ def answer_json(facts: Mapping[str, Any], status: int = 200, *more: Header) -> A
 
 
 def refuse(refusal: Refusal, status: int | None = None) -> Answer:
-    """A refusal as an answer, with the time to come back if it says one."""
+    """A refusal as an answer, with Retry-After if it has one."""
     headers = [JSON, NO_STORE]
     kind = REGISTRY[refusal.code]
     told = kind.status if status is None else status
@@ -148,13 +148,13 @@ def refuse(refusal: Refusal, status: int | None = None) -> Answer:
 
 
 def needs_no_query(request: Request) -> None:
-    """Refuse what stands behind a question mark and would not be read: a key there would be lost in silence."""
+    """Refuse a query string that would be ignored: a key in it would be lost in silence."""
     if request.query:
         raise invalid("query", "This call takes no query: what it is to know stands in its path and its body.")
 
 
 def needs_role(principal: Principal, role: Role, queue: bytes | None = None) -> None:
-    """Refuse a caller without the role, or one that may not reach the queue."""
+    """Refuse a caller without the role, or whose scopes do not reach the queue."""
     if not principal.has(role):
         raise RefusedJob("forbidden", f"This needs the role {role.value}.", {"role": role.value})
     if queue is not None and not principal.may(role, SURFACE, queue):

@@ -1,7 +1,7 @@
-"""The paths of jobs: `/v1/jobs` and below, and the mesh dialect under `/mesh/`.
+"""HTTP routes of jobs: `/v1/jobs` and below, and the mesh dialect under `/mesh/`.
 
-Order of judgement: method, content type and size; then the credential; then the body; then the rules. Every answer
-under these paths has the shape of jobs, those about credentials and faults too.
+Order of checks: method, content type and size; then the credential; then the body; then the rules. Every answer under
+these paths has the form of jobs, those about credentials and faults too.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class JobsHost(RunningSurface):
 def _check_head(request: HttpRequest) -> None:
     """What can be refused before anything is read."""
     method, fields = request.method, request.fields
-    # A web page of somebody else may send a body without a type, but not one with this type: the browser asks first.
+    # A foreign web page may send a body without a type, but not one with this type: the browser asks first.
     unsaid = b"" if fields.get(b"origin") else b"application/json"
     kind = (fields.get(b"content-type") or unsaid).partition(b";")[0].strip().lower()
     if method in ("POST", "PUT") and kind != b"application/json":
@@ -218,7 +218,7 @@ def _refusal(code: str, message: str, *headers: Header) -> Answer:
 
 
 def _unauthorized(refused: UnauthorizedError, *, is_mesh: bool) -> Answer:
-    """The mesh answers a wrong token with 403, and a missing one with 401 like everyone."""
+    """The mesh answers a wrong token with 403, and a missing one with 401 like every surface."""
     if is_mesh and refused.outcome is not Outcome.MISSING:
         return _refusal("forbidden", refused.problem.detail)
     body = refusal_body(RefusedJob("unauthorized", refused.problem.detail).refusal)

@@ -1,4 +1,4 @@
-"""What becomes of the notes of a decision once it is on disk: counts, and lines in the audit log."""
+"""Counts and audit log lines of job decisions, written after the commit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from semel.server.meter import Meter
 
 
 class Pace(Enum):
-    """When a line is written."""
+    """When an audit log line is written."""
 
     FIRST = "before the answer leaves"
     SOON = "within a second"
@@ -21,14 +21,14 @@ class Pace(Enum):
 
 
 class Entry(NamedTuple):
-    """How one kind of note is kept."""
+    """The count and the audit log event of one kind of note."""
 
     pace: Pace = Pace.SOON
     counted_as: str = ""
     has_address: bool = False
     has_path: bool = False
     is_paced: bool = False
-    """Whether lines are paced by the address they came from, though they do not tell it."""
+    """Whether lines are paced by their remote address, though they do not contain it."""
 
 
 ENTRIES: Mapping[str, Entry] = {
@@ -56,7 +56,7 @@ ENTRIES: Mapping[str, Entry] = {
 
 
 class Journal:
-    """Keeps notes."""
+    """Counts notes and writes them to the audit log."""
 
     def __init__(self, audit: AuditLog, meter: Meter) -> None:
         self._audit = audit

@@ -1,4 +1,4 @@
-"""The calls of owners and administrators: looking, cancelling, dead letters, keys, queues and schedules."""
+"""Admin calls of jobs: show, list, cancel, dead letter queue, keys, queues and schedules."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NO_JOB = "There is no such job here."
 
 
 class Orders:
-    """Everything that is neither submitting nor working."""
+    """The HTTP handlers of admin calls."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -81,7 +81,7 @@ class Orders:
         return await apart_from_loop(lambda: answer_json(answers.listed(page)))
 
     async def lookup(self, request: Request) -> Answer:
-        """A job by its key or by its request id; an administrator may name whose key it is."""
+        """A job by its key or by its request id; an administrator may name the caller of the key."""
         needs_role(request.principal, Role.READ)
         asked = parse_lookup(await self._desk.members(request))
         if asked.principal is not None:
@@ -135,7 +135,7 @@ class Orders:
         )
 
     async def queue(self, method: str, name: str, request: Request) -> Answer:
-        """One queue: look at it, bound it, or lift its bound."""
+        """One queue: show it, limit it, or remove its limit."""
         _needs_admin(request.principal)
         needs_no_query(request)
         queue = checked_queue(name)
@@ -157,7 +157,7 @@ class Orders:
         )
 
     async def schedule(self, method: str, name: str, request: Request) -> Answer:
-        """One schedule: look at it, set it, or end it."""
+        """One schedule: show it, set it, or delete it."""
         _needs_admin(request.principal)
         needs_no_query(request)
         if KIND_RULE.fullmatch(name) is None:
@@ -220,5 +220,5 @@ def _needs_admin(principal: Principal) -> None:
 
 
 async def apart_from_loop(make: Callable[[], Answer]) -> Answer:
-    """Make the answer of a list in a thread, however large it is: nobody knows that before."""
+    """Render a list answer in a thread, whatever its size: the size is not known beforehand."""
     return await apart(APART_BYTES + 1, make)

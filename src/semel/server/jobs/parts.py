@@ -1,4 +1,4 @@
-"""The parts of jobs, made from the settings."""
+"""The policy of jobs, made from the settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Submitting: one job, or many in one request, and waiting for the end if that is asked for."""
+"""Submission of jobs: one or many in one request, and the wait for the end on request."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COUNTED = {
 
 
 class Submissions:
-    """The calls of those who want work done."""
+    """The HTTP handlers of submissions."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -56,7 +56,7 @@ class Submissions:
         return answer_json(facts, 200, *replayed)
 
     async def submit_many(self, request: Request) -> Answer:
-        """Many jobs, each judged alone; the answers stand in the order of the requests."""
+        """Many jobs, each decided by itself; the answers are in the order of the requests."""
         needs_role(request.principal, Role.WRITE)
         needs_no_query(request)
         items: list[Draft | Refusal] = await self._desk.apart(request.body, self._read_many, request)

@@ -1,11 +1,11 @@
-"""What jobs do without being asked: leases are renewed after an outage, overdue ones reaped, schedules fired.
+"""Maintenance of jobs: extends leases after an outage, reaps expired leases, fires schedules.
 
-After a start every live lease gets a full period before anything is reaped here; and when the store was away for longer
-than a moment, every lease gets that time back: an outage in which nobody could send a heartbeat ends no healthy
-worker's lease. A shared store that could not be reached may have forgotten the last heartbeats, which are soft: then
-leases begin anew, as after a start. A store that can be read and takes no writes, as when its disk is full, is away
-too. A reap that is held up itself is void when its turn comes. Nothing here decides: it looks, and sends commands that
-decide again.
+After a start every live lease gets a full period before anything is reaped here; and after an outage of the store for
+longer than a moment, every lease is extended by that time: an outage in which no worker could send a heartbeat ends no
+healthy worker's lease. A shared store that could not be reached may have lost the last heartbeats, which are soft
+changes: then leases begin anew, as after a start. A store that can be read and accepts no writes, as when its disk is
+full, counts as an outage too. A reap that was delayed itself is void when its turn comes. Nothing is decided here: this
+module reads, and sends commands that decide again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = logging.getLogger("semel.jobs")
 
 REAP_SECONDS = 0.25
 LEAD_SECONDS = 1.0
-"""How often it is asked who leads, and what schedules have to do."""
+"""Seconds between two checks for leadership and due schedules."""
 TRUST_MS = 1_000
 """A store that was not seen for longer than this was away."""
 RUNNING_MS = 500
@@ -45,7 +45,7 @@ PROMOTED_AT_ONCE = 500
 
 
 class Upkeep:
-    """One node's part in it; the reaper and the schedules run on the node that leads."""
+    """The maintenance task of one node; the reaper and the schedules run on the leader."""
 
     def __init__(self, engine: Engine, jobs: Jobs, world: World, journal: Journal, waiters: Waiters) -> None:
         self._engine = engine
@@ -54,7 +54,7 @@ class Upkeep:
         self._journal = journal
         self._waiters = waiters
         self._seen_at: int | None = None
-        """When the store was last seen to be well, in steady time."""
+        """When the store last worked, in steady time."""
         self._lost = 0
         """Writes that it had not taken by then."""
         self._was_away = False
@@ -75,7 +75,7 @@ class Upkeep:
             await asyncio.sleep(REAP_SECONDS)
 
     async def turn(self) -> None:
-        """Look once, and do what is due."""
+        """One round: do what is due."""
         writing = self._engine.writing((JOBS,))
         now_ms = await self._engine.read(_steady_ms)
         if writing.running_ms > RUNNING_MS:
@@ -135,7 +135,7 @@ class Upkeep:
                 return
 
     async def _promote(self) -> None:
-        """Count what has become ready as queued, a bounded number at a time."""
+        """Count jobs that have become ready as queued, a limited number at a time."""
         for _ in range(TICKS_AT_ONCE):
             until = await self._engine.read(_to_promote)
             if until is None:
@@ -172,6 +172,6 @@ def _steady_ms(reading: Reading) -> int:
 
 
 def _to_promote(reading: Reading) -> int | None:
-    """The time by which something has become ready, or is not counted yet; None when there is nothing."""
+    """The time by which a job has become ready, or is not counted yet; None when there is none."""
     until = reading.now.expiry_ms
     return until if any(reading.keys(wanted) for wanted in to_promote(until, 1)) else None

@@ -1,13 +1,13 @@
-"""Workers that wait for a job: served in the order in which they came, one claim for each job that shows up.
+"""Long poll of claims: workers that wait for a job, served first come, first served.
 
-Waiters are looked through when something got ready, when the next delayed job is due, and every second besides (with
-several nodes a signal may be lost). One look at what waits says who could have something; only they are tried, and
-whoever repeats a named claim once. Their claims go through the engine like any other, in their order; the number tried
-at once doubles while each of them finds something, so that one job does not wake fifty workers. One whose connection
-is gone is passed over; if it went while its lease was being committed, the job is given back uncharged.
+Waiters are checked when a job became ready, when the next delayed job is due, and every second besides (with several
+nodes a signal may be lost). One read of the waiting jobs tells which waiters could get one; only those are tried, and a
+repeated named claim is tried once. Their claims go through the engine like any other, in order; the number tried at
+once doubles while each of them gets a job, so that one job does not wake fifty workers. A waiter that has disconnected
+is skipped; if it disconnected while its lease was being committed, the job is given back without counting the attempt.
 
-A worker that has let a lease or an offer run out is taken for frozen or cut off: its other claims that wait, on any
-node, end empty. Nodes tell each other by a signal; one that is lost costs an offer, which lapses.
+A worker whose lease or offer expired counts as dead or disconnected: its other waiting claims, on any node, end empty.
+Nodes inform each other by a signal; a lost signal costs an offer, which lapses.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Waiter:
         self.silence = silence
         """Hears when its worker has let something run out."""
         self.is_new = bool(claim.claim)
-        """Whether it may be the repetition of a claim that was answered, which no look at what waits can tell."""
+        """Whether it may be the repetition of an answered claim, which the index of waiting jobs cannot show."""
 
     @property
     def filters(self) -> Filters:
@@ -70,7 +70,7 @@ class Waiter:
 
 
 class Waiters:
-    """Everyone who waits on this node. A task runs while there is anybody."""
+    """The long polls of this node. A task runs while there are any."""
 
     def __init__(self, engine: Engine, jobs: Jobs, world: World, journal: Journal) -> None:
         self._engine = engine
@@ -88,7 +88,7 @@ class Waiters:
         return len(self._waiting)
 
     async def claim(self, claim: Claim, caller: Caller, wait_ms: int) -> tuple[Claimed, bool]:
-        """Claim now, or as soon as there is something and nobody is before; and whether that was waited for."""
+        """Claim now, or wait until a job is ready and no earlier waiter wants it; also returns whether it waited."""
         if not wait_ms or self._is_stopped or len(self._waiting) >= MAX_WAITERS:
             return await self._claim(claim, caller), False
         loop = asyncio.get_running_loop()
@@ -105,7 +105,7 @@ class Waiters:
             silence.close()
 
     def stop(self) -> None:
-        """The server stops: everyone is told that there is nothing."""
+        """The server stops: every long poll is answered with no job."""
         self._is_stopped = True
         self._wake()
 
@@ -123,7 +123,7 @@ class Waiters:
         return answer
 
     async def _give_back(self, answer: Claimed) -> None:
-        """Nobody heard of these leases, and nobody will ask for them again."""
+        """Give leases back whose answer no client received and no client will ask for again."""
         for job, token in answer.leases:
             await self._engine.submit(Write(self._jobs, Defer(job.id, token, 0, b"")))
 
@@ -135,7 +135,7 @@ class Waiters:
                 try:
                     rest = await self._serve_all(watch)
                 except EngineError as error:
-                    _log.warning("nobody could be served", extra={"reason": str(error)})
+                    _log.warning("no waiting claim could be served", extra={"reason": str(error)})
                 self._end_overdue()
                 if self._waiting:
                     await watch.wait(self._rest_seconds(rest))
@@ -171,7 +171,7 @@ class Waiters:
         return POLL_SECONDS if next_at is None else (next_at - waiting.now_ms) / 1_000
 
     async def _look(self, watch: Watch) -> tuple[Waiting, set[Filters]]:
-        """What waits, and the filters that nothing of it could fit; what gets ready after this is signalled."""
+        """Read the waiting jobs, and the filters that none of them matches; later ones are signalled."""
         watch.arm()
         waiting = await self._engine.read(waiting_lines)
         if waiting.lines is None:

@@ -1,4 +1,4 @@
-"""The calls of workers: claim, hold on, report, put off, and steps."""
+"""Worker calls of jobs: claim, heartbeat, report, defer, and steps."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ SECRET_BYTES = 32
 
 
 class Working:
-    """The calls of those who do the work."""
+    """The HTTP handlers of worker calls."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._secret = desk.context.world.random_bytes(SECRET_BYTES)
-        """What tokens are made with, should the store have no secret yet."""
+        """The secret of lease tokens, if the store has none yet."""
 
     async def claim(self, request: Request) -> Answer:
-        """Lease jobs, waiting for them if that is asked for."""
+        """Lease jobs, as a long poll on request."""
         needs_role(request.principal, Role.WORK)
         asker = Asker(request.owner, _reach(request), self._desk.context.world.wall_ms(), self._secret)
         asked = parse_claim(await self._desk.members(request), asker)

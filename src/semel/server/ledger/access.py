@@ -1,4 +1,4 @@
-"""Who may do what in the ledger, and as whom: roles, the places a credential reaches, its client ids, its actor."""
+"""Authorization for the ledger: roles, places that a credential reaches, client ids and actor."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ API_KEY = b"x-api-key"
 """A header that carries a token here, besides those of every surface."""
 ANONYMOUS = "client:anonymous"
 USER = "user"
-"""The kind of those who come with a JWT; no token has a name that begins so."""
+"""The kind of callers with a JWT; no token has a name with this prefix."""
 
 
 def actor_of(principals: Principals, principal: Principal, *, has_token: bool) -> str:
-    """As whom a caller writes; one without a credential is nobody, whatever it calls itself."""
+    """The actor that a caller writes as; without a credential it is anonymous, whatever it calls itself."""
     return principal.actor if principals.are_known and has_token else ANONYMOUS
 
 
 def reaches(principal: Principal, role: Role, place: Place) -> bool:
-    """Whether a caller may do that in a place; whoever may reach an organization by its bare slug reaches all of it."""
+    """Whether a caller has a role in a place; a scope of the bare slug of an organization reaches all of it."""
     if principal.scopes is None:
         return principal.has(role)
     org = b"%d" % place.org
@@ -29,7 +29,7 @@ def reaches(principal: Principal, role: Role, place: Place) -> bool:
 
 
 def needs(principal: Principal, role: Role, place: Place | None) -> None:
-    """Refuse a caller without the role, or one that does not reach the place; None is no place in particular."""
+    """Refuse a caller without the role, or whose scopes do not reach the place; None is no place in particular."""
     if not principal.has(role):
         raise RefusedLedger("permission_denied", f"This needs the role {role.value}.", {"role": role.value})
     if place is not None and not reaches(principal, role, place):
@@ -38,14 +38,14 @@ def needs(principal: Principal, role: Role, place: Place | None) -> None:
 
 
 def needs_everything(principal: Principal) -> None:
-    """Refuse whoever is no administrator of the whole ledger."""
+    """Refuse a caller that is not an administrator of the whole ledger."""
     if not principal.has(Role.ADMIN) or (b"", True) not in principal.reach(SURFACE):
         message = "This needs the role admin over the whole ledger."
         raise RefusedLedger("permission_denied", message, {"role": Role.ADMIN.value})
 
 
 def needs_client(principal: Principal, client: str, owner: str | None) -> None:
-    """Refuse a client id that is somebody else's: using it would use up their sequences.
+    """Refuse the client id of another caller: using it would use up that caller's sequences.
 
     `owner` is the name of the token that the id belongs to; None when it belongs to none.
     """
@@ -57,7 +57,7 @@ def needs_client(principal: Principal, client: str, owner: str | None) -> None:
         subject = user_client(principal.name)
         is_own, own = _is_of_user(principal, client, owner, subject), f"{subject!r} and those that begin with it and /"
     if not is_own:
-        message = f"This credential may use the client ids {own}, as far as they are nobody else's."
+        message = f"This credential may use the client ids {own}, unless another caller has claimed them."
         raise RefusedLedger("permission_denied", message, {"field": "clientId"})
 
 

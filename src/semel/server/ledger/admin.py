@@ -1,4 +1,4 @@
-"""Organizations and vaults over HTTP: made, told, changed and ended."""
+"""Organizations and vaults over HTTP: create, show, change and delete."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Admin:
-    """The part of the host that is for operators."""
+    """The HTTP handlers of admin calls."""
 
     def __init__(self, desk: Desk, node: str) -> None:
         self._desk = desk

@@ -1,6 +1,6 @@
-"""What every wire of the ledger comes to: calls by value, judged for who asks, carried out by the engine.
+"""The service of the ledger: every call without a transport, authorized and executed by the engine.
 
-Nothing here knows of HTTP or gRPC. Refusals are raised as `RefusedLedger`, failures of the engine as they are.
+Independent of HTTP and gRPC. Refusals are raised as `RefusedLedger`, errors of the engine as they are.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ _log = logging.getLogger("semel.ledger")
 FIRST_SLUG, SLUGS_END = 10**15, 2**53
 """Slugs are random, too many to be guessed, and whole numbers in every language."""
 _SLUGS_LIMIT = 2**63
-"""What a slug on the wire may say and a row cannot."""
+"""The first slug that the wire can carry and a row cannot."""
 _SLUG_TRIES = 4
 _ROWS_AROUND = 8
 """Rows that a transaction touches besides those of its operations, and each operation besides its own."""
 
 
 class Asked(NamedTuple):
-    """Who asks, as whom it writes, who waits for the answer, and where from (for the audit log)."""
+    """A call's principal, its actor, its caller that waits for the answer, and its origin for the audit log."""
 
     principal: Principal
     actor: str
@@ -73,7 +73,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Made once; every wire stands around it."""
+    """The service of the ledger, made once; all transports call it."""
 
     context: Context
     ledger: Ledger
@@ -84,7 +84,7 @@ class Desk:
     """How this node is named in the headers of blocks."""
 
     def asked(self, principal: Principal, caller: Caller, where: Mapping[str, str], *, has_token: bool) -> Asked:
-        """A call of somebody who was let in; without a token they are nobody in particular."""
+        """The call of an authenticated caller; without a token its actor is anonymous."""
         return Asked(principal, actor_of(self.context.principals, principal, has_token=has_token), caller, where)
 
     def prepare(
@@ -112,7 +112,7 @@ class Desk:
         return answer
 
     def is_hot(self, committed: Committed) -> bool:
-        """Whether this process has told this answer before; from here on it has."""
+        """Whether the replay cache has this answer; it is added."""
         return self.hot.tell(committed.transaction.id)
 
     async def make_org(self, asked: Asked, name: str, key: bytes, quota: Quota = NO_QUOTA) -> Made:
@@ -126,7 +126,7 @@ class Desk:
         return answer
 
     async def make_vault(self, asked: Asked, org: int, retain: int, key: bytes) -> Made:
-        """Create a vault that keeps so many bodies, or all of them with 0."""
+        """Create a vault that keeps `retain` block bodies, or all of them with 0."""
         self._enter(asked, Role.ADMIN, Place(org))
         check_retention(retain)
         command = MakeVault(org, self._slugs(), retain, asked.actor.encode(), pack(key) if key else b"")
@@ -135,7 +135,7 @@ class Desk:
         return answer
 
     async def change_org(self, asked: Asked, org: int, settings: OrgSettings) -> Org:
-        """Change what is not None."""
+        """Change the settings that are not None."""
         self._enter(asked, Role.ADMIN, Place(org))
         check_settings(settings)
         answer = await self._carry_out(asked, ChangeOrg(org, settings))
@@ -167,7 +167,7 @@ class Desk:
         return BlockWatch(self.context, self.journal, place, start_height, asked.principal, asked.caller)
 
     def _enter(self, asked: Asked, role: Role, place: Place | None) -> None:
-        """Refuse whoever may not do that in a place, and places that cannot be."""
+        """Refuse a caller without the role in a place, and places that cannot exist."""
         self._permit(asked, needs, role, place)
         if place is not None and place.org >= _SLUGS_LIMIT:
             raise RefusedLedger("organization_not_found", "There is no such organization.")
@@ -175,7 +175,7 @@ class Desk:
             raise RefusedLedger("vault_not_found", "There is no such vault in this organization.")
 
     def _permit(self, asked: Asked, rule: Callable[..., None], *arguments: Any) -> None:
-        """Ask a rule of access; a refusal of it is on record."""
+        """Check an access rule; its refusal is written to the audit log."""
         try:
             rule(asked.principal, *arguments)
         except RefusedLedger:
@@ -203,7 +203,7 @@ class Desk:
             return
 
     def _with_error_id(self, refused: RefusedLedger) -> RefusedLedger:
-        """A loss of data is on record, under an id that the caller is told too; any other refusal stays as it is."""
+        """Write a loss of data to the audit log, under an id that the caller gets too; other refusals are unchanged."""
         code, message, context, _ = refused.refusal
         if code != "data_loss":
             return refused

@@ -1,4 +1,4 @@
-"""One exchange over HTTP: what a call is given, and what it gives back."""
+"""HTTP request and answer types of the ledger."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REPLAYED: Header = (b"idempotency-replayed", b"true")
 
 
 class Body:
-    """The body of a request, which is held until it is taken: a large one is not to be held while it is carried out."""
+    """The body of a request, held until it is taken: a large one is freed before the request is executed."""
 
     __slots__ = ("_content", "size")
 
@@ -35,13 +35,13 @@ class Body:
 
 
 class Request(NamedTuple):
-    """One call: who asks, of which place, for what, and with what."""
+    """An HTTP call: the principal, the place, the path and the input."""
 
     asked: Asked
     place: Place
     """Without a meaning where the path names none."""
     name: str
-    """What the path names in the place: a key, a client, a height, a transaction."""
+    """The last name in the path: a key, a client, a height, a transaction."""
     fields: Fields
     query: bytes
     body: Body
@@ -57,7 +57,7 @@ def answer_json(facts: Mapping[str, Any], status: int = 200, *more: Header) -> A
 
 
 def refuse(refusal: Refusal, *more: Header) -> Answer:
-    """A refusal as an answer, with the time to come back if it says one."""
+    """A refusal as an answer, with Retry-After if it has one."""
     headers = [PROBLEM, NO_STORE, *more]
     if refusal.retry_after_ms is not None:
         headers.append((b"retry-after", b"%d" % max(1, -(-refusal.retry_after_ms // 1_000))))

@@ -1,4 +1,4 @@
-"""What a caller of the ledger is told when a call could not be carried out: the kinds of failure as refusals."""
+"""Error mapping of the ledger: failures of the engine and the store as refusals."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _AGAIN = "Send it again unchanged, with the same key and the same sequence."
 
 
 def engine_refusal(error: EngineError) -> Refusal:
-    """The engine did not do it, or nobody knows whether it did."""
+    """The refusal for an engine error: the write was not done, or its outcome is unknown."""
     if isinstance(error, FaultError):
         return internal_refusal(error.error_id)
     return Refusal("unavailable", f"{error} {_AGAIN}", retry_after_ms=RETRY_MS)
 
 
 def internal_refusal(error_id: str) -> Refusal:
-    """A fault of ours; the log has the rest under the id."""
+    """The refusal for an internal fault; the log has the details under the id."""
     return Refusal("internal", f"Something went wrong here. {_AGAIN} Error id {error_id}.", {"error_id": error_id})
 
 
 def server_refusal(problem: Problem) -> Refusal:
-    """What the server itself refuses, whatever the surface: a credential, or too many uploads."""
+    """The refusal for a problem of the server itself, whatever the surface: a credential, or too many uploads."""
     if problem.kind.status == 401:
         return Refusal("unauthenticated", problem.detail)
     return Refusal("unavailable", problem.detail, retry_after_ms=RETRY_MS)

@@ -1,6 +1,6 @@
-"""The paths of the ledger: everything under `/ledger/v1/`.
+"""HTTP routes of the ledger: everything under `/ledger/v1/`.
 
-Order of judgement: the path, the method, content type and size; then the API version and the credential; then path,
+Order of checks: the path, the method, content type and size; then the API version and the credential; then path,
 query and body; then the rules. Every refusal here is a problem document with the ledger's own codes, those about
 credentials and faults too.
 """
@@ -49,7 +49,7 @@ _NOWHERE = Place(0)
 
 
 class _RefusedHead(RefusedLedger):
-    """A refusal with something to say in the answer's head."""
+    """A refusal with headers for the answer."""
 
     def __init__(self, code: str, message: str, *headers: Header) -> None:
         super().__init__(code, message)
@@ -57,7 +57,7 @@ class _RefusedHead(RefusedLedger):
 
 
 class _Routes(NamedTuple):
-    """Calls by method: about all organizations, about one, about a vault, and about a place of either kind."""
+    """Handlers by method: for all organizations, for one, for a vault, and for a place of either kind."""
 
     everywhere: Mapping[str, Call]
     org: Mapping[str, Call]

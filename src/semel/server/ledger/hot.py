@@ -1,7 +1,7 @@
-"""Which answers this process has given: a replay of one of them looks the same to the caller as the first time.
+"""The replay cache: answers that this process has given, so that a retry gets the same full answer.
 
-Bounded by number and by age, and only a matter of form: what is forgotten here is read from the store, and whether
-something is carried out was never asked here.
+Limited in number and age. It affects only the form of an answer: what is not cached is read from the store, and
+whether a write takes effect never depends on the cache.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 class HotAnswers:
-    """The ids of transactions that were told, the least recently told first."""
+    """The ids of answered transactions, the least recently used first."""
 
     def __init__(self, most: int, keep_ms: int, monotonic_ms: Callable[[], int]) -> None:
         self._most = most

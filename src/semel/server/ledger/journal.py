@@ -1,6 +1,6 @@
-"""What is kept of calls besides their effect: counts, and lines in the audit log.
+"""Counts and audit log lines of ledger calls.
 
-A key that is used for something else than before is a fault of a client that nobody may overlook: its line is in the
+A key that is used for something else than before is a client fault that an operator must see: its line is in the
 file before the answer leaves. Gaps are told rarely. Of a key a line has only the beginning.
 """
 
@@ -18,7 +18,7 @@ COLLISION, GAP = "LEDGER_KEY_COLLISION", "LEDGER_SEQUENCE_GAP"
 
 
 class Journal:
-    """Keeps count and record for one process."""
+    """Counts calls and writes audit log lines for one process."""
 
     def __init__(self, audit: AuditLog, metrics: LedgerMetrics) -> None:
         self._audit = audit
@@ -53,7 +53,7 @@ class Journal:
         self.metrics.refused[refusal.code] += 1
 
     def no_access(self, where: Mapping[str, str]) -> None:
-        """A known caller asked for what is not its own."""
+        """An authenticated caller was refused for lack of rights."""
         self._audit.note("AUTH_FAILURE", {"reason": "missing_role", **where})
 
     def cut_off(self) -> None:

@@ -1,4 +1,4 @@
-"""`blocks:watch`: blocks as server-sent events, each under its height, so that a client comes back where it left."""
+"""`blocks:watch`: blocks as server-sent events (SSE), each with its height as id, so that a client can resume."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from semel.server.ledger.watching import BlockWatch
 _log = logging.getLogger("semel.ledger")
 
 PULSE_SECONDS = 15.0
-"""A sign of life after so long without a block."""
+"""Seconds without a block after which a keep-alive comment is sent."""
 LAST_WORDS_SECONDS = 2.0
-"""For a client that does not read, to be told why it is cut off."""
+"""Seconds for a slow client to receive the reason before it is disconnected."""
 UNSENT_BYTES = 16 * 1024
 _PULSE = b":\n\n"
 _HEADERS = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
 
 
 class Live:
-    """Sends blocks as they come."""
+    """Sends new blocks as server-sent events (SSE)."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

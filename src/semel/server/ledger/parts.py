@@ -1,4 +1,4 @@
-"""The parts of the ledger, made from the settings."""
+"""The policy of the ledger, made from the settings."""
 
 from __future__ import annotations
 

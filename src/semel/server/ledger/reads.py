@@ -1,6 +1,7 @@
-"""Reads over HTTP: entities and lists, blocks and transactions, and where a client stands.
+"""Reads over HTTP: entities, lists, blocks, transactions, and the state of a client.
 
-An answer is put into JSON where its rows are read, in a reader's thread: a page of large values holds nobody up.
+An answer is put into JSON where its rows are read, in a reader's thread: a page of large values blocks no other
+request.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ from semel.server.threads import apart
 
 
 class Reads:
-    """The reading half of the host."""
+    """The HTTP handlers of reads."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     async def client_state(self, request: Request) -> Answer:
-        """Where a client stands."""
+        """The last sequence of a client, and the next."""
         parse_nothing(request.query)
         client = request.name.encode()
         check_client(client)
@@ -116,7 +117,7 @@ class Reads:
         return await self._look(request, look)
 
     async def relationships(self, request: Request) -> Answer:
-        """A list of relationships, or one of them with the proof that it is there or is not."""
+        """A list of relationships, or one of them with a proof of presence or absence."""
         wanted = parse_relationships(request.query)
         _needs_vault(request.place)
         if wanted.proved is not None:

@@ -1,7 +1,7 @@
-"""The term of the ledger: raised before the first request, and again when the database is another than before.
+"""The term of the ledger: raised before the first request, and again when the database has changed.
 
-On a store of one process every start is a new term. On a database of many nodes a term is a cluster, its timeline
-and the tables in it: the first node that sees another one, after a failover or a restore, raises it for all.
+On a store of one process every start is a new term. On a database of many nodes a term is a cluster, its timeline and
+the tables in it: the first node that sees another timeline, after a failover or a restore, raises it for all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SECRET_BYTES = 32
 
 
 class Upkeep:
-    """One node's part in it."""
+    """The term of one node."""
 
     def __init__(self, engine: Engine, ledger: Ledger, world: World) -> None:
         self._engine = engine
@@ -36,7 +36,7 @@ class Upkeep:
         await self._open(await self._engine.era())
 
     async def run(self) -> None:
-        """Until cancelled: a store that several nodes share is asked whether it is still the same."""
+        """Until cancelled: check whether a shared store is still on the same timeline."""
         while self._era:
             await asyncio.sleep(LOOK_SECONDS)
             try:

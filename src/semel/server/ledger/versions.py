@@ -1,4 +1,4 @@
-"""The version of the interface that a caller asks for, judged alike on every wire."""
+"""The API version that a caller asks for, checked alike on every transport."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAME = API_VERSION.decode()
 
 
 def api_version(value: bytes | None) -> int:
-    """The version that a header asks for, ours if it is absent; what is no number and what is another is refused."""
+    """The API version of a header, ours if it is absent; no number, or another version, is refused."""
     if value is None:
         return VERSION
     if _NUMBER.fullmatch(value) is None:
@@ -26,6 +26,6 @@ def api_version(value: bytes | None) -> int:
 
 
 def check_version(fields: Fields) -> None:
-    """The same for all headers of a request: whoever sends it more than once means each of them."""
+    """Check every header of that name in a request: a client that repeats it means each of them."""
     for value in fields.all(API_VERSION):
         api_version(value)

@@ -1,8 +1,8 @@
-"""Following the blocks of a place, for one client: those that are there, then each new one, in order.
+"""A subscription to the blocks of a place for one client: existing blocks, then each new one, in order.
 
-A watch listens before it looks: it arms its ear, reads headers from its cursor, and waits only when there were none. So
-no commit can fall between the look and the wait, and nothing is queued for a client that does not read. One that has
-been up to date and then takes its time while many blocks come is cut off: it comes back where it stood.
+A watch subscribes before it reads: it arms its signal, reads headers from its cursor, and waits only when there were
+none. So no commit can fall between the read and the wait, and nothing is queued for a slow client. One that was up to
+date and then falls behind by many blocks is disconnected: it resumes where it was.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from semel.server.principals import Principal
 PAGE_HEADERS = 256
 LOOK_AGAIN_SECONDS = 1.0
 SLOW_SECONDS = 1.0
-"""A client that holds a page for so long is not keeping up."""
+"""Seconds after which a client that has not taken its page counts as too slow."""
 
 
 class _Page(NamedTuple):
@@ -36,7 +36,7 @@ class _Page(NamedTuple):
 
 
 class BlockWatch:
-    """A context manager; use it on the event loop."""
+    """A subscription to blocks. A context manager; use it on the event loop."""
 
     def __init__(
         self, context: Context, journal: Journal, place: Place, start: int, principal: Principal, caller: Caller
@@ -71,11 +71,11 @@ class BlockWatch:
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody is there to read."""
+        """Whether the client has disconnected."""
         return self._caller.gone
 
     async def next(self, seconds: float) -> list[Header]:
-        """The next blocks, some at a time; none when the time is up or nobody is there any more."""
+        """The next blocks, some at a time; none when the time is up or the client has disconnected."""
         assert self._ear is not None, "a watch is entered before it is asked"
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds

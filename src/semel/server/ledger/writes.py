@@ -1,4 +1,4 @@
-"""Writes and batches over HTTP: parse, hand over, answer."""
+"""Writes and batches over HTTP: parse, submit, answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STATUSES = {
 
 
 class Writes:
-    """The writing half of the host."""
+    """The HTTP handlers of writes."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

@@ -1,4 +1,4 @@
-"""Event-stream frames, made once for all readers of a page.
+"""A cache of server-sent event (SSE) frames, rendered once for all readers of a page.
 
 The frame of a page is made in parts. The last parts are kept, up to CACHE_BYTES, for readers that come to them after
 the first; a part that was dropped is made again. Readers of one page share its content while one of them is there.
@@ -18,11 +18,11 @@ from semel.server.threads import COPIED_BYTES, apart, is_small
 CACHE_BYTES = 8 * 1024 * 1024
 
 _Place = tuple[bytes, int, int]
-"""A life and two positions: what stands between them never changes."""
+"""A life and two positions: the content between them never changes."""
 
 
 class PageFrame:
-    """The data event of a page, before it is made."""
+    """The data event of a page, before it is rendered."""
 
     __slots__ = ("__weakref__", "content", "content_type", "parts", "place")
 
@@ -34,7 +34,7 @@ class PageFrame:
 
 
 class FrameCache:
-    """Parts of frames by page and number."""
+    """A cache of frame parts by page and number."""
 
     def __init__(self) -> None:
         self._frames: WeakValueDictionary[_Place, PageFrame] = WeakValueDictionary()

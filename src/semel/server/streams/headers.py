@@ -1,4 +1,4 @@
-"""Headers that every streams answer carries."""
+"""Headers of every answer of streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes a streams request: credential first, then the method, then the wire.
+"""HTTP routes of streams: credential first, then the method, then the request.
 
 A plain append, whose body is there and small, goes to the engine without a task: the engine's answer is the reply.
 Everything else runs as a coroutine. Every refusal is a problem document with the common headers.

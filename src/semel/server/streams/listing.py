@@ -1,4 +1,4 @@
-"""`GET /v1/streams?prefix=&after=&limit=`: the streams that a caller may read, by name."""
+"""`GET /v1/streams?prefix=&after=&limit=`: pagination over the streams that a caller may read, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Following a stream live, for one client.
+"""Live reads of a stream for one client: long poll and server-sent events (SSE).
 
 A live reader listens before it looks: it arms its watch, reads the log from its cursor, and waits only when there was
 nothing. So no commit can fall between the look and the wait. It holds one page at most, and reads the next only when
@@ -22,7 +22,7 @@ class StreamEndedError(Exception):
 
 
 class LiveReader:
-    """Begins behind a page that the client has been given, or is about to be."""
+    """A live reader; it begins behind the last page of the client."""
 
     def __init__(self, context: Context, looks: SharedLooks, name: bytes, given: Page, request: Request) -> None:
         self._context = context
@@ -49,7 +49,7 @@ class LiveReader:
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody is there to read, its token was revoked, or the server is stopping."""
+        """Whether the client has disconnected, its token was revoked, or the server is stopping."""
         is_revoked = self._revocation is not None and self._revocation.has_come
         return self._context.is_stopping or is_revoked or self._request.gone
 
@@ -69,7 +69,7 @@ class LiveReader:
             await self._watch.wait(min(left, self._until_end_of_life(page)))
 
     def _until_end_of_life(self, page: Page) -> float:
-        """Seconds until the stream may have ended: nobody sends a signal then."""
+        """Seconds until the stream may have ended: no signal is sent at that time."""
         deadline = page.stream.deadline
         if deadline == NEVER:
             return float("inf")

@@ -1,4 +1,4 @@
-"""GET and HEAD: catch-up, long poll, and event streams."""
+"""GET and HEAD: catch-up reads, long poll, and server-sent events (SSE)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from semel.surfaces.streams.settings import StreamsSettings
 
 
 class Reads:
-    """The reading half of the host."""
+    """The HTTP handlers of reads."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

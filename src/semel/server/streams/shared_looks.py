@@ -1,8 +1,7 @@
-"""One look at the log for all readers that stand at the same place.
+"""Shared reads: one read of the log for all readers at the same offset.
 
-When a thousand readers of one stream are woken by one commit, they ask the same question. The answer may be shared by
-those who asked after the same signal: a look that began before a later signal may have missed what that signal spoke
-of.
+When a thousand readers of one stream are woken by one commit, they need the same read. Its result is shared by the
+readers that asked after the same signal: a read that began before a later signal may have missed that signal's commit.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from semel.engine.engine import Engine
 
 
 class SharedLooks:
-    """Looks under way, by stream and position."""
+    """Shared reads in progress, by stream and position."""
 
     def __init__(self, engine: Engine, page_bytes: int) -> None:
         self._engine = engine

@@ -29,7 +29,7 @@ C = TypeVar("C", Append, Create)
 
 
 class Writes:
-    """The writing half of the host."""
+    """The HTTP handlers of writes."""
 
     def __init__(self, context: Context, streams: Streams, metrics: StreamsMetrics) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""The store for many nodes: one PostgreSQL database, any number of servers over it."""
+"""The PostgreSQL store: one database, shared by any number of nodes."""
 
 from semel.store.postgres.store import PostgresStore
 

@@ -1,4 +1,4 @@
-"""A store URL of PostgreSQL: libpq's own, with a few parameters of ours behind the question mark.
+"""The store URL of PostgreSQL: that of libpq, with a few parameters of ours behind the question mark.
 
 `postgresql://user@one,two/db?target_session_attrs=read-write&schema=semel&lanes=4`. Ours are taken out before libpq
 sees the rest. Passwords may stand in it, so no error repeats it.
@@ -28,7 +28,7 @@ _DEFAULTS: dict[str, Any] = {
 
 
 class Address(NamedTuple):
-    """Where the database is, and how this node uses it."""
+    """The address of the database, and the options of this node."""
 
     conninfo: str
     schema: str = "semel"
@@ -36,7 +36,7 @@ class Address(NamedTuple):
     """Transactions at once, each on a connection of its own. More make smaller batches: see docs/operating."""
     readers: int = 4
     patience_ms: int = 20_000
-    """How long a database that is away is waited for, before callers are told."""
+    """Longest wait for an unreachable database, in milliseconds, before callers get an error."""
 
     @property
     def patience(self) -> float:
@@ -45,13 +45,13 @@ class Address(NamedTuple):
 
     @property
     def place(self) -> tuple[str, ...]:
-        """Where the rows are, whoever comes for them."""
+        """Where the rows are, whatever user connects."""
         given = {"port": "5432", **conninfo_to_dict(self.conninfo)}
         return (*(str(given.get(name, "")) for name in ("host", "hostaddr", "port", "dbname")), self.schema)
 
 
 def parse(url: str) -> Address:
-    """The address behind a URL; one that cannot be used is refused without repeating it."""
+    """Parse a URL; an invalid one is refused without repeating it."""
     try:
         parts = urlsplit(url)
         if parts.netloc.count("@") > 1:

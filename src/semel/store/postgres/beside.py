@@ -1,7 +1,7 @@
-"""A database read beside the nodes that use it: one connection, one snapshot, nothing written.
+"""Read-only access beside running nodes: one connection, one snapshot, nothing written.
 
-Unlike a node's own readers it asks for no commit first, so after a crash of the database it may see what a standby has
-not got yet: an export is no promise to anyone.
+Unlike a node's own readers it does not commit first, so after a crash of the database it may see commits that a
+standby does not have yet: an export is no promise to a client.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from semel.store.postgres.statements import DIALECT, Statements
 from semel.store.protocol import AnyTable, StoreError
 
 IDLE_MS = 600_000
-"""The database ends a snapshot that nobody asks anything for so long; who reads a page at a time may be slow."""
+"""The database ends a snapshot that is idle for this long; a caller that reads a page at a time may be slow."""
 
 
 class Beside:
-    """What a snapshot needs of a store, with one line."""
+    """A source of snapshots with one connection, for read-only access."""
 
     def __init__(self, address: Address, tables: Sequence[AnyTable]) -> None:
         self.address = address._replace(patience_ms=max(IDLE_MS, address.patience_ms))

@@ -1,4 +1,4 @@
-"""Values in PostgreSQL's binary form, which the server reads without parsing.
+"""Binary encoding of values for PostgreSQL, which the server reads without parsing.
 
 A batch sends each column of a table as one array, so a statement costs the same whatever the number of rows.
 """

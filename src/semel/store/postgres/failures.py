@@ -1,4 +1,4 @@
-"""What an error of the database means for the one who asked: never more than is known."""
+"""Error mapping: what an error of PostgreSQL means for the caller (not stored, unknown, retry)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from semel.store.postgres.wire import LostError, RefusedError
 from semel.store.protocol import StoreError, StoreHeldError, TryAgainError
 
 UNFIT = (struct.error, OverflowError, TypeError, AttributeError)
-"""What the encoding of a value that does not fit its column raises."""
+"""Errors of the encoding for a value that does not fit its column."""
 
 BROKEN = (LostError, RefusedError)
-"""How an exchange fails."""
+"""Errors of a failed exchange."""
 
 _AGAIN = frozenset(
     {

@@ -1,4 +1,4 @@
-"""A look at a schema that leaves no trace: nothing is made, and nothing is written."""
+"""Inspection of a schema without a trace: nothing is created, and nothing is written."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Hints between nodes: what has been committed, so that live readers elsewhere look at once.
+"""LISTEN/NOTIFY between nodes: announces commits, so that live readers of other nodes read at once.
 
-A node that has committed says so with one NOTIFY for everything that has gathered meanwhile, on a connection of its own
-and never inside a transaction. A hint carries the marks of its commits besides the topics. Hints may be lost, so every
-node also looks at all marks once a second: a commit that is there and was not heard of within a second wakes every
-reader of the node. So a lost hint costs a second or two, and the look costs one small query whatever the number of
-readers.
+After a commit a node sends one NOTIFY for everything that has gathered meanwhile, on a connection of its own and
+never inside a transaction. A notification carries the marks of its commits besides the topics. Notifications may be
+lost, so every node also reads all marks once a second: a commit without a notification within a second wakes every
+reader of the node. So a lost notification costs a second or two, and the check is one small query whatever the number
+of readers.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ MAX_PAYLOAD = 7_900
 _NOTIFY = "SELECT pg_notify($1::text, $2::text)"
 _AWAY_SECONDS = 3 * POLL_SECONDS
 _GATHER_SECONDS = 0.005
-"""How long a hint waits for company: NOTIFY takes a lock that all of the database's nodes share."""
+"""Seconds that a notification waits to be merged with others: NOTIFY takes a lock that all nodes share."""
 
 
 class Hint(NamedTuple):
-    """Commits, and whose readers should look; None is everybody's."""
+    """A notification: commits, and the topics of readers to wake; None wakes all."""
 
     marks: dict[int, int]
     topics: list[bytes] | None
 
 
 def encode(hint: Hint) -> str:
-    """As it travels; topics that do not fit become everybody's."""
+    """Encode the payload; topics that do not fit become a wake-up of all readers."""
     marks = ",".join(f"{mark:x}.{number:x}" for mark, number in hint.marks.items())
     if hint.topics is not None:
         payload = f"{marks};" + ",".join(b64encode(topic).decode() for topic in hint.topics)
@@ -49,7 +49,7 @@ def encode(hint: Hint) -> str:
 
 
 def decode(payload: str) -> Hint | None:
-    """What was sent; None when it is none of ours."""
+    """Decode a payload; None when it is not one of ours."""
     marks, found, topics = payload.partition(";")
     try:
         pairs = [one.partition(".") for one in marks.split(",")]
@@ -61,23 +61,23 @@ def decode(payload: str) -> Hint | None:
 
 
 class Missed:
-    """Which commits of others have been heard of. Pure: marks go in, whether one was missed comes out."""
+    """Detects commits of other nodes without a notification. Pure: marks in, whether one was missed out."""
 
     def __init__(self) -> None:
         self._heard: dict[int, int] = {}
         self._unheard: dict[int, int] = {}
 
     def hear(self, marks: dict[int, int]) -> None:
-        """A hint has come."""
+        """A notification has arrived."""
         for mark, number in marks.items():
             self._heard[mark] = max(number, self._heard.get(mark, 0))
 
     def start(self, marks: dict[int, int]) -> None:
-        """Everything up to here has been looked at."""
+        """Everything up to here has been read."""
         self._heard, self._unheard = dict(marks), {}
 
     def look(self, marks: dict[int, int]) -> bool:
-        """Compare with what is stored: true when something unheard was there at the last look already."""
+        """Compare with the stored marks: true when the last check already saw a commit without a notification."""
         late = any(self._heard.get(mark, 0) < number for mark, number in self._unheard.items())
         if late:
             self.start(marks)
@@ -88,7 +88,7 @@ class Missed:
 
 
 class Speaker(threading.Thread):
-    """Sends this node's hints."""
+    """Sends the notifications of this node (NOTIFY)."""
 
     def __init__(self, line: Line, channel: str) -> None:
         super().__init__(name="semel-speaker", daemon=True)
@@ -100,7 +100,7 @@ class Speaker(threading.Thread):
         """The marks of this node's lines, as they are now."""
 
     def say(self, mark: int, number: int, topics: Iterable[bytes]) -> None:
-        """After a commit; never waits. When too many wait, this one is lost, and the next one is for everybody."""
+        """Notify after a commit; never waits. When full, this one is dropped, and the next wakes all readers."""
         try:
             self._waiting.put_nowait(Hint({mark: number}, list(topics)))
         except queue.Full:
@@ -116,7 +116,8 @@ class Speaker(threading.Thread):
         while (first := self._waiting.get()) is not None:
             time.sleep(_GATHER_SECONDS)
             is_last, hint = self._gather(first)
-            # Whoever hears a later number believes to have heard of all before it: so that one must make up for them.
+            # A node that hears a later number believes to have heard of all before it: so that one must make up for
+            # them.
             had_lost, self._has_lost = self._has_lost, False
             try:
                 self._line.open(time.monotonic())
@@ -144,7 +145,7 @@ class Speaker(threading.Thread):
 
 
 class Listener(threading.Thread):
-    """Hears the other nodes' hints, and looks for those that were lost."""
+    """Receives the notifications of other nodes (LISTEN), and polls for lost ones."""
 
     def __init__(self, line: Line, channel: str, own: set[int], hear: Hear) -> None:
         super().__init__(name="semel-listener", daemon=True)
@@ -173,7 +174,7 @@ class Listener(threading.Thread):
                 self._line.open(time.monotonic())
                 self._line.exchange([(f'LISTEN "{self._channel}"', ())])
                 self._missed.start(self._marks())
-                self._hear(None)  # whatever was said while nobody listened
+                self._hear(None)  # whatever was notified while this node did not listen
                 while not self._stopped.is_set() and self._line.is_open:
                     self._listen()
             except Exception:  # noqa: BLE001 - a database may be away, but nothing may end the listening

@@ -1,7 +1,7 @@
-"""One node at a time leads: the one whose session holds a lock. The server lets go of it when the session ends.
+"""Leader election: the node whose session holds an advisory lock leads, until its session ends.
 
-The lock saves work and protects nothing: a node that has not yet noticed that it no longer leads does the same chores
-as the next one, and both are ordinary writes under their own locks.
+The lock saves work and protects nothing: a node that has not yet noticed that it lost the election does the same
+chores as the new leader, and both are ordinary writes under their own locks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TRY = "SELECT pg_try_advisory_lock($1::int8::int4, 0)"
 
 
 class Leader:
-    """This node's claim."""
+    """The candidacy of this node in the leader election."""
 
     def __init__(self, line: Line, schema: str) -> None:
         self._line = line
@@ -29,7 +29,7 @@ class Leader:
         self._holds = False
 
     def leads(self) -> bool:
-        """Whether this node holds the lock, or gets it now; asks the server each time, and tidies up with it."""
+        """Whether this node holds the lock, or gets it now; asks the database each time."""
         with self._guard:
             self._holds = self._holds and self._line.is_open
             try:

@@ -1,7 +1,7 @@
-"""A line to the database: one connection, opened when it is needed and thrown away when it is in doubt.
+"""A connection to PostgreSQL: opened on demand, with a deadline for every exchange, and dropped when in doubt.
 
-A database that hangs would hang its clients, because TCP waits for ever on a peer that is silent. So every exchange has
-a deadline, after which the connection counts as lost.
+TCP waits for ever on a silent peer, so a database that hangs would hang its clients. Therefore every exchange has a
+deadline, after which the connection counts as lost.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Greeting = Callable[["Line"], None]
 
 
 def settings_of(address: Address) -> dict[str, str]:
-    """What every session of ours is set to, whatever the server's defaults are.
+    """The session settings of every connection, whatever the server's defaults are.
 
     One statement may take many locks, so it has a time limit as well as each lock; a commit has none, because one that
     is cancelled while it waits for a standby is reported as a success (`marks` lifts it). Every query goes through an
@@ -79,12 +79,13 @@ def connect(address: Address) -> Wire:
 
 
 class Trust:
-    """What the lines of one node know together.
+    """Shared knowledge of a node's connections about the availability of the database.
 
     Once one of them is lost, those that were opened before it are not trusted: a server that has died has done so for
-    all of them, and each would have to find out by itself. One that was only silent is asked first (`Line._connect`).
-    And once the database has been away for as long as we are patient, nobody waits for it again: one try a second is
-    enough to find out that it is back. A database that confirms no commits is away too, for those who need one.
+    all of them, and each would have to find out by itself. One that was only silent is asked first
+    (`Line._connect`). Once the database has been away for as long as the patience of the address, no
+    caller waits for it again: one try a second finds out that it is back. A database that confirms no commits counts as
+    away for callers that need one.
     """
 
     def __init__(self, patience_seconds: float) -> None:
@@ -101,7 +102,7 @@ class Trust:
         return time.monotonic() - self._tried_at >= _PROBE_SECONDS
 
     def give_up_at(self, deadline: float) -> float:
-        """When to stop trying: whoever comes late to an outage waits for what is left of our patience."""
+        """The deadline of retries: a call that starts late in an outage waits only for the rest of the time limit."""
         away_since = self._away_since
         return deadline if away_since is None else min(deadline, away_since + self._patience)
 
@@ -115,7 +116,7 @@ class Trust:
 
 
 class Line:
-    """Used by one thread at a time. `greet` is what is done first on a new connection."""
+    """A reconnecting connection, used by one thread at a time. `greet` runs first on each new connection."""
 
     def __init__(self, address: Address, trust: Trust, greet: Greeting | None = None) -> None:
         self._address = address
@@ -204,7 +205,7 @@ class Line:
             self._trust.era += 1
 
     def notifications(self, seconds: float) -> list[str]:
-        """What others have sent on the channels that this line listens to."""
+        """Notifications on the channels that this connection listens to."""
         if self._wire is None:
             raise LostError("the connection is closed")
         return self._wire.notifications(seconds)

@@ -20,12 +20,12 @@ SLOTS = 1_024
 
 
 class Kind(Enum):
-    """What a slot stands for; they are taken in this order."""
+    """The kinds of locks; they are taken in this order."""
 
     MARK = 0
-    """The transaction of one line: whoever gets it knows that the transaction has ended."""
+    """The transaction of one line: a process that gets this lock knows that the transaction has ended."""
     GENERATION = 1
-    """Shared by all who write into a generational table, so that its generations turn between their transactions."""
+    """Shared by all writers of a generational table, so that its generations rotate between their transactions."""
     NAME = 2
     MIGRATION = 3
     LEADER = 4
@@ -56,7 +56,7 @@ def slots_of(locks: Iterable[Lock]) -> list[Slot]:
 
 
 def slot_of_table(table: AnyTable, *, shared: bool) -> Slot:
-    """The slot that a generational table's turns stand under."""
+    """The lock slot of a generational table's rotation."""
     return Slot(Kind.GENERATION, crc32(table.name.encode()) & 0x7FFFFFFF, shared)
 
 

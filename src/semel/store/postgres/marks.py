@@ -1,13 +1,13 @@
-"""The mark of each line: how a node learns what became of a commit whose answer was lost.
+"""Commit fate: how a node learns whether a commit took effect whose answer was lost.
 
-Every durable transaction writes its number into the row of its line, and holds the line's lock from its first statement
-on. After a lost answer the node takes that lock on another connection, which waits until the old transaction has
-ended one way or the other, and then reads the row: the number is there, or nothing was stored.
+Every durable transaction writes its number into the mark row of its connection, and holds that row's lock from its
+first statement on. After a lost answer the node takes that lock on another connection, which waits until the old
+transaction has ended one way or the other, and then reads the row: if it has the number, the commit took effect; else
+nothing was stored.
 
-Reading it writes it too, and that commit waits for whatever a commit waits for here: a standby, say. What is found has
-then reached the standby as well, because the log is one sequence. For the same reason every line that reads or writes
-begins its life with a commit: after a crash the server shows commits that its standby may not have yet, and nobody may
-be told of them.
+The check also writes the row, and that commit waits like any other, as for a standby. What is found has then reached
+the standby as well, because the log is one sequence. For the same reason every connection begins with a commit: after a
+crash the server shows commits that its standby may not have yet, and no caller may be told of them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FORGET_OLD = "DELETE FROM semel_mark WHERE written_at < now() - interval '7 days
 
 
 class Mark:
-    """The mark of one connection."""
+    """The commit mark of one connection."""
 
     def __init__(self) -> None:
         self.id = secrets.randbits(63)

@@ -1,4 +1,4 @@
-"""What a PostgreSQL must be for our promises to hold. Asked anew at every connection: a failover changes servers."""
+"""Requirements on a PostgreSQL server, checked at every connection, because a failover changes servers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SELECT current_setting('server_version_num')::int4, pg_is_in_recovery(),
 
 
 class UnfitServerError(StoreError):
-    """This server cannot keep our promises as it is set up; the message says what to change."""
+    """The configuration of this server breaks a guarantee of the store; the message says what to change."""
 
 
 class Facts(NamedTuple):
-    """What a server says of itself."""
+    """The properties of a server that requirements check."""
 
     version: int
     is_standby: bool
@@ -30,7 +30,7 @@ class Facts(NamedTuple):
     synchronous_commit: str
     encoding: str
     started: str = ""
-    """When it was started, to the microsecond: tells one server from another behind the same address."""
+    """Its start time, to the microsecond: tells one server from another behind the same address."""
     standbys: str = ""
     """Those that a commit may wait for; empty when there is none."""
 

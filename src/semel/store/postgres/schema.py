@@ -1,4 +1,4 @@
-"""What stands in the schema besides declared tables, and the way there.
+"""The schema of a database: version, generations and marks beside the declared tables, and its migration.
 
 Migrations run in one transaction under a lock, so that any number of nodes may start at once: one migrates, the others
 wait and find it done. A node that has nothing to do changes nothing and needs no right to.

@@ -1,4 +1,4 @@
-"""The rows of one instant, on a connection of the reader's own, always of the server that takes the writes."""
+"""Snapshot reads: the rows of one instant, on a connection of their own, always from the primary."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NUMBER = "SELECT number FROM semel_generation WHERE name = $1"
 
 
 class Source(Protocol):
-    """What a snapshot needs of a store."""
+    """The part of a store that a snapshot needs."""
 
     @property
     def address(self) -> Address:
@@ -49,7 +49,7 @@ class Source(Protocol):
 
 
 class PostgresSnapshot:
-    """Holds a reader's line while the block runs."""
+    """A snapshot; holds a reader connection while the block runs."""
 
     def __init__(self, store: Source) -> None:
         self._store = store

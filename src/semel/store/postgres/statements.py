@@ -1,4 +1,4 @@
-"""The few statements of a table, made from its declaration.
+"""SQL statements of a table, generated from its declaration.
 
 Rows travel as one array a column, so one statement serves any number of them. Keys are looked up one by one through the
 index, in the order given: a LATERAL query with a limit leaves the planner no other way, whatever it believes of a
@@ -43,12 +43,12 @@ DIALECT = Dialect(
 
 
 def _arrays(kinds: Iterable[str]) -> str:
-    """A set of rows that comes as one array a column."""
+    """A set of rows, sent as one array a column."""
     return f"unnest({', '.join(f'${place}::{kind}[]' for place, kind in enumerate(kinds, 1))})"
 
 
 class Statements:
-    """The statements of one SQL table, and how its rows travel."""
+    """The SQL statements of one table, and the encoding of its rows."""
 
     def __init__(self, table: AnyTable, name: str) -> None:
         columns = [column.name for column in table.columns]
@@ -91,11 +91,11 @@ class Statements:
         return self._find, self._keys_out(keys)
 
     def latest(self, prefixes: Sequence[Key], below: Any) -> Filled:
-        """For each beginning of a key the last row whose last key column is below a bound."""
+        """For each key prefix, the last row whose last key column is below a limit."""
         return self._nearest(prefixes, "<", below, " DESC")
 
     def earliest(self, prefixes: Sequence[Key], least: Any) -> Filled:
-        """For each beginning of a key the first row whose last key column is at least a bound."""
+        """For each key prefix, the first row whose last key column is at least a limit."""
         return self._nearest(prefixes, ">=", least, "")
 
     def _nearest(self, prefixes: Sequence[Key], sign: str, bound: Any, way: str) -> Filled:
@@ -126,8 +126,8 @@ class Statements:
     def touch(self, touches: Sequence[Touch]) -> Filled:
         """Soft changes of one column; gives the keys that were due, and those that were done.
 
-        A row that somebody else is writing is passed over: nobody waits for a soft change, and so no two wait in a
-        circle.
+        A row that another transaction is writing is skipped: a soft change never waits, and so no two wait in
+        a circle.
         """
         column, life, beside = touches[0].column, touches[0].life_column, touches[0].beside_column
         keys = self.table.key_columns
@@ -177,7 +177,7 @@ class Statements:
         return sql, [*values, *fixed, number(wanted.limit)]
 
     def _bounds(self, wanted: Range, before: int = 0) -> tuple[list[str], list[bytes]]:
-        """What a row must be to be in a range, and the values for that; so many others stand before them."""
+        """The conditions and values of the rows in a range; `before` other parameters come before them."""
         order = self.table.ordering(wanted.by)
         depth = len(wanted.prefix)
         values = [self._scalar(name, value) for name, value in zip(order, wanted.prefix, strict=False)]
@@ -193,7 +193,7 @@ class Statements:
         return terms, values
 
     def page(self, behind: Key | None, limit: int, most_bytes: int) -> Filled:
-        """The statement and values of the rows behind a key, up to the one that makes so many bytes full."""
+        """The statement and values of the rows behind a key, up to the one that reaches `most_bytes`."""
         columns = quoted([column.name for column in self.table.columns])
         payloads = [name for name, kind in self._kinds.items() if kind == "bytea"]
         size = " + ".join(["0", *(f'coalesce(octet_length("{name}"), 0)' for name in payloads)])

@@ -1,4 +1,4 @@
-"""Rows in one PostgreSQL database, shared by any number of nodes.
+"""The PostgreSQL store: one database, shared by any number of nodes, each with its connection pool.
 
 Format: a schema with one table for each declared one (three for a generational one), `semel_schema` with the version,
 `semel_generation` with the generation that takes new rows, and `semel_mark` with the last commit of each line. Locks
@@ -11,7 +11,6 @@ took over, the node goes on, and learns from its marks what became of the commit
 
 from __future__ import annotations
 
-import queue
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -20,6 +19,7 @@ import psycopg
 
 from semel.store.migrations import Migration
 from semel.store.postgres.address import Address
+from semel.store.postgres.connection_pool import ConnectionPool
 from semel.store.postgres.failures import BROKEN, sentence
 from semel.store.postgres.hints import Listener, Speaker
 from semel.store.postgres.leader import Leader
@@ -34,33 +34,8 @@ from semel.store.protocol import AnyTable, CommitUnknownError, Hear, Lock, Store
 _TIDY_SECONDS = 1.0
 
 
-class Desk:
-    """Where one transaction at a time is carried out: a line, and the mark of its present connection."""
-
-    def __init__(self, address: Address, trust: Trust, node: Mark, own: set[int]) -> None:
-        self.line = Line(address, trust, self._greet)
-        self.mark = Mark()
-        self._node = node
-        self._own = own
-
-    def _greet(self, line: Line) -> None:
-        """A new connection has a mark of its own, because the old one's transaction may not have ended yet.
-
-        The old one becomes a stranger's.
-        """
-        line.confirm(self._node.write())
-        mark = Mark()
-        self._own.add(mark.id)
-        self.disown(self.mark)
-        self.mark = mark
-
-    def disown(self, mark: Mark) -> None:
-        """Nobody here will tell of its last commit, so if that is there, or comes yet, our own readers will look."""
-        self._own.discard(mark.id)
-
-
 class PostgresStore:
-    """The store for many nodes."""
+    """The store for many nodes: connections for writers, a pool of reader connections, notifications, leadership."""
 
     def __init__(self, address: Address, tables: Sequence[AnyTable], migrations: Sequence[Migration]) -> None:
         self.address = address
@@ -68,7 +43,7 @@ class PostgresStore:
         self.statements = {table: [Statements(table, name) for name in DIALECT.names_of(table)] for table in tables}
         self.generational = [table for table in tables if table.generational]
         self.generations: Mapping[str, int] = {}
-        """Which generation of each table takes new rows, as last heard of."""
+        """The generation of each table that takes new rows, as last read."""
         self._retired = set(self.generational)
         """Tables whose generation before last may have to be emptied: at first all, because a node may have died."""
         self._tidied_at = time.monotonic()
@@ -79,18 +54,7 @@ class PostgresStore:
         self._speaker = Speaker(Line(address, self._trust), f"semel_{address.schema}")
         self._listener: Listener | None = None
         self._leader = Leader(Line(address, self._trust), address.schema)
-        # The one that was used last comes first: it is the one that is known to work.
-        self._desks: queue.LifoQueue[Desk] = queue.LifoQueue()
-        self._free_readers: queue.LifoQueue[Line] = queue.LifoQueue()
-        self._node = node = Mark()
-        """Not a line's: what every connection commits when it begins."""
-        desks = [Desk(address, self._trust, node, self._speaker.own) for _ in range(address.lanes)]
-        readers = [Line(address, self._trust, lambda line: line.confirm(node.write())) for _ in range(address.readers)]
-        for desk in desks:
-            self._desks.put(desk)
-        for line in readers:
-            self._free_readers.put(line)
-        self._lines = [*(desk.line for desk in desks), *readers]
+        self.pool = ConnectionPool(address, self._trust, self._speaker.own)
         self._speaker.start()
 
     @property
@@ -104,44 +68,34 @@ class PostgresStore:
         return self._listener is not None and self._listener.is_away
 
     def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> PostgresTx:
-        """A transaction at the next free desk; nothing is sent before it is needed. Soft changes wait for nothing."""
+        """A transaction on the next free connection; nothing is sent before it is needed. Soft changes do not wait."""
         return self._begin(locks, durable, self.address.patience if durable else 0.0)
 
     def _begin(self, locks: Sequence[Lock], durable: bool, patience_seconds: float) -> PostgresTx:
-        self._check_open()
-        desk = self._desks.get()
+        writer = self.pool.writer()
         try:
-            desk.line.open(time.monotonic() + patience_seconds)
-            return PostgresTx(self, desk, locks, durable)
+            writer.line.open(time.monotonic() + patience_seconds)
+            return PostgresTx(self, writer, locks, durable)
         except BaseException:
-            self.free(desk)
+            self.pool.free_writer(writer)
             raise
-
-    def free(self, desk: Desk) -> None:
-        """The desk's transaction has ended."""
-        if self._is_closed:
-            desk.line.drop()
-        self._desks.put(desk)
 
     def read(self) -> PostgresSnapshot:
         """The last committed state, on a connection of the reader's own."""
         return PostgresSnapshot(self)
 
     def reader(self) -> Line:
-        """The next free reader's line."""
-        self._check_open()
-        return self._free_readers.get()
+        """The next free connection that reads."""
+        return self.pool.reader()
 
     def free_reader(self, line: Line) -> None:
-        """The line's snapshot has ended."""
-        if self._is_closed:
-            line.drop()
-        self._free_readers.put(line)
+        """Its snapshot has ended."""
+        self.pool.free_reader(line)
 
     def follow(self, hear: Hear) -> None:
         """Listen to the other nodes."""
         # It asks for a commit too, so that it finds out for all others that the database is back, and we are ready.
-        line = Line(self.address, self._trust, lambda line: line.confirm(self._node.write()))
+        line = self.pool.confirming_line()
         self._listener = Listener(line, f"semel_{self.address.schema}", self._speaker.own, hear)
         self._listener.start()
 
@@ -155,11 +109,11 @@ class PostgresStore:
             return snapshot.era()
 
     def committed(self, mark: Mark, topics: Sequence[bytes]) -> None:
-        """After a durable commit: tell the others."""
+        """After a durable commit: notify the other nodes."""
         self._speaker.say(mark.id, mark.number, topics)
 
     def know_generations(self, numbers: Mapping[str, int]) -> None:
-        """Which generations take new rows; whoever turned one may be gone before it has emptied the oldest."""
+        """Which generations take new rows; the process that turned one may be gone before it has emptied the oldest."""
         if numbers != self.generations:
             self._retired.update(self.generational)
             self.generations = numbers
@@ -171,7 +125,7 @@ class PostgresStore:
         return self.statements[table][0]
 
     def tidy(self) -> None:
-        """Empty the generations that have been retired; one that a snapshot has looked into waits for its end."""
+        """Empty retired generations; one that a snapshot reads waits for its end."""
         now = time.monotonic()
         if not self._retired or now - self._tidied_at < _TIDY_SECONDS:
             return
@@ -202,18 +156,14 @@ class PostgresStore:
         if self._is_closed:
             return
         self._is_closed = True
+        self.pool.shut()
         self._speaker.stop()
         if self._listener is not None:
             self._listener.stop()
             self._listener.join(self.address.patience)
         self._speaker.join(self.address.patience)
         self._leader.close()
-        for line in self._lines:
-            line.drop()
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise StoreError("The store is closed.")
+        self.pool.close()
 
 
 def _prepare(address: Address, migrations: Sequence[Migration]) -> None:

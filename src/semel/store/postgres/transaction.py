@@ -1,11 +1,11 @@
-"""One transaction on PostgreSQL, in two round trips: locks, clock and rows; then changes, mark and COMMIT.
+"""A transaction on PostgreSQL, in two round trips: locks, clock and rows; then changes, mark and COMMIT.
 
 The first statement takes the locks and the second reads, so that what is read is newer than the locks. Nothing is sent
 before it is needed: a transaction that only stores soft changes is one trip.
 
-What a crash does: before COMMIT the server rolls back by itself when the connection ends. An answer to COMMIT that is
-lost leaves the node in doubt, and the mark tells (`marks`). An answer is doubtful too when the server says with it that
-it stopped waiting for its standby.
+In a crash: before COMMIT the server rolls back by itself when the connection ends. If the answer to COMMIT is lost,
+the outcome is unknown, and the commit mark decides it (`marks`). The outcome is unknown too when the server reports
+that it stopped waiting for its standby.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from semel.store.protocol import (
 from semel.store.table import Key
 
 if TYPE_CHECKING:
-    from semel.store.postgres.store import Desk, PostgresStore
+    from semel.store.postgres.connection_pool import WriterConnection
+    from semel.store.postgres.store import PostgresStore
 
 SEND_BYTES = 8 * 1024 * 1024
 """Changes beyond this size are sent before the commit, so that a copy of any size fits in memory."""
@@ -53,23 +54,23 @@ _TURN = "INSERT INTO semel_generation VALUES ($1, $2) ON CONFLICT (name) DO UPDA
 
 
 class PostgresTx:
-    """Open from construction to `commit` or `rollback`; holds a desk of the store for that time."""
+    """Open from construction to `commit` or `rollback`; holds a connection of the pool for that time."""
 
-    def __init__(self, store: PostgresStore, desk: Desk, locks: Sequence[Lock], durable: bool) -> None:
+    def __init__(self, store: PostgresStore, writer: WriterConnection, locks: Sequence[Lock], durable: bool) -> None:
         self._store = store
-        self._desk = desk
+        self._writer = writer
         self._durable = durable
         turning = {table: Lock(turn_lock(table).name) in locks for table in store.generational}
         generations = [slot_of_table(table, shared=not turns) for table, turns in turning.items()]
         names = [lock for lock in locks if lock not in map(turn_lock, turning)]
         self._slots = [*sorted(generations, key=lambda slot: slot.number), *slots_of(names)]
-        """A turn has the slot for itself that all others share; so nobody who shares it ever has to ask for more."""
+        """A turn has the shared slot for itself; so no holder of a shared slot ever has to ask for more."""
         self._turning = {table for table, turns in turning.items() if turns}
         self._is_begun = False
         self._is_over = False
         self._now_ms = 0
         self._numbers: Mapping[str, int] = store.generations
-        """Which generation of each table takes new rows; what is believed until it has been read under the locks."""
+        """The generation of each table that takes new rows; provisional until it has been read under the locks."""
         self._waiting: list[Filled] = []
         self._waiting_bytes = 0
         self._touches: list[tuple[int, Statements, Sequence[Touch]]] = []
@@ -150,12 +151,12 @@ class PostgresTx:
         self._numbers = {**self._numbers, table.name: number}
 
     def oldest(self, table: AnyTable) -> Statements:
-        """The generation that nobody looks into, as long as this transaction is open."""
+        """The generation that no reader looks into, as long as this transaction is open."""
         self._begin(())
         return self._store.statements[table][(self._numbers.get(table.name, 0) + 1) % GENERATIONS]
 
     def commit(self) -> Collection[Touch]:
-        mark = self._desk.mark
+        mark = self._writer.mark
         if self._durable:
             self._begin(())
             mark.number += 1
@@ -169,20 +170,20 @@ class PostgresTx:
                 self._store.committed(mark, self._topics)
             return self._undone(answers[len(ahead) :])
         finally:
-            self._store.free(self._desk)
+            self._store.pool.free_writer(self._writer)
 
     def _send_commit(self, statements: Sequence[Filled]) -> Sequence[Rows]:
         """The last exchange; returns only when the transaction is committed. No answers when its own was lost."""
         began = time.monotonic()
-        self._desk.line.stopped_waiting = False
+        self._writer.line.stopped_waiting = False
         try:
-            answers = self._desk.line.exchange(statements)
+            answers = self._writer.line.exchange(statements)
         except RefusedError as error:
             raise meaning(error) from error
         except LostError as error:
             self._settle(error, began)
             return ()
-        if self._desk.line.stopped_waiting:
+        if self._writer.line.stopped_waiting:
             self._settle(LostError("the server stopped waiting for its standby."), began)
         return answers
 
@@ -192,28 +193,28 @@ class PostgresTx:
         self._is_over = True
         if self._is_begun:
             try:
-                self._desk.line.exchange([_ROLLBACK])
+                self._writer.line.exchange([_ROLLBACK])
             except BROKEN:
-                self._desk.line.drop()  # the server rolls back when the connection ends
-        self._store.free(self._desk)
+                self._writer.line.drop()  # the server rolls back when the connection ends
+        self._store.pool.free_writer(self._writer)
 
     def _settle(self, error: Exception, began: float) -> None:
-        """After a commit without a clear answer: find out what became of it."""
+        """After a commit without a clear answer: find out whether it took effect."""
         self._is_begun = False  # there is nothing left to roll back
-        mark, number = self._desk.mark, self._desk.mark.number
-        self._desk.line.drop()
+        mark, number = self._writer.mark, self._writer.mark.number
+        self._writer.line.drop()
         if not self._durable:
             raise TryAgainError(sentence(error)) from error
         is_committed = self._fate(mark, number, began + self._store.address.patience)
         if is_committed is None:
-            self._desk.disown(mark)  # at once: there may be no new connection before somebody writes again
+            self._writer.disown(mark)  # at once: there may be no new connection before the next write
             raise CommitUnknownError(sentence(error)) from error
         if not is_committed:
             raise TryAgainError(f"{sentence(error)} The transaction was not committed.") from error
 
     def _fate(self, mark: Mark, number: int, deadline: float) -> bool | None:
-        """Whether that transaction was committed; None when nobody could be asked in time."""
-        line = self._desk.line
+        """Whether that transaction was committed; None when the database could not be asked in time."""
+        line = self._writer.line
         while True:
             try:
                 line.open(deadline)
@@ -229,13 +230,13 @@ class PostgresTx:
                 return None
 
     def _begin(self, statements: Sequence[Filled]) -> list[Rows]:
-        """Begin if that has not happened yet, and ask these; one trip, or none."""
+        """Begin if that has not happened yet, and send these statements; one round trip, or none."""
         if self._is_begun and not statements:
             return []
         opening = [] if self._is_begun else self._opening()
         self._is_begun = True  # whatever comes of it, there is something to roll back
         try:
-            answers = self._desk.line.exchange([*opening, *statements])
+            answers = self._writer.line.exchange([*opening, *statements])
         except BROKEN as error:
             raise meaning(error) from error
         if opening:
@@ -248,10 +249,10 @@ class PostgresTx:
     def _opening(self) -> list[Filled]:
         if not self._durable:
             return [_BEGIN, _SOFTLY, _CLOCK]
-        schema, slots = self._store.address.schema, [self._desk.mark.slot, *self._slots]
+        schema, slots = self._store.address.schema, [self._writer.mark.slot, *self._slots]
         if not self._turning:
             return [_BEGIN, take(schema, slots), _CLOCK]
-        # Whoever waits for the slot that all share makes all others wait behind: a turn rather comes another time.
+        # A writer that waits for the shared slot makes all others wait behind it: a turn rather comes another time.
         shared = [slot for slot in slots if slot.kind is not Kind.NAME]
         named = [slot for slot in slots if slot.kind is Kind.NAME]
         return [_BEGIN, _BRIEFLY, take(schema, shared), _USUALLY, take(schema, named), _CLOCK]
@@ -273,7 +274,7 @@ class PostgresTx:
     def send(self, statements: Sequence[Filled]) -> list[Rows]:
         """Carry these out now."""
         try:
-            return self._desk.line.exchange(statements)
+            return self._writer.line.exchange(statements)
         except BROKEN as error:
             raise meaning(error) from error
 

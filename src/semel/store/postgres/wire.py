@@ -1,8 +1,8 @@
-"""Many statements, one round trip: PostgreSQL's pipeline, driven at the protocol's own level.
+"""Pipelining: many statements in one round trip of the PostgreSQL protocol.
 
-The driver's cursors would do, but for three things: they forget prepared statements at every rollback, they have no
-deadline, and they cost more than the statements. Values and answers are binary; a statement is prepared the first time
-it is sent. An exchange that is not answered in time leaves the connection in the middle of a sentence, so it is lost.
+The driver's cursors have three drawbacks: they forget prepared statements at every rollback, they have no deadline,
+and they cost more than the statements. Values and answers are binary; a statement is prepared the first time it is
+sent. An exchange that is not answered in time leaves the protocol in an unknown state, so the connection is dropped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FAILED = (ExecStatus.FATAL_ERROR, ExecStatus.BAD_RESPONSE)
 
 
 class RefusedError(Exception):
-    """The server has refused a statement; the transaction it stood in is over."""
+    """The server has rejected a statement; its transaction is over."""
 
     def __init__(self, sqlstate: str, text: str) -> None:
         super().__init__(text)
@@ -40,11 +40,11 @@ class LostError(Exception):
 
 
 class SilenceError(LostError):
-    """Nothing came back in time, though the connection may be there."""
+    """No answer came in time, though the connection may still work."""
 
 
 class _Step(NamedTuple):
-    """What one result answers: a query, or the preparation of one under a name."""
+    """The request behind one result: a query, or the preparation of one under a name."""
 
     prepared: tuple[str, bytes] | None
 
@@ -63,7 +63,7 @@ class Wire:
         self._selector.register(self._pg.socket, selectors.EVENT_READ)
         self.is_lost = False
         self.server = ""
-        """Which server this is, as long as it runs; set by whoever has asked."""
+        """The identity of the server process; set by the caller that has read it."""
 
     def exchange(self, statements: Sequence[Filled], deadline: float) -> list[Rows]:
         """Send all of these, then read all answers; raises for the first that is refused."""
@@ -82,7 +82,7 @@ class Wire:
         return [self._rows(result) for result in results]
 
     def notifications(self, seconds: float) -> list[str]:
-        """What others have sent, once it comes or the time is up."""
+        """Notifications, once one arrives or the time is up."""
         try:
             found = self._heard()  # what came along with the last answers
             if not found:

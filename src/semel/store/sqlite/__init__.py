@@ -1,4 +1,4 @@
-"""The embedded store: one SQLite file, one writer."""
+"""The embedded SQLite store: one file, one writer."""
 
 from semel.store.sqlite.store import SqliteStore
 

@@ -1,8 +1,9 @@
-"""A data folder read beside the server that uses it: without its lock, and without a row written.
+"""Read-only access to a data folder beside a running server: without its lock, and without a row written.
 
 SQLite lets other processes read a file while one writes. What they see is one instant, for as long as they look; the
-writer goes on, and keeps in its log what they may still need. So the log grows while somebody reads, and is folded into
-the file afterwards. A folder without a server gets an empty log from SQLite, which the next server takes for its own.
+writer goes on, and keeps in its log what they may still need. So the log grows while another process reads, and is
+folded into the file afterwards. A folder without a server gets an empty log from SQLite, which the next server takes
+for its own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from semel.store.sqlite.statements import DIALECT, Statements
 from semel.store.sqlite.store import FILE_NAME
 
 BUSY_MS = 5_000
-"""How long a server that starts or stops at this moment is waited for."""
+"""Longest wait for a server that starts or stops at this moment, in milliseconds."""
 
 
 @contextmanager

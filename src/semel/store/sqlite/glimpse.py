@@ -1,8 +1,8 @@
-"""A look at a data folder that leaves no trace: it makes no folder, takes no lock and writes no file.
+"""Inspection of a data folder without a trace: it makes no folder, takes no lock and writes no file.
 
 The database is opened for reading only. SQLite makes a log beside a file that it reads, and leaves it there; so where
-there is no log the file is read as one that nobody changes, which is true: a server that runs has its log open. After a
-crash there is a log, it is read too, and SQLite may rebuild its index of it, which is no data.
+there is no log the file is read as one that does not change, which is true: a server that runs has its log open. After
+a crash there is a log, it is read too, and SQLite may rebuild its index of it, which is no data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Keeps a second server out of a data folder.
+"""The lock file: keeps a second server out of a data folder.
 
 The operating system holds the lock for as long as the process lives, however it ends, so a crash leaves nothing to
 clean up. The process id inside the file is for people only.
@@ -25,7 +25,7 @@ else:
 
 
 class LockFile:
-    """Held from construction to `release`."""
+    """The lock of a data folder, held from construction to `release`."""
 
     def __init__(self, path: Path) -> None:
         try:

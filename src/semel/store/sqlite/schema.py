@@ -1,4 +1,4 @@
-"""What stands in the file besides declared tables: the schema's version and the generations in use."""
+"""The schema of a file: its version and the generations in use, beside the declared tables, and its migration."""
 
 from __future__ import annotations
 

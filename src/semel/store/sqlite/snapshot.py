@@ -1,4 +1,4 @@
-"""The rows of one instant, on a read-only connection of the reader's own."""
+"""Snapshot reads: the rows of one instant, on a read-only connection from a connection pool."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R = TypeVar("R", bound=tuple[Any, ...])
 
 
 class Readers:
-    """Connections that only read; each serves one snapshot at a time."""
+    """The connection pool of read-only connections; each serves one snapshot at a time."""
 
     def __init__(self, statements: Mapping[AnyTable, list[Statements]], wall_ms: Callable[[], int]) -> None:
         self.statements = statements
@@ -46,7 +46,7 @@ class Readers:
 
 
 class SqliteSnapshot:
-    """Holds a connection while the block runs."""
+    """A snapshot; holds a connection of the pool while the block runs."""
 
     def __init__(self, readers: Readers) -> None:
         self._readers = readers
@@ -171,7 +171,7 @@ def _refuse_generational(table: AnyTable) -> None:
 
 
 def fetch(connection: apsw.Connection, sql: str, values: Sequence[Any]) -> list[Any]:
-    """What a statement gives; a failure, or a number that no column can hold, is the store's own error."""
+    """Run a statement; a failure, or a number that no column can hold, is raised as a store error."""
     try:
         return connection.execute(sql, values).fetchall()
     except (apsw.Error, OverflowError, TypeError) as error:
@@ -179,5 +179,5 @@ def fetch(connection: apsw.Connection, sql: str, values: Sequence[Any]) -> list[
 
 
 def sentence(error: Exception) -> str:
-    """What SQLite says, in one line."""
+    """The message of SQLite in one line."""
     return f"SQLite: {type(error).__name__}: {error}"

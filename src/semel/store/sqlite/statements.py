@@ -1,4 +1,4 @@
-"""The few statements of a table, made from its declaration.
+"""SQL statements of a table, generated from its declaration.
 
 Rows travel many at a time: a statement lets go of the interpreter whenever it runs, and each time the event loop may
 take it and give it back late, so a batch of writes costs a handful of statements and not several each. Statements exist
@@ -22,7 +22,7 @@ from semel.store.unsigned import Unsigned
 GENERATIONS = 2
 _SIZES = (128, 64, 32, 16, 8, 4, 2, 1)
 _STATEMENT_BYTES = 256 * 1024
-"""What the rows of one statement may hold together: SQLite copies all of it. A larger row goes alone."""
+"""Limit of bytes of the rows of one statement: SQLite copies all of them. A larger row goes alone."""
 
 Filled = tuple[str, tuple[Any, ...]]
 """A statement and its values."""
@@ -43,7 +43,7 @@ DIALECT = Dialect(
 
 
 class Statements:
-    """The statements of one SQL table, and how its rows travel."""
+    """The SQL statements of one table, and the encoding of its rows."""
 
     def __init__(self, table: AnyTable, name: str) -> None:
         columns = [column.name for column in table.columns]
@@ -66,13 +66,13 @@ class Statements:
         return self._in_bulk("find", self._find_text, [self.unsigned.key_out(key) for key in keys])
 
     def latest(self, prefixes: Sequence[Key], below: Any) -> Iterator[Filled]:
-        """For each beginning of a key the last row whose last key column is below a bound."""
+        """For each key prefix, the last row whose last key column is below a limit."""
         bound = self.unsigned.value_out(self.table.key_columns[-1], below)
         tuples = [self.unsigned.prefix_out(prefix) for prefix in prefixes]
         return ((sql, (*values, bound)) for sql, values in self._in_bulk("latest", self._latest_text, tuples))
 
     def earliest(self, prefixes: Sequence[Key], least: Any) -> Iterator[Filled]:
-        """For each beginning of a key the first row whose last key column is at least a bound."""
+        """For each key prefix, the first row whose last key column is at least a limit."""
         bound = self.unsigned.value_out(self.table.key_columns[-1], least)
         tuples = [self.unsigned.prefix_out(prefix) for prefix in prefixes]
         return ((sql, (*values, bound)) for sql, values in self._in_bulk("earliest", self._earliest_text, tuples))
@@ -190,7 +190,7 @@ class Statements:
         return sql, [*values, *fixed, wanted.limit]
 
     def _bounds(self, wanted: Range) -> tuple[list[str], list[Any]]:
-        """What a row must be to be in a range, and the values for that."""
+        """The conditions and values of the rows in a range."""
         order = self.table.ordering(wanted.by)
         depth = len(wanted.prefix)
         terms = [f'"{column}" = ?' for column in order[:depth]]

@@ -1,8 +1,8 @@
-"""Rows in one SQLite file, through one connection that writes and checkpoints, in one thread.
+"""The SQLite store: rows in one file, through one connection that writes and checkpoints, in one thread.
 
 Format: a write-ahead log beside the file. A commit appends its pages to the log and syncs it before it returns
 (`synchronous=FULL`), so an acknowledged transaction survives power loss; a crash before that sync leaves a torn tail
-that SQLite discards on the next start, and nobody was told of it. Readers are read-only and see the log's last
+that SQLite discards on the next start, and no caller was told of it. Readers are read-only and see the log's last
 commit; they never checkpoint. Checkpoints run on the writing thread, after callers have been answered: a crash in one
 is repaired from the log.
 
@@ -114,14 +114,14 @@ class SqliteStore(SoleNode):
     def _sync_log(self) -> None:
         """Everything in the log goes to disk before anything is answered.
 
-        A crash may have left commits there that were written and never synced. Nobody was told of them, but from now on
-        retries and readers would be.
+        A crash may have left commits there that were written and never synced. No caller was told of them, but from now
+        on retries and readers would be.
         """
         try:
             self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except apsw.BusyError:
-            # Somebody reads beside us, an export or a backup, and the log cannot be emptied under them. A commit, even
-            # of what is there already, syncs it as it stands.
+            # Another process reads beside us, an export or a backup, and the log cannot be emptied under it. A commit,
+            # even of what is there already, syncs it as it stands.
             self._writer.execute("PRAGMA user_version = 0")
 
     def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> _SqliteTx:
@@ -183,7 +183,7 @@ class _SqliteTx:
         self._durable = durable
         self._open = True
         self._numbers: Mapping[str, int] = store._current
-        """Which generation of each table takes new rows: the store's, until this transaction turns one."""
+        """The generation of each table that takes new rows: the store's, until this transaction rotates one."""
         self._rotated: set[AnyTable] = set()
         self.now_ms = now_ms
 
@@ -290,7 +290,7 @@ class _SqliteTx:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make the folder so that it survives power loss too: SQLite syncs what is in it, not the folder's own entry."""
+    """Create the folder so that it survives power loss too: SQLite syncs its content, not the folder's own entry."""
     if folder.is_dir():
         return
     _make_folder(folder.parent)

@@ -47,38 +47,56 @@ class JobsSettings(SurfaceSettings):
         "jobs_result_integrity_required": ("SHERATAN_RESULT_INTEGRITY_REQUIRED",),
         "jobs_result_hmac_key": ("SHERATAN_RESULT_HMAC_KEY",),
     }
-    jobs_idempotency_enabled: bool = setting(True, "honour the keys of jobs; without it every submission is a new job")
-    jobs_idempotency_ttl_sec: int = setting(86_400, "how long a key is honoured after its job's end", 1, CENTURY)
-    jobs_idempotency_max_cached_bytes: int = setting(16_384, "largest result told to a repeat; 0 tells none", 0, LARGE)
-    jobs_idempotency_store_max_items: int = setting(200_000, "keys that are honoured at once; 0 is no limit", 0, MANY)
-    jobs_idempotency_store_max_items_per_principal: int = setting(0, "the same of one caller; 0 is no limit", 0, MANY)
+    jobs_idempotency_enabled: bool = setting(True, "honour the keys of jobs; if off, every submission is a new job")
+    jobs_idempotency_ttl_sec: int = setting(86_400, "seconds that a key is kept after the end of its job", 1, CENTURY)
+    jobs_idempotency_max_cached_bytes: int = setting(
+        16_384, "largest result in bytes in the answer to a repeated submission; 0 sends none", 0, LARGE
+    )
+    jobs_idempotency_store_max_items: int = setting(200_000, "max keys that are kept; 0 is no limit", 0, MANY)
+    jobs_idempotency_store_max_items_per_principal: int = setting(0, "max keys of one caller; 0 is no limit", 0, MANY)
     jobs_idempotency_full_policy: str = choice(
-        "refuse", "at the limit: refuse new keys, or evict_terminal: forget those of ended jobs", "evict_terminal"
+        "refuse", "at the limit of keys: refuse new ones, or evict_terminal: drop keys of ended jobs", "evict_terminal"
     )
-    jobs_max_result_bytes: int = setting(1024 * 1024, "largest result of a job", 1, LARGE)
-    jobs_retention_sec: int = setting(604_800, "how long ended jobs are kept, at least as long as keys", 0, CENTURY)
-    jobs_max_queue_depth: int = setting(1_000, "jobs that wait for a worker; more are refused; 0 is no limit", 0, MANY)
-    jobs_max_queue_depth_per_principal: int = setting(0, "the same of one caller; 0 is no limit", 0, MANY)
-    jobs_max_queue_depth_per_queue: int = setting(0, "the same in one queue; 0 is no limit", 0, MANY)
-    jobs_max_scheduled: int = setting(100_000, "jobs that wait for their time; more are refused; 0 is none", 0, MANY)
-    jobs_max_scheduled_per_principal: int = setting(0, "the same of one caller; 0 is no limit", 0, MANY)
-    jobs_max_scheduled_per_queue: int = setting(0, "the same in one queue; 0 is no limit", 0, MANY)
-    jobs_principal_share: float = setting(0.5, "share of these limits for one caller while others have jobs", 0, 1)
-    jobs_max_inflight: int = setting(100, "jobs that are worked on at once; 0 is no limit", 0, MANY)
-    jobs_lease_timeout_sec: int = setting(300, "how long a worker holds a job without a heartbeat", 1, 86_400)
-    jobs_offer_sec: int = setting(5, "wait for the first call of a worker whose claim waited; 0 is none", 0, 60)
-    jobs_queue_item_ttl_sec: int = setting(0, "a job that nobody took for so long fails; 0 is never", 0, CENTURY)
-    jobs_retry_max_attempts: int = setting(5, "runs of a job, the first included", 1, 100)
-    jobs_retry_backoff_base_ms: int = setting(500, "wait after the first failed run; doubled each time", 0, _DAY_MS)
-    jobs_retry_backoff_cap_ms: int = setting(15_000, "longest wait between two runs", 0, _DAY_MS)
-    jobs_retry_jitter: float = setting(0.1, "share of a wait by which it varies", 0, 1)
+    jobs_max_result_bytes: int = setting(
+        1024 * 1024, "largest result of a job in bytes; a larger one gets 413", 1, LARGE
+    )
+    jobs_retention_sec: int = setting(604_800, "seconds that ended jobs are kept; at least as long as keys", 0, CENTURY)
+    jobs_max_queue_depth: int = setting(
+        1_000, "max jobs that wait for a worker; more are refused; 0 is no limit", 0, MANY
+    )
+    jobs_max_queue_depth_per_principal: int = setting(0, "max waiting jobs of one caller; 0 is no limit", 0, MANY)
+    jobs_max_queue_depth_per_queue: int = setting(0, "max waiting jobs in one queue; 0 is no limit", 0, MANY)
+    jobs_max_scheduled: int = setting(
+        100_000, "max jobs that wait for their time; more are refused; 0 is no limit", 0, MANY
+    )
+    jobs_max_scheduled_per_principal: int = setting(0, "max scheduled jobs of one caller; 0 is no limit", 0, MANY)
+    jobs_max_scheduled_per_queue: int = setting(0, "max scheduled jobs in one queue; 0 is no limit", 0, MANY)
+    jobs_principal_share: float = setting(
+        0.5, "share of these limits for one caller while others have jobs; 1 is all", 0, 1
+    )
+    jobs_max_inflight: int = setting(
+        100, "max jobs that run at once; beyond it a claim gets none; 0 is no limit", 0, MANY
+    )
+    jobs_lease_timeout_sec: int = setting(300, "end a lease without a heartbeat for this time in seconds", 1, 86_400)
+    jobs_offer_sec: int = setting(
+        5, "time in seconds to confirm jobs of a claim that waited; 0 needs no confirmation", 0, 60
+    )
+    jobs_queue_item_ttl_sec: int = setting(0, "seconds until a job fails that no worker took; 0 is never", 0, CENTURY)
+    jobs_retry_max_attempts: int = setting(5, "max runs of a job, the first included", 1, 100)
+    jobs_retry_backoff_base_ms: int = setting(500, "wait in ms after the first failure; doubled each time", 0, _DAY_MS)
+    jobs_retry_backoff_cap_ms: int = setting(15_000, "longest wait between two runs in ms", 0, _DAY_MS)
+    jobs_retry_jitter: float = setting(0.1, "share of a wait by which it varies, from 0 to 1; 0 is no variation", 0, 1)
     jobs_backpressure_mode: str = choice(
-        "429", "status of a refusal for lack of room: 429 (also drop, defer) or 503", "drop", "defer", "503"
+        "429",
+        "HTTP status at a limit (back pressure): 429 (drop and defer mean the same) or 503",
+        "drop",
+        "defer",
+        "503",
     )
-    jobs_dlq_enabled: bool = setting(True, "list failed jobs as dead letters")
-    jobs_dlq_max_items: int = setting(1_000, "dead letters in the listing; the oldest leave it", 1, MANY)
-    jobs_result_integrity_mode: str = choice("sha256", "how results are proved: sha256 or hmac", "hmac")
-    jobs_result_integrity_required: bool = setting(False, "refuse results without proof; hmac always does")
+    jobs_dlq_enabled: bool = setting(True, "list failed jobs in the dead letter queue")
+    jobs_dlq_max_items: int = setting(1_000, "max jobs in the dead letter queue; the oldest leave it", 1, MANY)
+    jobs_result_integrity_mode: str = choice("sha256", "proof of results: sha256 (hash) or hmac (signed)", "hmac")
+    jobs_result_integrity_required: bool = setting(False, "refuse results without a hash or signature; hmac implies it")
     jobs_result_hmac_key: str = secret("the key that workers sign results with, for hmac")
 
     def __post_init__(self) -> None:
@@ -97,5 +115,5 @@ class JobsSettings(SurfaceSettings):
             raise SettingsError("jobs_result_integrity_mode is hmac: give the key with jobs_result_hmac_key.")
         if self.jobs_result_hmac_key and self.jobs_result_hmac_key in (server.token_active, server.token_next):
             raise SettingsError(
-                "jobs_result_hmac_key is also a token: whoever may write could sign; give it a value of its own."
+                "jobs_result_hmac_key is also a token, so every writer could sign; give it a value of its own."
             )

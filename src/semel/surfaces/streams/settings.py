@@ -12,8 +12,8 @@ from semel.server.settings import SurfaceSettings
 class StreamsSettings(SurfaceSettings):
     """What streams run with."""
 
-    streams_long_poll_ms: int = setting(30_000, "how long a long poll waits; also the pace of idle SSE events", 1)
-    streams_sse_max_ms: int = setting(60_000, "how long an SSE connection lives before the client must reconnect", 1)
-    streams_page_bytes: int = setting(1024 * 1024, "content of one read response (one append is never split)", 1)
-    streams_max_messages: int = setting(100_000, "messages of one append to a JSON stream; more are answered 413", 1)
-    streams_idempotency_ttl_ms: int = setting(86_400_000, "how long an Idempotency-Key is honoured", 1)
+    streams_long_poll_ms: int = setting(30_000, "longest wait of a long poll in ms; also pace of idle SSE events", 1)
+    streams_sse_max_ms: int = setting(60_000, "end an SSE connection after this time in ms; the client reconnects", 1)
+    streams_page_bytes: int = setting(1024 * 1024, "content of one read answer in bytes; one append is never split", 1)
+    streams_max_messages: int = setting(100_000, "max messages of one append to a JSON stream; more get 413", 1)
+    streams_idempotency_ttl_ms: int = setting(86_400_000, "time in ms that an Idempotency-Key is kept", 1)

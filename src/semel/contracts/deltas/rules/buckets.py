@@ -19,13 +19,13 @@ from semel.contracts.deltas.refusals import RefusedDeltas
 from semel.kernel.canonical import Json, JsonError, parse
 
 CLAIM = "jwt:"
-"""What follows it in the value of a filter is the name of a claim of the caller."""
+"""The prefix of a filter's value that is followed by the name of a claim of the caller."""
 KEPT_RULES = 64
-"""So many versions of rules are kept compiled."""
+"""Limit of versions of rules that are kept compiled."""
 MAX_VERSION = 2**53 - 1
 
 Claims = Mapping[str, tuple[str, ...]]
-"""What a caller's credential says of it, each claim a list."""
+"""The claims of a caller's credential, each a list."""
 Values = Mapping[str, str]
 """The columns of a row that are present, each as canonical JSON."""
 Test = Callable[[str, tuple[str, ...]], bool]
@@ -46,7 +46,7 @@ class Filter(NamedTuple):
 
 
 class Bucket(NamedTuple):
-    """Rows that belong together."""
+    """A named set of rows."""
 
     name: str
     tables: frozenset[str]
@@ -55,7 +55,7 @@ class Bucket(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """Who sees what; no buckets, and everybody sees everything."""
+    """The sync rules; without buckets every caller sees everything."""
 
     version: int
     buckets: tuple[Bucket, ...]
@@ -82,7 +82,7 @@ def rules_of(raw: bytes) -> Rules:
 
 
 def columns_for(rules: Rules, table: str) -> tuple[str, ...]:
-    """The columns that decide who sees a row of this table, in order; none when nothing depends on columns."""
+    """The columns that decide the visibility of a row of this table, in order; none when no column matters."""
     buckets = _of_table(rules, table)
     if not all(bucket.filters for bucket in buckets):
         return ()  # a bucket without filters shows every row of the table to everybody
@@ -90,7 +90,7 @@ def columns_for(rules: Rules, table: str) -> tuple[str, ...]:
 
 
 def sees(rules: Rules, claims: Claims, table: str, values: Values | None) -> bool:
-    """Whether a caller with these claims sees a row; None is a row that is not there, which nobody sees.
+    """Whether a caller with these claims sees a row; None is a row that does not exist, which no caller sees.
 
     Of the values, those of `columns_for` are enough.
     """
@@ -100,7 +100,7 @@ def sees(rules: Rules, claims: Claims, table: str, values: Values | None) -> boo
 
 
 def text_of(value: str) -> str:
-    """What JavaScript's `String()` makes of a value that is given as canonical JSON."""
+    """The result of JavaScript's `String()` for a value that is given as canonical JSON."""
     if value[0] not in '"[{':
         return value  # null, true, false, and numbers, which are printed alike
     # Numbers are kept as they are printed: from here on only their text matters.
@@ -108,7 +108,7 @@ def text_of(value: str) -> str:
 
 
 def number_of(text: str) -> float | None:
-    """What JavaScript's `parseFloat` makes of a text: the number it begins with, if it begins with one."""
+    """The result of JavaScript's `parseFloat` for a text: the number it begins with, if it begins with one."""
     found = _NUMBER.match(text)
     return None if found is None else float(found[1])
 

@@ -1,23 +1,23 @@
-"""What a cursor means for the client that was given it.
+"""Cursor rules: which entries a cursor covers for the client that holds it.
 
-Clients of this dialect take the answer of every push for their cursor, although they have not been told what others did
-meanwhile. So a push with something outstanding gives out a number of its own and remembers what it stands for: go on
-behind what the client has shown, and pass over the client's own entries up to here. Any other cursor means itself.
+Clients of this dialect use the answer of every push as their cursor, although they have not received what others wrote
+meanwhile. So a push with outstanding entries answers with a new number, an alias, and stores its meaning: continue
+behind the acknowledged position, and skip the client's own entries up to here. Any other cursor is a plain position.
 
-A client has shown what it asks behind: the pull that names a cursor says that everything up to it has arrived. A page
-that was sent and not shown may have been lost, so it is outstanding, and the next push's number stands for it as well.
-The client may hold it all the same: up to the number of the push every INSERT is told behind a DELETE of its row.
+A pull acknowledges its cursor: everything up to it has arrived. A page that was sent and not acknowledged may have been
+lost, so it is outstanding, and the next push's number covers it as well. The client may have it all the same: up to the
+number of the push every INSERT is preceded by a DELETE of its row.
 
 | what | is kept | when a crash forgets it |
 |---|---|---|
 | the meaning of a push's number | in the commit of the push | it cannot |
 | the meaning of the end of a page that ends early | on disk before the page leaves | it cannot |
 | that a client has gone back, as after the loss of its database | on disk before the page leaves | it cannot |
-| that a client has shown a page | softly | the page counts as not shown, and is told again |
+| that a client has acknowledged a page | as a soft change | the page counts as not acknowledged, and is sent again |
 
-So `seen` may be too low after a crash, and never too high: no change is passed over, and what is told twice does no
-harm. A client that pushes between any two of its pulls never shows a page. Where all that it has not shown takes more
-than a page, its pages go on one behind the other to the end of the log, and then begin again where `seen` is.
+So `seen` may be too low after a crash, and never too high: no change is skipped, and a repeated one does no harm. A
+client that pushes between any two of its pulls never acknowledges a page. Where all that it has not acknowledged takes
+more than a page, its pages continue to the end of the log, and then begin again at `seen`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from semel.contracts.deltas.model import NOWHERE, Cursor
 
 
 class Alias(NamedTuple):
-    """Numbers that were given out, and what they stand for.
+    """Cursor numbers that were given out, and their meaning.
 
     Those of pushes stand for the same until the client shows more, so the first and the last of them are kept. They are
     odd, and the ends of whole pages are even: between the two there are else positions, which stand for themselves.
@@ -44,7 +44,7 @@ class Alias(NamedTuple):
     """None for the numbers of pushes: each passes over the client's own entries up to itself."""
     mute: int = 0
     back: int = NOWHERE
-    """Where to begin again when the end of the log is reached."""
+    """The position to begin again from when the end of the log is reached."""
     doubt: int = 0
     """As in `Cursor`; the numbers of pushes and what follows from them are in doubt up to `skip` at least."""
     is_old: bool = False
@@ -52,7 +52,7 @@ class Alias(NamedTuple):
 
     @property
     def base(self) -> int:
-        """What had been shown when it was made."""
+        """The acknowledged position when it was made."""
         return self.start if self.back == NOWHERE else self.back
 
     def has(self, number: int) -> bool:
@@ -63,10 +63,10 @@ class Alias(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a replica was told."""
+    """The progress of a replica."""
 
     seen: int = 0
-    """What it has shown, or the number of a push with nothing outstanding."""
+    """The acknowledged position, or the number of a push with nothing outstanding."""
     muted: int = 0
     """Repairs up to here were made for an earlier life of it."""
     aliases: tuple[Alias, ...] = ()
@@ -80,15 +80,15 @@ class Progress(NamedTuple):
         return self.seen, self.aliases[-1].high if self.aliases else 0, self.life
 
     def is_alias(self, number: int) -> bool:
-        """Whether a number may stand for something else."""
+        """Whether a number may be an alias."""
         return any(alias.has(number) for alias in self.aliases)
 
     def is_end(self, number: int) -> bool:
-        """Whether a number is the end of a page and stands for something else."""
+        """Whether a number is the end of a page and an alias."""
         return any(alias.has(number) for alias in self.aliases if alias.skip is not None)
 
     def meaning(self, since: int, *, is_entry: bool) -> Cursor:
-        """What a cursor stands for; `is_entry` when it is the position of one."""
+        """The meaning of a cursor; `is_entry` when it is the position of an entry."""
         for alias in reversed(self.aliases):
             if alias.has(since) and not (alias.skip is None and is_entry):
                 skip = since if alias.skip is None else alias.skip
@@ -105,12 +105,13 @@ class Progress(NamedTuple):
             return self._replace(aliases=(*aliases[:-1], last._replace(high=number)))
         fresh = Alias(number, number, self.seen, None, self.muted)
         if last is not None and last.skip is not None and last.start > self.seen:
-            # A page has ended there that was not shown: on behind it, so that who never shows one hears of the rest.
+            # An unacknowledged page ended there: continue behind it, so that a client that never acknowledges gets the
+            # rest.
             fresh = fresh._replace(start=last.start, back=self.seen)
         return self._replace(aliases=(*aliases, fresh)[-MAX_ALIASES:])
 
     def again(self, *, is_behind: bool, high_water: int) -> int | None:
-        """What a push of nothing new answers, if it can without anything being remembered."""
+        """The answer to a push of nothing new, if it needs nothing to be stored."""
         if not is_behind:
             return None if self.is_alias(high_water) else high_water
         last = self.aliases[-1] if self.aliases else None
@@ -122,23 +123,23 @@ class Progress(NamedTuple):
         return self.seen if is_itself else None
 
     def _goes_on(self, last: Alias) -> bool:
-        """Whether a push stands for the same as the last number that was remembered."""
+        """Whether a push has the same meaning as the last remembered number."""
         return last.skip is None and not last.is_old and (last.base, last.mute) == (self.seen, self.muted)
 
     def noted(self, shown: int, cursor: int, rest: Cursor | None) -> Progress:
-        """After a page that ends at a cursor which stands for something else; `shown` is what was asked behind."""
+        """The progress after a page that ends at an alias; `shown` is the position that the request acknowledged."""
         aliases = [alias for alias in self._kept(shown) if not alias.low == alias.high == cursor]
         if rest is not None:
             aliases.append(Alias(cursor, cursor, *rest))
         return self._replace(seen=max(self.seen, shown), aliases=tuple(aliases[-MAX_ALIASES:]))
 
     def gone_back(self, shown: int, high_water: int) -> Progress:
-        """After the client has asked behind an older cursor: it lives anew since the end of the log was there."""
+        """The progress after a pull from an older cursor: the client counts as new from the end of the log on."""
         life = (int.from_bytes(self.life) + 1).to_bytes(8)
         return self._replace(seen=shown, muted=high_water, life=life)
 
     def rested(self, since: int, cursor: int) -> Progress:
-        """After an empty page that was long to make: the client keeps its cursor, which stands for a later one now."""
+        """The progress after an empty page that was long to make: the cursor becomes an alias of a later one."""
         kept = [alias for alias in self.aliases if alias.high >= since and not alias.low == alias.high == since]
         return self._replace(seen=cursor, muted=0, aliases=(*kept, Alias(since, since, cursor, 0))[-MAX_ALIASES:])
 

@@ -1,4 +1,4 @@
-"""What is delivered of a delta: its effect on the row, told so that a client which applies it blindly ends up right.
+"""Entries for delivery: the effect of a delta on the merged row, so that a client can apply it without checks.
 
 | before | after | operation | columns |
 |---|---|---|---|
@@ -21,7 +21,7 @@ NO_COLUMNS = b"[]"
 
 
 class Effect(NamedTuple):
-    """The part of an entry that a row decides."""
+    """The part of an entry that depends on the row."""
 
     op: Op
     columns: bytes | None
@@ -29,7 +29,7 @@ class Effect(NamedTuple):
 
 
 def effect_of(delta: Delta, change: Change) -> Effect | None:
-    """What is told of a delta; None when there is nothing to tell."""
+    """The visible effect of a delta; None when there is none."""
     if change.was_live and change.is_live:
         return _altered(delta, change)
     if change.is_live:

@@ -1,4 +1,4 @@
-"""Epochs of a gateway: its clock leaps over everything that a lost future can have given out.
+"""Epochs of a gateway: after a restore its clock jumps beyond every stamp that a lost history can have used.
 
 A cursor of this dialect is a number of the gateway's clock, and clients send it back as it is: it cannot name an epoch.
 But no number that was ever given out is ahead of the time by more than the drift that is allowed. So in a new epoch the

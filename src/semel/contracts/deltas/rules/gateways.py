@@ -1,4 +1,4 @@
-"""Gateways: made by the first thing that is kept in them, and counted."""
+"""Gateways: created by their first write, and counted."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from semel.engine.contract import MissingLocksError, View
 from semel.store.protocol import Lock
 
 MAKING = Lock(b"deltas")
-"""Held besides by whoever makes a gateway."""
+"""The lock that the creation of a gateway holds besides."""
 COUNT_KEY = (b"",)
 """The row that counts gateways; no name is stored under an empty key."""
 
 
 def lock_of(gateway: str) -> Lock:
-    """Everything of a gateway stands under this."""
+    """The lock that guards everything of a gateway."""
     return Lock(b"deltas:" + gateway_key(gateway))
 
 

@@ -1,4 +1,4 @@
-"""A page on its way to a client: what a promise rests on is on disk before the page leaves."""
+"""Delivery of a page: the progress of a replica is on disk before the page is sent."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def give(view: View, command: Give, policy: Policy, now: Now) -> Outcome:
 
 
 def rest(view: View, command: Rest, now: Now) -> Outcome:
-    """Let a cursor stand for a later one, behind which nothing was found for its client."""
+    """Make a cursor an alias of a later one, because there is nothing for its client in between."""
     row = view.get(DELTA_REPLICA, progress_key(command.replica))
     if row is not None:
         progress = load_progress(row)

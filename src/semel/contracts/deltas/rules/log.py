@@ -1,4 +1,4 @@
-"""The log of a gateway while one push is decided: positions, entries, and who wrote last.
+"""The log of a gateway during one push: positions, entries, and the last writer of a row.
 
 A delta in the order of its clock keeps its own time as its position; a late one is placed behind everything that was
 ever given out, positions and cursors alike, so no cursor can have passed it.
@@ -27,7 +27,7 @@ from semel.kernel.hlc import tick
 
 
 class Log:
-    """What one push adds."""
+    """The entries that one push adds."""
 
     def __init__(self, gateway: DeltaGatewayRow) -> None:
         self.gateway = gateway
@@ -35,19 +35,19 @@ class Log:
         self.authors = load_marks(orjson.loads(gateway.authors))
         self.rows: list[DeltaLogRow] = []
         self.entries: list[Entry] = []
-        """What the deltas became, repairs left out."""
+        """The entries of the deltas, without repairs."""
         self.lost: set[tuple[str, str, str]] = set()
         """Author, table and row of the deltas of which a part had no effect."""
         self.repaired: dict[str, int] = {}
-        """Where the last repair for each author stands."""
+        """The position of the last repair for each author."""
         self.dropped: list[int] = []
-        """Where repairs stand in the place of which there is another one now."""
+        """Positions of repairs that were replaced by later ones."""
         self.inserted: dict[str, int] = {}
-        """Where the log ended when an author made a row itself that it did not know to be there."""
+        """The end of the log when an author inserted a row that, unknown to it, existed already."""
         self.eye = Eye(gateway.rules_version, rules_of(gateway.rules)) if gateway.rules else None
 
     def add(self, delta: Delta, state: RowState) -> None:
-        """Record a delta, and what it does to its row."""
+        """Add a delta to the log, with its effect on the row."""
         position = self._position(delta.hlc)
         before = None
         if self.eye is not None:
@@ -138,7 +138,7 @@ class Log:
         return self.high_water
 
     def tick(self, now_ms: int, *, is_behind: bool) -> int:
-        """The number that the push answers with: odd if it stands for more than itself.
+        """The cursor that the push answers with: odd if it is an alias.
 
         The number behind an odd one is taken as well. So the log never ends at one, and the end of a page that reaches
         it stands for itself without anything being remembered.

@@ -1,4 +1,4 @@
-"""A push: all of its deltas, or none.
+"""Push: applies all deltas of a request, or none.
 
 | step | looks at | says |
 |---|---|---|
@@ -69,10 +69,10 @@ def topic_of(gateway: str) -> bytes:
 
 
 def push_needs(command: Push, policy: Policy) -> Generator[Stage, View, None]:
-    """The gateway, the memory of each id, the rows and schemas that are touched, and how far the authors were told.
+    """The gateway, the ids, the rows and schemas that are touched, and the progress of the authors.
 
     Rows may be large: those of a short push are loaded at once, and of others no more than a push may touch. A long one
-    may be of deltas that are known, whose rows nobody asks for.
+    may be of deltas that are known, whose rows are not read.
     """
     gateway = gateway_key(command.replica.gateway)
     keys: dict[tuple[AnyTable, Key], None] = {
@@ -165,12 +165,12 @@ def push(view: View, command: Push, policy: Policy, now: Now) -> Outcome:
 
 
 def _may_need_repairs(command: Push, delta: Delta) -> bool:
-    """Whether the author of a delta may need a repair; one that speaks the plain dialect is told by the answer."""
+    """Whether the author of a delta may need a repair; one of the plain dialect gets it by the answer."""
     return not command.is_plain or delta.client != command.replica.client
 
 
 def _number(view: View, command: Push, log: Log, now: Now) -> int:
-    """The number that a push is answered with, and what it stands for when the client uses it as its cursor."""
+    """The number that a push is answered with, and its meaning as a cursor of the client."""
     if command.is_plain:
         return log.tick(now.wall_ms, is_behind=False)
     progress = progress_of(view, command, command.replica)
@@ -205,13 +205,13 @@ def _server_hlc(found: DeltaGatewayRow | None, now: Now) -> int:
 def _flaws(
     view: View, gateway: bytes, fresh: Sequence[_Numbered], now: Now, *, keeps_all: bool
 ) -> tuple[Sequence[Flaw], ...]:
-    """What is wrong with deltas, step by step."""
+    """The flaws of deltas, step by step."""
     untellable = [] if keeps_all else untellable_flaws(fresh)
     return _schema_flaws(view, gateway, fresh), untellable, _drift_flaws(fresh, now.wall_ms)
 
 
 def refusal_at(flaws: tuple[Sequence[Flaw], ...], server_hlc: int) -> Refusal | None:
-    """The refusal by the first step that has found something; a clock is told the server's."""
+    """The refusal by the first step that has found a flaw; one for a wrong clock includes the server's time."""
     schema, untellable, drift = flaws
     if schema or untellable:
         return refusal_of(schema or untellable)
@@ -232,7 +232,7 @@ def inspect_needs(command: Inspect, policy: Policy) -> Generator[Stage, View, No
 
 
 def inspect(view: View, command: Inspect, policy: Policy, now: Now) -> Outcome:
-    """Judge deltas by what is known before they are applied."""
+    """Check deltas by what is known before they are applied."""
     push = command.push
     key = gateway_key(push.replica.gateway)
     fresh = _unknown(view, push, policy)
@@ -288,7 +288,7 @@ class _Row(NamedTuple):
 
 
 class _Rows:
-    """The states of the rows that a push touches: loaded once, written once, however many of its deltas meet there."""
+    """The states of the rows that a push touches: each loaded once and written once."""
 
     def __init__(self, view: View, gateway: bytes) -> None:
         self._view = view
@@ -308,7 +308,7 @@ class _Rows:
         return found.state
 
     def flaws(self, fresh: Sequence[_Numbered]) -> list[Flaw]:
-        """The deltas whose rows have grown beyond what one row may be."""
+        """The deltas whose rows have grown beyond the limit of a row."""
         self._stored = {place: dump_state(row.state) for place, row in self._rows.items()}
         flaws = []
         for index, delta in fresh:

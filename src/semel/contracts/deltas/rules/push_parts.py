@@ -1,4 +1,4 @@
-"""A push that is decided in parts, so that no more of it is held at once than a part needs.
+"""A large push, decided in parts, so that memory holds no more than one part needs.
 
 All parts are one transaction: all deltas are stored, or none. What each is judged by before anything is applied is
 looked at for all of them first, so that the answer does not hang on their order. Then each part is a push of the same
@@ -27,7 +27,7 @@ def is_large(push: Push) -> bool:
 
 
 def in_parts(push: Push) -> _Parts:
-    """The parts of a push, and what they come to."""
+    """The parts of a push, and their common outcome."""
     refusal = yield from _inspected(push)
     if refusal is not None:
         return LastWord(Outcome(refusal), is_refused=True)

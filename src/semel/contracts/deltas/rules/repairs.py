@@ -1,4 +1,4 @@
-"""Repairs: what an author is told of a row when its own picture of it may be wrong.
+"""Repairs: entries that correct the copy of an author whose own change of a row may have lost.
 
 Entries carry what won, so the author of a write that lost would keep its losing value for ever; and an author that has
 not been told all of a row yet would apply older entries over its newer write. Both get one entry of their own behind
@@ -50,7 +50,7 @@ def _mend(view: View, log: Log, own: Sequence[Delta], state: RowState, progress:
     author, told_to = own[-1].client, max(progress.seen, progress.muted)
     known = state.aid_of(author)
     aid = known.above(told_to)
-    # One that has begun again is still to be told of its own former life, which no row keeps apart.
+    # A client that has begun again still has to get the entries of its former life, which no row keeps apart.
     has_begun_again = progress.muted > progress.seen and not state.is_new
     is_forgotten = _is_forgotten(view, log, author, state, told_to)
     is_behind = (
@@ -73,7 +73,7 @@ def _mend(view: View, log: Log, own: Sequence[Delta], state: RowState, progress:
     # What is replaced may have been sent: it comes before this author's write, behind it, or never.
     may_turn = is_replaced and (aid.turn > 0 or not state.is_live)
     if is_forgotten or has_begun_again or log.eye is not None or may_turn:
-        # Nobody knows what its copy will be, or which of the others' entries it will be shown: away with it first.
+        # It is unknown what its copy will be, or which of the others' entries it will be shown: delete it first.
         position = log.add_repair(own[-1], Op.DELETE, NO_COLUMNS, state)
         turn = Mark(author, position, int(Op.DELETE))
         known = _aided(known, Op.DELETE, position, None)
@@ -82,7 +82,7 @@ def _mend(view: View, log: Log, own: Sequence[Delta], state: RowState, progress:
         columns = columns if told is Op.UPDATE else None
         text = NO_COLUMNS if told is Op.DELETE else _told_columns(state, columns)
         known = _aided(known, told, log.add_repair(own[-1], told, text, state), columns)
-    # Of repairs that it has been told is kept where they stand: a client may go back to an older cursor.
+    # The positions of delivered repairs are kept: a client may go back to an older cursor.
     has_inserted = is_behind and _has_inserted(own, aid, may_have=is_forgotten)
     known = known._replace(inserted_at=log.note_insert(author) if has_inserted else 0)
     state.aids = (known, *(one for one in state.aids if one.client != author))[:KEPT_AIDS]
@@ -113,7 +113,7 @@ def _columns(own: Sequence[Delta], aid: Aid) -> tuple[str, ...] | None:
 
 def _repair(delta: Delta, state: RowState, turn: Mark | None) -> Op | None:
     """The operation of a repair; None when the author's copy will be right without one."""
-    # What the author has yet to apply of others comes last; else its own last word stands.
+    # Others' entries that the author has not applied yet win; else its own last write.
     will_be_absent = (int(delta.op) if turn is None else turn.op) == Op.DELETE
     if not state.is_live:
         return None if will_be_absent else Op.DELETE

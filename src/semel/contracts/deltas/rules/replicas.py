@@ -1,4 +1,4 @@
-"""How far each replica was told: its row, by gateway, client and whose credential it came with."""
+"""Progress of each replica: its row, by gateway, client and credential."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from semel.store.table import Key
 
 HOUR_MS = 3_600_000
 _KEPT_KEYS = 1_024
-"""A push asks for the key of its replica again and again."""
+"""Size of the cache of keys: a push uses the key of its replica many times."""
 
 
 @lru_cache(_KEPT_KEYS)
@@ -36,7 +36,7 @@ def progress_key(replica: Replica) -> Key:
 
 
 def load_progress(row: DeltaReplicaRow | None, gateway: DeltaGatewayRow | None = None, shown: int = 0) -> Progress:
-    """How far a replica was told.
+    """The progress of a replica.
 
     One that is not known has been told what it has shown. It may be one that was forgotten, and then it has a past: it
     is told of its own entries from before that as of those of others.
@@ -47,14 +47,14 @@ def load_progress(row: DeltaReplicaRow | None, gateway: DeltaGatewayRow | None =
 
 
 def progress_of(view: View, command: Push, replica: Replica) -> Progress:
-    """How far the pusher was told, or another author whose deltas it passes on."""
+    """The progress of the pusher, or of another author whose deltas it forwards."""
     row = view.get(DELTA_REPLICA, progress_key(replica))
     gateway = view.get(DELTA_GATEWAY, (gateway_key(replica.gateway),))
     return load_progress(row, gateway, command.shown if replica == command.replica else 0)
 
 
 def touches_of(replica: Replica, row: DeltaReplicaRow | None, shown: int, now_ms: int) -> tuple[Touch, ...]:
-    """The soft changes that a pull brings about: a crash may forget them, and then the replica is told again."""
+    """The soft changes of a pull: a crash may forget them, and then the replica gets the entries again."""
     if row is None:
         return ()
     key = progress_key(replica)
@@ -67,7 +67,7 @@ def touches_of(replica: Replica, row: DeltaReplicaRow | None, shown: int, now_ms
 
 
 def hour_of(now_ms: int) -> int:
-    """The beginning of the hour: a client that is heard of all the time is noted once an hour."""
+    """The beginning of the hour: an active client is recorded once an hour."""
     return now_ms - now_ms % HOUR_MS
 
 
@@ -93,7 +93,7 @@ def save_progress(view: View, replica: Replica, progress: Progress, now: Now) ->
 
 
 def subject_of(command: Push, author: str) -> Replica:
-    """The replica of an author: the pusher's own, or that of one whose deltas it passes on.
+    """The replica of an author: the pusher's own, or that of an author whose deltas it forwards.
 
     Where callers are known by name, an author pulls as itself.
     """

@@ -1,11 +1,11 @@
-"""What is let go: clients that were not heard of for long, and the log behind the checkpoint where an operator says so.
+"""Retention: forgets inactive clients, and cuts the log behind the checkpoint if an operator says so.
 
-A checkpoint is made of the merged rows when it is asked for, so it covers all of the log, whatever of it is left. Rows,
+A checkpoint is made from the merged rows on request, so it covers all of the log, whatever of it is left. Rows,
 tombstones and the ids of deltas stay: a delta counts once for ever, and a cursor that would miss something is refused.
-Nothing is removed from a gateway of which no checkpoint can be told (`Coverage`).
+Nothing is removed from a gateway whose rows no checkpoint can carry (`Coverage`).
 
-Of a client that is forgotten its own cursors mean themselves. It may have written before, so that from then on whoever
-is not known is told its own entries as those of others.
+The cursors of a forgotten client have no aliases any more. It may have written before, so from then on an unknown
+client gets its own entries as those of others.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ TRIMS_A_ROUND = 16
 """Such writes of one gateway before the others have their turn."""
 GATEWAYS_AT_ONCE = 100
 COVERED_AT_ONCE = 2_000
-"""Rows of a gateway that one round looks at."""
+"""Limit of rows of a gateway that one round reads."""
 
 _HALF = re.compile(r"(?<!\\)(?:\\\\)*\\ud[89a-f]")
 """In a text only half of a surrogate pair is escaped like this."""
 
 
 def is_tellable(text: str) -> bool:
-    """Whether an id can stand in a checkpoint, from its text: half of a surrogate pair cannot."""
+    """Whether an id can be part of a checkpoint, from its text: half of a surrogate pair cannot."""
     return "\\ud" not in text or _HALF.search(text) is None
 
 
 def untellable_flaws(fresh: Sequence[tuple[int, Delta]]) -> list[Flaw]:
-    """Where logs are cut, what cannot stand in a checkpoint is refused: it could not be told to a newcomer."""
+    """Flaws of ids that no checkpoint can carry; refused where logs are cut, since new clients could not get them."""
     message = "An id holds half of a surrogate pair, which a checkpoint cannot tell; this server keeps no whole log."
     return [
         Flaw(index, delta.id.hex(), "VALIDATION_ERROR", message, 422)
@@ -65,18 +65,18 @@ def untellable_flaws(fresh: Sequence[tuple[int, Delta]]) -> list[Flaw]:
 
 
 class Coverage:
-    """Which gateways have a checkpoint for all of their rows; looked at once in the life of a process, in slices.
+    """Which gateways have a checkpoint for all of their rows; checked once for each process, in slices.
 
     While logs are cut no row comes in that cannot be told, so what was found stays true.
     """
 
     def __init__(self) -> None:
         self._after: dict[bytes, Key | None] = {}
-        """Where the look at a gateway goes on; None where all can be told."""
+        """The key at which the check of a gateway continues; None where all rows are covered."""
         self._without: set[bytes] = set()
 
     def covers(self, reading: Reading, gateway: DeltaGatewayRow) -> bool:
-        """Whether a checkpoint tells everything; False also when it is not known yet."""
+        """Whether a checkpoint covers everything; False also when that is not known yet."""
         key = gateway.gateway
         if gateway.cut or key in self._without:
             return bool(gateway.cut)
@@ -95,7 +95,7 @@ class Coverage:
 
 
 def chores(reading: Reading, policy: Policy, coverage: Coverage) -> list[Forget | Trim]:
-    """What is to be let go now: a bounded number of small writes."""
+    """The retention writes that are due: a limited number of small ones."""
     found: list[Forget | Trim] = []
     if policy.client_ttl_ms:
         found += _unheard(reading, reading.now.expiry_ms - policy.client_ttl_ms)
@@ -151,7 +151,7 @@ def forget_needs(command: Forget) -> Generator[Stage, View, None]:
 
 
 def forget(view: View, command: Forget, now: Now) -> Outcome:
-    """Forget clients; those that were heard of since stay. Of one of which it was never noted when, it is noted now."""
+    """Forget clients that were not active since. A client without a recorded time gets the present one instead."""
     gateway = gateway_of(view, command.gateway)
     count = 0
     for client in command.clients:
@@ -179,7 +179,7 @@ def trim_needs(command: Trim) -> Generator[Stage, View, None]:
 def trim(view: View, command: Trim) -> Outcome:
     """Remove the beginning of the log; from then on a cursor before its end is refused."""
     gateway = gateway_of(view, command.gateway)
-    assert gateway is not None, "a log belongs to somebody"
+    assert gateway is not None, "a log belongs to a gateway"
     entries = 0
     for position in command.positions:
         row = view.get(DELTA_LOG, (gateway.gateway, position))

@@ -1,4 +1,4 @@
-"""The merged state of one row: every column with the stamp that wrote it, and the stamps of its last life and death.
+"""Last writer wins: the merged state of a row, with the stamp of every column and of its last tombstone.
 
 The state is the fold of the row's deltas in the order of their stamps, kept so that each delta costs its own columns:
 whatever order deltas arrive in, and however often, the state is that of their set. A value older than the last
@@ -18,11 +18,11 @@ from semel.contracts.deltas.limits import MAX_COLUMNS
 from semel.contracts.deltas.model import Column, Delta, Op
 
 _REMEMBERED = 2
-"""Two authors are enough to know, for anyone, the last thing that somebody else did."""
+"""Two authors are enough to know, for any client, the last change by another."""
 
 
 class Stamp(NamedTuple):
-    """When and by whom something was written; the greater one wins."""
+    """The time and the author of a write; the greater stamp wins."""
 
     hlc: int
     client: str
@@ -30,7 +30,7 @@ class Stamp(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A column's last write."""
+    """The last write of a column."""
 
     stamp: Stamp
     value: str
@@ -51,24 +51,24 @@ Values = dict[str, str]
 
 
 class Aid(NamedTuple):
-    """What a row knows of an author who wrote to it without having been told all of it."""
+    """What a row records of an author that wrote to it without having received all of it."""
 
     client: str
     position: int = 0
-    """Where the last repair for it stands."""
+    """The position of the last repair for it."""
     turn: int = 0
-    """Where the last one stands that made the row or took it away; 0 without one."""
+    """The position of the last repair that inserted or deleted the row; 0 without one."""
     op: int = 0
-    """Which of the two it did."""
+    """The operation of that repair."""
     inserted_at: int = 0
-    """Where the log ended when it made the row itself, not knowing of another's; 0 when its copy is not such a one."""
+    """The end of the log when it inserted the row itself, not knowing of another's; 0 when its copy was not made so."""
     first: int = 0
-    """Where the last repair begins: it may be two entries, of which the first takes the row away."""
+    """The position at which the last repair begins: it may be two entries, of which the first is a DELETE."""
     columns: tuple[str, ...] | None = None
-    """The columns that the last repair tells; None for all of them."""
+    """The columns of the last repair; None for all of them."""
 
     def above(self, position: int) -> Aid:
-        """As much of it as lies above a position; what lies below has been told."""
+        """The part that lies above a position; what lies below has been delivered."""
         if not (self.position or self.turn or self.inserted_at):
             return self
         turn, op = (self.turn, self.op) if self.turn > position else (0, 0)
@@ -77,7 +77,7 @@ class Aid(NamedTuple):
 
 
 class Basis(NamedTuple):
-    """What the rules looked at when they were saved; None for a row that was not there."""
+    """The columns that the sync rules read when they were saved; None for a row that did not exist."""
 
     version: int
     values: Values | None
@@ -95,9 +95,9 @@ class RowState:
     gone: dict[str, None] = field(default_factory=dict)
     """Names of columns that the row once had."""
     entries: Marks = ()
-    """The last entries of the two authors that came last."""
+    """The last entries of the two latest authors."""
     turns: Marks = ()
-    """The same of entries that make the row or take it away."""
+    """The same for entries that insert or delete the row."""
     aids: tuple[Aid, ...] = ()
     """One an author, the newest first."""
     basis: Basis | None = None
@@ -118,11 +118,11 @@ class RowState:
         return self.written
 
     def aid_of(self, client: str) -> Aid:
-        """What is known of an author."""
+        """The record of an author."""
         return next((aid for aid in self.aids if aid.client == client), Aid(client))
 
     def values(self) -> Values | None:
-        """The columns of a live row; None for one that is not."""
+        """The columns of a live row; None for a deleted one."""
         return {name: cell.value for name, cell in self.cells.items()} if self.is_live else None
 
     def bury(self, names: Iterable[str]) -> None:
@@ -152,7 +152,7 @@ def _code_units(text: str) -> bytes:
 
 
 class Change(NamedTuple):
-    """What one delta did to its row."""
+    """The effect of one delta on its row."""
 
     was_live: bool
     is_live: bool
@@ -206,12 +206,12 @@ def _write(state: RowState, stamp: Stamp, columns: tuple[Column, ...]) -> Change
 
 
 def marked(marks: Marks, mark: Mark) -> Marks:
-    """The marks with one more: the newest first, one an author, and no more than tell what others did last."""
+    """The marks with one more: the newest first, one for each author, limited to those that `last_of_others` needs."""
     return (mark, *(one for one in marks if one.client != mark.client))[:_REMEMBERED]
 
 
 def last_of_others(marks: Marks, client: str, above: int) -> Mark | None:
-    """The last thing that somebody else did, if it lies above a position."""
+    """The last change by another client, if it lies above a position."""
     for mark in marks:
         if mark.client != client:
             return mark if mark.position > above else None

@@ -1,4 +1,4 @@
-"""Schemas and rules of a gateway, as an administrator saves them.
+"""Schemas and sync rules of a gateway, as an administrator saves them.
 
 A schema names the columns of a table: columns may be added, none removed or given another type, because clients that
 know the old schema go on. Types are told to clients and never enforced here.
@@ -53,7 +53,7 @@ def save_schema(view: View, command: SaveSchema, policy: Policy) -> Outcome:
 
 
 def save_rules(view: View, command: SaveRules, policy: Policy) -> Outcome:
-    """Keep who sees what; the same rules again change nothing."""
+    """Save sync rules; the same rules again change nothing."""
     gateway = gateway_of(view, command.gateway) or new_gateway(view, command.gateway, policy)
     if isinstance(gateway, Refusal):
         return Outcome(gateway)

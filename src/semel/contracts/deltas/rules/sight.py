@@ -1,4 +1,4 @@
-"""What the sync rules will look at when an entry is delivered: the merged row before and after it.
+"""Visibility data of an entry: the merged row before and after it, in the columns that sync rules name.
 
 It is kept with the entry, because the row goes on changing, and only the columns that the rules name. The first change
 of a row after the rules were saved also keeps how the row stood then: older entries are judged by that.
@@ -29,14 +29,14 @@ class Eye(NamedTuple):
     rules: Rules
 
     def look(self, table: str, state: RowState) -> Values | None:
-        """What the rules look at in a row."""
+        """The columns of a row that the rules read."""
         if not state.is_live:
             return None
         cells = state.cells
         return {name: cells[name].value for name in columns_for(self.rules, table) if name in cells}
 
     def settle(self, table: str, state: RowState) -> None:
-        """Before a row changes: keep how it stood, if that is its first change under these rules."""
+        """Before a row changes: keep its state, if that is its first change under these rules."""
         if state.basis is None or state.basis.version != self.version:
             state.basis = Basis(self.version, self.look(table, state))
 

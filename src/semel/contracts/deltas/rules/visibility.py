@@ -1,4 +1,4 @@
-"""What one caller is told of an entry, under the sync rules of its gateway.
+"""Visibility: what one caller gets of an entry, under the sync rules of its gateway.
 
 | seen before | seen after | told |
 |---|---|---|
@@ -27,7 +27,7 @@ from semel.kernel.delta_id import columns_bytes, plain_column_bytes
 
 
 class Watcher:
-    """One caller at one instant."""
+    """The view of one caller at one instant."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class Watcher:
         author = reading.get(DELTA_AUTHOR, (gateway.gateway, text_key(client)))
         self._inserted_at = 0 if author is None else author.inserted_at
         self.repaired_at = 0 if author is None else author.repaired_at
-        """Where the last repair for the caller stands."""
+        """The position of the last repair for the caller."""
         self._reading = reading
         self._claims = claims
         self._version = gateway.rules_version
         self._rules = rules_of(gateway.rules) if gateway.rules else None
 
     def entry(self, row: DeltaLogRow, mute: int) -> Entry | None:
-        """The entry of a row of the log as this caller is told it; up to `mute` it cannot hold anything yet."""
+        """The entry of a log row as this caller sees it; up to `mute` the caller cannot hold any row yet."""
         if row.addressee and row.addressee != self.own:
             return None
         if self._rules is None:
@@ -73,7 +73,7 @@ class Watcher:
         return () if values is not None and self._sees(row, values) else (gone(row),)
 
     def anew(self, row: DeltaLogRow) -> tuple[Entry, ...]:
-        """The row of a repair as it is now, whatever the caller has of it; away with it, if that is all it tells."""
+        """The current state of a repaired row, whatever copy the caller has; a DELETE, if the row is not visible."""
         if row.op == Op.DELETE:
             return (gone(row),)
         values = self._state(row).values()
@@ -81,7 +81,7 @@ class Watcher:
         return (gone(row), _whole(row, values)) if is_seen and values is not None else (gone(row),)
 
     def may_hold(self, row: DeltaLogRow, entry: Entry, mute: int) -> bool:
-        """Whether the caller may have a copy of a row that is about to come: that must go before this can come.
+        """Whether the caller may hold a copy of a row that must be removed before this entry is applied.
 
         It has made the row itself, not knowing of this entry. Under rules it may have any row that it ever wrote to.
         """
@@ -97,7 +97,7 @@ class Watcher:
         return next((aid.inserted_at > above for aid in aids if aid.client == own), len(aids) >= KEPT_AIDS)
 
     def _entered(self, row: DeltaLogRow) -> Entry | None:
-        """A row that comes into view: all of it, as it is now, unless it has left again."""
+        """A row that becomes visible: all of it, in its current state, unless it is hidden again."""
         state = self._state(row)
         values = state.values()
         if values is None or not self._sees(row, values):
@@ -105,7 +105,7 @@ class Watcher:
         return _whole(row, values)
 
     def _judged_later(self, row: DeltaLogRow, mute: int) -> Entry | None:
-        """An entry from before the rules. Of what went before then, a newcomer hears nothing."""
+        """An entry from before the rules were saved. A new client gets nothing of what was deleted before then."""
         if row.op == Op.DELETE:
             return entry_of(row) if row.position > mute else None
         state = self._state(row)
@@ -125,7 +125,7 @@ class Watcher:
 
 
 def entry_of(row: DeltaLogRow) -> Entry:
-    """The entry of a row of the log, to everyone it is for."""
+    """The entry of a log row, without visibility rules."""
     columns = row.body if row.columns is None else row.columns
     return Entry(
         row.position,

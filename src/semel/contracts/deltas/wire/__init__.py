@@ -1,1 +1,1 @@
-"""What deltas look like on the wire: values to values."""
+"""Wire formats of deltas: JSON and query strings to values, and back."""

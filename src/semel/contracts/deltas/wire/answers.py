@@ -1,4 +1,4 @@
-"""Answers of deltas as JSON. Texts are put in as they are: they were made canonical when they were pushed."""
+"""Answers of deltas as JSON. Stored texts are copied unchanged: they were made canonical at the push."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The body of a push, and each of its deltas: what is refused before anything is looked up.
+"""The body of a push and each of its deltas: parsed and validated before anything is read.
 
 In this order: JSON (3), the caller's own name (4), their number (5), the shape of each delta (6), its identity (7). A
 step is finished for all deltas before the next begins, so that the answer does not hang on their order.
@@ -36,17 +36,17 @@ TOO_LARGE = ("VALIDATION_ERROR", 413)
 
 
 class PushBody(NamedTuple):
-    """A push that may be looked at: who sends it, and its deltas."""
+    """A parsed push: its client, and its deltas."""
 
     client: str
     """Text of the client's id."""
     deltas: tuple[Delta, ...]
     cursor: int | None = None
-    """How far the client has been told, if it speaks the plain dialect."""
+    """The cursor of a client of the plain dialect."""
 
 
 class Flawed(Exception):  # noqa: N818 - it is an answer, not a fault
-    """One delta that cannot be taken."""
+    """One delta that cannot be accepted."""
 
     def __init__(self, kind: tuple[str, int], message: str) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class Flawed(Exception):  # noqa: N818 - it is an answer, not a fault
 
 
 def parse_push(raw: bytes, policy: Policy, author: str | None = None) -> PushBody:
-    """The deltas of a body. `author` is the text of the only id that the caller may speak for; None for any."""
+    """The deltas of a body. `author` is the text of the only id that the caller may push as; None for any."""
     if not is_light(raw):
         return _parse_large(raw, policy, author)
     value = parse_body(raw)
@@ -108,7 +108,7 @@ def _unmarked(item: Any) -> Item:
 
 
 def judge_push(client: str, count: int, items: Iterable[Item], policy: Policy, author: str | None) -> PushBody:
-    """The same for a push that came in another form: each delta is made into a JSON value when it is looked at.
+    """The same for a push in another format: each delta is converted to a JSON value when it is checked.
 
     That is once, and not before their number is known to be allowed. One that cannot be made is `Flawed`.
     """
@@ -119,7 +119,7 @@ def judge_push(client: str, count: int, items: Iterable[Item], policy: Policy, a
     flaws: list[Flaw] = []
     for index, make in enumerate(items):
         _check_number(index + 1, policy)
-        if len(flaws) == MAX_FLAWS:  # nobody is told of more
+        if len(flaws) == MAX_FLAWS:  # a refusal names no more
             break
         item: Json = None
         try:
@@ -158,13 +158,13 @@ def client_of(value: Json) -> str:
 
 
 def check_last_seen(value: Json) -> None:
-    """What a client says of its own clock: told, and used for nothing."""
+    """Validate the clock value of a client, which is used for nothing."""
     if value is not None and (not isinstance(value, str) or read_hlc(value) is None):
         raise RefusedDeltas(INVALID[0], "lastSeenHlc must be a string of decimal digits.")
 
 
 def _cursor(value: Json) -> int | None:
-    """The cursor of a client that speaks the plain dialect; no other one has it in its push."""
+    """The cursor of a client of the plain dialect; no other dialect has it in a push."""
     cursor = read_hlc(value) if isinstance(value, str) else None
     if value is not None and cursor is None:
         raise RefusedDeltas(INVALID[0], "cursor must be a string of decimal digits.")

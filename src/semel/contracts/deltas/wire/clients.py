@@ -1,4 +1,4 @@
-"""The body with which an administrator names clients that are to be forgotten."""
+"""The body of the admin call that forgets clients."""
 
 from __future__ import annotations
 

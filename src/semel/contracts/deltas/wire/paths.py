@@ -1,4 +1,4 @@
-"""The paths of deltas: each with or without the version in front, and the gateway that some of them name."""
+"""Paths of deltas: each with or without the version prefix, and the gateway that some of them name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})?")
 
 
 class Route(NamedTuple):
-    """A path taken apart."""
+    """A parsed path."""
 
     call: str
     """The path without its version, and `{}` in the place of the gateway, such as `sync/{}/push`."""
@@ -25,12 +25,12 @@ class Route(NamedTuple):
 
 
 def is_of_deltas(raw_path: bytes) -> bool:
-    """Whether a path is one of ours, with something behind it or not."""
+    """Whether a path belongs to deltas, with a suffix or without."""
     return raw_path.startswith(PREFIXES) or raw_path in ROOTS
 
 
 def split_path(raw_path: bytes) -> Route | None:
-    """What a path of ours asks for; None for one with a gateway that cannot be, and for one of another form."""
+    """Parse a path of deltas; None for an impossible gateway name, and for another form."""
     area, *pieces = raw_path.removeprefix(_VERSION).lstrip(b"/").decode("latin-1").split("/")
     if len(pieces) == 1:
         return Route(f"{area}/{pieces[0]}", "")
@@ -43,7 +43,7 @@ def split_path(raw_path: bytes) -> Route | None:
 
 
 def gateway_name(piece: bytes) -> str | None:
-    """The gateway that a piece of a path names, percent-decoded once; None for what is no name."""
+    """The gateway that a path segment names, percent-decoded once; None for an invalid name."""
     if any(found.group(1) is None for found in _ESCAPE.finditer(piece)):
         return None
     try:

@@ -1,4 +1,4 @@
-"""The query of a pull, of a checkpoint, and of a listing."""
+"""Query strings of a pull, a checkpoint and a listing (pagination)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST = 18
 
 
 class PullQuery(NamedTuple):
-    """What a client asks for."""
+    """The query of a pull."""
 
     client: str
     """Text of its id."""
@@ -32,15 +32,15 @@ class PullQuery(NamedTuple):
 
 
 class CheckpointQuery(NamedTuple):
-    """Which checkpoint a client asks for."""
+    """The query of a checkpoint."""
 
     client: str | None
-    """Text of its id, if it is told."""
+    """Text of its id, if given."""
     is_plain: bool
 
 
 class ListQuery(NamedTuple):
-    """Which part of a listing somebody asks for: what comes behind this name, and how many."""
+    """The query of a listing (pagination): the names behind one, and how many."""
 
     after: str | None
     limit: int
@@ -61,7 +61,7 @@ def parse_pull(query: bytes) -> PullQuery:
 
 
 def parse_checkpoint(query: bytes) -> CheckpointQuery:
-    """A checkpoint, and the client that it is for, if that is told."""
+    """The query of a checkpoint, with the client that it is for, if given."""
     given = _parameters(query)
     client = given.get("clientId")
     if client is not None and not 1 <= len(client) <= MAX_CLIENT_CHARACTERS:

@@ -1,4 +1,4 @@
-"""The body with which an administrator saves the schema of a table."""
+"""The body of the admin call that saves the schema of a table."""
 
 from __future__ import annotations
 

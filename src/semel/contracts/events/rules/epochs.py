@@ -1,4 +1,4 @@
-"""Epochs of the log of events: what a raise does to its ids, and what a cursor of another history is told.
+"""Epochs of the event log: the effect of a raise on ids, and the answer to a cursor of another history.
 
 A raise skips every id that a lost future of the log can have given out: in any history fewer than a thousand are given
 in a millisecond, so none is above a thousand times the time. The ids between the last one of the backup and the first
@@ -30,21 +30,21 @@ JUMP_LEAST = 1_000
 
 
 class Jumped(NamedTuple):
-    """The last id before a raise, and the one that the log goes on above."""
+    """The last id before a raise, and the id above which the log continues."""
 
     agreed_id: int
     next_last_id: int
 
 
 class Reset(NamedTuple):
-    """A cursor is of another history: the log's epoch, and the last id that both histories have."""
+    """A cursor belongs to another history: the log's epoch, and the last id that both histories have."""
 
     log_epoch: int
     agreed_id: int
 
 
 class Standing(NamedTuple):
-    """How a cursor stands to the log."""
+    """The relation of a cursor to the log."""
 
     log_epoch: int
     reset: Reset | None = None
@@ -53,7 +53,7 @@ class Standing(NamedTuple):
 
 
 def jump_of(rows: Rows, epoch: int) -> Jumped:
-    """What a raise to that epoch does to the ids."""
+    """The effect of a raise to that epoch on the ids."""
     head = rows.get(EVENT_HEAD, HEAD_KEY) or EMPTY_LOG
     return Jumped(head.last_id, max(head.last_id + JUMP_LEAST, epoch * IDS_A_MS))
 
@@ -77,7 +77,7 @@ def jump(view: View, epoch: int, now: Now) -> None:
 
 
 def standing(reading: Reading, since: int, epoch: int | None) -> Standing:
-    """How a cursor stands, which may name its epoch."""
+    """The standing of a cursor, which may name its epoch."""
     row = reading.get(EPOCH, EPOCH_KEY) or FIRST_EPOCH
     if since == 0:
         return Standing(row.number)
@@ -92,7 +92,7 @@ def standing(reading: Reading, since: int, epoch: int | None) -> Standing:
 
 
 def _gap_around(reading: Reading, since: int) -> EventGapRow | None:
-    """The gap that a cursor lies in. Its upper end is the watermark of a new epoch, which is told to clients."""
+    """The gap that a cursor lies in. Its upper end is the watermark of a new epoch, which clients get."""
     found: list[EventGapRow] = list(reading.range(Range(EVENT_GAP, "", (), 1, start=(since + 1,))))
     return found[0] if found and found[0].agreed_id < since else None
 

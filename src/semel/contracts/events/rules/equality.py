@@ -1,4 +1,4 @@
-"""When two submissions under one id are the same: equal RFC 8785 bytes of {"event": ..., "partitions": ...}.
+"""Equality of two submissions under one id: equal RFC 8785 bytes of {"event": ..., "partitions": ...}.
 
 Nothing else counts: not the client, not the connection, not the time. The digest is made once, when an event is
 submitted, and stored with its id.

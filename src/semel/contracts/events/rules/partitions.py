@@ -1,4 +1,4 @@
-"""Names of partitions: normalized to NFC, without repetition, sorted by code point; then measured.
+"""Partition names: normalized to NFC, deduplicated, sorted by code point; then checked for length.
 
 Python sorts strings by code point, which is the order of their UTF-8 bytes and not that of UTF-16.
 """
@@ -14,16 +14,16 @@ from semel.contracts.events.limits import MAX_NAME_BYTES, MAX_NAMES
 from semel.kernel.json_print import dump
 
 SHRINKS_AT_MOST = 4
-"""So many characters can become one: a letter with three marks."""
+"""The most characters that can become one: a letter with three marks."""
 REMEMBERED, REMEMBERED_CHARACTERS = 1_024, 1_024
 
 
 class PartitionError(ValueError):
-    """The names cannot be used; the message says why."""
+    """The names are invalid; the message says why."""
 
 
 class PartitionSet(NamedTuple):
-    """Normalized names, as they are compared, printed and looked up."""
+    """Normalized names, as they are compared, printed and stored."""
 
     names: tuple[str, ...]
     text: bytes
@@ -35,7 +35,7 @@ NO_PARTITIONS = PartitionSet((), b"[]", ())
 
 
 def normalized(names: Iterable[str]) -> tuple[str, ...]:
-    """The set that is stored and compared. What cannot be within bounds is refused first: its cost would have none."""
+    """The set that is stored and compared. Names that exceed the limits are refused before they are normalized."""
     found: set[str] = set()
     for name in set(names):
         if len(name) > SHRINKS_AT_MOST * MAX_NAME_BYTES:

@@ -1,4 +1,4 @@
-"""The steps of a submission, item by item, in list order.
+"""Submission of events: the steps for each item, in list order.
 
 | step | looks at | says |
 |---|---|---|
@@ -47,7 +47,7 @@ TOPIC = b"events"
 
 
 class _Request(NamedTuple):
-    """What the items of one submission share."""
+    """The common data of the items of one submission."""
 
     view: View
     sender: bytes

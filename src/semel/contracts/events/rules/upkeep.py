@@ -1,4 +1,4 @@
-"""What happens to the log besides new events: old bodies are freed."""
+"""Maintenance of the event log: frees the bodies of old events."""
 
 from __future__ import annotations
 

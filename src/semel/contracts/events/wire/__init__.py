@@ -1,1 +1,1 @@
-"""Events on the wire: frames and bodies in, messages out; no sockets."""
+"""Wire formats of events: frames and bodies in, messages out; no sockets."""

@@ -1,4 +1,4 @@
-"""What the two camelCase dialects share: the envelope, results, and the shape of an event's own fields."""
+"""The common part of the two camelCase dialects: the envelope, results, and the fields of an event."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Camel(Dialect):
 
     @abstractmethod
     def scope(self, asked: Sync) -> dict[str, Any]:
-        """What a page says of whose history it is."""
+        """The members of a page that name its partitions."""
 
     def spelled(self, code: str) -> str:
         # The published clients stop for this spelling alone.
@@ -103,7 +103,7 @@ _OUTLINE = OutlinePlan(
     has_canonical=False,
     left_out={"meta": frozenset({"clientTs", "clientId"})},
 )
-"""What is shown of an event; of one whose values would take much memory, as text."""
+"""The members of an event that are shown; as text, if its values would take much memory."""
 
 
 def stored_event(row: EventRow) -> JsonObject:
@@ -114,7 +114,7 @@ def stored_event(row: EventRow) -> JsonObject:
 
 
 def meta_shown(row: EventRow, event: JsonObject) -> dict[str, Any] | JsonFragment:
-    """Where and when an event was made; one that does not say was made when it was committed."""
+    """Where and when an event was made; without a time of its own, the time of its commit."""
     sent = event.get("meta")
     if isinstance(sent, JsonOutline):
         return _with_members(sent, meta_shown(row, {"meta": {"clientTs": sent.get("clientTs")}}))

@@ -23,7 +23,7 @@ from semel.kernel.json_print import dump
 
 
 class CamelV1(Camel):
-    """Stateless."""
+    """The 1.3 dialect; stateless."""
 
     time_key = "created"
 
@@ -79,7 +79,7 @@ def _item(item: JsonObject, who: Identity, is_proved: bool) -> Item:
 
 
 def _partitions(item: JsonObject) -> list[str]:
-    """Names as they will come back: this client compares them with its own, and knows no normalization."""
+    """Names as sent: this client compares answers with its own names, without normalization."""
     sent = item.get("partitions")
     if not isinstance(sent, list) or not all(isinstance(name, str) for name in sent):
         raise invalid("partitions", "must be an array of strings")

@@ -1,4 +1,4 @@
-"""What differs between dialects: names of fields, the shape of items, and a few habits. They share one log.
+"""The interface of a dialect: names of fields, the shape of items, and a few rules. Dialects share one log.
 
 A dialect turns payloads into requests and rows into payloads. It knows no state of a connection but its own choice of
 profile or project.
@@ -25,7 +25,7 @@ WIDEST = Page((), MAX_COMMITTED_ID, MAX_COMMITTED_ID, False, MAX_COMMITTED_ID, M
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the server tells and asks of every connection."""
+    """The limits and settings that the server advertises to every connection."""
 
     limits: Limits
     strict_types: bool = False
@@ -40,7 +40,7 @@ class Head(NamedTuple):
 
 
 class Welcome(NamedTuple):
-    """What a new connection is told."""
+    """The data of the answer to `connect`."""
 
     client_id: str
     now_ms: int
@@ -50,11 +50,11 @@ class Welcome(NamedTuple):
 
 
 class Dialect(ABC):
-    """One way to speak of events."""
+    """One wire dialect of events."""
 
     version_key: ClassVar[str]
     name_key: ClassVar[str]
-    """Where a message has its own name."""
+    """The member that names a message."""
     types: ClassVar[frozenset[str]]
     """The requests that exist in it."""
     holds_while_paging: ClassVar[bool]

@@ -1,4 +1,4 @@
-"""Members of a message: present, and of the type they must have."""
+"""Typed members of a message: required members, and the type of each."""
 
 from __future__ import annotations
 
@@ -137,7 +137,8 @@ def refuse_unreadable(wanted: Iterable[str], who: Identity) -> None:
 def parsed(raw: bytes, event_level: int) -> Payload:
     """The members of one JSON object. Items have a fault of their own; anywhere else it is the request's.
 
-    Events stand inside so many other objects and lists. Those of a text whose values would take much memory are texts.
+    `event_level` objects and lists are around an event. Events of a text whose values would take much memory stay
+    texts.
     """
     try:
         if is_heavy(raw):

@@ -1,4 +1,4 @@
-"""What keeps every message to a client within `max_message_bytes`.
+"""Message sizes: keeps every message to a client within `max_message_bytes`.
 
 A client takes no larger message than the server does, so whatever would have to be sent in one is refused before it is
 committed or begun: an event that no page could hold, a request whose answer would be too long, a `sync` whose names
@@ -74,7 +74,7 @@ def shown_bytes(item: Item, client_id: str) -> int:
 
 
 def refuse_long_answer(command: Submit, limits: Limits) -> None:
-    """Refuse a submission whose results might not fit into one message, whatever they are."""
+    """Refuse a submission whose results may not fit into one message."""
     each = RESULT_BYTES + REASON_BYTES + FLAW_BYTES
     if sum(each + 2 * ESCAPED_BYTES * len(item.id) for item in command.items) <= _answer_room(limits):
         return
@@ -113,7 +113,7 @@ def _cut(result: Result) -> Result:
 
 
 def page_room(head: int, limits: Limits) -> int:
-    """The bytes that are left for the events of a page, whose other members take `head`."""
+    """The bytes for the events of a page, whose other members take `head`."""
     if head > limits.head_bytes:
         raise bad_request(
             f"the names in this request take {head} bytes of a page, and {limits.head_bytes} is the most",
@@ -123,7 +123,7 @@ def page_room(head: int, limits: Limits) -> int:
 
 
 def is_short(name: str, most: int) -> bool:
-    """Whether a name has at most so many bytes in print."""
+    """Whether a name has at most `most` bytes in print."""
     return len(name) <= most and len(dump(name)) <= most
 
 

@@ -1,4 +1,4 @@
-"""Events over plain HTTP: the seed dialect without envelopes; bytes and strings in, requests and bytes out."""
+"""Events over HTTP: the seed dialect without envelopes; bytes and strings in, requests and bytes out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_FIELDS = 256
 
 
 class Tail(NamedTuple):
-    """What a GET asks for; `to` is the bound of a cycle that it continues."""
+    """The query of a GET; `to` is the limit of a cycle that it continues."""
 
     names: tuple[str, ...]
     since: int
@@ -35,7 +35,7 @@ class Tail(NamedTuple):
 
 
 class Query:
-    """The fields behind the question mark, in their order."""
+    """The query fields, in order."""
 
     def __init__(self, raw: bytes) -> None:
         try:
@@ -56,7 +56,7 @@ class Query:
         return [value for key, value in self._pairs if key == name]
 
     def tail(self, last_event_id: str | None = None) -> Tail:
-        """What a GET asks for; where a broken tail stopped wins over `since`."""
+        """The query of a GET; `Last-Event-ID` of a broken stream wins over `since`."""
         try:
             names = checked(tuple(self.all("partition"))).names
         except PartitionError as error:
@@ -83,7 +83,7 @@ class Query:
 
 
 EVENT_LEVEL = 3
-"""An event stands inside a body, the list of items and its item."""
+"""An event is nested in a body, the list of items and its item."""
 
 
 def parse_body(body: bytes) -> Payload:
@@ -109,7 +109,7 @@ def submission(payload: Payload, who: Identity, terms: Terms, origin: bytes) -> 
 
 
 def pruned_frame(pruned_to: int) -> bytes:
-    """Events up to this position are gone. It has no id: a client that comes again says what it has had."""
+    """The event that says that events up to this position were removed. It has no id: a client resumes from its own."""
     return b'event: pruned\ndata: {"pruned_to_committed_id":%d}\n\n' % pruned_to
 
 

@@ -1,4 +1,4 @@
-"""Items of a submission: what is wrong with one is its own answer, found before anything is looked up.
+"""Items of a submission: parsed one by one, each with an error of its own, before anything is read.
 
 The order is the contract's: the item's values first, then whether its sender may write to every one of its partitions.
 """
@@ -38,7 +38,7 @@ def flawed(sent_id: str, flaw: FlawError) -> Item:
 
 
 def item_of(sent_id: str, names: Sequence[str], event: JsonObject, who: Identity, is_proved: bool) -> Item:
-    """An item that may be committed; an event that is proved needs no look at its numbers and strings."""
+    """An item that may be committed; a proved event needs no check of its numbers and strings."""
     name = _name(sent_id)
     try:
         partitions = checked(tuple(names))

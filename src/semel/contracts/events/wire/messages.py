@@ -1,4 +1,4 @@
-"""What clients ask, whatever their dialect, and how a request is refused."""
+"""Requests of clients in any dialect, and the errors that refuse them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def bad_request(message: str, **details: Any) -> WireError:
 
 
 class Identity(NamedTuple):
-    """Who is connected, and what that allows."""
+    """An authenticated client, and its rights."""
 
     client_id: str
     may_write: Allowed
@@ -51,13 +51,13 @@ class Identity(NamedTuple):
 
 
 class Connect(NamedTuple):
-    """The first thing a connection asks."""
+    """The first request of a connection."""
 
     token: str
     client_id: str
     project: str | None = None
     instance: str = ""
-    """Which of several connections of one client it is; the newest of the same name stays."""
+    """The instance of a client that has several connections; the newest of the same name stays."""
 
 
 class Sync(NamedTuple):
@@ -72,11 +72,11 @@ class Sync(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """A sign of life."""
+    """A heartbeat."""
 
 
 class Disconnect(NamedTuple):
-    """A farewell."""
+    """The client closes its session."""
 
 
 Request = Connect | Submit | Sync | Heartbeat | Disconnect

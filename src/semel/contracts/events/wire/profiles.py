@@ -1,4 +1,4 @@
-"""Profiles of the seed dialect: what kind of events a client means to send.
+"""Profiles of the seed dialect: the event types that a client declares to send.
 
 They are negotiated and reported. Any type of event is taken, except `init`, unless the server is set to be strict:
 then only the types of the profile are.
@@ -21,7 +21,7 @@ _WITH_POLICY = ("compatibility",)
 
 
 def negotiate(payload: JsonObject) -> str:
-    """The profile of a connection: the first of ours that the client supports."""
+    """The profile of a connection: the first of the server's that the client supports."""
     supported = payload.get("supported_profiles", ["compatibility"])
     required = payload.get("required_profile")
     policy = payload.get("required_tree_policy")
@@ -43,7 +43,7 @@ def negotiate(payload: JsonObject) -> str:
 
 
 def capabilities(profile: str) -> dict[str, Any]:
-    """What `connected` tells of a profile."""
+    """The capabilities of a profile, for `connected`."""
     found: dict[str, Any] = {"profile": profile, "accepted_event_types": list(ACCEPTED[profile])}
     if profile == "compatibility":
         found["tree_policy"] = TREE_POLICY

@@ -1,4 +1,4 @@
-"""How a cursor of another history is told: a message of its own, a problem document, or an event of an event stream."""
+"""The answer to a cursor of another history: a message, a problem document, or a server-sent event."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def reset_payload(reset: Reset) -> bytes:
 
 
 def reset_frame(reset: Reset) -> bytes:
-    """The last event of an event stream. Its id is where a client that comes again by itself goes on."""
+    """The last event of a stream. Its id is the position from which a client resumes by itself."""
     return b"id: %d\nevent: reset\ndata: %s\n\n" % (reset.agreed_id, reset_payload(reset))
 
 
@@ -32,7 +32,7 @@ def reset_error(reset: Reset) -> WireError:
 
 
 def reset_error_camel(reset: Reset) -> WireError:
-    """The same for clients whose members are spelled in camelCase."""
+    """The same for clients of the camelCase dialects."""
     details = {"logEpoch": reset.log_epoch, "agreedCommittedId": reset.agreed_id}
     return WireError("reset", sentence(reset), details)
 

@@ -133,7 +133,7 @@ class Seed(Dialect):
 def submitted_items(
     payload: Payload, who: Identity, most: int, accepted: Sequence[str] | None = None
 ) -> tuple[Item, ...]:
-    """The items of a submission in this dialect; what is wrong with their shape refuses the whole request."""
+    """The items of a submission in this dialect; an error of shape refuses the whole request."""
     members, is_proved = payload
     if "partition" in members:
         raise bad_request("payload.partition is not used any more; send partitions with each item")
@@ -218,7 +218,7 @@ def event_payload(row: EventRow) -> bytes:
 
 
 def page_payload(asked: Sequence[str], page: Page, terms: Terms, subscribed: Sequence[str] | None = None) -> bytes:
-    """One page of a cycle; without `subscribed` there is no connection to speak of."""
+    """One page of a cycle; `subscribed` is absent over HTTP."""
     facts: dict[str, Any] = {"partitions": list(asked)}
     if subscribed is not None:
         facts["effective_subscriptions"] = list(subscribed)

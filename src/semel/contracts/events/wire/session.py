@@ -1,4 +1,4 @@
-"""One connection as a table of states: text in, a request out, or the error that the contract has for it.
+"""The state machine of one connection: text in, a request out, or an error.
 
 | state | takes | else |
 |---|---|---|
@@ -34,11 +34,11 @@ from semel.kernel.json_fragment import JsonObject
 from semel.kernel.json_print import dump
 
 EVENT_LEVEL = 4
-"""An event stands inside a message, its payload, the list of items and its item."""
+"""An event is nested in a message, its payload, the list of items and its item."""
 
 
 class State(Enum):
-    """Where a connection stands."""
+    """The state of a connection."""
 
     AWAITING = "awaiting"
     ACTIVE = "active"
@@ -53,7 +53,7 @@ TAKES = {
 
 
 class Session:
-    """The part of a connection that needs no socket."""
+    """The protocol state of a connection, without a socket."""
 
     def __init__(self, terms: Terms, origin: bytes) -> None:
         self.terms = terms

@@ -1,11 +1,11 @@
-"""Room for one more job: bounds over everything, of a caller and of a queue; of what is queued and what is scheduled.
+"""Capacity limits: queued and scheduled jobs in all, of one caller, and of one queue (back pressure).
 
-Queued jobs and scheduled ones are counted apart, so that a calendar does not refuse the work of today. A job that was
-scheduled and becomes ready was admitted before and is never refused; it counts as queued from then on.
+Queued jobs and scheduled ones are counted apart, so that scheduled jobs do not block the work of today. A scheduled job
+that becomes ready was admitted before and is never refused; it counts as queued from then on.
 
-No caller can use up what others need. While others have jobs it may take a share of a global bound and no more; and
-what it took beyond its share while it was alone does not count against the others. So the jobs that are there may be
-more than the bound, by what one caller holds beyond its share.
+No caller can use up the room of others. While others have jobs it may use its share of a global limit and no more; and
+what it took beyond its share while it was alone does not count against the others. So the number of jobs may exceed the
+limit, by what one caller holds beyond its share.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FULL = "The queue is full. Nothing was stored; send the same request again in a
 
 
 class _Bound(NamedTuple):
-    """A bound that was met: its name, what is there, and how much may be."""
+    """A limit that was reached: its name, the present number, and the limit."""
 
     name: str
     held: int
@@ -59,7 +59,7 @@ def _met(tally: Tally, principal: bytes, queue: bytes, state: str) -> _Bound | N
 
 
 def _excess(tally: Tally, principal: bytes, state: str, fair: int) -> int:
-    """What the largest of the other callers holds beyond its share."""
+    """The jobs that the largest of the other callers holds beyond its share."""
     if tally.policy.principal_share >= 1:
         return 0
     largest = tally.view.range(Range(JOB_SHARE, state, (), 2, reverse=True))

@@ -1,14 +1,14 @@
-"""Claims: the most urgent jobs that are ready, leased in the commit that chose them.
+"""Claims: the most urgent jobs that are ready, leased in the commit that selects them.
 
-Order is strict: priority, then the instant a job got ready, then its place of creation. A line is what waits in one
-queue at one priority, or of one kind there; lines are counted, and know an instant before which nothing in them is
-ready. So a claim looks only into lines that may have something, and takes from the front of each: its cost does not
-grow with what waits behind. A queue at its bound is passed over.
+Order is strict: priority, then the instant a job became ready, then its order of creation. A line is the index of the
+jobs that wait in one queue at one priority, or of one kind there; lines are counted, and have an instant before which
+nothing in them is ready. So a claim reads only lines that may have a ready job, from the front of each: its cost does
+not grow with the number of waiting jobs. A queue at its limit is skipped.
 
-A claim that waits may be that of a worker which died or was cut off meanwhile. What it is given is an offer: it becomes
-a lease with the first word of the worker, and lapses soon without one.
+A claim that waited may be that of a worker that died or disconnected meanwhile. Its jobs are an offer, which becomes
+a lease with the first call of the worker, and lapses soon without one.
 
-A crash after the commit and before the answer leaves leases that run out; a claim with a name is given them again.
+A crash after the commit and before the answer leaves leases that expire; a named claim gets them again.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ from semel.store.protocol import AnyTable, Range
 from semel.store.table import Key
 
 MAX_LINES = 4_096
-"""So many lines are read for one claim, those first that have been ready for longest."""
+"""Limit of lines that are read for one claim, those first that have been ready for longest."""
 
 MAX_FRONTS = 512
-"""Of so many of them, a claim looks at what stands in front."""
+"""Limit of lines whose first job a claim looks at."""
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 """A claim takes no more params than this together, unless its first job has more alone."""
 
 ENOUGH = 1_000
-"""Lines are loaded ahead until so many jobs stand in them: others in the same batch claim from them too."""
+"""Lines are loaded ahead until they hold this number of jobs: others in the same batch claim from them too."""
 
 UNBOUNDED = 2**31
 _LEASE_BYTES = REQUEST_BYTES + 8
@@ -87,7 +87,7 @@ def claim_needs(command: Claim) -> Generator[Stage, View, None]:
     if command.claim:
         keys.append((JOB_CLAIM, _claim_key(command)))
     view = yield Stage(keys=keys, ranges=[*_line_ranges(command), leases_until(command.reap_until, 1)])
-    # The clock here is the caller's: near enough to say what is worth loading, and the decision looks again.
+    # The clock here is the caller's: exact enough to choose what to load, and the decision checks again.
     lines = _lines(view, command, command.asked_at)
     keys = [(JOB_QUEUE, (line.queue,)) for line in lines]
     known = view.get(JOB_CLAIM, _claim_key(command)) if command.claim else None
@@ -175,7 +175,7 @@ def _queue_full(view: View, queue: bytes) -> Mapping[str, Any]:
 
 
 class _Pick:
-    """Jobs chosen so far, and what was seen on the way."""
+    """The jobs selected so far, and what was read for it."""
 
     def __init__(self, tally: Tally, room: int) -> None:
         self._tally = tally
@@ -219,7 +219,7 @@ class _Pick:
                 self._take(job)
 
     def _tighten(self, line: Line, ready_at: int) -> None:
-        """Nothing in this line is ready before: whoever claims next need not look."""
+        """Nothing in this line is ready before `ready_at`: the next claim need not look."""
         place = (line.priority, line.queue)
         if line.kind is None:
             self._tally.view.put(JOB_LINE, JobLineRow(*place, line.waiting, ready_at))
@@ -274,7 +274,7 @@ def _secret(view: View, command: Claim) -> bytes:
 
 
 def _repeated(tally: Tally, command: Claim, secret: bytes) -> tuple[Lease, ...]:
-    """What this claim was given before, as far as those leases live."""
+    """The leases that this claim got before, as far as they are alive."""
     known = tally.view.get(JOB_CLAIM, _claim_key(command)) if command.claim else None
     if known is None:
         return ()
@@ -298,7 +298,7 @@ def _claim_key(command: Claim) -> tuple[bytes, bytes]:
 
 
 def _line_keys(command: Claim) -> list[tuple[AnyTable, Key]]:
-    """The lines of named queues, which can be told in advance."""
+    """The lines of named queues, which are known in advance."""
     if command.kinds:
         return []
     return [(JOB_LINE, (priority, queue)) for queue in command.queues for priority in range(LEAST_URGENT + 1)]

@@ -1,4 +1,4 @@
-"""Instants of a cron line: five fields in UTC or in a named time zone, and the instants at which all of them agree.
+"""Cron expressions: five fields in UTC or in a named time zone, and the times that match all of them.
 
 | field | values | names |
 |---|---|---|
@@ -35,7 +35,7 @@ MAX_CHARACTERS = 1_000
 MINUTE_MS = 60_000
 DAY_MINUTES = 1_440
 HORIZON_DAYS = 8 * 366
-"""Two days that are the 29th of February are at most eight years apart; nothing is looked for beyond that."""
+"""Two 29ths of February are at most eight years apart; the search ends there."""
 
 _EPOCH = date(1970, 1, 1).toordinal()
 _FIRST_DAY, _LAST_DAY = date.min.toordinal() - _EPOCH, date.max.toordinal() - _EPOCH
@@ -47,11 +47,11 @@ _PART = re.compile(r"(\*|[0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?(?:/([0-
 
 
 class CronError(ValueError):
-    """The line cannot be used; the message is a sentence that says why."""
+    """The cron expression is invalid; the message says why."""
 
 
 class Cron(NamedTuple):
-    """What a line stands for: the values of each field, in ascending order."""
+    """A parsed cron expression: the values of each field, in ascending order."""
 
     minutes: tuple[int, ...]
     hours: tuple[int, ...]
@@ -82,7 +82,7 @@ _FIELDS = (
 
 
 def parse(text: str, zone: str = "") -> Cron:
-    """Read a line of five fields, or a name that stands for one; without a zone it counts in UTC."""
+    """Parse a cron expression of five fields, or a name such as @daily; without a zone it is in UTC."""
     if len(text) > MAX_CHARACTERS:
         raise CronError(f"A cron line has at most {MAX_CHARACTERS} characters.")
     text = text.strip(" \t")
@@ -136,7 +136,7 @@ def latest(cron: Cron, after_ms: int, until_ms: int) -> int | None:
     first, last = local_minute(cron.zone, after_ms), last_local_minute(cron.zone, until_ms)
     minute = _minute_before(cron, first, last)
     while minute is not None:
-        # A time in a gap stands for a later instant than its place says.
+        # A local time in a gap maps to a later instant than its order suggests.
         instant = instant_of(cron.zone, minute)
         if instant <= until_ms:
             return instant if instant > after_ms else None
@@ -165,7 +165,7 @@ def _minute_before(cron: Cron, after: int, until: int) -> int | None:
 
 
 def between(cron: Cron, after_ms: int, until_ms: int, limit: int) -> list[int]:
-    """The instants after the one and not after the other, oldest first, at most so many of them."""
+    """The instants after the one and not after the other, oldest first, at most `limit` of them."""
     found: list[int] = []
     instant = next_after(cron, after_ms)
     while instant is not None and instant <= until_ms and len(found) < limit:

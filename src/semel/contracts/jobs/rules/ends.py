@@ -1,4 +1,4 @@
-"""How a job comes to its end, and how it comes back: the parts that its key and the dead letters take in it."""
+"""End and revival of a job: the effects on its key, its dead letter and its waiting callers."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ FINISHED = "JOB_FINISHED"
 """The name of the note that every end has; it is counted, not written down."""
 CANCELLED = "The job was cancelled."
 TOPIC_READY = b"jobs"
-"""Whoever waits for a job to claim listens to this."""
+"""The topic of callers that wait for a job to claim."""
 
 
 def topic_of(job_id: bytes) -> bytes:
-    """Whoever waits for the end of one job listens to this."""
+    """The topic of callers that wait for the end of one job."""
     return b"job:" + job_id
 
 

@@ -1,4 +1,4 @@
-"""How the end of a job is known by its hash, and whether the proof that a worker sent is believed."""
+"""Integrity of results: the hash of the end of a job, and the check of a worker's hash or signature."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ SHA_MISMATCH, SIG_MISMATCH, MISSING = "sha_mismatch", "sig_mismatch", "missing_i
 
 
 class Proof(NamedTuple):
-    """What a worker sent along with its report."""
+    """The hash or signature that a worker sent with its report."""
 
     sha256: str
     sig: str | None
 
 
 class Signing(NamedTuple):
-    """What the server asks for."""
+    """The integrity check that the server requires."""
 
     needs_proof: bool = False
     hmac_key: bytes = b""
-    """Empty when signatures are not asked for."""
+    """Empty when signatures are not required."""
 
 
 def envelope(ok: bool, value: bytes) -> bytes:

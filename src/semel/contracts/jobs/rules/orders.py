@@ -1,4 +1,4 @@
-"""What owners and administrators may order: cancel, requeue, release a key, bound a queue."""
+"""Admin commands of jobs: cancel, requeue, release a key, limit a queue."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def order_needs(job_id: bytes) -> Generator[Stage, View, None]:
 
 
 def cancel(view: View, command: Cancel, policy: Policy, now: Now) -> Outcome:
-    """End what waits; ask the worker of what runs, unless it is forced. A finished job stays as it is."""
+    """Cancel a waiting job; ask the worker of a running one, unless forced. A finished job stays as it is."""
     job = view.get(JOB, (command.id,))
     if job is None or not (command.is_admin or command.principal == job.principal):
         return Outcome(NO_JOB)
@@ -91,7 +91,7 @@ def release_needs(command: Release) -> Generator[Stage, View, None]:
 
 
 def release(view: View, command: Release, policy: Policy, now: Now) -> Outcome:
-    """Forget a key; its job goes on, and its end will touch no record."""
+    """Release a key; its job continues, and its end changes no record."""
     record = view.get(JOB_RECORD, (command.principal, command.key))
     if record is None or now.expiry_ms >= record.expires_at:
         return Outcome(Refusal("jobs:not_found", _NO_KEY, {}))

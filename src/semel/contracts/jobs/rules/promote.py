@@ -1,4 +1,4 @@
-"""Scheduled jobs whose time has come are counted as queued.
+"""Promotion: scheduled jobs whose time has come are counted as queued.
 
 Nothing waits for it: a job can be claimed from the instant at which it is ready. Only the bounds look at these counts,
 and they may let a few more jobs in until this has been done.

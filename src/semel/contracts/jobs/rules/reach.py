@@ -1,4 +1,4 @@
-"""Which queues a limited caller may reach."""
+"""Authorization: which queues a limited caller may reach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reaper: leases that ran out go back to the queue under the same id, their attempt counted.
+"""The reaper: jobs of expired leases go back to the queue under the same id, their attempt counted.
 
 A token dies with the reap. A job that kills its workers uses up its attempts here and ends, so nothing loops for ever.
 An offer that lapses is no attempt: its worker was not heard of, and the job stands where it stood before. Jobs that
@@ -43,14 +43,14 @@ _TOO_LONG = "The run took longer than allowed."
 _MESSAGES = {
     Reason.CANCELLED: CANCELLED,
     Reason.EXHAUSTED: _TOO_LONG,
-    Reason.LEASE_EXHAUSTED: "The lease of the last attempt ran out, and nobody knows how far it came.",
+    Reason.LEASE_EXHAUSTED: "The lease of the last attempt ran out, and it is unknown how far it came.",
 }
 _ENDS = {Event.OFFER_ENDED: End.LAPSED, Event.LEASE_ENDED: End.REAPED, Event.TIMED_OUT: End.REAPED}
 
 
 @dataclass(slots=True)
 class Toll:
-    """What a reap did."""
+    """The numbers of a reap."""
 
     notes: list[Note] = field(default_factory=list)
     topics: dict[bytes, None] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Toll:
 
 
 def reap_stage(command: Reap) -> Stage:
-    """The leases and the waiting jobs that come to their end first."""
+    """The leases and waiting jobs that expire first."""
     return Stage(ranges=[leases_until(command.until, command.most), _old(command.most)])
 
 
@@ -77,7 +77,7 @@ def _old(most: int) -> Range:
 
 
 def reap(view: View, command: Reap, policy: Policy, now: Now) -> Outcome:
-    """End what is due."""
+    """End what has expired."""
     tally = Tally(view, policy, now)
     if now.steady_ms > command.until:
         return Outcome(Done(0))
@@ -94,7 +94,7 @@ def reap(view: View, command: Reap, policy: Policy, now: Now) -> Outcome:
 
 
 def reap_first(tally: Tally, until: int) -> Toll:
-    """What a claim does before it chooses; usually it only sees that nothing is due."""
+    """Reap before a claim selects jobs; usually nothing is due."""
     toll = Toll()
     if _ended(tally, leases_until(until, 1)):
         due = _ended(tally, leases_until(until, REAPED_BEFORE_A_CLAIM))
@@ -115,7 +115,7 @@ def in_time(job: JobRow, due_at: int) -> int:
 
 
 def confirmed(job: JobRow, now: Now) -> JobRow:
-    """A lease of full length from now, never less than there was: its worker has been heard of."""
+    """A lease of full length from now, never shorter than before: its worker is alive."""
     return job._replace(offered=0, due_at=max(job.due_at, in_time(job, now.steady_ms + job.held_ms)))
 
 

@@ -1,4 +1,4 @@
-"""Reports of workers: who holds the lease decides, and a worker that repeats itself is answered, not punished.
+"""Reports of workers: the holder of the lease decides, and a repeated report gets the same answer.
 
 | the job is | token | answer |
 |---|---|---|
@@ -12,7 +12,7 @@
 | never claimed | none, where that is allowed | taken as an outside completion |
 | claimed before | none | `lease_required` |
 
-The checksum is looked at last: one who comes too late does not learn whether it was right.
+The checksum is checked last: a worker that comes too late does not learn whether it was right.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _OWN = {
     (WAITING, True): set(),
     (WAITING, False): {End.FAILED.value},
 }
-"""How a job must have come to where it is, for a report of this kind to be the one that brought it there."""
+"""The ends of a job that a repeated report of this kind can have caused."""
 
 _REPORTED = {End.COMPLETED.value, End.FAILED.value, End.CONCLUDED.value, End.CONCLUDED_FAILED.value}
 
@@ -73,7 +73,7 @@ def lease_needs(job_id: bytes) -> Generator[Stage, View, None]:
 
 
 def secret_of(view: View) -> bytes:
-    """What tokens are made with; empty before the first claim, when there are none."""
+    """The secret of lease tokens; empty before the first claim."""
     row = view.get(JOB_SEAL, ALONE)
     return b"" if row is None else row.secret
 
@@ -160,7 +160,7 @@ def _is_deferred(job: JobRow, command: Defer) -> bool:
 
 
 def fenced(secret: bytes, job: JobRow, given: bytes | None) -> Refusal:
-    """One who came too late, or was never the holder."""
+    """The refusal of a worker that is late, or never held the lease."""
     facts: dict[str, Any] = {"job_id": job_name(job.id), "status": status_of(job)}
     note = {
         "job_id": job_name(job.id),
@@ -172,7 +172,7 @@ def fenced(secret: bytes, job: JobRow, given: bytes | None) -> Refusal:
 
 
 def _verdict(secret: bytes, job: JobRow, command: Report) -> Reported | Refusal | None:
-    """The answer to one who may not move the job; None for one who may."""
+    """The refusal of a worker that may not change the job; None for one that may."""
     if command.token is None:
         return _verdict_without_token(secret, job, command)
     if not is_current(secret, job, command.token):

@@ -1,4 +1,4 @@
-"""When a failed run is tried again: doubling delays with a jitter that anybody can compute again."""
+"""Retry backoff: doubling delays with a jitter that can be computed again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from semel.contracts.jobs.limits import MAX_DEFER_MS, Policy
 
 
 def delay_ms(policy: Policy, job_id: bytes, attempt: int, asked_ms: int | None) -> int:
-    """The rest after this run; what the worker asks for wins."""
+    """The delay after this run; a delay that the worker asks for wins."""
     if asked_ms is not None:
         return min(asked_ms, MAX_DEFER_MS)
     cap = policy.backoff_cap_ms

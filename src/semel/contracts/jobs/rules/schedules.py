@@ -56,14 +56,14 @@ CATCH_UPS = (LAST, ALL, NONE)
 ON_TIME_MS = 60_000
 """An instant is missed when its whole minute has passed."""
 TRIED_AGAIN_MS = 1_000
-"""A tick that was refused comes again after so long."""
+"""The delay until a refused tick is tried again."""
 MOST_NOTES = 100
-"""So many instants that were given up are named each; of more, the rest is one line with their number."""
+"""Limit of skipped instants that are named each; the rest is one line with their number."""
 _NO_SCHEDULE = Refusal("jobs:not_found", "There is no schedule of this name.", {})
 
 
 class Due(NamedTuple):
-    """What a schedule has to do: one instant to fire, those given up before it, and whether more wait behind."""
+    """What is due of a schedule: one instant to fire, those skipped before it, and whether more wait behind."""
 
     instant: int | None
     skipped: tuple[int, ...]
@@ -117,7 +117,7 @@ def tick_needs(command: Tick) -> Generator[Stage, View, None]:
 
 
 def tick(view: View, command: Tick, policy: Policy, now: Now) -> Outcome:
-    """Fire what is due; nothing, when another node has done so."""
+    """Fire what is due; nothing, if another node has done so."""
     row = view.get(JOB_SCHEDULE, (command.name,))
     tally = Tally(view, policy, now)
     # A clock that is wrong for a moment must not use up the instants of years.
@@ -145,10 +145,10 @@ def tick(view: View, command: Tick, policy: Policy, now: Now) -> Outcome:
 
 
 def due_of(row: JobScheduleRow, now_ms: int) -> Due:
-    """What is due by now, by the schedule's own way to catch up."""
+    """What is due by now, by the schedule's catch-up policy."""
     cron = parse(row.cron.decode(), row.time_zone.decode())
     if row.catch_up == ALL:
-        # Oldest first, and no more than so many: what is older than that is given up, a part at a time.
+        # Oldest first, and at most MAX_CATCH_UP: what is older than that is given up, a part at a time.
         instants = between(cron, row.last_instant, now_ms, 2 * MAX_CATCH_UP)
         if len(instants) > MAX_CATCH_UP:
             return Due(None, tuple(instants[:-MAX_CATCH_UP]), True)
@@ -163,7 +163,7 @@ def due_of(row: JobScheduleRow, now_ms: int) -> Due:
 
 
 def instant_text(ms: int) -> str:
-    """An instant as it stands in a key: seconds, and Z for UTC."""
+    """An instant as part of a key: seconds, and Z for UTC."""
     return datetime.fromtimestamp(ms / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -1,4 +1,4 @@
-"""The states of a job and every way from one to another, as one table.
+"""The state machine of a job: states and transitions, as one table.
 
 A job that waits is `scheduled` until it is ready and `queued` from then on: a function of the time, not a transition
 that anybody commits. Everything else is one durable commit. Whatever is not in the table does not happen.
@@ -13,7 +13,7 @@ from semel.contracts.jobs.tables import DONE, LEASED, JobRow
 
 
 class State(Enum):
-    """Where a job is."""
+    """The state of a job."""
 
     NONE = ""
     SCHEDULED = "scheduled"
@@ -24,7 +24,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What moves it."""
+    """An event that changes the state."""
 
     SUBMIT = "submit"
     SUBMIT_DELAYED = "submit with a delay"
@@ -45,7 +45,7 @@ class Event(Enum):
 
 
 class Guard(Enum):
-    """What must hold besides."""
+    """A condition of a transition."""
 
     ALWAYS = ""
     BUDGET_LEFT = "attempts left"
@@ -56,7 +56,7 @@ class Guard(Enum):
 
 
 class Reason(Enum):
-    """Why a job failed."""
+    """The reason of a failure."""
 
     EXHAUSTED = "exhausted"
     PERMANENT = "permanent"
@@ -66,7 +66,7 @@ class Reason(Enum):
 
 
 class End(Enum):
-    """How a lease, or a job that had none, came to its end."""
+    """How a lease, or a job without one, ended."""
 
     NONE = 0
     COMPLETED = 1
@@ -79,7 +79,7 @@ class End(Enum):
     """By a report from outside, before any claim."""
     CONCLUDED_FAILED = 8
     LAPSED = 9
-    """The lease was offered, and the worker was not heard of."""
+    """The lease was offered, and the worker did not confirm it."""
 
 
 class Transition(NamedTuple):
@@ -132,7 +132,7 @@ TRANSITIONS = (
 _BY_CAUSE = {(row.source, row.event, row.guard): row for row in TRANSITIONS}
 
 DEAD_REASONS = frozenset({Reason.EXHAUSTED, Reason.PERMANENT, Reason.LEASE_EXHAUSTED})
-"""Failures that somebody should look at."""
+"""Reasons of failures that an operator should look at."""
 
 
 def state_of(job: JobRow, now_ms: int) -> State:
@@ -145,7 +145,7 @@ def state_of(job: JobRow, now_ms: int) -> State:
 
 
 def transition(job: JobRow, event: Event, now_ms: int, *, is_permanent: bool = False) -> Transition | None:
-    """The row of the table for this job; None when this cannot happen to it. A cancel that was asked for goes first."""
+    """The transition of this job; None when there is none. A requested cancel goes first."""
     source = state_of(job, now_ms)
     budget = Guard.BUDGET_LEFT if job.attempt < job.max_attempts else Guard.BUDGET_SPENT
     guards = [Guard.CANCEL_ASKED] if job.cancel else []
@@ -156,7 +156,7 @@ def transition(job: JobRow, event: Event, now_ms: int, *, is_permanent: bool = F
 
 
 def status_of(job: JobRow) -> str:
-    """What a key says of its job."""
+    """The status of a job as its key reports it."""
     if job.phase == DONE:
         return "failed" if job.reason else "completed"
     return "in_progress" if job.epoch or job.revision else "accepted"

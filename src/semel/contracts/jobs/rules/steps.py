@@ -1,4 +1,4 @@
-"""Steps of a job: the first stored result of a step is the one that every later attempt gets."""
+"""Steps of a job: the first stored result of a step is returned to every later attempt."""
 
 from __future__ import annotations
 

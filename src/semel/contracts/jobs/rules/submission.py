@@ -1,4 +1,4 @@
-"""The one table of submission: what a request with a key finds, and what it is answered.
+"""The decision table of submissions: what a request with a key finds, and its answer.
 
 The order of judgement is part of it: the key is looked up before the capacity, so that a full queue never turns the
 retry of an admitted job away.
@@ -16,7 +16,7 @@ from semel.kernel.verdict import Verdict
 
 
 class Effect(Enum):
-    """What is stored."""
+    """The rows that a submission stores."""
 
     NOTHING = "nothing"
     JOB = "a job"

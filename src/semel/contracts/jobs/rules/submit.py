@@ -1,4 +1,4 @@
-"""Submission: look-up, capacity and insertion as one decision.
+"""Submission of a job: look-up, capacity and insertion as one decision.
 
 Steps, in this order: the key (rows J3 to J7 of the table end here), a slot in the queue, room for a record, and then
 record and job together. A crash before the commit leaves neither; after it both.
@@ -47,19 +47,19 @@ from semel.store.protocol import AnyTable, Range, Touch
 from semel.store.table import Key
 
 FREED_AT_ONCE = 16
-"""So many expired keys are freed by a submission that finds the store of keys full."""
+"""How many expired keys a submission frees when it finds the store of keys full."""
 
 COMING = 1_000
-"""So many more records are thought to be coming in one batch, when it is asked whether there is room."""
+"""How many more records may come in the same batch, when it is asked whether there is room."""
 
 SEEN_MS = 1_000
-"""When a key was last used is known to the second: a storm of retries is not a storm of changes."""
+"""Resolution of a key's last use: retries within a second cause no further changes."""
 
 Answer = Admitted | Collision | Refusal
 
 
 def submit_needs(command: Submit, policy: Policy) -> Generator[Stage, View, None]:
-    """Counts and keys; then the jobs that the keys stand for."""
+    """Counts and keys; then the jobs of the keys."""
     keys: list[tuple[AnyTable, Key]] = [(JOB_TOTALS, ALONE)]
     for draft in command.drafts:
         keys.append((JOB_LINE, (draft.priority, draft.queue)))
@@ -97,7 +97,7 @@ def _expiring(most: int) -> Range:
 
 
 def _is_nearly_full(view: View, command: Submit, policy: Policy) -> bool:
-    """Whether room for records may have to be made, with others in the same batch who need some too."""
+    """Whether room for records may be needed, counting other submissions in the same batch."""
     totals = view.get(JOB_TOTALS, ALONE)
     coming = len(command.drafts) + COMING
     return bool(policy.max_records) and (totals.records if totals else 0) + coming > policy.max_records
@@ -123,7 +123,7 @@ def submit(view: View, command: Submit, policy: Policy, now: Now) -> Outcome:
 
 
 def admit(tally: Tally, draft: Draft) -> Answer:
-    """The whole judgement of one draft, for those who submit on somebody's behalf."""
+    """The whole judgement of one draft, for submissions on behalf of another caller."""
     return _judge(tally, draft)[0]
 
 
@@ -168,12 +168,12 @@ def _meet(tally: Tally, draft: Draft, record: JobRecordRow, job: JobRow, verdict
 
 
 def _queue_after(draft: Draft, job: JobRow) -> bytes:
-    """Where a revived job waits; see below."""
+    """The queue of a revived job; see below."""
     return draft.queue if job.kind == IMPORTED else job.queue
 
 
 def _revived(tally: Tally, draft: Draft, job: JobRow) -> JobRow:
-    """The same job again. One from another store is known by its hash alone: what it is comes with this draft."""
+    """The same job again. One from another store is known by its hash alone: its content comes from this draft."""
     if job.kind != IMPORTED:
         return revive(tally, job)
     if len(draft.params) > INLINE_BYTES:
@@ -271,7 +271,7 @@ def _new_job(tally: Tally, draft: Draft, *, has_key: bool) -> JobRow:
 
 
 def _make_room(tally: Tally, principal: bytes, notes: list[Note]) -> Refusal | None:
-    """Room for one more record: expired ones go first, then the policy speaks."""
+    """Make room for one more record: expired ones go first, then the full policy decides."""
     policy = tally.policy
     if _has_room(tally, principal):
         return None

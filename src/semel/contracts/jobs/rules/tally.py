@@ -1,4 +1,4 @@
-"""One decision's hand on the counts: every move of a job goes through here, so that they cannot drift from the rows."""
+"""Counters of jobs: every state change goes through here, so that counts cannot drift from rows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from semel.store.table import Key
 
 @dataclass(slots=True)
 class Totals:
-    """The counts over everything, while a decision changes them."""
+    """The counts over all jobs, while a decision changes them."""
 
     seq: int
     waiting: int
@@ -66,7 +66,7 @@ class Totals:
 
 
 class Tally:
-    """The counts under one decision; `store` writes them, once, and not at all when nothing moved."""
+    """The counters of one decision; `store` writes them once, and only if something changed."""
 
     def __init__(self, view: View, policy: Policy, now: Now) -> None:
         self.view = view
@@ -137,7 +137,7 @@ class Tally:
         self.totals.dead += 1
 
     def unbury(self, key: Key) -> None:
-        """Take a dead letter off the listing, if it is there."""
+        """Remove a job from the dead letter queue, if it is listed."""
         if self.view.get(JOB_DEAD, key) is not None:
             self.view.delete(JOB_DEAD, key)
             self.totals.dead -= 1
@@ -191,7 +191,7 @@ class Tally:
         self._keep(JOB_SHARE, share, share.queued + share.scheduled)
 
     def _keep(self, table: AnyTable, row: tuple[object, ...], weight: int) -> None:
-        """A count that has come to nothing needs no row."""
+        """Keep a count; one of 0 needs no row."""
         assert weight >= 0, f"{table.name} was counted below nothing"
         if weight:
             self.view.put(table, row)

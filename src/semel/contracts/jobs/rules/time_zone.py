@@ -1,4 +1,4 @@
-"""Local times of a named zone, as minutes since 1970 on the clocks there, and the instants that they stand for.
+"""Local time of a named time zone, as minutes since 1970, and the instants that it maps to.
 
 A local time that is skipped, because clocks are put forward, stands for the first instant after the gap. One that comes
 twice, because clocks are put back, stands for its first occurrence. So the instants of local times never go back: a
@@ -32,20 +32,20 @@ def zone_of(name: str) -> ZoneInfo | None:
 
 
 def local_minute(zone: ZoneInfo, ms: int) -> int:
-    """What the clocks show at an instant."""
+    """The local time at an instant."""
     shown = _at(zone, ms)
     return (shown.replace(tzinfo=None) - _EPOCH) // _MINUTE
 
 
 def last_local_minute(zone: ZoneInfo, ms: int) -> int:
-    """The last local time whose instant is not later: where a time comes twice, it is later than what clocks show."""
+    """The last local time whose instant is not later: a repeated local time is later than the clocks show."""
     shown = _at(zone, ms)
     ahead = _offset(shown.replace(fold=0)) - _offset(shown)
     return (shown.replace(tzinfo=None) + max(ahead, timedelta()) - _EPOCH) // _MINUTE
 
 
 def instant_of(zone: ZoneInfo, minute: int) -> int:
-    """The instant that a local time stands for."""
+    """The instant of a local time."""
     shown = (_EPOCH + minute * _MINUTE).replace(tzinfo=zone)
     before, after = _offset(shown), _offset(shown.replace(fold=1))
     if after > before:  # in a gap: the clocks go from its beginning to its end at once

@@ -1,4 +1,4 @@
-"""Lease tokens: unguessable, new with every claim, and made again from what is stored instead of being kept."""
+"""Lease tokens: unguessable, new with every claim, and derived from stored data instead of being kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from semel.contracts.jobs.tables import JobRow
 
 TOKEN_BYTES = 16
 REMEMBERED_EPOCHS = 64
-"""A token is recognised as one of so many earlier leases; only for the record of who came too late."""
+"""How many earlier leases a token is recognised as one of; only for the record of late workers."""
 
 
 def token(secret: bytes, job_id: bytes, epoch: int) -> bytes:
@@ -23,7 +23,7 @@ def is_current(secret: bytes, job: JobRow, given: bytes | None) -> bool:
 
 
 def epoch_of(secret: bytes, job: JobRow, given: bytes | None) -> int | None:
-    """The lease that a token belonged to, None for one that is foreign or long forgotten."""
+    """The lease that a token belonged to, None for an unknown or too old one."""
     if given is None:
         return None
     for epoch in range(job.epoch, max(0, job.epoch - REMEMBERED_EPOCHS), -1):

@@ -1,4 +1,4 @@
-"""Freeing what the rules have already forgotten, and taking over keys from another store."""
+"""Maintenance of jobs: frees expired jobs and keys, and imports keys from another store."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from semel.store.table import Key
 
 
 def record_needs(command: ForgetRecords) -> Generator[Stage, View, None]:
-    """The records and whose they are."""
+    """The records and their principals."""
     keys: list[tuple[AnyTable, Key]] = [(JOB_RECORD, key) for key in command.keys]
     keys += [(JOB_TENANT, (principal,)) for principal, _ in command.keys]
     yield Stage(keys=[*keys, (JOB_TOTALS, ALONE)])
@@ -74,7 +74,7 @@ def job_needs(command: ForgetJobs) -> Generator[Stage, View, None]:
 
 
 def forget_jobs(view: View, command: ForgetJobs, policy: Policy, now: Now) -> Outcome:
-    """Free the jobs whose retention is over by now; nobody looks at what hangs on them any more."""
+    """Free the jobs whose retention is over by now; no reader can see their keys and results any more."""
     tally = Tally(view, policy, now)
     number = 0
     for job_id, steps in command.jobs:
@@ -106,7 +106,7 @@ def claim_row_needs(command: ForgetClaims) -> Generator[Stage, View, None]:
 
 
 def forget_claims(view: View, command: ForgetClaims, now: Now) -> Outcome:
-    """Free named claims, unless a lease of theirs was held on to: then it is looked at again when that ends."""
+    """Free named claims, unless a lease of theirs was extended: then they are checked again when it ends."""
     for key in command.keys:
         row = view.get(JOB_CLAIM, key)
         if row is None:
@@ -131,7 +131,7 @@ def import_needs(command: Import) -> Generator[Stage, View, None]:
 
 
 def take_over(view: View, command: Import, policy: Policy, now: Now) -> Outcome:
-    """A key and a finished job each; what is there already is left alone. Answers how many are new."""
+    """Import keys, each with a finished job; existing ones are left alone. Answers the number of new ones."""
     tally = Tally(view, policy, now)
     number = 0
     for record in command.records:

@@ -1,1 +1,1 @@
-"""JSON over HTTP: values in, answers out."""
+"""Wire format of jobs: JSON over HTTP to values, and back."""

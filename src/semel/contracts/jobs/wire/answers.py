@@ -1,4 +1,4 @@
-"""What is answered: rows in, JSON out. Canonical texts go in as they are stored, so that repeats are equal by byte."""
+"""Answers of jobs: rows to JSON. Canonical texts are copied as stored, so that repeats are equal by byte."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COLLISION = "This idempotency key stands for another payload: use a new key for
 
 
 class Ending:
-    """The end of a job as it is told: the cached envelope, or why it is left out."""
+    """The end of a job for an answer: the cached envelope, or why it is left out."""
 
     def __init__(self, job: JobRow, value: bytes | None, policy: Policy) -> None:
         self.ok = not job.reason
@@ -64,7 +64,7 @@ def omission(job: JobRow, policy: Policy) -> str | None:
 
 
 def needs_part(job: JobRow, policy: Policy) -> bool:
-    """Whether the envelope is to be told and stands in a row of its own."""
+    """Whether the answer has the envelope and it is stored in a row of its own."""
     return job.phase == DONE and job.result_bytes > INLINE_BYTES and omission(job, policy) is None
 
 
@@ -96,7 +96,7 @@ def submitted(
 
 
 def collided(answer: Collision, draft: Draft) -> Refusal:
-    """The answer to a key that stands for another payload."""
+    """The answer to a key that was used for another payload."""
     facts = {
         "key_prefix": draft.key_prefix,
         "old_hash_prefix": answer.old_hash.hex()[:8],
@@ -107,7 +107,7 @@ def collided(answer: Collision, draft: Draft) -> Refusal:
 
 
 def lease_end(job: JobRow, now_ms: int, steady_ms: int) -> int:
-    """When a lease runs out, by the wall clock: its own time, moved only if the two have come apart by a step."""
+    """The end of a lease by the wall clock, corrected only if wall clock and steady time differ by a step."""
     apart_ms = now_ms - steady_ms
     return job.due_at + (apart_ms if abs(apart_ms) >= STEP_MS else 0)
 

@@ -1,4 +1,4 @@
-"""A submission: members and headers in, a draft out."""
+"""Parsing of submissions: members and headers to a draft."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Submission(NamedTuple):
 
 
 def parse_draft(members: Members, header_key: str | None, principal: bytes, policy: Policy, chance: bytes) -> Draft:
-    """The draft in a body; the key may stand in the header as well."""
+    """The draft of a body; the key may be in the header as well."""
     key = _key(members, header_key)
     kind = members.kind()
     params = parse_params(members)

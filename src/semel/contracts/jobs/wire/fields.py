@@ -1,4 +1,4 @@
-"""The members of a request body, each asked for by its rule; a member that breaks it is named in the refusal."""
+"""Typed members of a request body; the refusal names the member that breaks its rule."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from semel.kernel.json_text import depth_of
 from semel.kernel.large_json import SMALL_BYTES, LargeJson, Printer, is_light, read_json
 
 _LEVELS_AROUND = 4
-"""A job's params may have the full depth; so deep inside a body they may stand."""
+"""Levels of a body around a job's params, which may have the full depth."""
 KIND_RULE = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -116,7 +116,7 @@ class Members:
         return invalid(self.path(name), f"{self.path(name)} {rule}.")
 
     def raw(self, name: str) -> Any:
-        """A value as it was parsed, None when it is absent; one that JSON cannot carry is refused."""
+        """A parsed value, None when it is absent; one that JSON cannot carry is refused."""
         value = self._members.get(name)
         if isinstance(value, LargeJson):
             value = self._members[name] = self._settled(name, value)
@@ -126,7 +126,7 @@ class Members:
         return value
 
     def _settled(self, name: str, large: LargeJson) -> Any:
-        """What was large as it was written, read as a value if that is small."""
+        """Large text as a value, if the value is small."""
         try:
             text = large.canonical(Integers.EXACT, Surrogates.REFUSE)
         except JsonError as error:
@@ -224,7 +224,7 @@ class Members:
         return self.number(name, 0, 9)
 
     def token(self, name: str = "lease_token") -> bytes | None:
-        """A lease token; None when it is absent. One of another shape is simply one that nobody holds."""
+        """A lease token; None when it is absent. One of another shape is simply one that no worker holds."""
         value = self._members.get(name)
         if value is None:
             return None
@@ -305,7 +305,7 @@ def parse_members(body: bytes) -> Members:
 
 
 def _large_members(body: bytes) -> Members:
-    """The same for a body of which no values can be made: those that are large are read when they are asked for."""
+    """The same for a body that is too large for values: large members are parsed on demand."""
     value = read_json(body)
     if isinstance(value, LargeJson) and value.is_object:
         value = value.members(_is_kept)

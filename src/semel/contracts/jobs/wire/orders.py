@@ -1,4 +1,4 @@
-"""What owners and administrators send: look-ups, lists, cancellations, keys, queues and schedules."""
+"""Parsing of admin calls: look-ups, lists, cancellations, keys, queues and schedules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _STATES = tuple(state.value for state in State if state is not State.NONE)
 
 
 class Query:
-    """The fields behind the question mark."""
+    """The query fields."""
 
     def __init__(self, raw: bytes, known: tuple[str, ...]) -> None:
         try:
@@ -53,7 +53,7 @@ class Query:
             self._fields[name] = value
 
     def text(self, name: str) -> str | None:
-        """A field as it stands."""
+        """A field as sent."""
         return self._fields.get(name)
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
@@ -67,7 +67,7 @@ class Query:
 
 
 class ListRequest(NamedTuple):
-    """What a list is asked for; `principal` is put in by the host."""
+    """The query of a list; the host sets `principal`."""
 
     wanted: Filter
     before: bytes | None
@@ -93,7 +93,7 @@ def parse_list(raw: bytes, principal: bytes | None) -> ListRequest:
 
 
 def list_cursor(job_id: bytes) -> str:
-    """Where a list goes on."""
+    """The cursor of a list (pagination)."""
     return "l" + job_id.hex()
 
 
@@ -107,7 +107,7 @@ def _list_cursor(text: str | None) -> bytes | None:
 
 
 class DeadRequest(NamedTuple):
-    """What the listing of dead letters is asked for."""
+    """The query of the dead letter queue."""
 
     before: tuple[int, bytes] | None
     limit: int
@@ -128,7 +128,7 @@ def parse_dead(raw: bytes) -> DeadRequest:
 
 
 def dead_cursor(died_at: int, job_id: bytes) -> str:
-    """Where the listing of dead letters goes on."""
+    """The cursor of the dead letter queue (pagination)."""
     return f"d{died_at}-{job_id.hex()}"
 
 
@@ -164,7 +164,7 @@ def parse_lookup(members: Members) -> Lookup:
 
 
 def parse_release(members: Members) -> Release:
-    """The key that is to be forgotten, and whose it is."""
+    """The key to release, and its principal."""
     principal = members.text("principal", MAX_PRINCIPAL_CHARACTERS)
     key = checked_key(members)
     if principal is None:

@@ -1,4 +1,4 @@
-"""How jobs refuse: `{"ok": false, "error": code, "message": sentence}` and the facts of the case."""
+"""Refusals of jobs: `{"ok": false, "error": code, "message": sentence}` and the facts of the case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers send: claims, heartbeats, reports, deferrals and steps."""
+"""Parsing of worker calls: claims, heartbeats, reports, deferrals and steps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LEASE_REQUIRED = "This call needs the lease_token that the claim gave."
 
 
 class Asker(NamedTuple):
-    """Who claims: a principal, the queues within its reach, and what the server adds."""
+    """The caller of a claim: a principal, the queues that it may reach, and data from the server."""
 
     principal: bytes
     reach: Reach | None
@@ -104,7 +104,7 @@ def parse_failure(job_id: bytes, members: Members, policy: Policy, signing: Sign
 
 
 def parse_mesh_result(job_id: bytes, members: Members, policy: Policy, signing: Signing, reach: Reach | None) -> Report:
-    """The end of a run in the mesh dialect, which may come from outside of any lease."""
+    """The end of a run in the mesh dialect, which may be reported without a lease."""
     ok = members.flag("ok")
     if ok is None:
         raise members.refuse("ok", "must be true or false")
@@ -123,7 +123,7 @@ def parse_deferral(job_id: bytes, members: Members) -> Defer:
 
 
 def parse_step(job_id: bytes, members: Members, policy: Policy) -> Step:
-    """A step: with a result to store, or without to ask."""
+    """A step: with a result to store, or without one to read it."""
     key = members.text("step_key", MAX_KEY_CHARACTERS)
     if key is None:
         raise members.refuse("step_key", f"must be a string of 1 to {MAX_KEY_CHARACTERS} characters")

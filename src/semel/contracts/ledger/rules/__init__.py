@@ -1,1 +1,1 @@
-"""What the ledger decides: pure, over loaded rows."""
+"""The rules of the ledger: pure decisions over loaded rows."""

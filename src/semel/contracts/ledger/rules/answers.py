@@ -1,4 +1,4 @@
-"""What is said to a write whose identity is known, or that has none that counts: nothing is changed by any of it."""
+"""Answers to repeated or invalid writes: nothing is changed by any of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A block and everything that leads to it, in rows."""
+"""The rows of a new block."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def height_of_id(tx_id: bytes) -> int:
 
 
 def build_block(view: View, command: WriteCommand, org: OrgRow, tip: PlaceRow, sequence: int, root: bytes) -> Committed:
-    """The block of a transaction; `org` stands at its entry, `tip` at the block before."""
+    """The block of a transaction; `org` is at its log entry, `tip` at the block before."""
     height = tip.height + 1
     at = Instant(org.at_seconds, org.at_nanos)
     tx_id = transaction_id(height, command.chance)
@@ -107,7 +107,7 @@ def store_commit(view: View, command: WriteCommand, org: OrgRow, tip: PlaceRow, 
 
 
 def release_last(view: View, tip: PlaceRow, stream: StreamRow) -> None:
-    """What was kept only because it was a client's last commit goes when it no longer is."""
+    """Free what was kept only because it was a client's last commit, once it no longer is."""
     place = (tip.org, tip.vault)
     if stream.last_key:
         view.forget(LEDGER_KEY, (*place, stream.client, stream.last_key))

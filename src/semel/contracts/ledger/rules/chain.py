@@ -1,4 +1,4 @@
-"""Blocks: their hash, their root over transactions, and the header that a new chain begins before.
+"""Blocks: their hash, their transaction root, and the genesis header of a new chain.
 
 The hash covers 148 bytes of fixed layout, so that no two headers share them. Block 1 follows 32 zero bytes; the header
 of height 0, told when a vault is made, is no part of the chain.
@@ -48,5 +48,5 @@ def merkle_root(leaves: Sequence[bytes]) -> bytes:
 
 
 def genesis_header(place: Place, at: Instant, term: int, index: int, leader: bytes = b"") -> Header:
-    """What is told of a place without blocks."""
+    """The genesis header: that of a place without blocks."""
     return Header(0, place, ZERO, EMPTY, EMPTY_STATE_ROOT, at, term, index, leader)

@@ -1,4 +1,4 @@
-"""The bytes that are hashed: operations, transactions, relationship keys.
+"""Canonical encoding for hashes: operations, transactions, relationship keys.
 
 Lengths and counts are 32 bits, little end first; other numbers big end first. Operations are stored in this encoding
 too, so that what is kept is what was hashed. Decoding is only ever done to bytes that were encoded here.
@@ -28,7 +28,7 @@ _U64 = Struct(">Q")
 _TIME = Struct(">qI")
 _CREATE, _DELETE_RELATION, _SET, _DELETE, _EXPIRE = 1, 2, 3, 4, 5
 _RELATIONSHIP = b"\0"
-"""What the key of a relationship begins with; no entity's key may have it."""
+"""The first byte of the key of a relationship; no key of an entity may begin with it."""
 
 
 def encode_operations(operations: tuple[Operation, ...]) -> bytes:
@@ -41,7 +41,7 @@ def encode_operations(operations: tuple[Operation, ...]) -> bytes:
 
 
 def request_hash(encoded: bytes) -> bytes:
-    """What two requests are told apart by."""
+    """The hash that tells two requests apart."""
     return sha256(encoded).digest()
 
 
@@ -99,7 +99,7 @@ def _field(value: bytes) -> bytes:
 
 
 def _parts(operation: Operation) -> tuple[bytes, ...]:
-    """What stands one after another for an operation."""
+    """The encoded parts of an operation, in order."""
     match operation:
         case SetEntity(key, value, expires_at, condition):
             length = _LENGTH.pack(len(value))

@@ -1,4 +1,4 @@
-"""The one rule table: what becomes of a write, by its sequence, its key and its operations.
+"""The decision table of writes: the outcome by sequence, key and operations.
 
 Rows are tried from top to bottom and the first that applies decides. A write has a sequence, a key, or both; what was
 committed under either is remembered as long as the window, the stream's life and the retention of bodies say (see
@@ -17,7 +17,7 @@ KEY_BYTES = 16
 
 
 class Verdict(Enum):
-    """What a row says is to be done."""
+    """The action of a rule."""
 
     REFUSE = "INVALID_ARGUMENT"
     ROTATE = "FAILED_PRECONDITION"
@@ -34,7 +34,7 @@ class Verdict(Enum):
 
 
 class Past(NamedTuple):
-    """A commit that is remembered."""
+    """A remembered commit."""
 
     sequence: int
     key: bytes
@@ -60,12 +60,12 @@ class Case(NamedTuple):
 
     @property
     def is_old(self) -> bool:
-        """Whether it has one that was taken."""
+        """Whether its sequence was used before."""
         return self.sequence is not None and self.sequence <= self.last
 
 
 class Rule(NamedTuple):
-    """One row: its name, when it applies (in words and in code), and what it says."""
+    """A row of the decision table: its name, its condition (in words and in code), and its action."""
 
     row: str
     key: str

@@ -1,4 +1,4 @@
-"""An organization's log: the next entry and its time, and who may write at all."""
+"""The log of an organization: the next entry and its time, and whether it accepts writes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def no_vault() -> Refusal:
 
 
 def broken_chain(place: PlaceRow) -> Refusal:
-    """What is stored of a chain contradicts itself: nothing is built on it, and no retry can mend it."""
+    """The refusal for a chain whose stored rows contradict each other: no retry can repair it."""
     message = (
         f"The head of this chain, at height {place.height}, is not the block that is stored there: rows were lost or "
         "changed. Nothing was written; restore the data from a backup."

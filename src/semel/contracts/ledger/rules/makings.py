@@ -1,4 +1,4 @@
-"""Organizations and vaults: made once for a key, changed by entries of the log.
+"""Organizations and vaults: created once for a key, changed by entries of the log.
 
 Making an organization is not an entry of its log, which begins with it; everything after is.
 """
@@ -65,7 +65,7 @@ def make_vault_needs(command: MakeVault) -> Needs:
 
 
 def change_needs(command: ChangeOrg | ChangeVault) -> Needs:
-    """What is to be changed."""
+    """The rows to be changed."""
     place = Place(command.org) if isinstance(command, ChangeOrg) else command.place
     yield Stage(keys=[(LEDGER_ORG, (place.org,)), (LEDGER_PLACE, place)])
 
@@ -182,7 +182,7 @@ def _made_key(command: MakeOrg | MakeVault) -> list[tuple[AnyTable, Key]]:
 
 
 def _made_place(command: MakeOrg | MakeVault) -> Needs:
-    """What the key has made, if it has."""
+    """The result of a creation key, if it was used."""
     if not command.key:
         return
     view = yield Stage()

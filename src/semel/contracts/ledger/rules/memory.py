@@ -1,10 +1,10 @@
-"""What is remembered of a client, and until when.
+"""Memory of clients: which sequences and keys are remembered, and until when.
 
 Eviction is a function of the log alone. At every entry whose index is a multiple of the organization's interval two
 cuts move up to the entry's own time less the time to live: commits before the one are forgotten, clients last seen
 before the other are, with all of their commits. A cut never moves back, so nothing that was forgotten returns when the
-time to live grows. With the fence on, the cut of clients stays: their last sequence is then never forgotten. Nothing is
-deleted for any of this: rows on the wrong side of a cut do not count, and go when there is time for it.
+time to live grows. With the fence on, the cut of clients stays: their last sequence is then never forgotten. No row is
+deleted for this: rows before a cut do not count, and are freed later.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from semel.store.table import Key
 
 
 def moved_cuts(org: OrgRow) -> OrgRow:
-    """An organization after its last entry: at every so many entries, what is too old is cut off."""
+    """An organization after its last entry: every `interval` entries, what is too old is cut off."""
     if org.entries % org.interval:
         return org
     cut = org.at_seconds - org.ttl_seconds
@@ -36,7 +36,7 @@ def moved_cuts(org: OrgRow) -> OrgRow:
 
 
 def stream_key(place: Place, client: bytes) -> Key:
-    """Where a client's sequence stands."""
+    """The key of a client's sequence."""
     return (*place, client)
 
 

@@ -1,4 +1,4 @@
-"""What operations do to the state of a place: conditions are checked and changes gathered, in order.
+"""Operations on the state of a place: conditions are checked and changes collected, in order.
 
 The first condition that fails decides for all of them; then nothing has been changed. An entity that has expired by the
 transaction's own logged time counts as absent for conditions, never by any other clock: a replay of the log agrees.
@@ -44,7 +44,7 @@ State = dict[bytes, Held | None]
 
 
 class ConditionFailedError(Exception):
-    """Carries the answer out of the operations."""
+    """Carries the answer of a failed condition."""
 
     def __init__(self, declined: Declined) -> None:
         super().__init__(declined.message)
@@ -67,7 +67,7 @@ def carry_out(operations: Iterable[Operation], state: State, height: int, now_se
 
 
 def is_expired(expires_at: int, now_seconds: int) -> bool:
-    """Whether something has come to its end; 0 is no end."""
+    """Whether an entity has expired; 0 is never."""
     return 0 < expires_at <= now_seconds
 
 

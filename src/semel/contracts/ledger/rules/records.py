@@ -1,4 +1,4 @@
-"""Rows as the nouns that they stand for."""
+"""Conversion of rows to value types."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def committed_of(block: BlockRow, body: BodyRow) -> Committed:
 
 
 def genesis_of(place: PlaceRow) -> Header:
-    """What is told of a place before its first block."""
+    """The genesis header of a place."""
     at = Instant(place.created_seconds, place.created_nanos)
     return genesis_header(Place(place.org, place.vault), at, place.created_term, place.created_index)
 

@@ -1,4 +1,4 @@
-"""SeaHash, the reference algorithm with its default seeds: it says which bucket of the state a key belongs to.
+"""SeaHash, the reference algorithm with its default seeds: assigns a key to a bucket of the state.
 
 Nothing rests on it being hard to invert; inside a bucket keys are placed by SHA-256.
 """

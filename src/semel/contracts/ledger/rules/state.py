@@ -1,4 +1,4 @@
-"""The state of a place in rows: what a transaction loads of it, and what it leaves behind.
+"""The state of a place in rows: what a transaction loads, and what it writes.
 
 The entity that is replaced goes into the past under the height that ended it, new pages of the tree are written beside
 the old ones, and the roots of the buckets are kept for every height that changed them: each height can be read and
@@ -67,7 +67,7 @@ def bucket_height(tops: TopsRow, bucket: int) -> int:
 
 
 def page_key(place: Place, path: bytes, height: int) -> Key:
-    """Where a page stands."""
+    """The key of a page."""
     return (*place, height, path)
 
 
@@ -95,7 +95,7 @@ def page_needs(
 
 
 def demand_pages(view: View, place: Place, keys: list[bytes]) -> None:
-    """Ask for all missing pages of a level at once: for a decision that turned out other than it had looked."""
+    """Load all missing pages of a level at once, for a decision that needs other pages than expected."""
     for stage in page_needs(view, place, keys):
         demand(view, stage.keys)
 
@@ -161,7 +161,7 @@ def _store_tree(
 
 
 class Stale(NamedTuple):
-    """What a block replaced: a page of the tree by its path or a large value by its key, and the height of both."""
+    """What a block replaced: a tree page by its path or a large value by its key, and both heights."""
 
     is_page: bool
     name: bytes
@@ -169,7 +169,7 @@ class Stale(NamedTuple):
 
 
 def stale_rows(stored: bytes) -> list[Stale]:
-    """What a block replaced."""
+    """The rows that a block replaced."""
     found = []
     place = 0
     while place < len(stored):
@@ -181,7 +181,7 @@ def stale_rows(stored: bytes) -> list[Stale]:
 
 
 def value_key(place: Place, key: bytes, version: int) -> Key:
-    """Where a large value stands."""
+    """The key of a large value."""
     return (*place, version, key)
 
 
@@ -214,13 +214,13 @@ def _held(row: EntityRow) -> Held:
 
 
 def _kept(held: Held) -> bytes:
-    """What of a value stands in the row of its entity."""
+    """The part of a value that is stored in the row of its entity."""
     if held.value is None:
         return held.digest
     return held.value if held.size <= INLINE_BYTES else sha256(held.value).digest()
 
 
 def _entity(held: Held) -> Entity:
-    """An entity that this transaction has set, and whose value is therefore at hand."""
+    """An entity that this transaction has set, so that its value is known."""
     assert held.value is not None, "what was there before is not hashed again"
     return Entity(held.key, held.value, held.expires_at, held.version)

@@ -1,4 +1,4 @@
-"""The tree over the state of a place: what its root commits to, and how a block changes it.
+"""The state tree of a place: what its root commits to, and how a block changes it.
 
 A key belongs to one of 256 buckets by its SeaHash and has a path in it by its SHA-256. In a bucket stands a binary tree
 in which a branch with a single leaf is that leaf: n leaves are about log2(n) deep, wherever they are, and the same
@@ -105,7 +105,7 @@ Load = Callable[[bytes, int], Page]
 
 
 class Change(NamedTuple):
-    """What becomes of a key: its new leaf, or None when it goes."""
+    """The change of a key: its new leaf, or None when it is removed."""
 
     digest: bytes
     key: bytes
@@ -113,7 +113,7 @@ class Change(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """What a block did to one bucket: its new root, the pages written, and those that they replace."""
+    """The change of one bucket by a block: its new root, the pages written, and the pages that they replace."""
 
     root: bytes
     pages: dict[bytes, Page]
@@ -127,7 +127,7 @@ def bucket_of(key: bytes) -> int:
 
 
 def leaf_hash(entity: Entity) -> bytes:
-    """What the tree holds of an entity."""
+    """The leaf of an entity."""
     key, value, expires_at, version = entity
     return sha256(
         b"".join(
@@ -144,7 +144,7 @@ def leaf_hash(entity: Entity) -> bytes:
 
 
 def change(key: bytes, entity: Entity | None) -> Change:
-    """What becomes of a key."""
+    """The change of a key."""
     return Change(sha256(key).digest(), key, None if entity is None else leaf_hash(entity))
 
 
@@ -182,7 +182,7 @@ def fold(slots: Sequence[Slot]) -> Leaf | Node:
 
 
 def way_up(page: Page, branch: int) -> tuple[Slot, list[Sibling]]:
-    """What stands where a path ends in a page, and the siblings from there to the page's root, bottom up.
+    """The end of a path in a page, and the siblings from there to the page's root, bottom up.
 
     A leaf that is alone stands as high as it can. So a path that ends in an empty branch may end at the leaf beside it.
     """
@@ -203,7 +203,7 @@ def way_up(page: Page, branch: int) -> tuple[Slot, list[Sibling]]:
 
 
 def _folded(slots: Sequence[Slot]) -> Slot:
-    """What branches make together, as few calls as possible: this is most of the work of a block."""
+    """The hash of branches together, with as few calls as possible: this is most of the work of a block."""
     if isinstance(slots, FullPage):
         return Node(_over(slots.hashes()), 0)
     while len(slots) > 1:

@@ -1,4 +1,4 @@
-"""The term when the store's epoch is raised: the ledger's blocks say which history they belong to."""
+"""The term after the epoch of the store is raised: blocks name the history that they belong to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the ledger does without being asked: the term rises, and what is forgotten or compacted is freed.
+"""Maintenance of the ledger: raises the term, and frees what is forgotten or compacted.
 
 Nothing here decides what counts: cuts and retention do, and rows beyond them count for nothing before they go. A place
 is freed upwards from its first block, a few heights at a time. Where all bodies are kept only keys go; elsewhere body,

@@ -1,4 +1,4 @@
-"""One transaction, judged and committed: duplicates first, then the rate, then conditions, then the block.
+"""Write: decides and commits one transaction: duplicates first, then the rate limit, conditions, and the block.
 
 Everything that a client may later ask about is written in the same commit as the effect: header and body, the commit
 under its sequence and key, the client's sequence, the state and its tree, the tip, the log's count. A crash leaves all
@@ -44,7 +44,7 @@ from semel.store.table import Key
 
 
 def topic_of(place: Place) -> bytes:
-    """What those who follow a place's blocks listen to."""
+    """The topic of subscribers to the blocks of a place."""
     return b"ledger:%d/%d" % place
 
 
@@ -144,7 +144,7 @@ def _waits(view: View, command: WriteCommand, last: int) -> bool:
 
 
 def _refuse_new(view: View, place: PlaceRow, after: OrgRow, most: int) -> Refusal | None:
-    """What stands in the way of a transaction that was never committed: its chain is broken, or it comes too fast."""
+    """The refusal of a new transaction: its chain is broken, or it exceeds the rate limit."""
     head = view.get(LEDGER_BLOCK, (place.org, place.vault, place.height)) if place.height else None
     if not is_head(place, head):
         return broken_chain(place)
@@ -152,7 +152,7 @@ def _refuse_new(view: View, place: PlaceRow, after: OrgRow, most: int) -> Refusa
 
 
 def _counted(org: OrgRow, now: Now) -> OrgRow:
-    """One more in this second, by a clock that goes on: the log's own time may stand still for a while."""
+    """Count one more in this second, by steady time: the log's own time may not move for a while."""
     second = now.steady_ms // 1_000
     return org._replace(second=second, in_second=org.in_second + 1 if org.second == second else 1)
 

@@ -1,1 +1,1 @@
-"""What the ledger looks like on the wire: values to values."""
+"""Wire formats of the ledger: values to values."""

@@ -1,4 +1,4 @@
-"""What is told, as JSON: the messages of the ledger by the rules of proto3.
+"""Answers of the ledger as JSON, by the rules of proto3.
 
 Numbers of 64 bits are strings and bytes are base64. Scalars are always written, 0 and the empty string too; what is
 absent and lists without items are left out.
@@ -112,7 +112,7 @@ def tx_proof_json(proof: TxProof) -> Json:
 
 
 def state_proof_json(proof: StateProof) -> Json:
-    """What a key's bucket looks like in the state of a block."""
+    """The proof of a key's bucket in the state of a block."""
     entity = proof.entity or Entity(proof.key, b"", 0, 0)
     told: Json = {
         **_leaf_json(entity),
@@ -180,12 +180,12 @@ def declined_json(declined: Declined) -> Json:
 
 
 def read_json(entity: Entity, height: int) -> Json:
-    """An entity that was asked for."""
+    """A requested entity."""
     return {"value": base64(entity.value), "blockHeight": str(height), **_facts(entity)}
 
 
 def result_json(key: bytes, entity: Entity | None) -> Json:
-    """One of many that were asked for."""
+    """One of many requested entities."""
     told: Json = {"key": key.decode()}
     if entity is None:
         return told | {"found": False}
@@ -229,7 +229,7 @@ def block_json(header: Header, transaction: Transaction | None) -> Json:
 
 
 def announcement_json(header: Header) -> Json:
-    """What is told of a new block."""
+    """The announcement of a new block."""
     return {
         **place_json(header.place),
         "height": str(header.height),

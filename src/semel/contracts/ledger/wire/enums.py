@@ -1,4 +1,4 @@
-"""The enumerations of the wire, by the full names of their values."""
+"""Enumerations of the wire, by the full names of their values."""
 
 from __future__ import annotations
 

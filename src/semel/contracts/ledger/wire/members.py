@@ -1,10 +1,10 @@
-"""The members of a JSON object, by the rules of proto3: each is asked for by its type, and one that breaks it is named.
+"""Typed members of a JSON object, by the rules of proto3; the refusal names the member that breaks its type.
 
 Names are lowerCamelCase; snake_case is taken too, but not both at once. null is as good as absent. 64-bit numbers are
 strings or numbers, bytes are base64 in either alphabet, with or without padding. What is not known is refused.
 
 A body of more pieces than its kind can need is refused before it is parsed: millions of tiny values take seconds, and
-nobody else gets a turn meanwhile.
+no other request gets a turn meanwhile.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PIECES = (b'"', b"[", b"{", b",")
 
 
 class Shape:
-    """The names that an object may have."""
+    """The allowed names of an object."""
 
     def __init__(self, *names: str) -> None:
         self.names = frozenset(names)
@@ -68,7 +68,7 @@ def inside(path: str, name: str) -> str:
 
 
 def parse_body(body: bytes, shape: Shape, most_pieces: int = MOST_PIECES) -> Mapping[str, Any]:
-    """The members of a request's body, which has at most so many pieces; an empty one has none."""
+    """The members of a request's body, which has at most `most_pieces` pieces; an empty one has none."""
     if not body:
         return {}
     if _has_more_pieces(body, most_pieces):
@@ -80,7 +80,7 @@ def parse_body(body: bytes, shape: Shape, most_pieces: int = MOST_PIECES) -> Map
 
 
 def read_large(body: bytes) -> Any:
-    """A body whose large lists are read in parts; nested no deeper than any other."""
+    """A body whose large lists are parsed in parts; limited to the same depth as any other."""
     value = read_json(body)
     if isinstance(value, LargeJson) and value.levels > MAX_DEPTH:
         raise too_deep()
@@ -96,7 +96,7 @@ def not_json(error: JsonError) -> RefusedLedger:
 
 
 def small(value: object) -> object:
-    """A part of a large body, as a value; one that cannot be taken is refused."""
+    """A part of a large body, as a value; an invalid one is refused."""
     found = value.value() if isinstance(value, LargeJson) else value
     mark = first_mark(found)
     if mark is not None:
@@ -105,7 +105,7 @@ def small(value: object) -> object:
 
 
 def _has_more_pieces(body: bytes, most: int) -> bool:
-    """Whether strings, opening brackets and commas are more than so many. No step of this depends on their number."""
+    """Whether strings, opening brackets and commas are more than `most`. No step of this depends on their number."""
     if sum(map(body.count, _PIECES)) <= most:
         return False  # even counting those inside strings
     if b"\\" in body:
@@ -187,7 +187,7 @@ def data(members: Mapping[str, Any], name: str, path: str) -> bytes:
 
 
 def items(members: Mapping[str, Any], name: str, path: str, check: Callable[[int], None]) -> Iterable[Any]:
-    """A list; empty when it is absent. `check` is told how many there are before the last of them is given."""
+    """A list; empty when it is absent. `check` gets the number of items before the last of them is returned."""
     value = members.get(name)
     if value is None:
         return []

@@ -39,7 +39,7 @@ def parse_operations(values: Iterable[Any], path: str) -> list[Operation]:
 
 
 def operation_json(operation: Operation) -> Json:
-    """An operation as it is told; what makes no difference is left out."""
+    """An operation as JSON; default values are left out."""
     match operation:
         case SetEntity():
             return {"setEntity": _set_json(operation)}

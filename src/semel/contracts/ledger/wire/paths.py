@@ -1,4 +1,4 @@
-"""What stands in a path: pieces between slashes, decoded after they were split, and what they name."""
+"""Parsing of paths: segments, decoded after they were split, and what they name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ID_BYTES = 16
 
 
 class Route(NamedTuple):
-    """A path taken apart: the names in it, and the words between them with an empty string in the place of each name.
+    """A parsed path: the names in it, and the words between them with an empty string in place of each name.
 
     `call` is what is asked of the organization or the vault; empty for itself.
     """
@@ -29,7 +29,7 @@ class Route(NamedTuple):
 
 
 def split_path(raw_path: bytes) -> Route | None:
-    """A path below `PREFIX`; None when nothing is there."""
+    """Parse a path below `PREFIX`; None for an unknown one."""
     things, *pieces = [_decoded(piece) for piece in raw_path[len(PREFIX) :].split(b"/")]
     if things != "orgs":
         return None

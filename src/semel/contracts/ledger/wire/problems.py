@@ -1,4 +1,4 @@
-"""Refusals as problem documents: known by the name of a gRPC status, and by a number or a name of their own."""
+"""Refusals as problem documents: with the name of a gRPC status, and an error code of the ledger."""
 
 from __future__ import annotations
 

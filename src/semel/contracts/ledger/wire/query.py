@@ -1,4 +1,4 @@
-"""What stands behind the question mark of a path."""
+"""Parsing of query strings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LIST = ("limit", "pageToken")
 
 
 class Query:
-    """The fields of a query, which must be among those that are known; each once."""
+    """The query fields: only known names, each once."""
 
     def __init__(self, raw: bytes, *known: str) -> None:
         spellings = {snake_of(name): name for name in known}
@@ -37,7 +37,7 @@ class Query:
             self._fields[name] = value
 
     def text(self, name: str) -> str | None:
-        """A field as it stands."""
+        """A field as sent."""
         return self._fields.get(name)
 
     def utf8(self, name: str) -> bytes | None:
@@ -46,7 +46,7 @@ class Query:
         return value.encode() if value else None
 
     def named(self, name: str) -> bytes | None:
-        """One thing, or None for any. An empty name is refused: it would show everything to who wants to see one."""
+        """One name, or None for any. An empty name is refused: it would show everything to a caller that wants one."""
         if self._fields.get(name) == "":
             raise invalid(f"{name} must not be empty; leave it out to see all of them.", name)
         return self.utf8(name)
@@ -62,7 +62,7 @@ class Query:
         return found
 
     def flag(self, name: str) -> bool:
-        """true or false; absent is false, a bare name is neither: who writes `?proof` wants one."""
+        """true or false; absent is false, a bare name is refused: a client that sends `?proof` wants a proof."""
         found = _FLAGS.get(self._fields.get(name, "false"))
         if found is None:
             raise invalid(f"{name} must be true or false, as in {name}=true.", name)
@@ -73,7 +73,7 @@ class Query:
         return self.number("atHeight") or None
 
     def consistency(self) -> None:
-        """Every read sees every acknowledged write: what is asked for only has to exist."""
+        """Validate the consistency level: every read sees every acknowledged write, so any known level is satisfied."""
         value = self._fields.get("consistency", "0")
         if value not in CONSISTENCIES and value not in map(str, CONSISTENCIES.values()):
             raise not_one_of("consistency", CONSISTENCIES)
@@ -87,14 +87,14 @@ class Query:
 
 
 class Page(NamedTuple):
-    """How much of a list is wanted; a limit of 0 is the usual one."""
+    """Pagination of a list; a limit of 0 is the default."""
 
     limit: int
     token: str
 
 
 class ReadQuery(NamedTuple):
-    """How an entity is to be read."""
+    """The query of an entity."""
 
     height: int | None
     wants_proof: bool
@@ -112,7 +112,7 @@ def parse_read(raw: bytes) -> ReadQuery:
 
 
 class EntitiesQuery(NamedTuple):
-    """Which entities are wanted."""
+    """The query of a list of entities."""
 
     prefix: bytes
     height: int | None
@@ -128,7 +128,7 @@ def parse_entities(raw: bytes) -> EntitiesQuery:
 
 
 class RelationshipsQuery(NamedTuple):
-    """Which relationships are wanted, None is any; or with a proof, which one."""
+    """The query of a list of relationships, None is any; or with a proof, of one."""
 
     resource: bytes | None
     relation: bytes | None
@@ -159,7 +159,7 @@ def parse_relationships(raw: bytes) -> RelationshipsQuery:
 
 
 class ResourcesQuery(NamedTuple):
-    """Which resources are wanted."""
+    """The query of a list of resources."""
 
     type: bytes
     height: int | None
@@ -179,7 +179,7 @@ def parse_page(raw: bytes) -> Page:
 
 
 class RangeQuery(NamedTuple):
-    """Which blocks are wanted, both ends included."""
+    """The query of a range of blocks, both ends included."""
 
     start: int
     stop: int
@@ -195,7 +195,7 @@ def parse_range(raw: bytes) -> RangeQuery:
 
 
 class ProofQuery(NamedTuple):
-    """What a proof is to be about."""
+    """The query of a proof."""
 
     tx_id: bytes | None
     trusted: int | None

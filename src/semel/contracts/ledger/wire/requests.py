@@ -1,4 +1,4 @@
-"""What is sent in bodies: writes, batches, batch reads, and the orders of administrators."""
+"""Parsing of bodies: writes, batches, batch reads, and admin calls."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ _ORG = Shape("name", "shardId", "quota")
 _QUOTA = Shape("maxStorageBytes", "maxVaults", "maxWriteOpsPerSec", "maxReadOpsPerSec")
 _ORG_CHANGE = Shape("evictionInterval", "ttlSeconds", "fence", "status")
 _VAULT = Shape("retentionPolicy", "replicationFactor", "initialNodes")
-"""Where data lies is for the store to say: shards and nodes that a client of another server would choose are not."""
+"""The store decides where data is stored: members that choose shards and nodes are accepted and ignored."""
 _RETENTION = Shape("mode", "retentionBlocks")
 _VAULT_CHANGE = Shape("status")
 
 
 class Draft(NamedTuple):
-    """One transaction that somebody wants committed."""
+    """One transaction that a caller wants committed."""
 
     client: str
     sequence: int | None
@@ -63,7 +63,7 @@ class Draft(NamedTuple):
 
 
 def parse_write(body: bytes, fields: Fields, max_operations: int) -> Draft:
-    """A write; its key may stand in the header instead. Operations are counted before they are looked at."""
+    """A write; its key may be in the header instead. Operations are counted before they are parsed."""
     members = parse_body(body, _WRITE, PIECES_EACH * (1 + max_operations))
     values = items(members, "operations", "body", partial(check_count, most=max_operations))
     try:
@@ -174,14 +174,14 @@ def _check_keys(count: int) -> None:
 
 
 class OrgDraft(NamedTuple):
-    """An organization that somebody wants made."""
+    """An organization that a caller wants created."""
 
     name: str
     quota: Quota
 
 
 def parse_org(body: bytes) -> OrgDraft:
-    """The name of a new organization, and what it may use."""
+    """The name of a new organization, and its limits."""
     members = parse_body(body, _ORG)
     quota = members.get("quota")
     limits = {} if quota is None else _QUOTA.members(quota, "quota")
@@ -193,7 +193,7 @@ def parse_org(body: bytes) -> OrgDraft:
 
 
 def parse_org_change(body: bytes) -> OrgSettings:
-    """What is to be changed of an organization."""
+    """The settings of an organization to be changed."""
     members = parse_body(body, _ORG_CHANGE)
     settings = OrgSettings(
         number(members, "evictionInterval", "body"),

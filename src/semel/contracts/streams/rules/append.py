@@ -1,4 +1,4 @@
-"""POST: the steps of an append, in the order in which they are judged.
+"""Append (POST): the steps of the decision, in order.
 
 | step | looks at | says |
 |---|---|---|
@@ -47,7 +47,7 @@ from semel.kernel.verdict import Verdict, judge
 
 
 class _Case(NamedTuple):
-    """One append under judgement."""
+    """One append and the state that its decision needs."""
 
     command: Append
     stream: StreamRow
@@ -75,7 +75,7 @@ def append(view: View, command: Append, now: Now, keep: Window) -> Outcome:
 
 
 def is_decided_without_content(view: View | Reading, command: Append, now: Now) -> bool:
-    """Whether, as things stand, a step before the last has something to say, so that the content need not be read."""
+    """Whether a step before the last decides already, so that the content need not be parsed."""
     stream = living(view.get(STREAM, (command.scope,)), now)
     if stream is None:
         return True

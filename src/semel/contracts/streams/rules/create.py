@@ -1,4 +1,4 @@
-"""PUT: make a stream, or confirm that an equal one is there."""
+"""Create (PUT): creates a stream, or confirms that an equal one exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Epochs of a stream: which content belongs to which, and what an offset of another history is told.
+"""Epochs of a stream: which content belongs to which, and the answer to an offset of another history.
 
 A raise touches no stream. The first append in a new epoch writes down where the one before ended; until then the end is
 the tail, because nothing has been appended. So a stream keeps one pair for each epoch in which it grew.
@@ -47,7 +47,7 @@ def entered(stream: StreamRow, epoch: int) -> StreamRow:
 
 
 def position_of(rows: Rows, stream: StreamRow, offset: Offset, now_ms: int) -> int:
-    """The position that an offset stands for; `Refused` when it is of content that a restore has lost.
+    """The position of an offset; `Refused` when its content was lost by a restore.
 
     The epoch of the store is looked up only for an offset that is none of this stream.
     """

@@ -1,6 +1,6 @@
-"""When a stream lives, and how its window slides.
+"""Lifetime of a stream: fixed and sliding expiry.
 
-A stream with a time to live ends when nobody has used it for that long; one with a fixed end ends then. The end is a
+A stream with a time to live ends when it was not used for that long; one with a fixed end ends then. The end is a
 stored time that is compared with the decision's: whether the sweeper has come by makes no difference. Use moves the
 window softly, so a crash may take back the last second of it; the sweeper waits longer than that.
 """
@@ -42,5 +42,5 @@ def use(stream: StreamRow, now: Now) -> tuple[Touch, ...]:
 
 
 def bury(view: View, stream: StreamRow, now: Now) -> None:
-    """End this life; what it leaves behind is freed later."""
+    """End this life and leave a tombstone; its rows are freed later."""
     view.insert(GRAVE, GraveRow(stream.id, now.ms))

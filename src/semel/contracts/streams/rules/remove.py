@@ -1,4 +1,4 @@
-"""DELETE, expiry, and freeing what a life leaves behind."""
+"""Delete (DELETE), expiry, and the freeing of a stream's rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def delete(view: View, command: Delete, now: Now) -> Outcome:
 
 
 def expire(view: View, command: Expire, now: Now) -> Outcome:
-    """Remove a stream whose end lies long enough behind that no lost touch could have moved it."""
+    """Remove an expired stream, long enough after its end that no lost soft change could have moved it."""
     stream = view.get(STREAM, (command.scope,))
     if stream is None or now.expiry_ms < stream.deadline + SWEEP_GRACE_MS:
         return Outcome(None)

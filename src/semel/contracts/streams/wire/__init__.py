@@ -1,1 +1,1 @@
-"""Bytes and headers in, answers out: values to values, no sockets."""
+"""Wire formats of streams: bytes and headers in, answers out; no sockets."""

@@ -1,4 +1,4 @@
-"""Cursors keep a cache between us and our readers from answering one live read with another's old answer."""
+"""Cursors of live reads: keep a cache from answering one live read with an old answer of another."""
 
 from __future__ import annotations
 

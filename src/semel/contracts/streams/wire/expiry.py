@@ -1,4 +1,4 @@
-"""Reading `Stream-TTL` and `Stream-Expires-At`."""
+"""Parsing of `Stream-TTL` and `Stream-Expires-At`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stream names from raw paths: decoded once, after routing, and checked for what has no business in a name."""
+"""Stream names from raw paths: decoded once, after routing, and checked for forbidden characters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
 REMEMBERED = 4_096
-"""Names that are not checked again: the same few are asked for all the time."""
+"""Size of the cache of checked names: the same few are used all the time."""
 
 
 @lru_cache(REMEMBERED)

@@ -1,4 +1,4 @@
-"""Reading the three producer headers: all or none."""
+"""Parsing of the three producer headers: all or none."""
 
 from __future__ import annotations
 

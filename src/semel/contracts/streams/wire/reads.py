@@ -1,4 +1,4 @@
-"""Requests that read: offset, mode and cursor from the query string."""
+"""Parsing of read requests: offset, mode and cursor from the query string."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from semel.kernel.errors import Refused
 
 
 class Mode(Enum):
-    """How to wait for content that is not there yet."""
+    """The way to wait for content that does not exist yet."""
 
     CATCH_UP = "catch-up"
     LONG_POLL = "long-poll"

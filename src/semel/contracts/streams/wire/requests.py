@@ -1,4 +1,4 @@
-"""Requests that write: from headers and body to commands."""
+"""Parsing of write requests: headers and body to commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOO_LARGE = Problem("PAYLOAD_TOO_LARGE", "The body is larger than this server ta
 
 
 def parse_create(name: bytes, life: bytes, fields: Fields, body: bytes, most: int | None) -> Create:
-    """A PUT of at most so many messages; None leaves JSON unread."""
+    """A PUT of at most `most` messages; None leaves JSON unread."""
     if b"stream-forked-from" in fields.one:
         raise Refused("NOT_IMPLEMENTED", "This server does not fork streams; create the stream without forking.")
     _refuse_encoded(fields)
@@ -39,7 +39,7 @@ def parse_create(name: bytes, life: bytes, fields: Fields, body: bytes, most: in
 
 
 def parse_append(name: bytes, fields: Fields, body: bytes | None, most: int | None) -> Append:
-    """A POST of at most so many messages; None leaves JSON unread.
+    """A POST of at most `most` messages; None leaves JSON unread.
 
     The body is None when it was larger than the limit and was not read to its end.
     """
@@ -66,7 +66,7 @@ def parse_append(name: bytes, fields: Fields, body: bytes | None, most: int | No
 
 
 def fingerprint(body: bytes, closes: bool, producer: ProducerClaim | None) -> bytes:
-    """What makes two keyed appends the same request: the bytes, the close flag and the producer tuple."""
+    """The fingerprint of a keyed append: the bytes, the close flag and the producer tuple."""
     head = b"close:" if closes else b"open:"
     if producer is None:
         digest = sha256(head + b"-:")
@@ -86,7 +86,7 @@ def _idempotency_key(fields: Fields) -> bytes | None:
 
 
 def _refuse_encoded(fields: Fields) -> None:
-    """Content is stored as it comes, and a reader would not be told that it is compressed."""
+    """Refuse compressed content: it is stored as sent, and a reader would not know that it is compressed."""
     if b"content-encoding" not in fields.one:
         return
     named = b",".join(fields.all(b"content-encoding")).split(b",")

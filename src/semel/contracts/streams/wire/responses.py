@@ -1,4 +1,4 @@
-"""Answers as HTTP: status, headers, body."""
+"""Answers of streams as HTTP: status, headers, body."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _page_headers(page: Page) -> list[Header]:
 
 
 def content_of(page: Page) -> bytes:
-    """The content of a page: one array of messages, or the bytes as they came."""
+    """The content of a page: one array of messages, or the bytes as appended."""
     if is_json(page.stream.content_type):
         return b"[" + b",".join(page.pieces) + b"]"
     return b"".join(page.pieces)

@@ -48,7 +48,7 @@ def event_part(content: bytes, content_type: bytes, number: int) -> bytes:
 
 
 def control_event(page: Page, cursor: int) -> bytes:
-    """Where the reader stands."""
+    """The control event: the next offset of the reader."""
     facts: dict[str, str | bool] = {"streamNextOffset": offset_at(page.stream, page.end).decode()}
     if page.is_final:
         facts["streamClosed"] = True

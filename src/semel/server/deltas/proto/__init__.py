@@ -1,1 +1,1 @@
-"""The messages of binary frames: their description, and the code that the build makes of it."""
+"""Protobuf messages of binary frames: the description, and the code that the build generates from it."""

@@ -1,4 +1,4 @@
-"""The ledger over gRPC, on a port of its own; it is there when `semel[grpc]` is installed.
+"""The ledger over gRPC, on a port of its own, if `semel[grpc]` is installed.
 
 The names below import nothing of it, so that a server without these packages starts.
 """
@@ -10,7 +10,7 @@ from importlib.util import find_spec
 __all__ = ["is_installed"]
 
 _PARTS = ("h2", "google", "google.protobuf", "semel.server.ledger.proto.ledger_pb2")
-"""A package is asked for before its parts: looking for a part imports what it is part of."""
+"""A package comes before its submodules: finding a submodule imports the package."""
 
 
 def is_installed() -> bool:

@@ -1,4 +1,4 @@
-"""Organizations and vaults over gRPC: made, told and ended."""
+"""Organizations and vaults over gRPC: create, show and delete."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from semel.server.ledger.proto import ledger_pb2 as pb
 
 
 class AdminService:
-    """The part of ledger.v1.AdminService that is about data; nodes and snapshots are the operator's, elsewhere."""
+    """The data part of ledger.v1.AdminService; nodes and snapshots are managed elsewhere."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

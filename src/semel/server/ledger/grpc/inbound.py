@@ -1,6 +1,6 @@
-"""Messages to values: what a request means, and what of it has no meaning.
+"""Decoding of requests: protobuf messages to values, with a refusal for what has no meaning.
 
-Limits are not judged here but where both wires meet. Fields that nobody knows are passed over, as gRPC wants it.
+Limits are not judged here but where both wires meet. Unknown fields are ignored, as gRPC requires.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from semel.server.ledger.proto import ledger_pb2 as pb
 _VARINT = 0
 OPERATIONS_FIELD = 5
 _ORG, _VAULT, _SEQUENCE = 1, 2, 4
-"""Where the older dialect has plain numbers: the ids of the place, and in writes the sequence."""
+"""Field numbers that are plain numbers in the older dialect: the ids of the place, and in writes the sequence."""
 
 READ_BYTES = 64 * 1024
-"""Messages that ask for something or order something small, where keys are no larger than usual."""
+"""Limit of bytes of messages for reads and small admin calls, with keys of usual size."""
 BATCH_READ_BYTES = 2 * 1024 * 1024
 
 
 class WriteOrder(NamedTuple):
-    """A transaction that somebody wants committed, and how they will read the answer."""
+    """A transaction that a client wants committed, and how it will read the answer."""
 
     place: Place
     draft: Draft
@@ -77,7 +77,7 @@ def write_order(request: pb.WriteRequest, most: int) -> WriteOrder:
 
 
 def batch_order(request: pb.BatchWriteRequest, most: int) -> WriteOrder:
-    """One transaction whose operations come in groups; no more groups than there may be operations."""
+    """One transaction whose operations come in groups; at most as many groups as operations are allowed."""
     check_most(len(request.operations), most)
     check_most(sum(len(group.operations) for group in request.operations), most)
     flat = tuple(operation for group in request.operations for operation in operations(group.operations))
@@ -132,7 +132,7 @@ def slug_of(request: pb.GetOrganizationRequest | pb.DeleteOrganizationRequest) -
 
 
 def _numbers(request: Message) -> dict[int, int]:
-    """Plain numbers that stand where our messages have something else."""
+    """Plain numbers in place of nested messages (the older dialect)."""
     unknown = UnknownFieldSet(request)
     fields = [unknown[place] for place in range(len(unknown))]
     return {field.field_number: field.data for field in fields if field.wire_type == _VARINT}

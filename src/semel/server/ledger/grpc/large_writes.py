@@ -1,4 +1,4 @@
-"""Large messages of writes: read operation by operation, and let go before anything is made of them.
+"""Large write messages: decoded operation by operation, and freed before the command is built.
 
 A message that is parsed as a whole stands in memory three times: as it arrived, as a message, and as the values in it.
 """
@@ -81,6 +81,6 @@ def _read(kind: type[M], content: Content) -> M:
 
 
 def _let_go(content: Content) -> None:
-    """Free the message, although those who handed it on still hold it."""
+    """Free the message, although callers still hold a reference."""
     if isinstance(content, bytearray):
         content.clear()

@@ -1,4 +1,4 @@
-"""Values to messages: how what the ledger tells looks over gRPC."""
+"""Encoding of answers: values of the ledger to protobuf messages."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def proof_pb(leaf: bytes, siblings: Sequence[Sibling]) -> pb.MerkleProof:
 
 
 def state_proof_pb(proof: StateProof) -> pb.StateProof:
-    """What a key's bucket looks like in the state of a block."""
+    """The proof of a key's bucket in the state of a block."""
     entity = proof.entity or Entity(proof.key, b"", 0, 0)
     return pb.StateProof(
         **entity._asdict(),
@@ -170,14 +170,14 @@ def declined_pb(declined: Declined) -> pb.WriteError:
 
 
 def read_pb(entity: Entity | None, height: int) -> pb.ReadResponse:
-    """An entity that was asked for, if there is one."""
+    """A requested entity, if it exists."""
     if entity is None:
         return pb.ReadResponse(block_height=height)
     return pb.ReadResponse(value=entity.value, block_height=height, **_facts(entity))
 
 
 def result_pb(key: str, entity: Entity | None) -> pb.BatchReadResult:
-    """One of many that were asked for."""
+    """One of many requested entities."""
     if entity is None:
         return pb.BatchReadResult(key=key)
     return pb.BatchReadResult(key=key, value=entity.value, found=True, **_facts(entity))
@@ -194,7 +194,7 @@ def entity_pb(entity: Entity) -> pb.Entity:
 
 
 def announcement_pb(header: Header) -> pb.BlockAnnouncement:
-    """What is told of a new block."""
+    """The announcement of a new block."""
     return pb.BlockAnnouncement(
         **place_pb(header.place),
         height=header.height,

@@ -1,4 +1,4 @@
-"""The reads: entities with and without proofs, blocks, lists, and where a client stands.
+"""Read calls over gRPC: entities with and without proofs, blocks, lists, and the state of a client.
 
 An answer is put together where its rows are read, in a reader's thread. Every read sees what was acknowledged before.
 """
@@ -46,7 +46,7 @@ _PATH = b"/ledger.v1.ReadService/%s"
 _AROUND_BYTES = 1_024
 """In a message, besides what can be long in it."""
 WATCH_SECONDS = 60.0
-"""A watch looks up at least so often to see whether anybody is there."""
+"""Longest time between two checks of a watch whether the client is still connected, in seconds."""
 
 
 class ReadService:
@@ -89,7 +89,7 @@ class ReadService:
         return await self._look(call, place, lambda reading: outbound.read_pb(*read_entity(reading, place, key, None)))
 
     def _batch(self, request: pb.BatchReadRequest) -> tuple[Place, list[bytes]]:
-        """What a batch of reads asks for; it may be large, and is then looked at in a thread."""
+        """The query of a batch of reads; a large one is parsed in a thread."""
         check_consistency(request.consistency)
         if len(request.keys) > MAX_BATCH_KEYS:
             raise invalid(f"At most {MAX_BATCH_KEYS} keys are read at once.", "keys")

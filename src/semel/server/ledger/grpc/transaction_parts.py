@@ -1,4 +1,4 @@
-"""Answers that carry whole transactions, serialized part by part.
+"""Answers with whole transactions, serialized part by part.
 
 A message that is built as a whole stands in memory once for each level that it is nested, and once more as its bytes.
 Here the bytes of each operation are made alone, large values are passed on as they are, and all is joined once.
@@ -19,7 +19,7 @@ from semel.server.ledger.grpc.outbound import header_pb, operation_pb, success_f
 from semel.server.ledger.proto import ledger_pb2 as pb
 
 Parts = list[bytes]
-"""What is one message when it is joined."""
+"""The parts of one message, to be joined."""
 
 _LARGE_BYTES = 4_096
 _PIECE = 2

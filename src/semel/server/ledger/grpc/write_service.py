@@ -1,4 +1,4 @@
-"""Write and BatchWrite: hand over, and answer in the form that the caller will read.
+"""Write and BatchWrite over gRPC: submit, and answer in the form that the caller asked for.
 
 A replay looks like the first answer when this process has given that answer before; else it is ALREADY_COMMITTED with
 the first answer inside. Both mean: committed, and not executed now.
@@ -61,7 +61,7 @@ class WriteService:
         yield GrpcMethod(path % b"BatchWrite", self._prepared(many, many_large), self._batch, is_ordered=True)
 
     def _prepared(self, small: Read, large: Read) -> Callable[[Content], list[Asked]]:
-        """Reads a message; what it asks for stands in a list, from which it is taken and then held no longer."""
+        """Decodes a message; the result is put into a list, so that the caller can take it out and free it."""
         return lambda content: [self._prepare((small if is_small(len(content)) else large)(content))]
 
     def _prepare(self, order: WriteOrder) -> Asked:
@@ -104,7 +104,7 @@ class WriteService:
         return response(error=error).SerializeToString()
 
     async def _last(self, order: WriteOrder) -> int:
-        """Where the client's stream stands; it is its own, whatever else it may read."""
+        """The last sequence of the client; it may always read its own."""
         client = order.draft.client.encode()
         state = await self._desk.context.engine.read(lambda reading: client_state(reading, order.place, client))
         return state.last

@@ -1,1 +1,1 @@
-"""The messages of gRPC: their descriptions, and the code that the build makes of them."""
+"""Protobuf messages of gRPC: the descriptions, and the code that the build generates from them."""

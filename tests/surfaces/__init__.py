@@ -1,0 +1,1 @@
+"""What holds for every surface of the registry."""
