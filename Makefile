@@ -1,6 +1,7 @@
-# Needs GNU make and Python 3.11 or later; dependencies are installed into .venv, from the lock files, by hash.
+# Needs GNU make and Python; dependencies are installed into .venv, from the lock files, by hash.
 
 PYTHON ?= python3
+OLDEST := $(shell sed -n 's/^requires-python = ">=\([0-9.]*\)"$$/\1/p' pyproject.toml)
 VENV := .venv
 BIN := $(VENV)/bin
 UV := .venv-lock
@@ -14,19 +15,29 @@ PORT ?= 8788
 DATA ?= data
 PYTEST ?=
 WORKERS ?= 3
-LONGEST ?= 3
-EVERY ?= 4
-UPGRADE ?=
-KILLS ?= 100
+SURFACE ?=
+WHAT ?= appends
 STORE ?= sqlite
-FAILOVERS ?= 20
-ROUNDS ?= 5
-FRAMES ?= 100000
+KILLS ?= 100
 SEEDS ?= 20
-RUNS ?= 20
+RUNS ?= $(SEEDS)
+FAILOVERS ?= 20
+FRAMES ?= 100000
+ROUNDS ?=
 KEEP ?=
 PART ?=
 ONLY ?=
+LONGEST ?= 3
+EVERY ?= 4
+UPGRADE ?=
+
+# The surfaces that crash and model have, and the one that they take when none is named.
+CRASHES := streams events jobs ledger deltas replica
+MODELS := events jobs ledger deltas
+CRASH := $(or $(SURFACE),streams)
+MODEL := $(or $(SURFACE),events)
+# What a measurement installs besides, if it sets Semel beside other packages.
+BESIDE := $(if $(filter jobs peers,$(WHAT)),$(PEERS)/.stamp)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -34,7 +45,7 @@ MAKEFLAGS += --no-print-directory
 
 .PHONY: help
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: $(VENV)/.package ## start the server on http://127.0.0.1:8788, data in ./data (HOST=, PORT=, DATA=)
@@ -43,6 +54,10 @@ run: $(VENV)/.package ## start the server on http://127.0.0.1:8788, data in ./da
 .PHONY: test
 test: check ## check, then run every test, three files at a time (PYTEST= adds options, WORKERS=3)
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST)
+
+.PHONY: quick
+quick: $(VENV)/.dev ## models and rules in under a minute: no server, no PostgreSQL (PYTEST= adds options, WORKERS=3)
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --quiet -k "not postgres" $(QUICK) $(PYTEST)
 
 .PHONY: check
 check: $(VENV)/.dev ## lint, formatting, types and import layers
@@ -56,119 +71,45 @@ format: $(VENV)/.dev ## format the code and apply the safe fixes
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format --quiet .
 
-.PHONY: diagrams
-diagrams: $(VENV)/.dev ## write the tables and diagrams of the docs that are made from the code
+.PHONY: docs
+docs: $(VENV)/.dev ## write the tables and diagrams of the docs that are generated from the code
 	@$(BIN)/python -m docs.generate
 
-.PHONY: official
-official: $(VENV)/.dev ## run only the official Durable Streams suite
-	@$(BIN)/python -m pytest tests/official $(PYTEST)
-
-.PHONY: stutter
-stutter: $(VENV)/.dev ## run the tests while their processes stand still now and then (PYTEST= chooses, LONGEST=3, EVERY=4 seconds)
-	@$(BIN)/python -m bench.stutter --longest $(LONGEST) --every $(EVERY) -- \
-		$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST)
-
 .PHONY: crash
-crash: $(VENV)/.dev ## kill a server under load, again and again, and check every append (KILLS=100, STORE=sqlite)
-	@$(BIN)/python -m bench.crash --kills $(KILLS) --store $(STORE)
+crash: $(VENV)/.dev ## kill servers under load and check every answer (SURFACE=streams|events|jobs|ledger|deltas|replica, KILLS=100, STORE=sqlite)
+	@$(call known,$(CRASH),$(CRASHES))
+	@$(BIN)/python -m tests.$(CRASH:replica=client).crash --kills $(KILLS) $(if $(filter-out replica,$(CRASH)),--store $(STORE))
+
+.PHONY: model
+model: $(VENV)/.dev ## random commands, clocks and crashes against a model (SURFACE=events|jobs|ledger|deltas, SEEDS=20)
+	@$(call known,$(MODEL),$(MODELS))
+	@$(BIN)/python -m tests.$(MODEL).model $(if $(filter deltas,$(MODEL)),--runs $(RUNS),--seeds $(SEEDS))
 
 .PHONY: failover
 failover: $(VENV)/.dev ## fail a PostgreSQL over under two nodes with load, and check every append (FAILOVERS=20)
-	@$(BIN)/python -m bench.failover --rounds $(FAILOVERS)
-
-.PHONY: bench
-bench: $(VENV)/.dev ## measure appends beside the bare HTTP host, alternating; prints ratios (ROUNDS=5)
-	@$(BIN)/python -m bench.appends --rounds $(ROUNDS)
-
-.PHONY: benchpg
-benchpg: $(VENV)/.dev ## measure appends on PostgreSQL beside one transaction a request, alternating (ROUNDS=5)
-	@$(BIN)/python -m bench.postgres --rounds $(ROUNDS)
-
-.PHONY: benchevents
-benchevents: $(VENV)/.dev ## measure committed events and fan-out beside Insieme's own server, alternating (ROUNDS=5)
-	@$(BIN)/python -m bench.events --rounds $(ROUNDS)
-
-.PHONY: benchjobs
-benchjobs: $(VENV)/.dev $(PEERS)/.stamp ## measure jobs beside Procrastinate, DBOS and BullMQ, alternating (ROUNDS=5)
-	@$(BIN)/python -m bench.jobs --rounds $(ROUNDS) --peers $(PEERS)/bin/python
-
-.PHONY: benchdepth
-benchdepth: $(VENV)/.dev ## measure what a claim costs with 1,000 and with 1,000,000 queued jobs (ROUNDS=5)
-	@$(BIN)/python -m bench.jobs_depth --rounds $(ROUNDS)
-
-.PHONY: benchpeers
-benchpeers: $(VENV)/.dev $(PEERS)/.stamp ## kill one application at every point under semel.once, idemkit, DBOS and others, and count effects
-	@$(BIN)/python -m bench.peers --peers $(PEERS)/bin/python
-
-.PHONY: benchonce
-benchonce: $(VENV)/.dev ## measure once.transaction beside the same transaction without it, alternating (ROUNDS=5)
-	@$(BIN)/python -m bench.once_costs --rounds $(ROUNDS)
-
-.PHONY: benchledger
-benchledger: $(VENV)/.dev ## measure transactions on SQLite and PostgreSQL, over HTTP and gRPC, alternating (ROUNDS=5)
-	@$(BIN)/python -m bench.ledger --rounds $(ROUNDS)
-
-.PHONY: benchproofs
-benchproofs: $(VENV)/.dev ## measure proofs and state roots as the ledger grows to 1,000,000 (ROUNDS=5; KEEP= a folder to reuse)
-	@$(BIN)/python -m bench.ledger_growth --rounds $(ROUNDS) $(if $(KEEP),--keep $(KEEP)) \
-		--picture docs/internals/ledger-state-root.svg
-
-.PHONY: benchdeltas
-benchdeltas: $(VENV)/.dev ## measure pushes, pulls and starts with 1,000 to 1,000,000 stored deltas (ROUNDS=5; KEEP= a folder to reuse)
-	@$(BIN)/python -m bench.deltas --rounds $(ROUNDS) $(if $(KEEP),--keep $(KEEP))
-
-.PHONY: mutants
-mutants: $(VENV)/.dev ## plant every bug of the table, one at a time, and see that a test notices (PART=1 to 5, ONLY= a word)
-	@$(BIN)/python -m bench.mutants $(if $(PART),--part $(PART)) $(if $(ONLY),--only $(ONLY))
+	@$(BIN)/python -m tests.failover --rounds $(FAILOVERS)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## send mutated frames to the events surface and judge every answer (FRAMES=100000)
-	@$(BIN)/python -m bench.fuzz_events --frames $(FRAMES)
+	@$(BIN)/python -m tests.events.fuzz --frames $(FRAMES)
 
-.PHONY: model
-model: $(VENV)/.dev ## random clients, cuts, restarts and kills against a model of the event log (SEEDS=20)
-	@$(BIN)/python -m bench.model_events --seeds $(SEEDS)
-
-.PHONY: crashevents
-crashevents: $(VENV)/.dev ## kill a server under submissions, again and again, and check every event (KILLS=100, STORE=sqlite)
-	@$(BIN)/python -m bench.crash_events --kills $(KILLS) --store $(STORE)
-
-.PHONY: crashjobs
-crashjobs: $(VENV)/.dev ## kill servers and workers under a load of jobs and check every key, lease and end (KILLS=100, STORE=sqlite)
-	@$(BIN)/python -m bench.crash_jobs --kills $(KILLS) --store $(STORE)
-
-.PHONY: modeljobs
-modeljobs: $(VENV)/.dev ## random commands, clocks and crashes against a model of jobs (SEEDS=20)
-	@$(BIN)/python -m bench.model_jobs --seeds $(SEEDS)
-
-.PHONY: crashledger
-crashledger: $(VENV)/.dev ## kill servers under a load of transactions and check every block and answer (KILLS=100, STORE=sqlite)
-	@$(BIN)/python -m bench.crash_ledger --kills $(KILLS) --store $(STORE)
-
-.PHONY: modelledger
-modelledger: $(VENV)/.dev ## random requests, clocks and crashes against a model of the ledger (SEEDS=20; 500 are 200,000)
-	@$(BIN)/python -m bench.model_ledger --seeds $(SEEDS)
-
-.PHONY: crashdeltas
-crashdeltas: $(VENV)/.dev ## kill servers under pushes and pulls and check every delta, page and row (KILLS=100, STORE=sqlite)
-	@$(BIN)/python -m bench.crash_deltas --kills $(KILLS) --store $(STORE)
-
-.PHONY: modeldeltas
-modeldeltas: $(VENV)/.dev ## random pushes, pulls, clocks and crashes against a model of deltas, and three clients (RUNS=20)
-	@$(BIN)/python -m bench.model_deltas --runs $(RUNS)
-
-.PHONY: crashreplica
-crashreplica: $(VENV)/.dev ## kill a replica of deltas while it writes and syncs, and check every change (KILLS=100)
-	@$(BIN)/python -m bench.crash_replica --kills $(KILLS)
-
-.PHONY: memory
-memory: $(VENV)/.dev ## measure memory: ten thousand idle readers, and writers against a slow disk
-	@$(BIN)/python -m bench.memory
+.PHONY: mutants
+mutants: $(VENV)/.dev ## plant every bug of the table, one at a time, and see that a test notices (PART=1 to 5, ONLY= a word)
+	@$(BIN)/python -m tests.mutants.run $(if $(PART),--part $(PART)) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: law
 law: $(VENV)/.dev ## measure how long the worst requests hold the event loop, and their memory, and write the table (ONLY=)
-	@$(BIN)/python -m bench.loop_law --only "$(ONLY)"
+	@$(BIN)/python -m tests.law.run --only "$(ONLY)"
+
+.PHONY: stutter
+stutter: $(VENV)/.dev ## run the tests while their processes stand still now and then (PYTEST= chooses, LONGEST=3, EVERY=4 seconds)
+	@$(BIN)/python -m tests.harness.stutter --longest $(LONGEST) --every $(EVERY) -- \
+		$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST)
+
+.PHONY: bench
+bench: $(VENV)/.dev $(BESIDE) ## measure WHAT=appends|postgres|events|jobs|jobs_depth|peers|once|ledger|proofs|deltas|memory|host|hostile (ROUNDS=, KEEP= a folder to reuse, ONLY=)
+	@$(BIN)/python -m bench $(WHAT) $(if $(BESIDE),--peers $(PEERS)/bin/python) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+		$(if $(KEEP),--keep $(KEEP)) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: lock
 lock: $(UV)/.stamp ## renew the lock files from pyproject.toml (UPGRADE=1 takes the newest versions)
@@ -182,20 +123,26 @@ lock: $(UV)/.stamp ## renew the lock files from pyproject.toml (UPGRADE=1 takes 
 clean: ## remove everything that make and the tools have made, but not ./data
 	@rm -rf $(VENV) $(UV) $(PEERS) build dist
 	@rm -rf tests/official/node_modules tests/events/insieme/node_modules bench/bullmq/node_modules bench/restate/node_modules
-	@rm -rf tests/deltas_identity/node_modules
+	@rm -rf tests/deltas/identity/node_modules
 	@rm -f src/semel/*/*/proto/*_pb2.py src/semel/*/*/proto/*_pb2.pyi src/semel/*/*/proto/*.binpb
 	@rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# One lock for every platform and every Python from 3.11 on; it names packages and hashes, and no index.
-LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+# The tests of `make quick`: values and rules in the process of the tests.
+QUICK := tests/kernel tests/engine tests/*/rules tests/ledger/wire tests/jobs/model tests/ledger/model tests/deltas/model
+
+# Ends the recipe unless the first word is one of the others.
+known = $(if $(filter $(1),$(2)),:,echo "There is no '$(1)' here; take one of: $(2)" >&2; exit 2)
+
+# One lock for every platform and every Python that pyproject.toml allows; it names packages and hashes, and no index.
+LOCK := --quiet --universal --python-version $(OLDEST) --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 
 # Stamps inside the virtual environment: what is installed is as new as the file that asked for it.
 
 $(VENV)/.python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-		echo "Semel needs Python 3.11 or later, and $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < tuple(map(int, "$(OLDEST)".split("."))))' || { \
+		echo "Semel needs Python $(OLDEST) or later, and $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
 		echo "Name another one: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@

@@ -1,4 +1,4 @@
-"""Writes the tables and diagrams of the pages that are made from tables of the code: `make diagrams`.
+"""Writes the tables and diagrams of the pages that are made from tables of the code: `make docs`.
 
 A made part stands between two comments, `<!-- made: name -->` and `<!-- end -->`. What is between them is replaced,
 and nothing else of a page is touched; a test fails when a page differs from what is written here.
