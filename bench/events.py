@@ -1,4 +1,4 @@
-"""`make benchevents`: committed events and their fan-out, beside Insieme's own server, in one alternating run.
+"""`make bench WHAT=events`: committed events and their fan-out, beside Insieme's own server, in one alternating run.
 
 Every round measures each candidate once at each shape, one after the other, so that a noisy machine disturbs all of
 them alike; what counts is the median of the ratios within a round. The load generator sends the same frames of the

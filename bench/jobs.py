@@ -1,4 +1,4 @@
-"""`make benchjobs`: submits, duplicates and cycles of jobs beside Procrastinate, DBOS and BullMQ, alternating.
+"""`make bench WHAT=jobs`: submits, duplicates and cycles of jobs beside Procrastinate, DBOS and BullMQ, alternating.
 
 Every round measures each candidate once at each measure, one after the other, so that a noisy machine disturbs all of
 them alike; what counts is the median of the ratios within a round. Each candidate is driven through its own client, by

@@ -1,4 +1,4 @@
-"""`make benchdepth`: what a claim costs with 1,000 and with 1,000,000 queued jobs, in one alternating run.
+"""`make bench WHAT=jobs_depth`: what a claim costs with 1,000 and with 1,000,000 queued jobs, in one alternating run.
 
 Two servers, one with a short queue and one with a long one, both filled over HTTP with jobs of several kinds, queues
 and priorities. Every round claims the same number of jobs from each in each of five ways, one job a claim; they are

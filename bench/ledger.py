@@ -1,4 +1,4 @@
-"""`make benchledger`: transactions of the ledger on SQLite and PostgreSQL, over HTTP and gRPC, in one alternating run.
+"""`make bench WHAT=ledger`: transactions of the ledger on SQLite and PostgreSQL, over HTTP and gRPC, alternating.
 
 Every round measures each row once, one after the other, so that a noisy machine disturbs all of them alike. Each
 measurement has a server with an empty store, all clients write to one vault, and everybody is answered after the sync.

@@ -1,4 +1,4 @@
-"""`make benchproofs`: what proofs cost as a chain grows from 1,000 blocks to 1,000,000, and state roots as keys do.
+"""`make bench WHAT=proofs`: the cost of proofs from 1,000 to 1,000,000 blocks, and of state roots as keys grow.
 
 Proofs are built in three ledgers: a short chain, a long one over the same keys, and a long one each of whose blocks
 brought a key of its own. What the third costs more than the second is the depth of the state's tree.

@@ -1,4 +1,4 @@
-"""`make memory`: ten thousand idle readers in bounded memory, and a bounded queue in front of a slow disk.
+"""`make bench WHAT=memory`: ten thousand idle readers in bounded memory, and a bounded queue in front of a slow disk.
 
 Exit code 1 when a bound does not hold.
 """

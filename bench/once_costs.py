@@ -1,4 +1,4 @@
-"""`make benchonce`: what `once.transaction` costs beside the same transaction without it, alternating.
+"""`make bench WHAT=once`: what `once.transaction` costs beside the same transaction without it, alternating.
 
 Three sides insert one row and commit, each with a connection of its own. One does nothing else; one also inserts a key
 into a table with a primary key, the least that anything with receipts must do; one takes a key with `once.transaction`

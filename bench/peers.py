@@ -1,4 +1,4 @@
-"""`make benchpeers`: one kill schedule against `semel.once` and others: how often did a killed request take effect?
+"""`make bench WHAT=peers`: one kill schedule against `semel.once` and others: how often a killed request takes effect.
 
 An application with one handler (`bench.peers_app`) is killed (-9) at every point of handler, commit and answer, started
 again, and the request is repeated with its key until it is answered, and once more. Two things are counted for each

@@ -1,4 +1,4 @@
-"""How each candidate of `make benchpeers` is put around the handler, as its documentation says.
+"""How each candidate of `make bench WHAT=peers` is put around the handler, as its documentation says.
 
 A lease, or what it has in the place of one, is one second for every candidate that has one, so that a run is short;
 everything else is the default.

@@ -1,4 +1,4 @@
-"""A server of Restate, from the npm package that carries its program, for `make benchpeers`."""
+"""A server of Restate, from the npm package that carries its program, for `make bench WHAT=peers`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make benchpg`: durable keyed appends on PostgreSQL beside one transaction a request, in one alternating run.
+"""`make bench WHAT=postgres`: durable keyed appends on PostgreSQL beside one transaction a request, alternating.
 
 Every round measures each candidate once, in the same order, so that a noisy machine disturbs all of them alike; what
 counts is the median of the ratios within a round. The baselines are in `bench.naive`. Keys are random UUIDs, the harder
