@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from semel.cli.doctor.checks import OLDEST_PYTHON
+
 ROOT = Path(__file__).parent.parent
 FILE_BYTES = 1_000_000
 MODULE_LINES = 400
@@ -269,6 +271,39 @@ def test_every_dependency_is_explained() -> None:
     wanted = [*project["project"]["dependencies"], *(one for extra in extras for one in extra)]
     names = [re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in wanted]
     assert not [name for name in names if f"| `{name}` |" not in explained]
+
+
+def requirements() -> list[str]:
+    """Every requirement of `pyproject.toml`, in all extras and for the build."""
+    project = tomllib.loads(text_of(Path("pyproject.toml")))
+    extras = project["project"]["optional-dependencies"].values()
+    return [*project["build-system"]["requires"], *(one for extra in extras for one in extra)]
+
+
+def test_a_package_has_the_same_bounds_wherever_it_is_named() -> None:
+    bounds = defaultdict(set)
+    for requirement in requirements():
+        name, bound = re.split(r"(?=[^\w.-])", requirement, maxsplit=1)
+        bounds[name].add(bound)
+    assert not {name: found for name, found in bounds.items() if len(found) > 1}
+
+
+def test_upper_bounds_are_where_inner_parts_are_used() -> None:
+    assert [one for one in requirements() if "<" in one] == ["uvicorn>=0.54,<0.55"]
+
+
+def test_the_oldest_python_is_the_same_everywhere() -> None:
+    project = tomllib.loads(text_of(Path("pyproject.toml")))
+    oldest = project["project"]["requires-python"].removeprefix(">=")
+    versions = re.findall(r"Python :: (\d+\.\d+)", " ".join(project["project"]["classifiers"]))
+    assert versions[0] == oldest
+    assert project["tool"]["mypy"]["python_version"] == oldest
+    assert "target-version" not in project["tool"]["ruff"]  # ruff reads requires-python
+    assert tuple(map(int, oldest.split("."))) == OLDEST_PYTHON
+    for page in ("README.md", "CONTRIBUTING.md", "docs/once/tutorial.md", "docs/internals/dependencies.md"):
+        named = set(re.findall(r"Python (\d+\.\d+) (?:or|and) later", text_of(Path(page))))
+        assert named <= {oldest}, page
+    assert oldest not in text_of(Path("Makefile"))
 
 
 def test_every_make_target_has_a_help_text() -> None:
