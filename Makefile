@@ -130,6 +130,8 @@ clean: ## remove everything that make and the tools have made, but not ./data
 
 # The tests of `make quick`: values and rules in the process of the tests.
 QUICK := tests/kernel tests/engine tests/*/rules tests/ledger/wire tests/jobs/model tests/ledger/model tests/deltas/model
+# Large texts take half of the time of tests/kernel; make test runs them.
+QUICK += --ignore tests/kernel/test_json_outline.py --ignore tests/kernel/test_large_json.py
 
 # Ends the recipe unless the first word is one of the others.
 known = $(if $(filter $(1),$(2)),:,echo "There is no '$(1)' here; take one of: $(2)" >&2; exit 2)
