@@ -56,8 +56,8 @@ test: check ## check, then run every test, three files at a time (PYTEST= adds o
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST)
 
 .PHONY: quick
-quick: $(VENV)/.dev ## models and rules in under a minute: no server, no PostgreSQL (PYTEST= adds options, WORKERS=3)
-	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --quiet -k "not postgres" $(QUICK) $(PYTEST)
+quick: $(VENV)/.dev ## models and rules in under a minute: no server, stores in memory (PYTEST= adds options, WORKERS=3)
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --quiet -k "not postgres and not sqlite" $(QUICK) $(PYTEST)
 
 .PHONY: check
 check: $(VENV)/.dev ## lint, formatting, types and import layers
@@ -130,8 +130,9 @@ clean: ## remove everything that make and the tools have made, but not ./data
 
 # The tests of `make quick`: values and rules in the process of the tests.
 QUICK := tests/kernel tests/engine tests/*/rules tests/ledger/wire tests/jobs/model tests/ledger/model tests/deltas/model
-# Large texts take half of the time of tests/kernel; make test runs them.
-QUICK += --ignore tests/kernel/test_json_outline.py --ignore tests/kernel/test_large_json.py
+# These take more than 8 s of CPU each; make test runs them.
+QUICK += $(addprefix --ignore tests/,kernel/test_json_outline.py kernel/test_large_json.py kernel/test_json_messages.py \
+	kernel/test_canonical_properties.py deltas/rules/test_findings_crowd.py)
 
 # Ends the recipe unless the first word is one of the others.
 known = $(if $(filter $(1),$(2)),:,echo "There is no '$(1)' here; take one of: $(2)" >&2; exit 2)
