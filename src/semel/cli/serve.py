@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ from semel.store.open import shown
 from semel.store.protocol import StoreError
 from semel.surfaces.registry import SURFACES
 
-_HIDDEN = frozenset({"crash_point", "crash_one_in", "commit_delay_ms"})
+Run = Callable[[ServerSettings, Callable[[int], None], Iterable[str]], int]
+"""What runs a server: gets its settings, what to call with the port when it is ready, and warnings for the log."""
 
 TRY_NEXT = """\
 Semel is listening on {url} ({mode}).
@@ -52,12 +53,11 @@ def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
     for one in reversed([one for one in setting_fields() if not is_secret(one)]):
         flag = "--" + one.name.replace("_", "-")
         about = f"{one.metadata['about']}  [{PREFIX}{one.name.upper()}; {_shown(one.default)}]"
-        hidden = one.name in _HIDDEN
         if one.type == "bool":
             switch = f"{flag}/--no-{flag[2:]}" if one.default else flag
-            decorate = click.option(switch, one.name, is_flag=True, default=None, help=about, hidden=hidden)
+            decorate = click.option(switch, one.name, is_flag=True, default=None, help=about)
         else:
-            decorate = click.option(flag, one.name, default=None, help=about, hidden=hidden, metavar="VALUE")
+            decorate = click.option(flag, one.name, default=None, help=about, metavar="VALUE")
         command = decorate(command)
     return command
 
@@ -66,11 +66,20 @@ def _shown(default: object) -> str:
     return "empty" if default == "" else str(default)
 
 
-@click.command(context_settings={"max_content_width": 120})
-@click.option("--config", type=click.Path(path_type=Path), envvar="SEMEL_CONFIG", help="TOML file with settings")
-@_with_settings
-def serve(config: Path | None, **flags: Any) -> None:
-    """Run a server: by default on 127.0.0.1:8788, with an embedded database in ./data."""
+def serve_command(run: Run = run_server) -> click.Command:
+    """The command; tests give it a `run` with a fault in the commit path."""
+
+    @click.command(context_settings={"max_content_width": 120})
+    @click.option("--config", type=click.Path(path_type=Path), envvar="SEMEL_CONFIG", help="TOML file with settings")
+    @_with_settings
+    def serve(config: Path | None, **flags: Any) -> None:
+        """Run a server: by default on 127.0.0.1:8788, with an embedded database in ./data."""
+        sys.exit(_serve(run, config, flags))
+
+    return serve
+
+
+def _serve(run: Run, config: Path | None, flags: Mapping[str, Any]) -> int:
     try:
         settings = load_settings(flags, os.environ, config)
 
@@ -78,10 +87,9 @@ def serve(config: Path | None, **flags: Any) -> None:
             click.echo(_what_next(settings, port))
             sys.stdout.flush()
 
-        code = run_server(settings, announce, disagreements(os.environ))
+        return run(settings, announce, disagreements(os.environ))
     except (SettingsError, TokenFileError, KeyFileError, TlsFileError, StoreError, ListenError) as error:
         raise click.ClickException(str(error)) from error
-    sys.exit(code)
 
 
 def _what_next(settings: ServerSettings, port: int) -> str:
@@ -106,3 +114,6 @@ def _own_name() -> str:
     if called.name != "semel" or shutil.which("semel") == str(called.resolve()):
         return "semel" if called.name == "semel" else f"{Path(sys.executable).name} -m semel"
     return os.path.relpath(called)
+
+
+serve = serve_command()

@@ -101,9 +101,6 @@ class ServerSettings:
     batch_writes: int = setting(512, "max writes in one transaction (group commit)", 1)
     sweep_interval_ms: int = setting(5_000, "time in ms between two sweeps for expired data", 10)
     shutdown_ms: int = setting(10_000, "time in ms for open requests to end at shutdown", 0)
-    crash_point: str = setting("", "crash tests only: kill the process at this point of the commit path")
-    crash_one_in: int = setting(100, "crash tests only: kill on average once in this number of passes", 1)
-    commit_delay_ms: int = setting(0, "overload tests only: extra time of each commit in ms", 0)
 
     @property
     def store_url(self) -> str:
