@@ -17,7 +17,16 @@ from semel.server.setting_values import GivenValue, SettingsError, convert, set_
 from semel.server.settings import JWT_ALGORITHMS, PREFIX, ServerSettings, aliases_of, settings_of
 from semel.surfaces.registry import SURFACES
 
-__all__ = ["ALIASES", "PREFIX", "SettingsError", "disagreements", "load_settings", "make_settings", "setting_fields"]
+__all__ = [
+    "ALIASES",
+    "PREFIX",
+    "SettingsError",
+    "disagreements",
+    "load_settings",
+    "make_settings",
+    "setting_fields",
+    "setting_sections",
+]
 
 _KINDS: tuple[type[Any], ...] = (ServerSettings, *(surface.settings for surface in SURFACES))
 _SETTINGS: type[Any] = dataclass(frozen=True)(type("Settings", tuple(reversed(_KINDS)), {}))
@@ -29,6 +38,16 @@ ALIASES = aliases_of(_SETTINGS)
 def setting_fields() -> tuple[Field[Any], ...]:
     """Every setting: those of the server first, then surface by surface."""
     return fields(_SETTINGS)
+
+
+def setting_sections() -> dict[str, list[Field[Any]]]:
+    """Every setting, in the same order, under the headings of the server and one heading a surface."""
+    sections: dict[str, list[Field[Any]]] = {}
+    heading = ""
+    for one in fields(ServerSettings):
+        heading = ServerSettings.headings.get(one.name, heading)
+        sections.setdefault(heading, []).append(one)
+    return sections | {surface.name.capitalize(): list(fields(surface.settings)) for surface in SURFACES}
 
 
 def make_settings(**values: Any) -> ServerSettings:
