@@ -41,7 +41,7 @@ Semel is listening on {url} ({mode}; {place}).
 
 {surfaces}
 
-Try, in another terminal:
+Try, in another terminal{with_token}:
   {semel} streams create greetings --type application/json{flag}
   {semel} streams append greetings '{{"hello": "world"}}' --key first{flag}
   {semel} streams append greetings '{{"hello": "world"}}' --key first{flag}   # the same answer; nothing stored twice
@@ -114,7 +114,7 @@ def _serve(run: Run, config: Path | None, flags: Mapping[str, Any]) -> int:
         settings = load_settings(flags, os.environ, config)
 
         def announce(port: int) -> None:
-            click.echo(_banner(settings, port))
+            click.echo(banner(settings, port))
             sys.stdout.flush()
 
         return run(settings, announce, disagreements(os.environ))
@@ -122,7 +122,7 @@ def _serve(run: Run, config: Path | None, flags: Mapping[str, Any]) -> int:
         raise click.ClickException(str(error)) from error
 
 
-def _banner(settings: ServerSettings, port: int) -> str:
+def banner(settings: ServerSettings, port: int) -> str:
     """Where the server is, what it serves, and commands that work when they are pasted."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - only looked up
     scheme = "https" if settings.tls_certificate else "http"
@@ -131,11 +131,26 @@ def _banner(settings: ServerSettings, port: int) -> str:
     guarded = [surface.name for surface in SURFACES if surface.has_credentials(settings)]
     if guarded and not settings.needs_token:
         mode += f" but for {', '.join(guarded)}"
-    place = shown(settings.store) if settings.store else f"data in {Path(settings.data).resolve()}"
+    place = _place(settings)
     if settings.control_port:
         place += f"; control on port {settings.control_port}"
     flag = "" if url == DEFAULT_URL else f" --url {url}"
-    return BANNER.format(url=url, mode=mode, place=place, surfaces=_surfaces(), semel=_own_name(), flag=flag)
+    return BANNER.format(
+        url=url,
+        mode=mode,
+        place=place,
+        surfaces=_surfaces(),
+        with_token=" with a token of this server in SEMEL_TOKEN" if settings.needs_token else "",
+        semel=_own_name(),
+        flag=flag,
+    )
+
+
+def _place(settings: ServerSettings) -> str:
+    """Where the data is."""
+    if settings.store == "memory:":
+        return "data in memory, lost when the server stops"
+    return f"data in {shown(settings.store) if settings.store else Path(settings.data).resolve()}"
 
 
 def _surfaces() -> str:

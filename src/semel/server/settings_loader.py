@@ -52,7 +52,8 @@ def setting_sections() -> dict[str, list[Field[Any]]]:
     for one in fields(ServerSettings):
         heading = ServerSettings.headings.get(one.name, heading)
         sections.setdefault(heading, []).append(one)
-    return sections | {surface.name.capitalize(): list(fields(surface.settings)) for surface in SURFACES}
+    surfaces = zip(NAMES, _SURFACES, strict=True)
+    return sections | {name.capitalize(): list(fields(kind)) for name, kind in surfaces}
 
 
 def make_settings(**values: Any) -> ServerSettings:
