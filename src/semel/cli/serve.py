@@ -52,7 +52,7 @@ Try, in another terminal{with_token}:
 
 Control-C stops the server.
 """
-_DEFAULTS = {("str", ""): "empty", ("bool", True): "on", ("bool", False): "off"}
+_DEFAULTS: dict[object, str] = {("str", ""): "empty", ("bool", True): "on", ("bool", False): "off"}
 _METAVARS = {"int": "N", "float": "NUMBER", "str": "TEXT"}
 
 
@@ -78,7 +78,7 @@ def _entry(one: Field[Any]) -> HelpEntry:
     text = f"{about[0].upper()}{about[1:]}."
     if is_secret(one):
         return HelpEntry(variable, text, "[a secret: no flag, default empty]")
-    default = _DEFAULTS.get((one.type, one.default), one.default)
+    default = _DEFAULTS.get((one.type, one.default), str(one.default))
     term = _flags(one).replace("/", " / ")
     if one.type != "bool":
         term += " " + ("|".join(filter(None, one.metadata.get("choices", ()))) or _METAVARS[str(one.type)])

@@ -207,7 +207,7 @@ def remove_schedule(
 ) -> None:
     """Remove a schedule; the jobs that it made stay."""
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("A deleted schedule makes no more jobs: say --yes if standard input is not a terminal.")
+        raise click.UsageError("A deleted schedule makes no more jobs: give --yes if standard input is not a terminal.")
     server = CliJobServer(connection, retries)
     if not yes or dry_run:
         one = server.get(named_path("schedules", name))
