@@ -145,7 +145,7 @@ def verify(
     if (trust is not None) + (trust_file is not None) + untrusted != 1:
         raise click.UsageError(NO_TRUST)
     if key is not None and relationship is not None:
-        raise click.UsageError("Give --key or --relationship, not both: a proof is about one of them.")
+        raise click.UsageError("A proof is about a --key or a --relationship, not about both.")
     try:
         sent = None if request is None else _content(request)
         asked = _ProofQuestion(load(_content(file)), place, key, relationship, sent)
