@@ -59,6 +59,7 @@ from semel.surfaces.events import socket as events_socket
 from semel.surfaces.events.contract import PRUNED_AT_ONCE
 from semel.surfaces.events.service import LOG_EVERY_MS
 from semel.surfaces.jobs import contract as jobs_contract
+from semel.surfaces.jobs import diagnosis as jobs_diagnosis
 from semel.surfaces.jobs import limits as jobs_limits
 from semel.surfaces.jobs import long_poll, maintenance
 from semel.surfaces.jobs import reading as jobs_reading
@@ -290,7 +291,7 @@ CONSTANTS = {
     "length of such a line": logs.MAX_LINE_BYTES,
     "end of a log that is looked at for them": diagnosis_bundle.MAX_TAIL_BYTES,
     "logs in a diagnosis": diagnosis_bundle.MAX_LOGS,
-    "oldest jobs of each kind in a diagnosis": diagnosis_bundle.OLDEST_JOBS,
+    "oldest jobs of each kind in a diagnosis": jobs_diagnosis.OLDEST_JOBS,
     "transactions of a node at once": PgAddress("").lanes,
     "connections for reads": PgAddress("").readers,
     "wait for a database that is away": PgAddress("").patience_ms,
