@@ -6,17 +6,16 @@ judged here, by the rule of all requests. The answer to a refused handshake ends
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from email.utils import formatdate
-from typing import Any
+from typing import cast
 
 from websockets.http11 import Request as HandshakeMessage
 
 from semel.server.context import Context
-from semel.server.http.answer import Answer, StreamedAnswer
+from semel.server.http.answer import Answer
 from semel.server.http.answer_head import CLOSE_LINE, head_of
 from semel.server.http.cors import provenance_in
-from semel.server.http.request import Request
+from semel.server.http.request import Exchange, Request
 from semel.server.refusal import origin_refusal, refusal_of
 from semel.server.surface import HttpSurface
 
@@ -33,7 +32,8 @@ class Handshakes:
         """The handshake as a request over HTTP."""
         path, _, query = _bytes(message.path).partition(b"?")
         headers = [(_bytes(name).lower(), _bytes(value)) for name, value in message.headers.raw_items()]
-        request = Request(_HandshakeExchange(), "GET", path, query, headers, client=(remote, 0))
+        # A handshake has no body and is answered at once: there is no exchange behind it.
+        request = Request(cast(Exchange, None), "GET", path, query, headers, client=(remote, 0))
         request.id = self._context.request_id(request.fields.get(b"x-request-id"))
         request.surface = self._surface.surface
         request.common = self._surface.common(request)
@@ -60,28 +60,6 @@ class Handshakes:
         date = b"date: %b\r\n" % formatdate(self._context.world.wall_ms() / 1_000, usegmt=True).encode()
         framing = b"content-length: %d\r\n%b" % (len(answer.body), CLOSE_LINE)
         return head_of(answer.status, answer.headers, request, date, framing) + answer.body
-
-
-class _HandshakeExchange:
-    """Implements `Exchange` for a handshake: it has no body, and is answered at once."""
-
-    def reply(self, answer: Answer | StreamedAnswer) -> None:
-        """A handshake is answered by what judges it."""
-        raise NotImplementedError
-
-    def later(self, work: Coroutine[Any, Any, Answer | StreamedAnswer]) -> None:
-        """A handshake is answered at once."""
-        raise NotImplementedError
-
-    async def read_piece(self) -> bytes:
-        """A handshake has no body."""
-        return b""
-
-    def bound_unsent(self, size: int) -> None:
-        """Nothing large is sent."""
-
-    def abort(self) -> None:
-        """The transport ends the connection."""
 
 
 def _bytes(text: str) -> bytes:
