@@ -6,7 +6,9 @@ what it is sent, the socket is not read either. The connection ends when the cli
 when its credential expires or is revoked, when the server stops (work under way is answered first), or when the surface
 closes it. A crash here loses the connection and nothing else.
 
-A surface derives a class: it says what a message means, what an error is answered with, and how an end is worded.
+A surface derives a class: it says what a message means, what an error is answered with, and how an end is worded. How
+it waits for room in a full engine is its own: events pause between two messages, because submissions are handed over
+without a task; deltas wait in the task that answers the frame.
 """
 
 from __future__ import annotations
