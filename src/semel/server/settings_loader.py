@@ -10,16 +10,21 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
 from semel.server.setting_values import GivenValue, SettingsError, convert, set_for
-from semel.server.settings import JWT_ALGORITHMS, PREFIX, ServerSettings, aliases_of, settings_of
-from semel.surfaces.registry import SURFACES
+from semel.server.settings import JWT_ALGORITHMS, PREFIX, ServerSettings, SurfaceSettings, aliases_of, settings_of
+from semel.surfaces.registry import NAMES
 
 __all__ = ["ALIASES", "PREFIX", "SettingsError", "disagreements", "load_settings", "make_settings", "setting_fields"]
 
-_KINDS: tuple[type[Any], ...] = (ServerSettings, *(surface.settings for surface in SURFACES))
+_SURFACES: tuple[type[SurfaceSettings], ...] = tuple(
+    import_module(f"semel.surfaces.{name}.settings").SETTINGS for name in NAMES
+)
+"""By their modules and not by the rows of the registry: a command that reads settings loads no surface."""
+_KINDS: tuple[type[Any], ...] = (ServerSettings, *_SURFACES)
 _SETTINGS: type[Any] = dataclass(frozen=True)(type("Settings", tuple(reversed(_KINDS)), {}))
 """Reversed: the fields of the last base come first."""
 ALIASES = aliases_of(_SETTINGS)
@@ -48,8 +53,8 @@ def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str], file
     given.update({name: GivenValue(value, name) for name, value in flags.items() if value is not None})
     settings = make_settings(**{name: convert(known[name], one) for name, one in given.items()})
     _check(settings)
-    for surface in SURFACES:
-        surface.settings.check(settings_of(settings, surface.settings), settings)
+    for kind in _SURFACES:
+        kind.check(settings_of(settings, kind), settings)
     disagreements(environment)  # so that no variable that cannot be used is passed over
     return settings
 

@@ -42,3 +42,6 @@ class DeltasSettings(SurfaceSettings):
         """The second secret follows a first."""
         if self.deltas_jwt_secret_next and not self.deltas_jwt_secret:
             raise SettingsError("deltas_jwt_secret_next follows deltas_jwt_secret: give both.")
+
+
+SETTINGS = DeltasSettings

@@ -29,3 +29,6 @@ class EventsSettings(SurfaceSettings):
     events_strict_types: bool = setting(False, "accept only the event types of the connection's profile")
     events_model_version: int = setting(0, "version of the application's model, sent to clients; 0 sends none", 0)
     events_retention_ms: int = setting(0, "keep events for this time in ms; 0 is for ever; ids are always kept", 0)
+
+
+SETTINGS = EventsSettings

@@ -8,7 +8,7 @@ from semel.surfaces.jobs.service import SURFACE
 from semel.surfaces.jobs.settings import JobsSettings
 from semel.surfaces.jobs.tables import TABLES
 
-JOBS = Surface(
+ROW = Surface(
     name=SURFACE,
     about="Idempotent job submission, leases, cached results",
     paths=(PREFIX,),
