@@ -14,12 +14,14 @@ from typing import Any, ClassVar, Protocol
 from prometheus_client.core import Metric
 
 from semel.engine.contract import Contract
+from semel.engine.reading import Reading
 from semel.kernel.errors import Problem
 from semel.server.auth.principals import ScopeClaim
 from semel.server.context import Context
 from semel.server.http.answer import Answer
 from semel.server.http.application import UpgradedConnection
 from semel.server.http.request import Request
+from semel.server.ops.diagnosis_bundle import SurfaceDiagnosis
 from semel.server.settings import ServerSettings, SurfaceSettings
 from semel.store.protocol import AnyTable
 
@@ -125,6 +127,8 @@ class Surface:
     """Tables whose rows are forgotten by age, in generations, and the age in milliseconds."""
     check: Callable[[ServerSettings], None] = lambda settings: None
     """Raises `SettingsError` for a setting that cannot be used; called before the store is opened."""
+    diagnose: Callable[[Reading], SurfaceDiagnosis] | None = None
+    """Reads its part of a diagnosis; None for a surface that has none."""
     has_credentials: Callable[[ServerSettings], bool] = lambda settings: False
     """Whether it takes credentials of its own, which the server as a whole does not."""
     scope_claims: Sequence[ScopeClaim] = ()

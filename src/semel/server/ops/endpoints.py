@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import orjson
 
 from semel.engine.contract import EngineError
+from semel.engine.reading import Reading
 from semel.kernel.errors import Problem, Refused
 from semel.server.auth.authentication import admit
 from semel.server.auth.principals import Role
@@ -15,6 +16,7 @@ from semel.server.http.answer import JSON, NO_STORE, SECURITY, Answer, header_bl
 from semel.server.http.problem import engine_problem, internal_problem, problem_answer
 from semel.server.http.request import Request
 from semel.server.ops.diagnosis import Diagnosis
+from semel.server.ops.diagnosis_bundle import SurfaceDiagnosis
 from semel.server.ops.health import liveness, readiness, readiness_facts
 from semel.server.ops.metrics import render
 from semel.server.surface import HttpSurface
@@ -28,9 +30,10 @@ class Operations(HttpSurface):
     surface = "server"
     allow = b"GET, HEAD, OPTIONS"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, diagnoses: Sequence[Callable[[Reading], SurfaceDiagnosis]]) -> None:
+        """`diagnoses` are the parts of surfaces in a diagnosis."""
         self._context = context
-        self._diagnosis = Diagnosis(context)
+        self._diagnosis = Diagnosis(context, diagnoses)
         self._at_once: dict[bytes, Callable[[], Answer]] = {
             b"/livez": self._livez,
             b"/health": self._livez,

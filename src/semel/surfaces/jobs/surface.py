@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from semel.server.surface import Surface
+from semel.surfaces.jobs.diagnosis import JobsDiagnosis
 from semel.surfaces.jobs.http import MESH, PREFIX, JobsHttp
 from semel.surfaces.jobs.service import SURFACE
 from semel.surfaces.jobs.settings import JobsSettings
@@ -16,4 +17,5 @@ ROW = Surface(
     tables=TABLES,
     settings=JobsSettings,
     run=JobsHttp,
+    diagnose=JobsDiagnosis,
 )
