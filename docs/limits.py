@@ -48,6 +48,7 @@ from semel.surfaces.events import socket as events_socket
 from semel.surfaces.events.contract import PRUNED_AT_ONCE
 from semel.surfaces.events.service import LOG_EVERY_MS
 from semel.surfaces.jobs import contract as jobs_contract
+from semel.surfaces.jobs import diagnosis as jobs_diagnosis
 from semel.surfaces.jobs import limits as jobs_limits
 from semel.surfaces.jobs import long_poll, maintenance
 from semel.surfaces.jobs import reading as jobs_reading
@@ -273,7 +274,7 @@ CONSTANTS: Mapping[str, float] = {
     "length of a log line in a diagnosis": logs.MAX_LINE_BYTES,
     "bytes at the end of a log that are searched for them": diagnosis_bundle.MAX_TAIL_BYTES,
     "logs in a diagnosis": diagnosis_bundle.MAX_LOGS,
-    "oldest jobs of each kind in a diagnosis": diagnosis_bundle.OLDEST_JOBS,
+    "oldest jobs of each kind in a diagnosis": jobs_diagnosis.OLDEST_JOBS,
     "transactions of a node at once": PgAddress("").lanes,
     "connections for reads": PgAddress("").readers,
     "wait for a database that cannot be reached": PgAddress("").patience_ms,
