@@ -137,6 +137,16 @@ def test_no_page_names_a_metric_that_is_not_there(metrics: dict[str, str]) -> No
     assert named - {"semel_once", "semel_outbox"} <= set(metrics)  # these are tables of the library
 
 
+VAGUE = re.compile(r"\b(?:so many|so much|nobody|somebody|whoever|such a one|what it is to know)\b", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_says_who_and_how_many(page: Path) -> None:
+    """Where a limit, a caller, a client or a node is meant, the page names it."""
+    words = re.sub(r"\s+", " ", re.sub(r"`[^`]*`", "", prose(page)))
+    assert VAGUE.findall(words) == []
+
+
 def links(page: Path) -> Iterator[str]:
     """Where a page leads to, but for other sites."""
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
