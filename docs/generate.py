@@ -1,4 +1,4 @@
-"""Writes the parts of the documentation that are generated from the code: `make diagrams`.
+"""Writes the parts of the documentation that are generated from the code: `make docs`.
 
 - Tables and diagrams are between two comments, `<!-- made: name -->` and `<!-- end -->`. What is between them is
   replaced, and nothing else of the page.

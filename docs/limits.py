@@ -1,6 +1,6 @@
 """The limits that are constants of the code, by their rows in `docs/reference/limits.md`.
 
-The page has the words: unit, metric, and what happens at the limit. `make diagrams` writes the numbers into it, from
+The page has the words: unit, metric, and what happens at the limit. `make docs` writes the numbers into it, from
 this table and, for a row that names a setting, from the setting's default.
 """
 

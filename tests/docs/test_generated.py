@@ -1,4 +1,4 @@
-"""The generated parts of the documentation are up to date: `make diagrams` writes them from the code."""
+"""The generated parts of the documentation are up to date: `make docs` writes them from the code."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from docs.generate import DOCS, LIMITS, PAGES, PARTS, parts_of, rewritten, with_
 def test_pages_are_as_they_are_made(page: Path) -> None:
     text = page.read_text("utf-8")
     assert parts_of(text), "nothing in it is made"
-    assert rewritten(text) == text, "`make diagrams` mends this"
+    assert rewritten(text) == text, "`make docs` mends this"
 
 
 def test_limits_have_the_numbers_of_the_code() -> None:
     text = LIMITS.read_text("utf-8")
-    assert with_limits(text) == text, "`make diagrams` mends this"
+    assert with_limits(text) == text, "`make docs` mends this"
 
 
 def test_a_limit_with_an_old_number_gets_the_number_of_the_code() -> None:
