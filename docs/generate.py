@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import Field, fields
+from dataclasses import Field
 from pathlib import Path
 from typing import Any
 
 from docs.limits import CONSTANTS
 from semel.server.setting_values import MANY, is_secret
-from semel.server.settings import ServerSettings
-from semel.server.settings_loader import ALIASES, PREFIX, setting_fields
+from semel.server.settings_loader import ALIASES, PREFIX, setting_fields, setting_sections
 from semel.surfaces.jobs.rules.idempotency import RULES, SubmissionEffect, SubmissionRule
 from semel.surfaces.jobs.rules.states import TRANSITIONS, JobState, JobTransition
 from semel.surfaces.ledger.rules.idempotency import EXECUTES
@@ -114,23 +113,14 @@ def ledger_diagram() -> Iterator[str]:
 
 
 def settings_tables() -> Iterator[str]:
-    """A section for the server and one for each surface of the registry."""
-    ordinary = [one for one in setting_fields() if not _is_for_tests(one)]
-    sections: list[tuple[str, str, type]] = [
-        ("Server", "The process, its listeners, credentials, limits and the commit path.", ServerSettings)
-    ]
-    sections += [(one.name.capitalize(), f"{one.about}.", one.settings) for one in SURFACES]
-    for title, about, kind in sections:
-        own = {one.name for one in fields(kind)}
-        yield from (f"## {title}", "", about, "")
-        yield from _settings_table(one for one in ordinary if one.name in own)
-        if title != sections[-1][0]:
-            yield ""
-
-
-def settings_for_tests() -> Iterator[str]:
-    """The settings that only tests use."""
-    yield from _settings_table(one for one in setting_fields() if _is_for_tests(one))
+    """A table for each heading of the server and for each surface of the registry, as in `semel serve --help`."""
+    about = {surface.name.capitalize(): surface.about for surface in SURFACES}
+    for number, (heading, listed) in enumerate(setting_sections().items()):
+        yield from ([""] if number else [])
+        yield from (f"## {heading}", "")
+        if heading in about:
+            yield from (f"{about[heading]}.", "")
+        yield from _settings_table(listed)
 
 
 def settings_aliases() -> Iterator[str]:
@@ -148,10 +138,6 @@ def _settings_table(listed: Iterable[Field[Any]]) -> Iterator[str]:
         flag = "none" if is_secret(one) else f"`--{one.name.replace('_', '-')}`"
         meaning = f"{one.metadata['about']}{_range_of(one)}"
         yield _row(f"`{PREFIX}{one.name.upper()}`", flag, f"`{one.name}`", _default(one), meaning)
-
-
-def _is_for_tests(one: Field[Any]) -> bool:
-    return " tests only: " in one.metadata["about"]
 
 
 def _default(one: Field[Any]) -> str:
@@ -193,7 +179,6 @@ PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "ledger diagram": ledger_diagram,
     "settings": settings_tables,
     "settings aliases": settings_aliases,
-    "settings for tests": settings_for_tests,
 }
 
 

@@ -29,8 +29,6 @@ ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md")))
 
-TESTS_ONLY = {"crash_point", "crash_one_in", "commit_delay_ms"}
-
 
 def tables(page: Path, columns: int) -> list[list[str]]:
     """The rows of a page's tables that have this number of columns, without heads and rules."""
@@ -92,14 +90,6 @@ def shown(default: object) -> str:
     if default == "":
         return "(empty)"
     return str(default).lower() if isinstance(default, bool) else str(default)
-
-
-def test_settings_for_tests_stand_apart() -> None:
-    page = (DOCS / "reference/settings.md").read_text("utf-8")
-    ordinary, _, apart = page.partition("## For tests only")
-    for name in TESTS_ONLY:
-        assert PREFIX + name.upper() in apart
-        assert PREFIX + name.upper() not in ordinary
 
 
 def test_every_limit_of_the_code_has_its_row() -> None:

@@ -139,6 +139,11 @@ class Surface:
     has_normalized_names: bool = False
     """Whether names in its scopes are compared in Unicode's normal form NFC."""
 
+    @property
+    def path(self) -> str:
+        """The path that is shown for it: the first of several."""
+        return (*self.prefixes, *self.paths)[0].decode()
+
     def owns(self, raw_path: bytes) -> bool:
         """Whether a path belongs to it."""
         return raw_path in self.paths or raw_path.startswith(self.prefixes)
