@@ -23,9 +23,7 @@ from semel.server.surface import HttpSurface
 from semel.surfaces.registry import SURFACES
 
 _NOTHING_HERE = Problem(
-    "NOT_FOUND",
-    "There is nothing at this path; streams are under /v1/stream/, events at /v1/events, jobs at /v1/jobs, the ledger "
-    "is under /ledger/v1/, and deltas are under /v1/sync/.",
+    "NOT_FOUND", f"There is nothing at this path; {', '.join(f'{row.name} are at {row.path}' for row in SURFACES)}."
 )
 _ELSEWHERE = Problem("WRONG_PLANE", "This path is answered on the server's other port.")
 _COMMON = header_block(SECURITY)
