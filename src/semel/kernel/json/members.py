@@ -71,8 +71,7 @@ class MemberReader(Generic[E]):
 
     def required(self, name: str, parse: Callable[[Any], T | None], rule: str) -> T:
         """The same for a member that must be there: one that is absent breaks the same rule."""
-        value = self._source.get(name)
-        found = None if value is None else parse(value)
+        found = self.optional(name, parse, rule)
         if found is None:
             raise self.refuse(name, rule)
         return found
@@ -131,18 +130,26 @@ class MemberNames:
         self._spellings = spellings
 
     def known(
-        self, members: dict[str, Any], unknown: Callable[[str], Exception], repeated: Callable[[str], Exception]
+        self,
+        members: dict[str, Any],
+        path: str,
+        unknown: Callable[[str, str], Exception],
+        repeated: Callable[[str, str], Exception],
     ) -> dict[str, Any]:
-        """The members under their proper names; refuses the first other name, or a member in two spellings."""
+        """The members of the object at a path under their proper names.
+
+        The first name that is not known, or a member in two spellings, is refused: `unknown` and `repeated` make the
+        refusal from the path and the name.
+        """
         if members.keys() <= self.names:
             return members
         found: dict[str, Any] = {}
         for given, value in members.items():
             name = self._spellings.get(given, given)
             if name not in self.names:
-                raise unknown(given)
+                raise unknown(path, given)
             if name in found:
-                raise repeated(name)
+                raise repeated(path, name)
             found[name] = value
         return found
 
@@ -175,9 +182,9 @@ def every_name(name: str) -> bool:
 
 def members_of(value: object, keep: Callable[[str], bool] = every_name) -> dict[str, Any] | None:
     """The members of an object, of a large one those to keep; None for any other value."""
-    if isinstance(value, LargeJson):
-        return value.members(keep) if value.is_object else None
-    return value if isinstance(value, dict) else None
+    if isinstance(value, dict):
+        return value
+    return value.members(keep) if isinstance(value, LargeJson) and value.is_object else None
 
 
 def is_large_list(value: object) -> bool:
