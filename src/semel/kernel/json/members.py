@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
+from semel.kernel.json.fragment import JsonObject, is_object
 from semel.kernel.json.large import LargeJson, read_json
 from semel.kernel.json.parse import first_mark
 from semel.kernel.json.text import MAX_DEPTH, too_deep
@@ -22,6 +23,7 @@ E = TypeVar("E", bound=Exception)
 T = TypeVar("T")
 
 STRING_RULE = "must be a string"
+SOME_STRING_RULE = "must be a non-empty string"
 LENGTH_RULE = "must be a string of {least} to {most} characters"
 INTEGER_RULE = "must be a whole number from {least} to {most}"
 FLAG_RULE = "must be true or false"
@@ -101,6 +103,13 @@ class MemberReader(Generic[E]):
             raise self.refuse(name, rule)
         return value
 
+    def nested(self, name: str, rule: str = OBJECT_RULE) -> JsonObject:
+        """A member that must be there and be an object, all of it or an outline."""
+        value = self._source.get(name)
+        if not is_object(value):
+            raise self.refuse(name, rule)
+        return value
+
     def elements(self, name: str, rule: str, check: Callable[[int], None]) -> Iterable[Any]:
         """The elements of a list, large or not; none when it is absent or null.
 
@@ -157,6 +166,11 @@ class MemberNames:
 def any_string(value: object) -> str | None:
     """A string."""
     return value if isinstance(value, str) else None
+
+
+def some_string(value: object) -> str | None:
+    """A string that is not empty."""
+    return value if isinstance(value, str) and value else None
 
 
 def matching(pattern: re.Pattern[str]) -> Callable[[object], str | None]:
