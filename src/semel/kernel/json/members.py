@@ -72,8 +72,8 @@ class MemberReader(Generic[E]):
         return found
 
     def required(self, name: str, parse: Callable[[Any], T | None], rule: str) -> T:
-        """The same for a member that must be there: one that is absent breaks the same rule."""
-        found = self.optional(name, parse, rule)
+        """The same for a member that must be there: `parse` gets None for one that is absent, and refuses it."""
+        found = parse(self._source.get(name))
         if found is None:
             raise self.refuse(name, rule)
         return found
@@ -171,6 +171,11 @@ def any_string(value: object) -> str | None:
 def some_string(value: object) -> str | None:
     """A string that is not empty."""
     return value if isinstance(value, str) and value else None
+
+
+def string_of(least: int, most: int) -> Callable[[object], str | None]:
+    """A parser of strings of `least` to `most` characters."""
+    return lambda value: value if isinstance(value, str) and least <= len(value) <= most else None
 
 
 def matching(pattern: re.Pattern[str]) -> Callable[[object], str | None]:
