@@ -16,8 +16,10 @@ import httpx
 import pyarrow.parquet
 import pytest
 
+from semel.cli.deltas import read_only
 from semel.cli.deltas.read_only import read_only_view
 from semel.cli.deltas.rows import log_of, rows_of
+from semel.store.migrations import Migration
 from semel.store.open import open_store
 from semel.store.protocol import Changes, Range
 from semel.surfaces.deltas.tables import DELTA_LOG
@@ -267,14 +269,15 @@ def test_mistakes_in_the_command_line(folder: Place) -> None:
     refused(folder.export("--format", "jsonl", gateway="x" * 257), "1 to 256 characters", 2)
 
 
-def test_what_is_not_there(folder: Place, tmp_path: Path) -> None:
+def test_what_is_not_there(folder: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused(folder.export("--format", "jsonl", gateway="gw2"), "There is no gateway gw2 here.")
     for form in ("jsonl", "csv"):
         refused(folder.export("--format", form, "--table", "todo"), "There never was a row of a table todo")
     empty = Place(folder.server, f"sqlite:{tmp_path}/none", folder.semel)
     refused(empty.export("--format", "jsonl"), "There is no data in sqlite:")
     refused(Place(folder.server, "memory:", folder.semel).export("--format", "jsonl"), "There is no data in memory:")
-    open_store(f"sqlite:{tmp_path}/old", (), MIGRATIONS[:1], lambda: 0).close()
+    open_store(f"sqlite:{tmp_path}/old", (), MIGRATIONS, lambda: 0).close()
+    monkeypatch.setattr(read_only, "MIGRATIONS", (*MIGRATIONS, Migration(2, "later", ())))
     old = Place(folder.server, f"sqlite:{tmp_path}/old", folder.semel)
     refused(old.export("--format", "jsonl"), "is of the older schema version 1: run `semel migrate`")
 

@@ -154,5 +154,5 @@ def test_the_end_of_a_log_is_bounded(tmp_path: Path) -> None:
 def test_a_password_in_the_address_of_a_store_is_not_shown() -> None:
     settings = make_settings(store="postgresql://semel:planted-password@db.example/semel?sslpassword=planted")
     assert b"planted" not in diagnosis_bundle.configuration(settings)
-    assert b"planted" not in diagnosis_bundle.store_facts(settings, None)
+    assert b"planted" not in diagnosis_bundle.store_facts(settings, ())
     assert b"db.example" in diagnosis_bundle.configuration(settings)

@@ -12,6 +12,7 @@ import pytest
 from semel.cli import store
 from semel.engine.clock import SystemWorld
 from semel.engine.contract import EngineError, NotStoredError, OutcomeUnknownError
+from semel.store.migrations import Migration
 from semel.store.open import inspect_store, open_store
 from semel.store.protocol import Changes, Store
 from semel.surfaces.epoch import EPOCH, EPOCH_KEY, FIRST_EPOCH, EpochRow
@@ -163,14 +164,15 @@ def test_c_epoch_a_raise_of_a_store_in_use_is_refused(
 
 
 def test_c_epoch_what_is_not_there_or_not_up_to_date_is_left_alone(
-    semel: Semel, url: str, kind: str, tmp_path: Path
+    semel: Semel, url: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for command in (["raise", "--yes"], ["show"]):
         run = semel.here("epoch", *command, "--store", url)
         assert (run.code, run.err.startswith("Error: There is no data in ")) == (1, True)
         assert is_nothing_there(url)
     old = place(kind, tmp_path / "old")
-    open_store(old, (), MIGRATIONS[:1], lambda: 0).close()
+    open_store(old, (), MIGRATIONS, lambda: 0).close()
+    monkeypatch.setattr(store, "MIGRATIONS", (*MIGRATIONS, Migration(2, "later", ())))
     for command in (["raise", "--yes"], ["show"]):
         run = semel.here("epoch", *command, "--store", old)
         assert (run.code, "is of the older schema version 1: run `semel migrate` on it first." in run.err) == (1, True)

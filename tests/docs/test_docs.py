@@ -82,8 +82,6 @@ ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md")))
 
-TESTS_ONLY = {"crash_point", "crash_one_in", "commit_delay_ms"}
-
 # The rows of limits.md that are constants of the code; the others name a setting.
 CONSTANTS = {
     "length of an `Idempotency-Key`": keys.MAX_KEY_LENGTH,
@@ -366,14 +364,6 @@ def shown(default: object) -> str:
     if default == "":
         return "(empty)"
     return str(default).lower() if isinstance(default, bool) else str(default)
-
-
-def test_settings_for_tests_stand_apart() -> None:
-    page = (DOCS / "reference/settings.md").read_text("utf-8")
-    ordinary, _, apart = page.partition("## For tests only")
-    for name in TESTS_ONLY:
-        assert PREFIX + name.upper() in apart
-        assert PREFIX + name.upper() not in ordinary
 
 
 def test_every_limit_has_the_value_of_the_code() -> None:

@@ -30,8 +30,8 @@ def test_f4_the_table_covers_every_room() -> None:
     assert len(BUGS) >= 25
     assert len({bug.name for bug in BUGS}) == len(BUGS)
     rooms = {edit.path.split("/")[0] for bug in BUGS for edit in bug.edits}
-    assert rooms >= {"kernel", "engine", "store", "contracts", "client"}
-    slices = {edit.path.split("/")[1] for bug in BUGS for edit in bug.edits if edit.path.startswith("contracts/")}
+    assert rooms >= {"kernel", "engine", "store", "surfaces", "client"}
+    slices = {edit.path.split("/")[1] for bug in BUGS for edit in bug.edits if edit.path.startswith("surfaces/")}
     assert slices >= {"streams", "events", "jobs", "ledger", "deltas"}
     stores = {edit.path.split("/")[1] for bug in BUGS for edit in bug.edits if edit.path.startswith("store/")}
     assert stores >= {"sqlite", "postgres"}

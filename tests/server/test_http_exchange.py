@@ -10,8 +10,8 @@ import pytest
 
 from semel.server.http.answer import Answer, BodyWriter, ClientGoneError, StreamedAnswer
 from semel.server.http.application import UpgradedConnection
-from semel.server.http.crowd import Crowd
 from semel.server.http.exchange import BACKLOG_BYTES
+from semel.server.http.flow import Crowd
 from semel.server.http.protocol import REQUESTS_A_TURN, HttpProtocol
 from semel.server.http.request import Request
 from semel.server.process import make_host

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from semel.server.listeners import PathPlace, Plane, place_of, plane_of
-from semel.surfaces.jobs.surface import JOBS
+from semel.surfaces.jobs.surface import ROW as JOBS
 from semel.surfaces.registry import surface_at
 
 

@@ -74,8 +74,12 @@ class WaitingCaller:
         self._watchers = tuple(one for one in self._watchers if one != watcher)
 
 
+POINTS = ("gathered", "locked", "loaded", "decided", "flushed", "committed", "answered")
+"""The named points of the commit path, in order. The engine calls its `reach` with the name at each of them."""
+
+
 def nowhere(point: str) -> None:
-    """No crash test is running."""
+    """Do nothing at any point: what a server does. Tests pass a function that delays a commit or kills the process."""
 
 
 class WriteProgress(NamedTuple):

@@ -44,7 +44,7 @@ class App:
         self._policy = context.settings.origin_policy
         self.control_port = 0
         """Where the control listener is; 0 without one."""
-        self._operations = Operations(context)
+        self._operations = Operations(context, [row.diagnose for row in SURFACES if row.diagnose is not None])
         self.surfaces = tuple(surface.run(context) for surface in SURFACES)
         context.metrics.surfaces.extend(self.surfaces)
         self._by_name: dict[str, HttpSurface] = {one.surface: one for one in self.surfaces}

@@ -30,12 +30,13 @@ from semel.engine.reading import Reading
 from semel.engine.soft_changes import SoftChanges
 from semel.kernel.clock import Now
 from semel.server.ops import diagnosis_bundle
-from semel.server.ops.diagnosis_bundle import JobsFacts
+from semel.server.ops.diagnosis_bundle import SurfaceDiagnosis
 from semel.server.settings import ServerSettings
-from semel.server.settings_loader import SettingsError, load_settings
+from semel.server.settings_loader import SettingsError, load_settings, make_settings
 from semel.store.migrations import pending
 from semel.store.open import inspect_store, open_store, shown
 from semel.store.protocol import StoreBusyError, StoreError
+from semel.surfaces.registry import SURFACES
 from semel.surfaces.schema import MIGRATIONS, TABLES
 
 
@@ -46,9 +47,9 @@ def offline(data: str | None, store: str | None, config: Path | None, logs: tupl
     if not store and not Path(settings.data).is_dir():
         raise click.ClickException(f"There is no folder {settings.data}.")
     checks = list(_rounds(settings, store))
-    jobs: JobsFacts | None = None
+    found: list[SurfaceDiagnosis] = []
     try:
-        jobs = _look(settings.store_url)
+        found = _look(settings.store_url)
         checks.append(ok("rows", "the jobs were looked at"))
     except StoreError as error:
         checks.append(problem("rows", str(error), "The bundle holds everything but the jobs."))
@@ -59,16 +60,16 @@ def offline(data: str | None, store: str | None, config: Path | None, logs: tupl
         else diagnosis_bundle.configuration(settings),
         "environment.json": diagnosis_bundle.environment(os.environ),
         "doctor.json": told(checks).encode(),
-        "store.json": diagnosis_bundle.store_facts(settings, None if jobs is None else jobs.census),
+        "store.json": diagnosis_bundle.store_facts(settings, found),
         **diagnosis_bundle.logs(Path(settings.data) / "logs"),
         **{
             f"logs/{number}_{path.name}": diagnosis_bundle.tail(path)
             for number, path in enumerate(logs[: diagnosis_bundle.MAX_LOGS])
         },
     }
-    if jobs is not None:
-        parts["jobs.json"] = jobs.facts()
-        parts["self_check.json"] = diagnosis_bundle.as_json([jobs.check()])
+    if found:
+        parts |= diagnosis_bundle.surface_parts(found)
+        parts["self_check.json"] = diagnosis_bundle.as_json([one.check() for one in found])
     return diagnosis_bundle.file_name(now_ms), diagnosis_bundle.packed(
         parts, now_ms, diagnosis_bundle.secrets_of(settings, os.environ)
     )
@@ -80,7 +81,7 @@ def _settings(data: str | None, store: str | None, config: Path | None) -> tuple
         # This listens nowhere: what a server must know before it may listen is not asked for.
         return load_settings({"data": data, "store": store, "host": "127.0.0.1"}, os.environ, config), ""
     except SettingsError as error:
-        return ServerSettings(data=data or "data", store=store or ""), str(error)
+        return make_settings(data=data or "data", store=store or ""), str(error)
 
 
 def _rounds(settings: ServerSettings, store: str | None) -> Iterator[DoctorCheck]:
@@ -93,8 +94,8 @@ def _rounds(settings: ServerSettings, store: str | None) -> Iterator[DoctorCheck
     yield from check_store(store) if store else check_folder(Path(settings.data))
 
 
-def _look(url: str) -> JobsFacts:
-    """The jobs in a store; `StoreError` when it is not there, not of this version, or a server's own."""
+def _look(url: str) -> list[SurfaceDiagnosis]:
+    """What surfaces say of a store; `StoreError` when it is not there, not of this version, or a server's own."""
     version = inspect_store(url, ()).version
     if version == 0:
         raise StoreError(f"There is no data in {shown(url)}.")
@@ -103,6 +104,7 @@ def _look(url: str) -> JobsFacts:
     try:
         with closing(open_store(url, TABLES, MIGRATIONS, SystemWorld().wall_ms)) as store, store.read() as snapshot:
             now_ms = snapshot.now_ms
-            return JobsFacts(Reading(snapshot, SoftChanges(), Now(now_ms, now_ms, now_ms, now_ms)))
+            reading = Reading(snapshot, SoftChanges(), Now(now_ms, now_ms, now_ms, now_ms))
+            return [row.diagnose(reading) for row in SURFACES if row.diagnose is not None]
     except StoreBusyError as error:
         raise StoreError(f"{error} Ask it: semel diagnose --url URL.") from error

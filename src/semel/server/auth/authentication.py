@@ -97,7 +97,7 @@ def _failed(gate: Gate, outcome: AuthOutcome, where: Mapping[str, str]) -> None:
 def denied(gate: Gate, where: Mapping[str, str]) -> None:
     """Write to the audit log that an authenticated caller was refused for lack of rights."""
     if gate.principals.are_known:
-        gate.audit.note("AUTH_FAILURE", {"reason": "missing_role", **where})
+        gate.audit.denied(where)
 
 
 async def watch_rotation(gate: Gate) -> None:

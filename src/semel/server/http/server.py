@@ -14,7 +14,7 @@ from email.utils import formatdate
 from semel.kernel.errors import Problem
 from semel.server.http.application import Application, UpgradedConnection
 from semel.server.http.connection_limit import ConnectionLimit, HttpLimits
-from semel.server.http.crowd import Crowd
+from semel.server.http.flow import Crowd
 from semel.server.http.protocol import HttpProtocol
 
 BACKLOG = 4_096

@@ -8,14 +8,16 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from semel.engine.contract import EngineError
+from semel.engine.reading import Reading
 from semel.kernel.errors import Refused
 from semel.server.context import Context
 from semel.server.ops import diagnosis_bundle
-from semel.server.ops.diagnosis_bundle import JobsFacts
+from semel.server.ops.diagnosis_bundle import SurfaceDiagnosis
 from semel.server.ops.health import liveness, readiness_facts
 from semel.server.ops.logs import RECENT
 from semel.server.ops.metrics import render
@@ -34,8 +36,10 @@ class Bundle(NamedTuple):
 class Diagnosis:
     """Builds bundles of the running server; made once at start."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, surfaces: Sequence[Callable[[Reading], SurfaceDiagnosis]]) -> None:
+        """`surfaces` read their parts from the store."""
         self._context = context
+        self._surfaces = surfaces
         self._turn = asyncio.Lock()
 
     async def bundle(self) -> Bundle:
@@ -51,10 +55,10 @@ class Diagnosis:
         await context.metrics.measure()
         await context.audit.written()  # so that what has just happened is in it
         began = context.world.monotonic_ms()
-        jobs: JobsFacts | None = None
+        found: list[SurfaceDiagnosis] | None = None
         failure = ""
         try:
-            jobs = await context.engine.read(JobsFacts)
+            found = await context.engine.read(lambda reading: [diagnose(reading) for diagnose in self._surfaces])
         except EngineError as error:
             failure = str(error)
         took_ms = context.world.monotonic_ms() - began
@@ -63,34 +67,32 @@ class Diagnosis:
             "health.json": diagnosis_bundle.as_json({"livez": liveness(context), "readyz": readiness_facts(context)}),
             "metrics.json": render(context.metrics, "application/json")[1],
             "metrics.txt": render(context.metrics, "text/plain")[1],
-            "self_check.json": diagnosis_bundle.as_json(self._checks(jobs, failure or f"looked at in {took_ms} ms")),
+            "self_check.json": diagnosis_bundle.as_json(self._checks(found, failure or f"looked at in {took_ms} ms")),
             "logs/server.log": RECENT.text(),
         }
-        if jobs is not None:
-            parts["jobs.json"] = jobs.facts()
-        content = await asyncio.to_thread(self._pack, parts, jobs, now_ms)
+        parts |= diagnosis_bundle.surface_parts(found or ())
+        content = await asyncio.to_thread(self._pack, parts, found or (), now_ms)
         return Bundle(diagnosis_bundle.file_name(now_ms), content)
 
-    def _pack(self, parts: dict[str, bytes], jobs: JobsFacts | None, now_ms: int) -> bytes:
+    def _pack(self, parts: dict[str, bytes], found: Sequence[SurfaceDiagnosis], now_ms: int) -> bytes:
         """The parts that read files or take time; runs in a thread."""
         settings = self._context.settings
         parts["configuration.json"] = diagnosis_bundle.configuration(settings)
         parts["environment.json"] = diagnosis_bundle.environment(os.environ)
-        parts["store.json"] = diagnosis_bundle.store_facts(settings, None if jobs is None else jobs.census)
+        parts["store.json"] = diagnosis_bundle.store_facts(settings, found)
         parts.update(diagnosis_bundle.logs(Path(settings.data) / "logs"))
         return diagnosis_bundle.packed(parts, now_ms, diagnosis_bundle.secrets_of(settings, os.environ))
 
-    def _checks(self, jobs: JobsFacts | None, found: str) -> list[dict[str, Any]]:
+    def _checks(self, surfaces: Sequence[SurfaceDiagnosis] | None, found: str) -> list[Mapping[str, Any]]:
         """The self-checks of the engine."""
         engine, audit = self._context.engine, self._context.audit
-        checks = [
+        checks: list[Mapping[str, Any]] = [
             {"name": "engine", "ok": engine.failure is None, "found": "failed" if engine.failure else "running"},
-            {"name": "store", "ok": jobs is not None, "found": found},
+            {"name": "store", "ok": surfaces is not None, "found": found},
             {"name": "queue", "ok": True, "found": f"{engine.waiting_writes} writes wait for a commit"},
             {"name": "audit", "ok": not audit.is_broken, "found": f"{audit.lines} lines, {audit.lost_lines} lost"},
         ]
-        if jobs is not None:
-            checks.append(jobs.check())
+        checks += [one.check() for one in surfaces or ()]
         free = _free_bytes(Path(self._context.settings.data))
         if free is not None:
             checks.append({"name": "disk", "ok": free >= LEAST_FREE_BYTES, "found": f"{free} bytes free"})

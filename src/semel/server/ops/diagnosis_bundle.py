@@ -14,28 +14,23 @@ import platform
 import re
 import sys
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
 from semel import __version__
-from semel.engine.reading import Reading
 from semel.kernel.clock import utc_text
 from semel.server.ops.logs import LOG_LINES, MAX_LINE_BYTES
 from semel.server.setting_values import is_secret, set_for
 from semel.server.settings import PREFIX, ServerSettings, aliases_of
 from semel.store.open import shown
-from semel.surfaces.jobs.ids import job_name
-from semel.surfaces.jobs.reading import JobCensus, JobGauges, census, gauges
-from semel.surfaces.jobs.tables import JobRow
 
 MAX_TAIL_BYTES = 1024 * 1024
 MAX_LOGS = 20
-OLDEST_JOBS = 20
 LEAST_SECRET = 6
 """A shorter secret is not searched for: it would be found in every other word."""
 
@@ -106,14 +101,32 @@ def tail(path: Path) -> bytes:
     return b"".join(line[:MAX_LINE_BYTES] + b"\n" for line in lines[-LOG_LINES:])
 
 
-def store_facts(settings: ServerSettings, found: JobCensus | None) -> bytes:
-    """How large the store is, and how old its oldest key."""
+class SurfaceDiagnosis(Protocol):
+    """The part of one surface in a bundle, read from one instant of the store."""
+
+    name: str
+
+    def facts(self) -> Mapping[str, Any]:
+        """What its file says: counts and ages, no content and no keys."""
+
+    def store_facts(self) -> Mapping[str, Any]:
+        """What it adds to the facts about the store."""
+
+    def check(self) -> Mapping[str, Any]:
+        """Its self-check: a name, whether it held, and what was found."""
+
+
+def store_facts(settings: ServerSettings, found: Sequence[SurfaceDiagnosis]) -> bytes:
+    """How large the store is, and what surfaces say of it."""
     facts: dict[str, Any] = {"store": shown(settings.store_url), "files": _sizes(settings)}
-    if found is not None:
-        facts["idempotency_records"] = found.records
-        oldest = found.oldest_record_at
-        facts["oldest_record_utc"] = None if oldest is None else utc_text(oldest)
+    for one in found:
+        facts |= one.store_facts()
     return as_json(facts)
+
+
+def surface_parts(found: Sequence[SurfaceDiagnosis]) -> dict[str, bytes]:
+    """One file a surface."""
+    return {f"{one.name}.json": as_json(one.facts()) for one in found}
 
 
 def _sizes(settings: ServerSettings) -> dict[str, int]:
@@ -126,53 +139,6 @@ def _sizes(settings: ServerSettings) -> dict[str, int]:
         return {path.name: path.stat().st_size for path in sorted(place.glob("semel.*"))}
     except OSError:
         return {}
-
-
-class JobsFacts:
-    """The jobs part of a bundle: counts of all, and the oldest that wait and run."""
-
-    def __init__(self, reading: Reading) -> None:
-        self.census: JobCensus = census(reading, OLDEST_JOBS)
-        self.gauges: JobGauges = gauges(reading)
-
-    def facts(self) -> bytes:
-        """Without params, keys and results."""
-        found = self.census
-        return as_json(
-            {
-                "by_state": found.by_state,
-                "by_queue": found.by_queue,
-                "by_kind": found.by_kind,
-                "is_complete": found.is_complete,
-                "waiting": self.gauges.waiting,
-                "leased": self.gauges.leased,
-                "dead": self.gauges.dead,
-                "oldest_ready": [_job(job, found.now_ms) for job in found.oldest_ready],
-                "oldest_leased": [_job(job, found.now_ms) for job in found.oldest_leased],
-            }
-        )
-
-    def check(self) -> dict[str, Any]:
-        """Whether the kept counts are those of the rows; they are written in the same commits."""
-        states = self.census.by_state
-        counted = (states.get("scheduled", 0) + states.get("queued", 0), states.get("leased", 0))
-        kept = (self.gauges.waiting, self.gauges.leased)
-        if not self.census.is_complete:
-            return {"name": "jobs", "ok": True, "found": "too many to be counted one by one"}
-        said = f"waiting and leased: {kept[0]} and {kept[1]} by the counts, {counted[0]} and {counted[1]} by the rows"
-        return {"name": "jobs", "ok": counted == kept, "found": said}
-
-
-def _job(job: JobRow, now_ms: int) -> dict[str, Any]:
-    return {
-        "job_id": job_name(job.id),
-        "age_ms": now_ms - job.created_at,
-        "ready_ms": now_ms - job.ready_at,
-        "attempt": job.attempt,
-        "max_attempts": job.max_attempts,
-        "epoch": job.epoch,
-        "priority": job.priority,
-    }
 
 
 def packed(parts: Mapping[str, bytes], now_ms: int, secrets: Iterable[str]) -> bytes:

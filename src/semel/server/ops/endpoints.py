@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import orjson
 
-from semel.engine.contract import EngineError
-from semel.kernel.errors import Problem, Refused
+from semel.engine.reading import Reading
+from semel.kernel.errors import Refused
 from semel.server.auth.authentication import admit
 from semel.server.auth.principals import Role
 from semel.server.context import Context
 from semel.server.http.answer import JSON, NO_STORE, SECURITY, Answer, header_block
-from semel.server.http.problem import engine_problem, internal_problem, problem_answer
 from semel.server.http.request import Request
 from semel.server.ops.diagnosis import Diagnosis
+from semel.server.ops.diagnosis_bundle import SurfaceDiagnosis
 from semel.server.ops.health import liveness, readiness, readiness_facts
 from semel.server.ops.metrics import render
 from semel.server.surface import HttpSurface
@@ -28,9 +28,10 @@ class Operations(HttpSurface):
     surface = "server"
     allow = b"GET, HEAD, OPTIONS"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, diagnoses: Sequence[Callable[[Reading], SurfaceDiagnosis]]) -> None:
+        """`diagnoses` are the parts of surfaces in a diagnosis."""
         self._context = context
-        self._diagnosis = Diagnosis(context)
+        self._diagnosis = Diagnosis(context, diagnoses)
         self._at_once: dict[bytes, Callable[[], Answer]] = {
             b"/livez": self._livez,
             b"/health": self._livez,
@@ -56,24 +57,6 @@ class Operations(HttpSurface):
             return at_once()
         request.later(self._run(request))
         return None
-
-    def refuse(self, request: Request, error: Exception) -> Answer | None:
-        """A refusal as a problem document."""
-        if isinstance(error, Refused):
-            return problem_answer(error.problem)
-        return problem_answer(engine_problem(error)) if isinstance(error, EngineError) else None
-
-    def is_denial(self, error: Exception) -> bool:
-        """Whether a known caller lacks the right."""
-        return isinstance(error, Refused) and error.problem.code == "FORBIDDEN"
-
-    def render(self, request: Request, problem: Problem) -> Answer:
-        """What the shell refuses."""
-        return problem_answer(problem)
-
-    def fault(self, request: Request, error_id: str) -> Answer:
-        """A fault of ours."""
-        return problem_answer(internal_problem(error_id))
 
     async def _run(self, request: Request) -> Answer:
         return await self._later[request.raw_path](request)

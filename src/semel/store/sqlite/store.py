@@ -2,9 +2,9 @@
 
 Format: a write-ahead log beside the file. A commit appends its pages to the log and syncs it before it returns
 (`synchronous=FULL`), so an acknowledged transaction survives power loss; a crash before that sync leaves a torn tail
-that SQLite discards on the next start, and nobody was told of it. Readers are read-only and see the log's last commit;
-they never checkpoint. Checkpoints run on the writing thread, after callers have been answered: a crash in one is
-repaired from the log.
+that SQLite discards on the next start, and no client was told of it. Readers are read-only and see the log's last
+commit; they never checkpoint. Checkpoints run on the writing thread, after callers have been answered: a crash in one
+is repaired from the log.
 
 After a failed commit or sync nothing this process believes about the file can be trusted, because the operating system
 may have dropped the pages it could not write. So the store says "unknown" and refuses to go on; a restart reads what
@@ -337,6 +337,8 @@ def _make_folder(folder: Path) -> None:
     _make_folder(folder.parent)
     try:
         folder.mkdir(exist_ok=True)
+    except FileExistsError as error:
+        raise StoreError(f"{folder} is a file: name a folder for the data.") from error
     except OSError as error:
         raise StoreError(f"The data folder {folder} cannot be made: {error.strerror}.") from error
     if sys.platform != "win32":

@@ -16,7 +16,7 @@ def _has_credentials(settings: ServerSettings) -> bool:
     return bool(settings_of(settings, DeltasSettings).deltas_jwt_secret)
 
 
-DELTAS = Surface(
+ROW = Surface(
     name=SURFACE,
     about="Content-addressed row changes, last writer wins",
     paths=ROOTS,

@@ -15,7 +15,7 @@ def _check(settings: ServerSettings) -> None:
     load_validator(settings_of(settings, EventsSettings).events_validator)
 
 
-EVENTS = Surface(
+ROW = Surface(
     name=SURFACE,
     about="Event sync over WebSocket in one global order",
     paths=(SOCKET_PATH,),

@@ -6,16 +6,13 @@ places in partitions, never the row of an id.
 
 Look-ups: an event by its position (EVENT), an id by its packed form (EVENT_ID), the events of a partition by
 position (EVENT_PLACE), the end of the log (EVENT_HEAD), the ids that a new epoch has skipped (EVENT_GAP).
-
-EVENT_MIGRATION is never changed: stores have been created with it.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from semel.store.migrations import CreateTable, Migration
-from semel.store.table import ColumnKind, Table, TableColumn, TableLayout
+from semel.store.table import Table
 
 
 class EventRow(NamedTuple):
@@ -75,57 +72,3 @@ HEAD_KEY = (b"",)
 EMPTY_LOG = EventHeadRow(b"", 0, 0, 0)
 
 TABLES = (EVENT, EVENT_ID, EVENT_PLACE, EVENT_HEAD, EVENT_GAP)
-
-
-_I64, _BYTES = ColumnKind.I64, ColumnKind.BYTES
-
-EVENT_MIGRATION = Migration(
-    2,
-    "events",
-    (
-        CreateTable(
-            TableLayout(
-                "event",
-                (
-                    TableColumn("committed_id", _I64),
-                    TableColumn("id", _BYTES),
-                    TableColumn("client_id", _BYTES),
-                    TableColumn("origin", _BYTES),
-                    TableColumn("committed_at", _I64),
-                    TableColumn("partitions", _BYTES),
-                    TableColumn("event", _BYTES),
-                ),
-                key=1,
-                bulky=True,
-            )
-        ),
-        CreateTable(
-            TableLayout(
-                "event_id",
-                (
-                    TableColumn("key", _BYTES),
-                    TableColumn("committed_id", _I64),
-                    TableColumn("committed_at", _I64),
-                    TableColumn("digest", _BYTES),
-                ),
-                key=1,
-                bulky=True,
-            )
-        ),
-        CreateTable(
-            TableLayout("event_place", (TableColumn("name", _BYTES), TableColumn("committed_id", _I64)), key=2)
-        ),
-        CreateTable(
-            TableLayout(
-                "event_head",
-                (
-                    TableColumn("name", _BYTES),
-                    TableColumn("last_id", _I64),
-                    TableColumn("updated_at", _I64),
-                    TableColumn("pruned_to", _I64),
-                ),
-                key=1,
-            )
-        ),
-    ),
-)

@@ -149,7 +149,7 @@ def refuse(refusal: JobRefusal, status: int | None = None) -> Answer:
 def needs_no_query(request: JobCall) -> None:
     """Refuse a query string that would be ignored: a key in it would be lost in silence."""
     if request.query:
-        raise invalid("query", "This call takes no query: what it is to know stands in its path and its body.")
+        raise invalid("query", "This call takes no query: put its arguments into the path and the body.")
 
 
 def needs_role(principal: Principal, role: Role, queue: bytes | None = None) -> None:

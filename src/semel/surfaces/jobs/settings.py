@@ -117,3 +117,6 @@ class JobsSettings(SurfaceSettings):
             raise SettingsError(
                 "jobs_result_hmac_key is also a token, so every writer could sign; give it a value of its own."
             )
+
+
+SETTINGS = JobsSettings

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from semel.server.surface import Surface
+from semel.surfaces.jobs.diagnosis import JobsDiagnosis
 from semel.surfaces.jobs.http import MESH, PREFIX, JobsHttp
 from semel.surfaces.jobs.service import SURFACE
 from semel.surfaces.jobs.settings import JobsSettings
 from semel.surfaces.jobs.tables import TABLES
 
-JOBS = Surface(
+ROW = Surface(
     name=SURFACE,
     about="Idempotent job submission, leases, cached results",
     paths=(PREFIX,),
@@ -16,4 +17,5 @@ JOBS = Surface(
     tables=TABLES,
     settings=JobsSettings,
     run=JobsHttp,
+    diagnose=JobsDiagnosis,
 )

@@ -37,3 +37,6 @@ class LedgerSettings(SurfaceSettings):
     ledger_max_relation_characters: int = setting(64, "longest relation of a relationship in characters", 1, LARGE)
     ledger_max_actor_characters: int = setting(128, "longest actor in characters", 1, LARGE)
     ledger_node_id: str = setting("semel", "name of this node in block headers")
+
+
+SETTINGS = LedgerSettings

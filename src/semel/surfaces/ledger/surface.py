@@ -10,7 +10,7 @@ from semel.surfaces.ledger.settings import LedgerSettings
 from semel.surfaces.ledger.tables import TABLES
 from semel.surfaces.ledger.wire.urls import PREFIX
 
-LEDGER = Surface(
+ROW = Surface(
     name=SURFACE,
     about="Sequenced transactions with blocks and proofs, over HTTP and gRPC",
     paths=(PREFIX[:-1],),

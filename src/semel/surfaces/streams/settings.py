@@ -17,3 +17,6 @@ class StreamsSettings(SurfaceSettings):
     streams_page_bytes: int = setting(1024 * 1024, "content of one read answer in bytes; one append is never split", 1)
     streams_max_messages: int = setting(100_000, "max messages of one append to a JSON stream; more get 413", 1)
     streams_idempotency_ttl_ms: int = setting(86_400_000, "time in ms that an Idempotency-Key is kept", 1)
+
+
+SETTINGS = StreamsSettings

@@ -16,7 +16,7 @@ def _windows(settings: ServerSettings) -> Mapping[AnyTable, int]:
     return {RECEIPT: settings_of(settings, StreamsSettings).streams_idempotency_ttl_ms}
 
 
-STREAMS = Surface(
+ROW = Surface(
     name=SURFACE,
     about="Durable Streams over HTTP, with idempotency keys and idempotent producers",
     paths=(LISTING,),

@@ -8,16 +8,13 @@ writes.
 Look-ups: a stream by its name (STREAM), the content of a stream by position (CHUNK), an idempotency key by stream
 and key (RECEIPT), a producer by stream and producer id (PRODUCER), streams by end of life and by whole name (STREAM,
 indexes `deadline` and `path`).
-
-STREAM_MIGRATION is never changed: stores have been created with it.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from semel.store.migrations import CreateTable, Migration
-from semel.store.table import ColumnKind, Table, TableColumn, TableLayout
+from semel.store.table import Table
 
 
 class StreamRow(NamedTuple):
@@ -94,99 +91,3 @@ RECEIPT = Table("receipt", ReceiptRow, key=2, generational=True, bulky=True)
 TOMBSTONE = Table("grave", TombstoneRow, key=1)
 
 TABLES = (STREAM, CHUNK, PRODUCER, RECEIPT, TOMBSTONE)
-
-
-_I64, _BYTES = ColumnKind.I64, ColumnKind.BYTES
-
-STREAM_MIGRATION = Migration(
-    1,
-    "generations and streams",
-    (
-        CreateTable(
-            TableLayout(
-                "generation",
-                (
-                    TableColumn("table_name", _BYTES),
-                    TableColumn("opened_at", _I64),
-                    TableColumn("window_ms", _I64),
-                    TableColumn("older_window_ms", _I64),
-                ),
-                key=1,
-            )
-        ),
-        CreateTable(
-            TableLayout(
-                "stream",
-                (
-                    TableColumn("scope", _BYTES),
-                    TableColumn("path", _BYTES),
-                    TableColumn("id", _BYTES),
-                    TableColumn("content_type", _BYTES),
-                    TableColumn("ttl_seconds", _I64, nullable=True),
-                    TableColumn("expires_at", _I64, nullable=True),
-                    TableColumn("expires_text", _BYTES, nullable=True),
-                    TableColumn("deadline", _I64),
-                    TableColumn("created_at", _I64),
-                    TableColumn("updated_at", _I64),
-                    TableColumn("tail", _I64),
-                    TableColumn("closed", _I64),
-                    TableColumn("last_seq", _BYTES, nullable=True),
-                    TableColumn("closer_id", _BYTES, nullable=True),
-                    TableColumn("closer_epoch", _I64, nullable=True),
-                    TableColumn("closer_seq", _I64, nullable=True),
-                ),
-                key=1,
-                indexes={"deadline": ("deadline",), "path": ("path",)},
-            )
-        ),
-        CreateTable(
-            TableLayout(
-                "chunk",
-                (
-                    TableColumn("id", _BYTES),
-                    TableColumn("end_at", _I64),
-                    TableColumn("data", _BYTES),
-                    TableColumn("messages", _I64),
-                    TableColumn("committed_at", _I64),
-                ),
-                key=2,
-                bulky=True,
-            )
-        ),
-        CreateTable(
-            TableLayout(
-                "producer",
-                (
-                    TableColumn("scope", _BYTES),
-                    TableColumn("producer", _BYTES),
-                    TableColumn("id", _BYTES),
-                    TableColumn("epoch", _I64),
-                    TableColumn("seq", _I64),
-                ),
-                key=2,
-                indexes={"life": ("id",)},
-            )
-        ),
-        CreateTable(
-            TableLayout(
-                "receipt",
-                (
-                    TableColumn("scope", _BYTES),
-                    TableColumn("key", _BYTES),
-                    TableColumn("id", _BYTES),
-                    TableColumn("fingerprint", _BYTES),
-                    TableColumn("expires_at", _I64),
-                    TableColumn("status", _I64),
-                    TableColumn("tail", _I64),
-                    TableColumn("closed", _I64),
-                    TableColumn("epoch", _I64, nullable=True),
-                    TableColumn("seq", _I64, nullable=True),
-                ),
-                key=2,
-                generational=True,
-                bulky=True,
-            )
-        ),
-        CreateTable(TableLayout("grave", (TableColumn("id", _BYTES), TableColumn("ended_at", _I64)), key=1)),
-    ),
-)

@@ -1,0 +1,24 @@
+"""The schema of the store: every table that the surfaces declare, and the migrations from an empty store to them.
+
+Columns are declared once, in `tables.py` of a surface. No version is released yet, so one migration, the baseline,
+creates the tables as they are declared. The first release freezes it: from then on a migration names columns as they
+were when it was written, and a change of a declaration needs a further one.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from semel.engine.generations import GENERATION
+from semel.store.migrations import CreateTable, Migration
+from semel.store.protocol import AnyTable
+from semel.surfaces.epoch import TABLES as EPOCH_TABLES
+from semel.surfaces.registry import NAMES
+
+TABLES: tuple[AnyTable, ...] = (
+    GENERATION,
+    *(table for name in NAMES for table in import_module(f"semel.surfaces.{name}.tables").TABLES),
+    *EPOCH_TABLES,
+)
+
+MIGRATIONS = (Migration(1, "baseline", tuple(CreateTable(table.shape) for table in TABLES)),)
