@@ -40,7 +40,7 @@ from semel.server.ops.audit_log import CLASSES, IMPORTANT_LINES, PACED_LINES, Li
 from semel.server.ops.metrics import AUTH_COUNTS
 from semel.server.setting_values import is_secret
 from semel.server.settings_loader import ALIASES, PREFIX, setting_fields
-from semel.server.websocket import transport
+from semel.server.websocket import connection_limits, transport
 from semel.store.postgres.address import PgAddress
 from semel.store.postgres.connection import BUSY_SHARE, LOCK_SHARE
 from semel.store.postgres.locks import SLOTS
@@ -53,12 +53,13 @@ from semel.surfaces.deltas import spool_files
 from semel.surfaces.deltas.rules import cursors as deltas_shown
 from semel.surfaces.deltas.rules.gateways import KEPT_GAPS
 from semel.surfaces.epoch_raise import MAX_RAISES
-from semel.surfaces.events import connection_limits, conversation, feed, http_stream, subscriber
+from semel.surfaces.events import conversation, feed, http_stream, subscriber
 from semel.surfaces.events import limits as events_limits
 from semel.surfaces.events import socket as events_socket
 from semel.surfaces.events.contract import PRUNED_AT_ONCE
 from semel.surfaces.events.service import LOG_EVERY_MS
 from semel.surfaces.jobs import contract as jobs_contract
+from semel.surfaces.jobs import diagnosis as jobs_diagnosis
 from semel.surfaces.jobs import limits as jobs_limits
 from semel.surfaces.jobs import long_poll, maintenance
 from semel.surfaces.jobs import reading as jobs_reading
@@ -251,7 +252,7 @@ CONSTANTS = {
     "checkpoints that are made or sent at once": spool_files.MAX_AT_ONCE,
     "the same of one caller": spool_files.MAX_EACH,
     "room that they leave on the disk": spool_files.FREE_BYTES,
-    "frames of a WebSocket of deltas that wait to be answered": deltas_conversation.MAX_MESSAGES,
+    "frames of a WebSocket of deltas that wait to be answered": connection_limits.MAX_MESSAGES,
     "wait of such a push for room in the queue of writes": deltas_conversation.ROOM_SECONDS,
     "silence after which such a client is asked for a sign of life": deltas_conversation.PING_SECONDS,
     "length of a JWT": jwt_claims.MAX_TOKEN_BYTES,
@@ -290,7 +291,7 @@ CONSTANTS = {
     "length of such a line": logs.MAX_LINE_BYTES,
     "end of a log that is looked at for them": diagnosis_bundle.MAX_TAIL_BYTES,
     "logs in a diagnosis": diagnosis_bundle.MAX_LOGS,
-    "oldest jobs of each kind in a diagnosis": diagnosis_bundle.OLDEST_JOBS,
+    "oldest jobs of each kind in a diagnosis": jobs_diagnosis.OLDEST_JOBS,
     "transactions of a node at once": PgAddress("").lanes,
     "connections for reads": PgAddress("").readers,
     "wait for a database that is away": PgAddress("").patience_ms,

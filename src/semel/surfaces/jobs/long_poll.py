@@ -23,6 +23,7 @@ from semel.engine.contract import EngineError, Write
 from semel.engine.engine import Engine, WaitingCaller
 from semel.engine.notification import TopicWatch
 from semel.kernel.clock import World
+from semel.server.http.answer import ClientGoneError
 from semel.surfaces.jobs.audit_trail import JobAuditTrail
 from semel.surfaces.jobs.commands import ClaimJobs, DeferJob, JobsClaimed
 from semel.surfaces.jobs.contract import JobContract
@@ -214,7 +215,7 @@ class LongPolls:
                 if len(chosen) == most:
                     break
         for poll in gone:
-            self._drop(poll, ConnectionError("the worker has gone"))
+            self._drop(poll, ClientGoneError("the worker has gone"))
         return chosen
 
     def _drop(self, poll: LongPoll, error: BaseException) -> None:
