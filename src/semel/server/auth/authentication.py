@@ -50,7 +50,7 @@ def admit(gate: Gate, request: Request, more: tuple[bytes, ...] = ()) -> Princip
     principal = authenticate(gate, request.fields, lambda: request.where, more)
     if gate.principals.are_known:
         request.principal = principal.actor
-        request.revocation = principal.revocation
+        request.credential = principal
     return principal
 
 

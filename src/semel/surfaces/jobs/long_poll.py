@@ -7,6 +7,9 @@ number tried at once doubles while each of them finds a job, so that one job doe
 connection is gone is skipped; if the connection ends while its lease is committed, the job is given back and the
 attempt is not counted.
 
+The task that serves them is no follower of `engine/follow.py`: its look at the log is followed by writes on behalf of
+many callers, each with a deadline of its own, and is taken again between two of these writes.
+
 A worker that has let a lease or an offer expire is treated as frozen or disconnected: its other waiting claims, on any
 node, end empty. Nodes tell each other by a signal; a lost signal costs an offer, which lapses.
 """
