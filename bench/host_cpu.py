@@ -149,9 +149,9 @@ def checked_out(revision: str, folder: Path) -> Iterator[Path]:
     subprocess.run(["git", "worktree", "add", "--quiet", "--detach", place, revision], cwd=ROOT, check=True)
     try:
         for made in (ROOT / "src").rglob("*_pb2.py*"):
-            other = place / made.relative_to(ROOT)
-            if other.parent.is_dir():
-                shutil.copy(made, other)
+            described = made.name.partition("_pb2")[0] + ".proto"  # wherever that revision has it
+            for other in (place / "src").rglob(described):
+                shutil.copy(made, other.parent / made.name)
         yield place
     finally:
         subprocess.run(["git", "worktree", "remove", "--force", place], cwd=ROOT, check=False)

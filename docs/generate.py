@@ -1,23 +1,33 @@
-"""Writes the tables and diagrams of the pages that are made from tables of the code: `make docs`.
+"""Writes the parts of the documentation that are generated from the code: `make docs`.
 
-A made part stands between two comments, `<!-- made: name -->` and `<!-- end -->`. What is between them is replaced,
-and nothing else of a page is touched; a test fails when a page differs from what is written here.
+- Tables and diagrams are between two comments, `<!-- made: name -->` and `<!-- end -->`. What is between them is
+  replaced, and nothing else of the page.
+- The page of limits has its words from its authors, and the first number of each row from the code.
+
+A test fails when a page differs from what is generated here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import Field
 from pathlib import Path
+from typing import Any
 
+from docs.limits import CONSTANTS
+from semel.server.setting_values import MANY, is_secret
+from semel.server.settings_loader import ALIASES, PREFIX, setting_fields, setting_sections
 from semel.surfaces.jobs.rules.idempotency import RULES, SubmissionEffect, SubmissionRule
 from semel.surfaces.jobs.rules.states import TRANSITIONS, JobState, JobTransition
 from semel.surfaces.ledger.rules.idempotency import EXECUTES
 from semel.surfaces.ledger.rules.idempotency import RULES as LEDGER_RULES
 from semel.surfaces.ledger.rules.idempotency import WriteRule as LedgerRule
+from semel.surfaces.registry import SURFACES
 
 DOCS = Path(__file__).parent
-PAGES = (DOCS / "reference/jobs.md", DOCS / "reference/ledger.md")
+PAGES = (DOCS / "reference/jobs.md", DOCS / "reference/ledger.md", DOCS / "reference/settings.md")
+LIMITS = DOCS / "reference/limits.md"
 
 NEEDED = {
     "J8": {SubmissionEffect.JOB, SubmissionEffect.RECORD_AND_JOB, SubmissionEffect.REVIVAL},
@@ -102,6 +112,64 @@ def ledger_diagram() -> Iterator[str]:
     yield "```"
 
 
+def settings_tables() -> Iterator[str]:
+    """A table for each heading of the server and for each surface of the registry, as in `semel serve --help`."""
+    about = {surface.name.capitalize(): surface.about for surface in SURFACES}
+    for number, (heading, listed) in enumerate(setting_sections().items()):
+        yield from ([""] if number else [])
+        yield from (f"## {heading}", "")
+        if heading in about:
+            yield from (f"{about[heading]}.", "")
+        yield from _settings_table(listed)
+
+
+def settings_aliases() -> Iterator[str]:
+    """The other variables of settings."""
+    yield "| variable | also |"
+    yield "|---|---|"
+    for name, aliases in ALIASES.items():
+        yield _row(f"`{PREFIX}{name.upper()}`", ", ".join(f"`{alias}`" for alias in aliases))
+
+
+def _settings_table(listed: Iterable[Field[Any]]) -> Iterator[str]:
+    yield "| variable | flag | TOML | default | meaning |"
+    yield "|---|---|---|---|---|"
+    for one in listed:
+        flag = "none" if is_secret(one) else f"`--{one.name.replace('_', '-')}`"
+        meaning = f"{one.metadata['about']}{_range_of(one)}"
+        yield _row(f"`{PREFIX}{one.name.upper()}`", flag, f"`{one.name}`", _default(one), meaning)
+
+
+def _default(one: Field[Any]) -> str:
+    """A default as TOML has it, and in a larger unit where there is one."""
+    if one.default == "":
+        return "(empty)"
+    text = str(one.default).lower() if isinstance(one.default, bool) else str(one.default)
+    larger = _larger_unit(one.name, one.default) if isinstance(one.default, int | float) else ""
+    return f"`{text}`" + (f" ({larger})" if larger else "")
+
+
+UNITS = {
+    "_bytes": ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB")),
+    "_ms": ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")),
+    "_sec": ((86_400, "days"), (3_600, "h"), (60, "min")),
+}
+"""Units that the end of a setting's name stands for, the largest first."""
+
+
+def _larger_unit(name: str, value: float) -> str:
+    units = next((units for end, units in UNITS.items() if name.endswith(end)), ())
+    return next((f"{int(value // size)} {unit}" for size, unit in units if value >= size and value % size == 0), "")
+
+
+def _range_of(one: Field[Any]) -> str:
+    """The bounds of a number; empty where they say nothing."""
+    least, most = one.metadata.get("least"), one.metadata.get("most")
+    if most is not None and most < MANY:
+        return f" ({least} to {most})"
+    return f" (at least {least})" if least is not None and least > 1 else ""
+
+
 PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "submission table": submission_table,
     "submission diagram": submission_diagram,
@@ -109,6 +177,8 @@ PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "state diagram": state_diagram,
     "ledger rules": ledger_table,
     "ledger diagram": ledger_diagram,
+    "settings": settings_tables,
+    "settings aliases": settings_aliases,
 }
 
 
@@ -120,6 +190,27 @@ def rewritten(text: str) -> str:
         return f"{found[1]}{found[2]}\n{lines}\n\n"
 
     return _PART.sub(made, text)
+
+
+_LIMIT = re.compile(r"^\| (?P<name>[^|]+) \| `(?P<value>[0-9.]+)`(?P<unit>[^|]*)\|(?P<setting>[^|]*)\|", re.MULTILINE)
+
+
+def with_limits(text: str) -> str:
+    """The page of limits with the numbers of the code; a row without a constant or a setting is a mistake."""
+    defaults = {PREFIX + one.name.upper(): one.default for one in setting_fields()}
+
+    def filled(found: re.Match[str]) -> str:
+        name, setting = found["name"], found["setting"].strip().strip("`")
+        value = CONSTANTS[name] if name in CONSTANTS else defaults[setting]
+        shown = found["value"] if float(found["value"]) == value else str(value)
+        return f"| {name} | `{shown}`{found['unit']}|{found['setting']}|"
+
+    return _LIMIT.sub(filled, text)
+
+
+def limit_names(text: str) -> list[str]:
+    """The limits whose numbers are generated."""
+    return [found["name"] for found in _LIMIT.finditer(text)]
 
 
 def parts_of(text: str) -> list[str]:
@@ -156,6 +247,7 @@ def main() -> None:
     """Write the pages."""
     for page in PAGES:
         page.write_text(rewritten(page.read_text("utf-8")), "utf-8")
+    LIMITS.write_text(with_limits(LIMITS.read_text("utf-8")), "utf-8")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ from types import MappingProxyType, TracebackType
 from typing import Self
 
 from tests.guardian import guard
-from tests.warm_start import Process, can_be_warm, nursery
+from tests.serve_with_faults import has_fault
+from tests.warm_start import ROOT, Process, can_be_warm, nursery
 
 HOST = "127.0.0.1"
 READY_SECONDS = 90.0
@@ -40,7 +41,10 @@ class ServerFailedError(Exception):
 
 
 class RunningServer:
-    """`semel serve` on a data folder; a context manager that starts it and stops it."""
+    """`semel serve` on a data folder; a context manager that starts it and stops it.
+
+    Variables of `tests.serve_with_faults` in its environment give it their fault.
+    """
 
     def __init__(
         self, data: Path, *, env: Mapping[str, str] | None = None, port: int | None = None, grpc: bool = False
@@ -85,7 +89,12 @@ class RunningServer:
             if can_be_warm(variables):
                 self._process = nursery().start(arguments, variables, output.fileno())
             else:
-                command = [sys.executable, "-m", "semel", *arguments]
+                module = "semel"
+                if has_fault(variables):
+                    module = "tests.serve_with_faults"
+                    paths = filter(None, (variables.get("PYTHONPATH"), str(ROOT)))
+                    variables["PYTHONPATH"] = os.pathsep.join(paths)
+                command = [sys.executable, "-m", module, *arguments]
                 quiet = subprocess.DEVNULL
                 self._process = subprocess.Popen(command, env=variables, stdin=quiet, stdout=output, stderr=output)
         return self._process

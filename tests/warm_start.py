@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tests.guardian import guard
+from tests.serve_with_faults import has_fault
+from tests.serve_with_faults import main as run_with_fault
 
 ROOT = Path(__file__).parent.parent
 MAX_MESSAGE = 131_072
@@ -203,9 +205,12 @@ def _run(told: Mapping[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(told["env"])
     sys.argv[:] = [str(ROOT / "src/semel/__main__.py"), *told["arguments"]]
-    from semel.cli import run  # noqa: PLC0415
+    if has_fault(os.environ):
+        run_with_fault()
+    else:
+        from semel.cli import run  # noqa: PLC0415
 
-    run()
+        run()
 
 
 def main() -> None:

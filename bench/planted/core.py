@@ -139,4 +139,12 @@ CORE = (
         "        self._topic = topic\n        self._future: asyncio.Future[None] | None = None\n",
         "tests/engine/test_signals.py",
     ),
+    bug(
+        "engine-follower-armed-after-its-look",
+        "a commit between the look of a follower and its wait is not missed",
+        "engine/follow.py",
+        "            watch.arm()\n            found = await look()\n",
+        "            found = await look()\n            watch.arm()\n",
+        "tests/engine/test_follow.py",
+    ),
 )

@@ -12,7 +12,7 @@ import signal
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from semel.engine.crash_point import POINTS
+from semel.engine.engine import POINTS
 from tests.running import RunningServer, ServerFailedError
 
 POINT_SECONDS = (4.0, 30.0, 60.0)

@@ -10,11 +10,9 @@ from pathlib import Path
 import httpx
 
 from tests.deltas.wire import Deltas, serving
-from tests.running import RunningServer, path_with
+from tests.running import RunningServer
 from tests.together import eventually
 
-SITE = Path(__file__).parent / "site"
-"""Lets one process die where a file says."""
 BEFORE, AFTER = "flushed", "committed"
 """The last point at which nothing is stored yet, and the first at which all is, with nobody told."""
 OWN_COMMITS = 2
@@ -63,7 +61,7 @@ def mortal(folder: Path, store: str) -> Iterator[Mortal]:
     """A server, or two nodes over PostgreSQL, whose logs must show no fault."""
     folder.mkdir(parents=True, exist_ok=True)
     order = folder / "die"
-    env = path_with(SITE) | {"CRASH_FILE": str(order), "SEMEL_CRASH_POINT": BEFORE}
+    env = {"SEMEL_CRASH_FILE": str(order)}
     with serving(folder / "data", store, env=env) as deltas:
         # An order must be taken by the call that it is for, and not by an errand of the server.
         eventually(lambda: commits(deltas) >= OWN_COMMITS, "the servers have stored what they store by themselves")

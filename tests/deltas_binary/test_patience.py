@@ -97,6 +97,26 @@ def pull_and_say_nothing(deltas: Deltas, times: float) -> None:
         assert line.ending()[0] == 1013
 
 
+def test_one_that_pulls_again_and_never_says_what_it_has_stays(impatient: Impatient) -> None:
+    """Its pull says where it stands: the pong of the broadcast before is owed no more."""
+    in_time(lambda times: pull_again_and_say_nothing(impatient(times), times), 1.0)
+
+
+def pull_again_and_say_nothing(deltas: Deltas, times: float) -> None:
+    gateway, hlc = fresh("gw"), hlcs()
+    with (
+        unless_held_up(times * PATIENCE_SECONDS / 2, lambda: open_sockets(deltas)),
+        Line.mute(deltas.server.port, gateway, "a") as line,
+    ):
+        deltas.push(gateway, [delta("INSERT", columns(x=1), row="r1", client="b", hlc=next(hlc))], client="b")
+        line.pull()
+        deltas.push(gateway, [delta("INSERT", columns(x=1), row="r2", client="b", hlc=next(hlc))], client="b")
+        line.broadcast()
+        for _ in range(4):
+            assert [entry["rowId"] for entry in line.pull().deltas] == ["r1", "r2"]
+            time.sleep(times * PATIENCE_SECONDS / 2)  # the point of the test: in all, longer than a pong may take
+
+
 def test_one_that_asks_and_does_not_read(deltas: Deltas) -> None:
     gateway, hlc = fresh("gw"), hlcs()
     for number in range(3):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from semel.engine.contract import EngineError
-from semel.engine.crash_point import POINTS
+from semel.engine.engine import POINTS
 from semel.engine.reading import Reading
 from semel.kernel.hashes import json_text
 from semel.surfaces.deltas.commands import DeltaRefusal, DeltasPushed, PushDeltas, RefusedDeltas, SaveSyncRules, TrimLog

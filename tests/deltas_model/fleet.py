@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from semel.engine.contract import EngineError
-from semel.engine.crash_point import POINTS
+from semel.engine.engine import POINTS
 from semel.kernel.hashes import json_text
 from semel.surfaces.deltas.commands import DeltaRefusal, DeltasPushed
 from semel.surfaces.deltas.model import Delta, DeltaEntry, DeltaOp

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from semel.engine.contract import EngineError
-from semel.engine.crash_point import POINTS
+from semel.engine.engine import POINTS
 from semel.engine.reading import Reading
 from semel.surfaces.deltas import reading
 from semel.surfaces.deltas.commands import DeliveryRecorded, DeltaRefusal, SaveTableSchema

@@ -1,4 +1,4 @@
-"""Somebody who reads a page and types what it says, and sees whether the answers are those that are shown.
+"""A reader who types the commands of a page, and compares the answers with those that it shows.
 
 What differs from run to run (ids, tokens, hashes, instants) is remembered by what the page shows for it: where the page
 shows one value twice, the server must have given one value twice. `...` stands for members that are not shown.
@@ -38,12 +38,6 @@ def commands(text: str) -> Iterator[Command]:
         for part in re.split(r"^\$ ", plain.replace("\\\n", " "), flags=re.MULTILINE)[1:]:
             line, _, shown = part.partition("\n")
             yield Command(line, shown)
-
-
-def section(page: Path, heading: str) -> str:
-    """One part of a page, without its parts."""
-    [found] = re.findall(rf"^#+ {heading}\n(.*?)(?=^#+ )", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    return str(found)
 
 
 def parsed(text: str) -> Any:

@@ -13,12 +13,11 @@ import jwt
 import pytest
 
 from tests.deltas.vectors import delta_id
-from tests.docs.terminal import Command, Terminal, commands, section
+from tests.docs.terminal import Command, Terminal, commands
 from tests.running import RunningServer
 
 ROOT = Path(__file__).parent.parent.parent
 GUIDE = ROOT / "docs/guide/deltas.md"
-README = ROOT / "README.md"
 
 CHANGING = {
     "serverHlc": r"1\d{17}",
@@ -57,10 +56,6 @@ def functions(text: str) -> dict[str, Any]:
     for block in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         exec(compile(block, str(GUIDE), "exec"), names)
     return names
-
-
-def test_the_section_of_the_readme(tmp_path: Path) -> None:
-    type_all(section(README, "Deltas"), 3, tmp_path)
 
 
 def test_the_guide(tmp_path: Path) -> None:

@@ -62,5 +62,5 @@ def test_ids_are_those_of_the_columns_that_are_shown() -> None:
 
 
 def test_every_table_of_deltas_has_its_row() -> None:
-    rows = tables(DOCS / "internals/architecture.md", 3)
+    rows = tables(DOCS / "internals/surface-deltas.md", 3)
     assert [code(row[0]) for row in rows if row[0].startswith("`delta_")] == [table.name for table in TABLES]

@@ -64,7 +64,7 @@ def test_every_metric_of_jobs_is_named() -> None:
 
 
 def test_every_table_of_jobs_has_its_row() -> None:
-    rows = tables(DOCS / "internals/architecture.md", 3)
+    rows = tables(DOCS / "internals/surface-jobs.md", 3)
     assert [code(row[0]) for row in rows if row[0].startswith("`job")] == [table.name for table in TABLES]
 
 

@@ -12,12 +12,11 @@ import pytest
 
 from semel.client.proofs import ProofError
 from tests.docs.grpcurl import called, taken_apart
-from tests.docs.terminal import Answers, Command, Terminal, commands, section
+from tests.docs.terminal import Answers, Command, Terminal, commands
 from tests.running import HOST, RunningServer
 
 ROOT = Path(__file__).parent.parent.parent
 GUIDE = ROOT / "docs/guide/ledger.md"
-README = ROOT / "README.md"
 GRPC = "127.0.0.1:50051"
 
 HASH = r"[A-Za-z0-9+/]{43}="
@@ -63,10 +62,6 @@ def type_all(text: str, least: int, folder: Path) -> None:
         terminal.grpc = f"{HOST}:{server.grpc_port}"
         for command in typed:
             terminal.type(command)
-
-
-def test_the_section_of_the_readme(tmp_path: Path) -> None:
-    type_all(section(README, "Ledger"), 3, tmp_path)
 
 
 def test_the_guide_and_what_it_says_in_python(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_every_state_of_an_organization_and_of_a_vault_has_its_row() -> None:
 
 
 def test_every_table_of_the_ledger_has_its_row() -> None:
-    rows = tables(DOCS / "internals/architecture.md", 3)
+    rows = tables(DOCS / "internals/surface-ledger.md", 3)
     assert [code(row[0]) for row in rows if row[0].startswith("`ledger_")] == [table.name for table in TABLES]
 
 

@@ -1,4 +1,4 @@
-"""Somebody follows the tutorial from an empty directory: every file and every command, on a real PostgreSQL."""
+"""The tutorial, followed from an empty directory: every file and every command, on a real PostgreSQL."""
 
 from __future__ import annotations
 

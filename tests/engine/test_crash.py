@@ -7,9 +7,10 @@ import signal
 
 import pytest
 
-from semel.engine.crash_point import POINTS, crash_at
+from semel.engine.engine import POINTS
 from tests.engine.bench import on_loop, running
 from tests.engine.toy import Add
+from tests.serve_with_faults import crash_at
 
 
 @pytest.mark.parametrize("point", POINTS)

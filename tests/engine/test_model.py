@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from semel.engine.contract import EngineError, NotStoredError
-from semel.engine.crash_point import POINTS
+from semel.engine.engine import POINTS
 from semel.store.memory import MemoryStore
 from semel.store.open import open_store
 from semel.store.protocol import Store

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from semel.surfaces.events.connection_limits import ConnectionTimers
-from semel.surfaces.events.conversation import EventConversation
-from semel.surfaces.events.settings import EventsSettings
+from semel.server.websocket.connection_limits import ConnectionTimers, ConversationLimits
+from semel.server.websocket.conversation import Conversation
 
 
 class Listener:
@@ -31,7 +30,8 @@ def stalls_of(sizes: list[int]) -> int:
 
     async def scenario() -> int:
         listener = Listener()
-        clocks = ConnectionTimers(cast(EventConversation, listener), EventsSettings(events_slow_ms=5))
+        limits = ConversationLimits(inbox_bytes=0, ping_seconds=20, stall_seconds=0.005)
+        clocks = ConnectionTimers(cast(Conversation, listener), limits)
         left = [*sizes]
         clocks.filled(lambda: left.pop(0))
         for _ in range(1_000):

@@ -13,10 +13,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.jobs.wire import PATH, SITE, Answer, Jobs, Message, fresh, read_answer, serving
+from tests.jobs.wire import PATH, Answer, Jobs, Message, fresh, read_answer, serving
 from tests.postgres.proxy import Proxy
 from tests.postgres.shared import fresh_url, shared_cluster
-from tests.running import STOP_SECONDS, RunningServer, path_with
+from tests.running import STOP_SECONDS, RunningServer
 from tests.server.test_faults import FaultyServer
 from tests.together import TRIES, eventually, in_time, unless_late
 
@@ -32,7 +32,7 @@ LIVE = "semel_live_readers"
 def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
     """A server that dies where a file says, as soon as the file is there."""
     folder = tmp_path_factory.mktemp("mortal")
-    env = path_with(SITE) | {"CRASH_FILE": str(folder / ORDER), "SEMEL_CRASH_POINT": BEFORE}
+    env = {"SEMEL_CRASH_FILE": str(folder / ORDER)}
     with serving(folder / "data", store="sqlite", env=env, clean=False) as jobs:
         yield jobs
 
@@ -49,7 +49,7 @@ def dies(jobs: Jobs, point: str, call: Callable[[], object], is_stored: Callable
     for _ in range(TRIES):
         order.write_text(point)
         eventually(partial(_is_dead_after, server, call), f"the server dies at {point}")
-        order.unlink()
+        order.unlink(missing_ok=True)
         server.start()
         if is_stored() is (point == AFTER):
             return

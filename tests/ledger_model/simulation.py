@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from semel.engine.contract import EngineError, Write
-from semel.engine.crash_point import POINTS
-from semel.engine.engine import Engine
+from semel.engine.engine import POINTS, Engine
 from semel.engine.generations import GENERATION
 from semel.engine.sweep import Sweeper
 from semel.kernel.clock import ClockPace, advance, start

@@ -40,8 +40,7 @@ class Recorder:
 
     def later(self, work: Coroutine[Any, Any, Answer | StreamedAnswer]) -> None:
         """Run it and keep what it gives."""
-        task = asyncio.ensure_future(work)
-        task.add_done_callback(lambda done: self.answer.set_result(done.result()))
+        self.answer = asyncio.ensure_future(work)
 
     async def read_piece(self) -> bytes:
         """The body is whole."""
@@ -59,8 +58,14 @@ async def ask(host: LedgerHttp, method: str, path: str, body: bytes) -> int:
     recorder = Recorder()
     request = Request(recorder, method, path.encode())
     request.body = body
-    at_once = host.handle(request)
-    return (at_once or await recorder.answer).status
+    try:
+        answer = host.handle(request) or await recorder.answer
+    except Exception as error:
+        refused = host.refuse(request, error)
+        if refused is None:
+            raise
+        answer = refused
+    return answer.status
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -12,16 +12,11 @@ from hypothesis import strategies as some
 from semel.surfaces.ledger.wire.members import (
     MOST,
     RETENTION_MODES,
+    LedgerMembers,
     ObjectMembers,
-    choice,
-    data,
     digits,
-    flag,
-    items,
-    number,
     parse_body,
     snake_of,
-    text,
     unbase64,
 )
 from tests.ledger_wire.refusing import raw, refused
@@ -46,7 +41,7 @@ SHAPE = ObjectMembers("key", "clientId", "includeTxProof")
     ],
 )
 def test_a_number_is_a_string_or_a_number(given: Any, wanted: int | None) -> None:
-    assert number({"n": given}, "n", "body") == wanted
+    assert LedgerMembers({"n": given}).number("n") == wanted
 
 
 @pytest.mark.parametrize(
@@ -60,19 +55,19 @@ def test_a_number_is_a_string_or_a_number(given: Any, wanted: int | None) -> Non
 )
 def test_a_number_that_is_none_is_refused(given: Any) -> None:
     with refused("n"):
-        number({"n": given}, "n", "body")
+        LedgerMembers({"n": given}).number("n")
     with refused("outer.n"):
-        number({"n": given}, "n", "outer")
+        LedgerMembers({"n": given}, "outer").number("n")
 
 
 def test_an_absent_member_is_as_good_as_null() -> None:
     for members in ({}, {"a": None}):
-        assert number(members, "a", "body") is None
-        assert text(members, "a", "body") == ""
-        assert data(members, "a", "body") == b""
-        assert items(members, "a", "body", lambda count: None) == []
-        assert flag(members, "a", "body") is None
-        assert choice(members, "a", "body", RETENTION_MODES) is None
+        assert LedgerMembers(members).number("a") is None
+        assert LedgerMembers(members).text("a") == ""
+        assert LedgerMembers(members).data("a") == b""
+        assert LedgerMembers(members).items("a", lambda count: None) == []
+        assert LedgerMembers(members).flag("a") is None
+        assert LedgerMembers(members).choice("a", RETENTION_MODES) is None
 
 
 @given(some.binary(max_size=70))
@@ -89,48 +84,48 @@ def test_bytes_are_taken_in_four_spellings(value: bytes) -> None:
 def test_what_is_no_base64_is_refused(given: str) -> None:
     assert unbase64(given) is None
     with refused("value"):
-        data({"value": given}, "value", "body")
+        LedgerMembers({"value": given}).data("value")
 
 
 @pytest.mark.parametrize("given", [7, True, [], {}, ["AA=="]], ids=repr)
 def test_bytes_are_a_string(given: Any) -> None:
     with refused("value"):
-        data({"value": given}, "value", "body")
+        LedgerMembers({"value": given}).data("value")
 
 
 @pytest.mark.parametrize("given", [7, True, [], {}, "\ud800"], ids=ascii)
 def test_text_is_a_string_that_utf8_can_carry(given: Any) -> None:
     with refused("key"):
-        text({"key": given}, "key", "body")
+        LedgerMembers({"key": given}).text("key")
 
 
 @pytest.mark.parametrize("given", [0, 1, "true", "", [], {}], ids=repr)
 def test_a_flag_is_true_or_false(given: Any) -> None:
     with refused("fence"):
-        flag({"fence": given}, "fence", "body")
+        LedgerMembers({"fence": given}).flag("fence")
 
 
 @pytest.mark.parametrize("given", ["x", 7, {}, True], ids=repr)
 def test_a_list_is_a_list(given: Any) -> None:
     with refused("keys"):
-        items({"keys": given}, "keys", "body", lambda count: None)
+        LedgerMembers({"keys": given}).items("keys", lambda count: None)
 
 
 @pytest.mark.parametrize(("given", "wanted"), [("BLOCK_RETENTION_MODE_FULL", 1), (2, 2), (0, 0)])
 def test_an_enumeration_is_a_name_or_a_number(given: Any, wanted: int) -> None:
-    assert choice({"mode": given}, "mode", "body", RETENTION_MODES) == wanted
+    assert LedgerMembers({"mode": given}).choice("mode", RETENTION_MODES) == wanted
 
 
 @pytest.mark.parametrize("given", ["FULL", "block_retention_mode_full", "", 3, -1, 1.0, True, "1", []], ids=repr)
 def test_a_value_that_an_enumeration_does_not_have_is_refused(given: Any) -> None:
     with refused("mode"):
-        choice({"mode": given}, "mode", "body", RETENTION_MODES)
+        LedgerMembers({"mode": given}).choice("mode", RETENTION_MODES)
 
 
 def test_names_have_two_spellings() -> None:
     assert snake_of("includeTxProof") == "include_tx_proof"
-    assert SHAPE.members({"client_id": 1, "key": 2}, "body") == {"clientId": 1, "key": 2}
-    assert SHAPE.members({"include_tx_proof": 1}, "body") == {"includeTxProof": 1}
+    assert SHAPE.members({"client_id": 1, "key": 2}, "body").values == {"clientId": 1, "key": 2}
+    assert SHAPE.members({"include_tx_proof": 1}, "body").values == {"includeTxProof": 1}
 
 
 @pytest.mark.parametrize(
@@ -187,9 +182,9 @@ def test_a_body_is_one_json_object(body: bytes) -> None:
 
 
 def test_a_body_may_be_empty_and_as_deep_as_it_may() -> None:
-    assert parse_body(b"", SHAPE) == {}
+    assert parse_body(b"", SHAPE).values == {}
     deep = raw('{"key":' + "[" * 63 + "]" * 63 + "}")
-    assert parse_body(deep, SHAPE)["key"]
+    assert parse_body(deep, SHAPE).values["key"]
 
 
 @pytest.mark.parametrize(

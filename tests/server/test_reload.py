@@ -136,11 +136,28 @@ def test_b6_a_live_read_of_a_revoked_token_ends(tmp_path: Path, live: str) -> No
             eventually(lambda: readers(server) == 0, "the reader has ended")
 
 
+@pytest.mark.parametrize("live", ["long-poll", "sse"])
+def test_b6_a_live_read_of_an_expired_token_ends(tmp_path: Path, live: str) -> None:
+    keys = str(write_keys(tmp_path / "keys.json"))
+    with guarded(tmp_path, entry(OTHER, "other"), SEMEL_JWT_KEYS=keys) as server:
+        query = {"live": live, "offset": "now"}
+        url = server.server.url + PATH
+        token = good_token({"sub": "ada", "roles": ["read"], "exp": int(time.time()) + 4}).decode()
+        with (
+            httpx.Client(timeout=60) as client,
+            client.stream("GET", url, params=query, headers=bearer(token))
+            if live == "sse"
+            else polling(url, query, token),
+        ):
+            eventually(lambda: readers(server) == 1, "the reader waits")
+            eventually(lambda: readers(server) == 0, "the reader has ended")
+
+
 @contextmanager
-def polling(url: str, query: dict[str, str]) -> Iterator[None]:
+def polling(url: str, query: dict[str, str], token: str = OLD) -> Iterator[None]:
     """A long poll that is under way."""
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(httpx.get, url, params=query, headers=bearer(OLD), timeout=60)
+        answer = pool.submit(httpx.get, url, params=query, headers=bearer(token), timeout=60)
         yield
         assert answer.result().status_code == 204
 

@@ -312,6 +312,19 @@ def test_a_handshake_of_deltas_needs_a_credential(site: Site) -> None:
     assert (status, json.loads(body)["code"], headers["x-request-id"]) == (401, "AUTH_ERROR", "mine")
 
 
+@pytest.mark.parametrize("name", SOCKETS)
+@pytest.mark.parametrize("origin", [None, FOREIGN])
+def test_a_refused_handshake_is_answered_like_a_request(site: Site, name: str, origin: str | None) -> None:
+    flawed = HANDSHAKE | {"Sec-WebSocket-Version": "12", "X-Request-Id": "mine"}
+    status, headers, body = shake(site, SOCKETS[name], flawed if origin is None else flawed | {"Origin": origin})
+    answer = httpx.Response(status, headers=headers, content=body)
+    code = {"events": "bad_request", "deltas": "VALIDATION_ERROR"}[name] if origin is None else TABLE[name].foreign
+    TABLE[name].shape(answer, code)
+    assert (status, headers.get("sec-websocket-version")) == ((400, "13") if origin is None else (403, None))
+    assert (headers["x-request-id"], headers["connection"]) == ("mine", "close")
+    assert (headers["x-content-type-options"], headers["vary"], "date" in headers) == ("nosniff", "Origin", True)
+
+
 CREATE = "/ledger.v1.AdminService/CreateOrganization"
 
 

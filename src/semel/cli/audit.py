@@ -29,6 +29,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import click
 
+from semel.cli.help import HelpGroup
 from semel.cli.output import content_out, printable, with_json
 from semel.kernel.clock import utc_ms, utc_text
 from semel.server.ops.audit_log import FILE_NAME, IMPORTANT_NAME
@@ -323,7 +324,7 @@ def _shown(alert: Alert, as_json: bool) -> str:
     return f"{facts['ts']}  {alert.event}  {alert.count} in a minute{where}"
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def audit() -> None:
     """The audit log of a server."""
 

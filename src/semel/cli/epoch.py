@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import click
 
+from semel.cli.help import HelpGroup
 from semel.cli.output import with_json
 from semel.server.settings_loader import SettingsError, load_settings
 
@@ -17,7 +18,7 @@ __all__ = ["epoch"]
 F = TypeVar("F")
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def epoch() -> None:
     """The epoch of all logs of a store."""
 

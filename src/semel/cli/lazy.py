@@ -8,11 +8,13 @@ from typing import Any
 
 import click
 
+from semel.cli.help import HelpGroup
+
 _EXTRAS = {"proxy": "proxy"}
 """Commands that need another extra than `server`."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(HelpGroup):
     """Knows where each subcommand is: `module:name`, the module and the name of the command in it."""
 
     def __init__(self, *args: Any, homes: Mapping[str, str], **rest: Any) -> None:

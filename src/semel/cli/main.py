@@ -12,31 +12,45 @@ import sys
 import click
 
 from semel import __version__
+from semel.cli.help import MAX_WIDTH
 from semel.cli.lazy import LazyGroup
 
 _HOMES = {
-    "audit": "semel.cli.audit:audit",
-    "copy": "semel.cli.store:copy",
-    "deltas": "semel.cli.deltas:deltas",
-    "diagnose": "semel.cli.diagnose:diagnose",
-    "doctor": "semel.cli.doctor:doctor",
-    "epoch": "semel.cli.epoch:epoch",
-    "events": "semel.cli.events:events",
-    "import": "semel.cli.importer:importer",
-    "jobs": "semel.cli.jobs:jobs",
-    "ledger": "semel.cli.ledger:ledger",
-    "migrate": "semel.cli.store:migrate",
-    "once": "semel.cli.once:once",
-    "outbox": "semel.cli.outbox:outbox",
-    "proxy": "semel.cli.proxy:proxy",
-    "serve": "semel.cli.serve:serve",
-    "streams": "semel.cli.streams:streams",
-    "worker": "semel.cli.worker:worker",
+    "Run a server": {
+        "serve": "semel.cli.serve:serve",
+        "doctor": "semel.cli.doctor:doctor",
+    },
+    "Use the surfaces of a server": {
+        "streams": "semel.cli.streams:streams",
+        "events": "semel.cli.events:events",
+        "jobs": "semel.cli.jobs:jobs",
+        "worker": "semel.cli.worker:worker",
+        "ledger": "semel.cli.ledger:ledger",
+        "deltas": "semel.cli.deltas:deltas",
+    },
+    "Idempotency in your own code": {
+        "once": "semel.cli.once:once",
+        "outbox": "semel.cli.outbox:outbox",
+        "proxy": "semel.cli.proxy:proxy",
+    },
+    "Operate": {
+        "migrate": "semel.cli.store:migrate",
+        "copy": "semel.cli.store:copy",
+        "import": "semel.cli.importer:importer",
+        "epoch": "semel.cli.epoch:epoch",
+        "audit": "semel.cli.audit:audit",
+        "diagnose": "semel.cli.diagnose:diagnose",
+    },
 }
-"""The module and the name of each subcommand."""
+"""The module and the name of each subcommand, under the headings of `semel --help`."""
 
 
-@click.group(cls=LazyGroup, homes=_HOMES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    homes={name: home for homes in _HOMES.values() for name, home in homes.items()},
+    headings={heading: tuple(homes) for heading, homes in _HOMES.items()},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": MAX_WIDTH},
+)
 @click.version_option(__version__, prog_name="semel")
 @click.pass_context
 def main(context: click.Context) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from semel.cli.help import HelpGroup
 from semel.cli.output import printable, row_progress, say, with_json
 from semel.once import OnceError, ddl
 from semel.once.stores import TableStore, store_at
@@ -80,7 +81,7 @@ def sweep(place: str, table: str, dry_run: bool, as_json: bool) -> None:
     say(as_json, {"expired": expired, "removed": removed}, words)
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def once() -> None:
     """The receipts of semel.once in your own database."""
 

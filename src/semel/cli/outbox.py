@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from semel.cli.help import HelpGroup
 from semel.cli.output import printable, progress, say, table, with_json
 from semel.once import Flushed, LetterState, LetterStatus, OnceError, Outbox
 from semel.once.message_table import TABLE
@@ -357,7 +358,7 @@ def _tell_on_stderr() -> None:
         log.setLevel(logging.INFO)
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def outbox() -> None:
     """Outbox: requests that are stored first and sent until they are answered."""
 

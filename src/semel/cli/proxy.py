@@ -148,7 +148,7 @@ def proxy(
     The token for a Semel server is read from SEMEL_TOKEN.
     """
     if scope == "none" and scope_headers:
-        raise click.UsageError("--scope none and --scope-header contradict each other: leave one of them away.")
+        raise click.UsageError("--scope none and --scope-header contradict each other: give one of them.")
     names = scope_headers or ("authorization",)
     try:
         settings = ProxySettings(

@@ -63,7 +63,9 @@ def find_token(file: Path | None) -> str | None:
 def _checked(token: str, place: str) -> str:
     """Refuses what no header can carry, here, because the error of the HTTP library would show the token."""
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise click.ClickException(f"{place} does not hold one token: it has spaces, line ends or special characters.")
+        raise click.ClickException(
+            f"{place} does not hold one token: remove spaces, line ends and characters outside ASCII."
+        )
     return token
 
 

@@ -45,7 +45,7 @@ def held_store(url: str, *, in_vain: str) -> Iterator[Store]:
 def _refuse_unusable(url: str, in_vain: str) -> None:
     """Before anything is opened, because opening makes and migrates."""
     if url.startswith("memory:"):
-        raise StoreError(f"A memory store begins anew at every start: {in_vain}.")
+        raise StoreError(f"A memory store is empty at every start: {in_vain}.")
     version = inspect_store(url, ()).version
     if version == 0:
         raise StoreError(f"There is no data in {shown(url)}: `semel migrate` makes a store there.")
@@ -80,7 +80,7 @@ def migrate(config: Path | None, store: str | None, data: str | None, dry_run: b
 
 def _migrate(url: str, dry_run: bool) -> None:
     if url.startswith("memory:"):
-        raise click.ClickException("A memory store begins anew at every start: there is nothing to migrate.")
+        raise click.ClickException("A memory store is empty at every start: there is nothing to migrate.")
     missing = pending(MIGRATIONS, inspect_store(url, ()).version)
     click.echo(f"Store: {shown(url)}")
     if not missing:

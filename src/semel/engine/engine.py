@@ -47,21 +47,39 @@ class EngineLimits:
 class WaitingCaller:
     """The caller that waits for an answer; its host sets `gone` when the client can no longer receive it."""
 
-    __slots__ = ("future", "gone", "principal")
+    __slots__ = ("_watchers", "future", "gone", "principal")
 
     def __init__(self, principal: str = NO_PRINCIPAL) -> None:
         self.gone = False
         self.principal = principal
         """Whose share of the queue its writes take; empty for none."""
         self.future: asyncio.Future[Any] | None = None
+        self._watchers: tuple[Callable[[], object], ...] = ()
 
     def leave(self) -> None:
         """The client will not receive the answer."""
         self.gone = True
+        for watcher in self._watchers:
+            watcher()
+
+    def watch(self, watcher: Callable[[], object]) -> None:
+        """Call this when the client leaves; at once if it has left."""
+        if self.gone:
+            watcher()
+        else:
+            self._watchers += (watcher,)
+
+    def unwatch(self, watcher: Callable[[], object]) -> None:
+        """Call it no more."""
+        self._watchers = tuple(one for one in self._watchers if one != watcher)
+
+
+POINTS = ("gathered", "locked", "loaded", "decided", "flushed", "committed", "answered")
+"""The named points of the commit path, in order. The engine calls its `reach` with the name at each of them."""
 
 
 def nowhere(point: str) -> None:
-    """No crash test is running."""
+    """Do nothing at any point: what a server does. Tests pass a function that delays a commit or kills the process."""
 
 
 class WriteProgress(NamedTuple):

@@ -7,33 +7,26 @@ the shape of its refusals.
 
 from __future__ import annotations
 
-import logging
-import re
 from collections.abc import Callable
 
 from semel.kernel.errors import Problem
-from semel.server.auth.authentication import denied
 from semel.server.context import Context
 from semel.server.http.answer import SECURITY, Answer, header_block
 from semel.server.http.application import UpgradedConnection
-from semel.server.http.cors import REFUSED, Provenance, preflight_headers, provenance_in, shared_with
-from semel.server.http.problem import internal_problem, problem_answer
+from semel.server.http.cors import Provenance, preflight_headers, provenance_in, shared_with
+from semel.server.http.problem import problem_answer
 from semel.server.http.request import Request
 from semel.server.listeners import PathPlace, Plane, place_of
 from semel.server.ops.endpoints import Operations
+from semel.server.refusal import origin_refusal, refusal_of
 from semel.server.surface import HttpSurface
 from semel.surfaces.registry import SURFACES
 
-_log = logging.getLogger("semel.server")
-
 _NOTHING_HERE = Problem(
-    "NOT_FOUND",
-    "There is nothing at this path; streams are under /v1/stream/, events at /v1/events, jobs at /v1/jobs, the ledger "
-    "is under /ledger/v1/, and deltas are under /v1/sync/.",
+    "NOT_FOUND", f"There is nothing at this path; {', '.join(f'{row.name} are at {row.path}' for row in SURFACES)}."
 )
 _ELSEWHERE = Problem("WRONG_PLANE", "This path is answered on the server's other port.")
 _COMMON = header_block(SECURITY)
-_TRACEPARENT = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class App:
@@ -67,16 +60,7 @@ class App:
 
     def failed(self, request: Request, error: Exception) -> Answer:
         """The refusal that an error means to the surface of the request; any other error is a fault of ours."""
-        surface = self._by_name.get(request.surface)
-        try:
-            answer = None if surface is None else surface.refuse(request, error)
-        except Exception as second:  # noqa: BLE001 - rendering failed: that is the fault to look at
-            error, answer = second, None
-        if answer is None:
-            return self._fault(request, surface, error)
-        if surface is not None and surface.is_denial(error):
-            denied(self._context, request.where)
-        return answer
+        return refusal_of(self._context, self._by_name.get(request.surface), request, error)
 
     def answered(self, request: Request, status: int) -> None:
         """Count an answer."""
@@ -104,8 +88,7 @@ class App:
         provenance = provenance_in(request.headers)
         foreign = self._policy.refusal(provenance)
         if foreign is not None:
-            self._context.audit.note(REFUSED, {**provenance.shown, **request.where})
-            return self._render(request, surface, foreign)
+            return origin_refusal(self._context, surface, request, provenance, foreign)
         if provenance.origin is not None:
             request.common += header_block((shared_with(provenance.origin),))
         if request.method == "OPTIONS" and provenance.is_preflight and provenance.origin is not None:
@@ -144,15 +127,3 @@ class App:
     def _render(self, request: Request, surface: HttpSurface | None, problem: Problem) -> Answer:
         """What the shell refuses, as the owner of the path refuses."""
         return problem_answer(problem) if surface is None else surface.render(request, problem)
-
-    def _fault(self, request: Request, surface: HttpSurface | None, error: Exception) -> Answer:
-        error_id = self._context.world.random_bytes(8).hex()
-        facts = {"error_id": error_id, "request_id": request.id.decode("latin-1"), **_trace(request)}
-        _log.error("fault in a request", exc_info=error, extra=facts)
-        return problem_answer(internal_problem(error_id)) if surface is None else surface.fault(request, error_id)
-
-
-def _trace(request: Request) -> dict[str, str]:
-    """The trace that a request belongs to, by its W3C `traceparent`."""
-    found = _TRACEPARENT.fullmatch(request.fields.get(b"traceparent") or b"")
-    return {} if found is None else {"trace_id": found[1].decode()}

@@ -8,8 +8,9 @@ from itertools import count
 from typing import Any
 
 from semel.engine.engine import Engine, WaitingCaller
+from semel.engine.follow import FollowEnd, WakeSource
 from semel.kernel.clock import World
-from semel.server.auth.principals import Principals
+from semel.server.auth.principals import Principal, Principals
 from semel.server.http.body import Bodies
 from semel.server.http.connection_limit import ConnectionLimit
 from semel.server.http.request import Request
@@ -50,6 +51,20 @@ class Context:
         if not self._prefix:
             self._prefix = self.world.random_bytes(6).hex().encode()
         return b"%s-%x" % (self._prefix, next(self._numbers))
+
+    def end_of(self, caller: WaitingCaller, principal: Principal | None) -> FollowEnd:
+        """What ends a follower of this caller: its departure, the end of its credential, the stop of the server."""
+        sources: tuple[WakeSource, ...] = (caller,)
+        if principal is None:
+            return FollowEnd(lambda: caller.gone, lambda: self.is_stopping, sources=sources)
+        if principal.revocation is not None:
+            sources = (caller, principal.revocation)
+        return FollowEnd(
+            is_gone=lambda: caller.gone,
+            is_stopping=lambda: self.is_stopping,
+            credential_seconds=lambda: principal.seconds_left(self.world.wall_ms()),
+            sources=sources,
+        )
 
 
 def caller_of(request: Request) -> WaitingCaller:

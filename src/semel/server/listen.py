@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import sys
 
@@ -25,7 +26,8 @@ def listen(host: str, port: int, flag: str) -> socket.socket:
             bound.close()
             raise
     except OSError as error:
-        raise cannot_listen(host, port, error.strerror, flag) from error
+        is_host = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+        raise cannot_listen(host, port, error.strerror, "--host" if is_host else flag) from error
     return bound
 
 

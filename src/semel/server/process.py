@@ -13,13 +13,11 @@ import gc
 import logging
 import signal
 import sys
-import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from semel.engine.clock import SystemWorld
-from semel.engine.crash_point import crash_at
 from semel.engine.engine import Engine, EngineLimits, nowhere
 from semel.engine.generations import Generations
 from semel.engine.lane import BatchLimits
@@ -51,8 +49,16 @@ if sys.platform != "win32":
 _log = logging.getLogger("semel.server")
 
 
-def run_server(settings: ServerSettings, announce: Callable[[int], None], warnings: Iterable[str] = ()) -> int:
-    """Run until told to stop; the exit code. The warnings about how it was configured go into the log first."""
+def run_server(
+    settings: ServerSettings,
+    announce: Callable[[int], None],
+    warnings: Iterable[str] = (),
+    reach: Callable[[str], None] = nowhere,
+) -> int:
+    """Run until told to stop; the exit code. The warnings about how it was configured go into the log first.
+
+    `announce` is called with the port once the server is ready, and `reach` at each named point of the commit path.
+    """
     return_large_blocks()
     if sys.platform != "win32":
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to read again
@@ -61,7 +67,7 @@ def run_server(settings: ServerSettings, announce: Callable[[int], None], warnin
         _log.warning("%s", warning)
     _allow_many_connections()
     collect_rarely()
-    server = ServerProcess(settings, announce)
+    server = ServerProcess(settings, announce, reach)
     server.run()
     return 1 if server.has_failed else 0
 
@@ -83,16 +89,16 @@ def run_on_loop(main: Coroutine[Any, Any, None]) -> None:
 class ServerProcess:
     """Starts the parts in order, waits for a signal or a failed store, and stops them in order."""
 
-    def __init__(self, settings: ServerSettings, announce: Callable[[int], None]) -> None:
+    def __init__(self, settings: ServerSettings, announce: Callable[[int], None], reach: Callable[[str], None]) -> None:
         self._settings = settings
         self._announce = announce
+        self._reach = reach
         self._tasks: list[asyncio.Task[None]] = []
         self._extra: list[ExtraListener] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
         self._forced = asyncio.Event()
         self._hung_up = asyncio.Event()
-        self._is_started = False
         self.has_failed = False
 
     def run(self) -> None:
@@ -147,7 +153,7 @@ class ServerProcess:
         self._tls = Tls(settings.tls_certificate, settings.tls_key) if settings.tls_certificate else None
         listeners = listen_all(settings)
         try:
-            self._context = _build(settings, lambda: self._is_started)
+            self._context = _build(settings, self._reach)
         except BaseException:
             for listener in listeners:
                 listener.close()
@@ -161,7 +167,6 @@ class ServerProcess:
         context.metrics.connections = lambda: len(host.connections)
         await self._start_surfaces(app)
         await host.start(listeners, None if self._tls is None else self._tls.context(HTTP))
-        self._is_started = True
         self._start_tasks(app)
         self._announce(listeners[0].getsockname()[1])
 
@@ -215,7 +220,7 @@ class ServerProcess:
         self._stop.set()
 
 
-def _build(settings: ServerSettings, is_started: Callable[[], bool]) -> Context:
+def _build(settings: ServerSettings, reach: Callable[[str], None]) -> Context:
     world = SystemWorld()
     metrics = Metrics()
     for surface in SURFACES:
@@ -224,7 +229,7 @@ def _build(settings: ServerSettings, is_started: Callable[[], bool]) -> Context:
     store = open_store(settings.store_url, TABLES, MIGRATIONS, world.wall_ms)
     batch = BatchLimits(writes=settings.batch_writes)
     limits = EngineLimits(settings.queue_writes, settings.queue_bytes, batch, settings.queue_principal_share)
-    engine = Engine(store, world, limits, metrics, _test_hook(settings, is_started))
+    engine = Engine(store, world, limits, metrics, reach)
     metrics.engine = engine
     meter = metrics.meter = Meter(world.monotonic_ms)
     audit = metrics.audit = AuditLog(Path(settings.data) / "logs", world)
@@ -260,19 +265,3 @@ def collect_rarely() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-
-
-def _test_hook(settings: ServerSettings, is_started: Callable[[], bool]) -> Callable[[str], None]:
-    """What happens at the named points of the commit path: nothing, unless a test asks for it."""
-    if settings.crash_point:
-        crash = crash_at(settings.crash_point, settings.crash_one_in)
-        return lambda point: crash(point) if is_started() else None  # what the start itself commits is not its prey
-    if settings.commit_delay_ms:
-        delay = settings.commit_delay_ms / 1_000
-
-        def wait(point: str) -> None:
-            if point == "flushed":
-                time.sleep(delay)
-
-        return wait
-    return nowhere

@@ -43,7 +43,7 @@ class GivenValue(NamedTuple):
 
     value: Any
     place: str
-    """The source of the value: a variable, a name in the file, a flag."""
+    """The source of the value: a variable, a file, a flag."""
 
 
 def setting(default: Any, about: str, least: float | None = None, most: float | None = None) -> Any:
@@ -77,15 +77,15 @@ def convert(one: Field[Any], given: GivenValue) -> Any:
         return _CONVERTERS[str(one.type)](one, given.value)
     except (ValueError, TypeError, KeyError, OverflowError):
         shown = "the given value" if is_secret(one) else repr(given.value)
-        place = "" if given.place == one.name else f"{given.place}: "
-        why = f"The setting {one.name} ({place}{one.metadata['about']}): {shown} is not valid{_allowed(one)}."
-        raise SettingsError(why) from None
+        why = f"The setting {one.name} ({given.place}): {shown} is not valid{_allowed(one)}."
+        raise SettingsError(f"{why} Its meaning: {one.metadata['about']}.") from None
 
 
 def _allowed(one: Field[Any]) -> str:
     """The values to give instead, as the end of a sentence; empty where the description says it."""
     if one.metadata.get("choices"):
-        return f": give one of {', '.join(one.metadata['choices'])}"
+        choices = ", ".join(filter(None, one.metadata["choices"]))
+        return f": give one of {choices}{', or leave it empty' if '' in one.metadata['choices'] else ''}"
     if str(one.type) == "bool":
         return ": give true or false"
     if str(one.type) == "str":

@@ -36,34 +36,16 @@ class ServerSettings:
     }
     """Variables of other names that count where ours is not set, the stronger first."""
 
+    headings: ClassVar[Mapping[str, str]] = {
+        "host": "Server",
+        "max_body_bytes": "HTTP",
+        "tokens": "Credentials and origins",
+        "data": "Engine and store",
+    }
+    """Headings of `semel serve --help`: each is above the setting that it is given for."""
+
     host: str = setting("127.0.0.1", "address to listen on; beyond loopback it needs credentials, or insecure")
     port: int = setting(8788, "TCP port to listen on; 0 takes a free port", 0, 65_535)
-    data: str = setting("data", "folder of the embedded database")
-    store: str = setting(
-        "", "store URL: sqlite:FOLDER, postgresql://... or memory:; empty is sqlite in the data folder"
-    )
-    tokens: str = setting(
-        "", "TOML file with hashed bearer tokens; without any credentials the server runs in development mode"
-    )
-    jwt_keys: str = setting("", "JSON file (JWKS) with the keys that verify JWTs; empty accepts no JWTs")
-    jwt_algorithms: str = setting(",".join(JWT_ALGORITHMS), "signature algorithms of JWTs, separated by commas")
-    jwt_issuer: str = setting("", "required `iss` claim of JWTs; empty accepts any")
-    jwt_audience: str = setting("", "required `aud` claim of JWTs; empty accepts only JWTs without one")
-    allowed_hosts: str = checked(
-        check_hosts, "host names allowed in the Host header, separated by commas; *.NAME allows all below NAME"
-    )
-    allowed_origins: str = checked(
-        check_origins, "origins of web pages that may call (CORS), such as https://app.example, separated by commas"
-    )
-    insecure: bool = setting(False, "allow listening beyond loopback without credentials")
-    token_active: str = secret("one bearer token for all callers; its principal is `default`, with all roles")
-    token_next: str = secret("the successor of token_active; both are accepted until the rotation ends")
-    token_rotation_until: str = checked(
-        utc_ms, "time with zone, such as 2030-01-31T12:00:00Z, from which only token_next is accepted"
-    )
-    token_required: str = choice(
-        "", "1: require a token; 0: require none (loopback only); empty: require one if credentials are set", *_SWITCH
-    )
     tls_certificate: str = setting("", "PEM file with the certificate and its chain, for https; needs tls_key")
     tls_key: str = setting("", "PEM file with the key of the certificate, without a password; needs tls_certificate")
     control_port: int = setting(0, "second TCP port, for health, metrics and diagnosis; 0 opens none", 0, 65_535)
@@ -71,6 +53,8 @@ class ServerSettings:
     log_level: str = choice(
         "info", "lowest level of own log lines: debug, info, warning or error", "debug", "warning", "error"
     )
+    shutdown_ms: int = setting(10_000, "time in ms for open requests to end at shutdown", 0)
+
     max_body_bytes: int = setting(16 * 1024 * 1024, "largest request body in bytes; a larger one gets 413", 1)
     max_uploads_bytes: int = setting(256 * 1024 * 1024, "max bytes of all bodies that are arriving; beyond it 503", 1)
     http_max_connections: int = setting(20_000, "max open HTTP connections; further ones get 503", 1, MANY)
@@ -93,6 +77,34 @@ class ServerSettings:
     http_stall_ms: int = setting(
         60_000, "close a connection whose client reads no answer for this time in ms", 100, _DAY_MS
     )
+
+    tokens: str = setting(
+        "", "TOML file with hashed bearer tokens; without any credentials the server runs in development mode"
+    )
+    token_active: str = secret("one bearer token for all callers; its principal is `default`, with all roles")
+    token_next: str = secret("the successor of token_active; both are accepted until the rotation ends")
+    token_rotation_until: str = checked(
+        utc_ms, "time with zone, such as 2030-01-31T12:00:00Z, from which only token_next is accepted"
+    )
+    token_required: str = choice(
+        "", "1: require a token; 0: require none (loopback only); empty: require one if credentials are set", *_SWITCH
+    )
+    insecure: bool = setting(False, "allow listening beyond loopback without credentials")
+    jwt_keys: str = setting("", "JSON file (JWKS) with the keys that verify JWTs; empty accepts no JWTs")
+    jwt_algorithms: str = setting(",".join(JWT_ALGORITHMS), "signature algorithms of JWTs, separated by commas")
+    jwt_issuer: str = setting("", "required `iss` claim of JWTs; empty accepts any")
+    jwt_audience: str = setting("", "required `aud` claim of JWTs; empty accepts only JWTs without one")
+    allowed_hosts: str = checked(
+        check_hosts, "host names allowed in the Host header, separated by commas; *.NAME allows all below NAME"
+    )
+    allowed_origins: str = checked(
+        check_origins, "origins of web pages that may call (CORS), such as https://app.example, separated by commas"
+    )
+
+    data: str = setting("data", "folder of the embedded database")
+    store: str = setting(
+        "", "store URL: sqlite:FOLDER, postgresql://... or memory:; empty is sqlite in the data folder"
+    )
     queue_writes: int = setting(4_096, "max writes that wait for a commit; further ones get 503", 1)
     queue_bytes: int = setting(256 * 1024 * 1024, "max bytes of writes that wait for a commit; more get 503", 1)
     queue_principal_share: float = setting(
@@ -100,10 +112,6 @@ class ServerSettings:
     )
     batch_writes: int = setting(512, "max writes in one transaction (group commit)", 1)
     sweep_interval_ms: int = setting(5_000, "time in ms between two sweeps for expired data", 10)
-    shutdown_ms: int = setting(10_000, "time in ms for open requests to end at shutdown", 0)
-    crash_point: str = setting("", "crash tests only: kill the process at this point of the commit path")
-    crash_one_in: int = setting(100, "crash tests only: kill on average once in this number of passes", 1)
-    commit_delay_ms: int = setting(0, "overload tests only: extra time of each commit in ms", 0)
 
     @property
     def store_url(self) -> str:

@@ -8,8 +8,9 @@ where ours is not set.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, fields
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +19,16 @@ from semel.server.setting_values import GivenValue, SettingsError, convert, set_
 from semel.server.settings import JWT_ALGORITHMS, PREFIX, ServerSettings, SurfaceSettings, aliases_of, settings_of
 from semel.surfaces.registry import NAMES
 
-__all__ = ["ALIASES", "PREFIX", "SettingsError", "disagreements", "load_settings", "make_settings", "setting_fields"]
+__all__ = [
+    "ALIASES",
+    "PREFIX",
+    "SettingsError",
+    "disagreements",
+    "load_settings",
+    "make_settings",
+    "setting_fields",
+    "setting_sections",
+]
 
 _SURFACES: tuple[type[SurfaceSettings], ...] = tuple(
     import_module(f"semel.surfaces.{name}.settings").SETTINGS for name in NAMES
@@ -36,6 +46,17 @@ def setting_fields() -> tuple[Field[Any], ...]:
     return fields(_SETTINGS)
 
 
+def setting_sections() -> dict[str, list[Field[Any]]]:
+    """Every setting, in the same order, under the headings of the server and one heading a surface."""
+    sections: dict[str, list[Field[Any]]] = {}
+    heading = ""
+    for one in fields(ServerSettings):
+        heading = ServerSettings.headings.get(one.name, heading)
+        sections.setdefault(heading, []).append(one)
+    surfaces = zip(NAMES, _SURFACES, strict=True)
+    return sections | {name.capitalize(): list(fields(kind)) for name, kind in surfaces}
+
+
 def make_settings(**values: Any) -> ServerSettings:
     """Settings with these values, and the defaults of all others; nothing is checked."""
     return cast(ServerSettings, _SETTINGS(**values))
@@ -48,9 +69,11 @@ def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str], file
     for values in (_from_file(file), _from_environment(environment)):
         for name, one in values.items():
             if name not in known:
-                raise SettingsError(f"There is no setting {one.place}; `semel serve --help` lists them.")
+                raise _unknown(name, one.place, known)
             given[name] = one
-    given.update({name: GivenValue(value, name) for name, value in flags.items() if value is not None})
+    for name, value in flags.items():
+        if value is not None:
+            given[name] = GivenValue(value, f"--{name.replace('_', '-')}")
     settings = make_settings(**{name: convert(known[name], one) for name, one in given.items()})
     _check(settings)
     for kind in _SURFACES:
@@ -59,14 +82,25 @@ def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str], file
     return settings
 
 
+def _unknown(name: str, place: str, known: Iterable[str]) -> SettingsError:
+    """The error for a name that does not exist, with the setting that was probably meant."""
+    is_variable = place.startswith(PREFIX)
+    written = place if is_variable else f"{name} ({place})"
+    close = get_close_matches(name, known, n=1)
+    meant = "".join(f"did you mean {PREFIX + one.upper() if is_variable else one}? " for one in close)
+    return SettingsError(f"There is no setting {written}; {meant}`semel serve --help` lists them.")
+
+
 def _from_file(file: Path | None) -> dict[str, GivenValue]:
     if file is None:
         return {}
     try:
         values = tomllib.loads(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SettingsError(f"The configuration file {file} cannot be read: {error}") from error
-    return {name: GivenValue(value, name) for name, value in values.items()}
+    except OSError as error:
+        raise SettingsError(f"The configuration file {file} cannot be read: {error.strerror}.") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"The configuration file {file} is not TOML: {error}.") from error
+    return {name: GivenValue(value, f"in {file}") for name, value in values.items()}
 
 
 _ELSEWHERE = frozenset({"url", "token", "config"})
@@ -104,7 +138,7 @@ def disagreements(environment: Mapping[str, str]) -> list[str]:
 
 def _check(settings: ServerSettings) -> None:
     if settings.port and settings.port == settings.control_port:
-        raise SettingsError(f"port and control_port are both {settings.port}; the second listener needs its own.")
+        raise SettingsError(f"port and control_port are both {settings.port}: give them different ports.")
     if bool(settings.tls_certificate) != bool(settings.tls_key):
         raise SettingsError("tls_certificate and tls_key belong together: give both, or none.")
     _check_jwt(settings)
@@ -122,27 +156,29 @@ def _check_tokens(settings: ServerSettings) -> None:
     for name in ("token_active", "token_next"):
         token = getattr(settings, name)
         if not (token.isascii() and token.isprintable()) or " " in token:
-            raise SettingsError(f"{name} cannot be sent in a header: it is ASCII without spaces.")
+            raise SettingsError(f"{name} must be ASCII without spaces, because clients send it in a header.")
     if settings.token_next and not settings.token_active:
-        raise SettingsError("token_next follows token_active: give both.")
+        raise SettingsError("token_next is the successor of token_active: give token_active too.")
     if settings.token_rotation_until and not settings.token_next:
-        raise SettingsError("token_rotation_until ends the life of token_active: give token_next, which follows it.")
+        raise SettingsError("token_rotation_until is when token_next replaces token_active: give token_next too.")
     if settings.token_required and settings.needs_token and not settings.has_credentials:
-        raise SettingsError("token_required is set, and there is no token: give tokens, jwt_keys or token_active.")
+        raise SettingsError("token_required needs credentials: give tokens, jwt_keys or token_active.")
     if settings.token_required and not settings.needs_token and not settings.is_loopback:
-        raise SettingsError(f"token_required can be switched off on loopback only, not on {settings.host}.")
+        raise SettingsError(
+            f"token_required may be 0 only on loopback, and host is {settings.host}: remove one of the two."
+        )
 
 
 def _check_allowed(settings: ServerSettings) -> None:
     for name in ("allowed_hosts", "allowed_origins"):
         if not settings.needs_token and "*" in [item.strip() for item in getattr(settings, name).split(",")]:
-            raise SettingsError(f"{name} can be * only where callers need a credential; name those to be allowed.")
+            raise SettingsError(f"{name} may be * only if callers need a credential: list the names to allow.")
 
 
 def _check_jwt(settings: ServerSettings) -> None:
     for name in settings.jwt_algorithm_names:
         if name not in JWT_ALGORITHMS:
             known = ", ".join(JWT_ALGORITHMS)
-            raise SettingsError(f"jwt_algorithms names algorithms with commas between, of {known}; not {name!r}.")
+            raise SettingsError(f"jwt_algorithms has {name!r}: give some of {known}, separated by commas.")
     if not settings.jwt_keys and (settings.jwt_issuer or settings.jwt_audience):
-        raise SettingsError("jwt_issuer and jwt_audience speak of JWTs: give their keys with jwt_keys.")
+        raise SettingsError("jwt_issuer and jwt_audience need jwt_keys: give the file with the keys of the JWTs.")

@@ -13,13 +13,14 @@ from typing import Any, ClassVar, Protocol
 
 from prometheus_client.core import Metric
 
-from semel.engine.contract import Contract
+from semel.engine.contract import Contract, EngineError
 from semel.engine.reading import Reading
-from semel.kernel.errors import Problem
+from semel.kernel.errors import Problem, Refused
 from semel.server.auth.principals import ScopeClaim
 from semel.server.context import Context
 from semel.server.http.answer import Answer
 from semel.server.http.application import UpgradedConnection
+from semel.server.http.problem import engine_problem, internal_problem, problem_answer
 from semel.server.http.request import Request
 from semel.server.ops.diagnosis_bundle import SurfaceDiagnosis
 from semel.server.settings import ServerSettings, SurfaceSettings
@@ -52,24 +53,26 @@ class HttpSurface(ABC):
     def handle(self, request: Request) -> Answer | None:
         """The answer; None when it comes later. May raise what `refuse` renders."""
 
-    @abstractmethod
     def refuse(self, request: Request, error: Exception) -> Answer | None:
-        """An error that this surface knows, as its answer; None for a fault."""
+        """An error that this surface knows, as its answer; None for a fault. Here: a problem document."""
+        if isinstance(error, Refused):
+            return problem_answer(error.problem)
+        return problem_answer(engine_problem(error)) if isinstance(error, EngineError) else None
 
-    @abstractmethod
     def render(self, request: Request, problem: Problem) -> Answer:
         """What the shell refuses, in the surface's own shape."""
+        return problem_answer(problem)
 
-    @abstractmethod
     def fault(self, request: Request, error_id: str) -> Answer:
         """The answer to a fault of ours; the log has the details under the id."""
+        return problem_answer(internal_problem(error_id))
 
     def is_denial(self, error: Exception) -> bool:
         """Whether the error means that a known caller lacks the right; the shell writes the audit line.
 
-        A surface with several wires writes it in its service, for all of them, and leaves this as it is.
+        A surface with several wires writes it in its service, for all of them.
         """
-        return False
+        return isinstance(error, Refused) and error.problem.code == "FORBIDDEN"
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
         """What speaks WebSocket at a path; None where none does."""
@@ -135,6 +138,11 @@ class Surface:
     """Claims of a JWT that limit what it reaches here."""
     has_normalized_names: bool = False
     """Whether names in its scopes are compared in Unicode's normal form NFC."""
+
+    @property
+    def path(self) -> str:
+        """The path that is shown for it: the first of several."""
+        return (*self.prefixes, *self.paths)[0].decode()
 
     def owns(self, raw_path: bytes) -> bool:
         """Whether a path belongs to it."""

@@ -13,6 +13,7 @@ import click
 
 from semel.cli.connection import CliAnswer, CliConnection, not_semel
 from semel.cli.deltas.arguments import GatewayType, TableType
+from semel.cli.help import HelpGroup
 from semel.cli.output import printable, say, with_json
 from semel.cli.requests import RETRIES, send_until_answered, with_connection, with_retries
 from semel.cli.source import read_whole
@@ -80,7 +81,7 @@ CLIENTS_PAGE = 1_000
 REMOVED_AT_ONCE = 100
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def clients() -> None:
     """Clients that have pushed to a gateway: list and forget them."""
 

@@ -120,7 +120,7 @@ def _refuse_forged(delta: LoggedDelta) -> None:
     found = delta_id(delta.client, delta.columns_text, delta.hlc, delta.row, delta.table)
     if found != delta.id:
         raise click.ClickException(
-            f"The delta {delta.id.hex()} at position {delta.position} is not what its id says: its content has the "
+            f"The delta {delta.id.hex()} at position {delta.position} does not match its id: its content has the "
             f"hash {found.hex()}."
         )
 

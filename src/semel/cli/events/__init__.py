@@ -6,11 +6,12 @@ import click
 
 from semel.cli.events.read import read, tail
 from semel.cli.events.submit import submit
+from semel.cli.help import HelpGroup
 
 __all__ = ["events"]
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def events() -> None:
     """Events in partitions, committed once and in one order."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from semel.cli.help import HelpGroup
 from semel.cli.output import printable, with_json
 from semel.cli.source import read_whole
 from semel.server.settings_loader import SettingsError, load_settings
@@ -63,7 +64,7 @@ def _content(file: str) -> bytes:
         raise click.ClickException(f"The file {printable(file)} cannot be read: {error.strerror}.") from None
 
 
-@click.group("import")
+@click.group("import", cls=HelpGroup)
 def importer() -> None:
     """Import the data of another program."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from semel.cli.help import HelpGroup
 from semel.cli.jobs.admin import cancel, dead, release, requeue
 from semel.cli.jobs.queues import queue, schedule
 from semel.cli.jobs.read import list_jobs, result, show, wait
@@ -12,7 +13,7 @@ from semel.cli.jobs.submit import submit
 __all__ = ["jobs"]
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def jobs() -> None:
     """Job queue: submit, list, cancel and requeue jobs."""
 

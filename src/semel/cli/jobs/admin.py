@@ -40,7 +40,9 @@ def cancel(
 ) -> None:
     """Cancel a job. JOB is its id or its request id."""
     if force and not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("What a worker does then is lost: say --yes if standard input is not a terminal.")
+        raise click.UsageError(
+            "--force discards the work of a running job: give --yes if standard input is not a terminal."
+        )
     server = CliJobServer(connection, retries)
     job = wanted.read(server)
     about = printable(f"{job.get('job_id')} ({job.get('kind')}) is {standing(job)}")
@@ -158,7 +160,7 @@ def _check_requeue(jobs: tuple[str, ...], dead: bool, is_filtered: bool, *, asks
     for name in jobs:
         check_name(name)
     if (dead or len(jobs) > 1) and asks and not sys.stdin.isatty():
-        raise click.UsageError("Many jobs would run again: say --yes if standard input is not a terminal.")
+        raise click.UsageError("Many jobs would run again: give --yes if standard input is not a terminal.")
 
 
 def _dead(server: CliJobServer, wanted: Facts) -> list[Facts]:
@@ -258,7 +260,9 @@ def release(
 ) -> None:
     """Release a key whose job has ended: the next submission under it makes a new job."""
     if force and not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("A released key protects no job: say --yes if standard input is not a terminal.")
+        raise click.UsageError(
+            "With --force a retry under this key runs its job twice: give --yes if standard input is not a terminal."
+        )
     about = printable(f"the key {key} of {principal}")
     facts = {"principal": principal, "idempotency_key": key, "released": not dry_run, "dry_run": dry_run}
     if dry_run:

@@ -9,6 +9,7 @@ from typing import BinaryIO
 import click
 
 from semel.cli.connection import CliConnection, not_semel
+from semel.cli.help import HelpGroup
 from semel.cli.jobs.options import MAX_TIMEOUT_SECONDS, CliJobDraftError, draft_job, with_place
 from semel.cli.jobs.requests import PATH, SURFACE, CliJobServer, Facts, named_path
 from semel.cli.output import printable, say, table, with_json
@@ -18,7 +19,7 @@ from semel.cli.source import STDIN, open_source, read_whole
 QUEUE_HEAD = ("QUEUE", "WAITING", "IN WORK", "LIMIT", "TIMEOUT")
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def queue() -> None:
     """Queues and their limits."""
 
@@ -115,7 +116,7 @@ def remove_limit(connection: CliConnection, name: str, retries: int, as_json: bo
 SCHEDULE_HEAD = ("NAME", "CRON", "KIND", "QUEUE", "LAST", "NEXT")
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def schedule() -> None:
     """Cron schedules that make jobs."""
 
@@ -206,7 +207,7 @@ def remove_schedule(
 ) -> None:
     """Remove a schedule; the jobs that it made stay."""
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("A deleted schedule makes no more jobs: say --yes if standard input is not a terminal.")
+        raise click.UsageError("A deleted schedule makes no more jobs: give --yes if standard input is not a terminal.")
     server = CliJobServer(connection, retries)
     if not yes or dry_run:
         one = server.get(named_path("schedules", name))

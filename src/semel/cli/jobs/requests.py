@@ -141,7 +141,7 @@ def with_job_reference(command: Callable[..., None]) -> Callable[..., None]:
         if (job is None) == (key is None):
             raise click.UsageError("Name one job: by its id, by its request id, or with --key.")
         if principal is not None and key is None:
-            raise click.UsageError("--principal goes with --key: an id says by itself whose job it is.")
+            raise click.UsageError("--principal goes with --key: an id needs no caller.")
         if job is not None:
             check_name(job)
         command(*args, wanted=CliJobReference(job, key, principal), **rest)

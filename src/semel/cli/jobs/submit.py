@@ -94,7 +94,7 @@ def _source(
     if lines and params not in (None, STDIN):
         raise click.UsageError(NOT_ONE)
     if lines and wait is not None:
-        raise click.UsageError("--wait is for one job, and --lines makes many.")
+        raise click.UsageError("Give --wait or --lines, not both: --wait is for one job.")
     if not lines and kind is None:
         raise click.UsageError(NO_KIND)
     return open_source(None if params == STDIN else params, file, from_stdin=params == STDIN)

@@ -8,6 +8,7 @@ import sys
 import click
 
 from semel.cli.connection import CliConnection
+from semel.cli.help import HelpGroup
 from semel.cli.ledger.requests import (
     ROOT,
     CliLedger,
@@ -54,7 +55,7 @@ ORG_PREFIX = "ORGANIZATION_STATUS_"
 DEFAULT = 100
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def org() -> None:
     """Organizations: create, list, show, change and delete them."""
 
@@ -195,7 +196,7 @@ VAULT_PREFIX = "VAULT_STATUS_"
 COMPACTED = "BLOCK_RETENTION_MODE_COMPACTED"
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def vault() -> None:
     """Vaults: create, list, show, change and delete them."""
 

@@ -144,7 +144,7 @@ def _hash_of(one: Facts) -> str:
     try:
         return block_hash(header if isinstance(header, dict) else {}).hex()
     except ProofError as error:
-        raise click.ClickException(f"A header does not check: {error}") from None
+        raise click.ClickException(f"A block header is not valid: {error}") from None
 
 
 def _name(place: CliLedgerScope, one: Facts) -> str:

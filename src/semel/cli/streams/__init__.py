@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from semel.cli.help import HelpGroup
 from semel.cli.streams.admin import create, ls, rm
 from semel.cli.streams.append import append
 from semel.cli.streams.read import read, tail
@@ -11,7 +12,7 @@ from semel.cli.streams.read import read, tail
 __all__ = ["streams"]
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def streams() -> None:
     """Append-only logs that readers can follow."""
 

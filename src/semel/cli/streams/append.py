@@ -126,7 +126,7 @@ def _check(source: BinaryIO | None, lines: bool, close: bool, seq: str | None) -
     if source is None and (lines or not close):
         raise click.UsageError(NO_CONTENT)
     if lines and seq is not None:
-        raise click.UsageError("--seq belongs to one append, and --lines makes many.")
+        raise click.UsageError("Give --seq or --lines, not both: --seq belongs to one append.")
 
 
 def _append(target: CliStreamTarget, key: str, source: BinaryIO | None, close: bool, seq: str | None) -> CliAnswer:

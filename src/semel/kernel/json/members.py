@@ -1,111 +1,233 @@
-"""Members of one large object, put in the order of RFC 8785: names by UTF-16 units, none of them twice.
+"""One reader of the members of a JSON object: each is read by its type, and a refusal names the member.
 
-Promise: a member takes little more memory than its text. Members are sorted a few thousand at a time; each such run is
-kept as one text, and in the end the runs are merged.
+A surface passes in how it refuses: a function of the path of the member and of the rule that it breaks ("must be a
+string"), which makes an exception of the surface with its own code and its own full stop. Rules that differ between
+surfaces are arguments. An absent member and `null` are the same, unless a surface asks for more.
+
+A body is an object of values, or a `LargeJson` where its values would take much memory; both are read in the same way.
+Members with other names are ignored, or refused by `MemberNames`.
 """
 
 from __future__ import annotations
 
 import re
-from array import array
-from collections.abc import Iterator
-from heapq import merge
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
 
-from semel.kernel.json.parse import repeated_name
+from semel.kernel.json.fragment import JsonObject, is_object
+from semel.kernel.json.large import LargeJson, read_json
+from semel.kernel.json.parse import first_mark
+from semel.kernel.json.text import MAX_DEPTH, too_deep
 
-RUN_MEMBERS = 4_096
+E = TypeVar("E", bound=Exception)
+T = TypeVar("T")
 
-_END_OF_NAME, _AS_IT_IS, _IN_PRINT = b"\x00", b"\x01", b"\x02"
-"""Behind a name in an entry. Then comes whether it is printed as it stands there, or its print follows."""
-_PLAIN_NAME = re.compile(r"[ !#-\[\]-~]*+")
-_BEYOND_UTF16_UNIT = re.compile("[\U00010000-\U0010ffff]")
-
-
-class JsonMembers:
-    """Takes members in any order. An entry of a member sorts as its name does."""
-
-    def __init__(self) -> None:
-        self._waiting: list[bytes] = []
-        self._runs: list[_MemberRun] = []
-
-    def add_name(self, name: str) -> None:
-        """A member that is not printed, and whose name may yet come twice."""
-        self._add(_order_of(name) + _END_OF_NAME)
-
-    def add(self, name: str, printed_name: bytes | None, value: bytes) -> None:
-        """A member with the text of its value; the print of its name may be left out if it is plain."""
-        if printed_name is None:
-            self._add(b"%s%s%s%s" % (name.encode(), _END_OF_NAME, _AS_IT_IS, value))
-        else:
-            self._add(b"%s%s%s%s:%s" % (_order_of(name), _END_OF_NAME, _IN_PRINT, printed_name, value))
-
-    def texts(self) -> Iterator[bytes]:
-        """The members in print, in order; a name that comes twice is refused."""
-        self._end_run()
-        runs, self._runs = self._runs, []
-        last: bytes | None = None
-        for entry in merge(*runs):
-            order, text = _parts(entry)
-            if order == last:
-                raise repeated_name(_name_of(order))
-            last = order
-            if text:
-                yield text
-
-    def _add(self, entry: bytes) -> None:
-        self._waiting.append(entry)
-        if len(self._waiting) >= RUN_MEMBERS:
-            self._end_run()
-
-    def _end_run(self) -> None:
-        if self._waiting:
-            self._waiting.sort()
-            self._runs.append(_MemberRun(self._waiting))
-            self._waiting = []
+STRING_RULE = "must be a string"
+SOME_STRING_RULE = "must be a non-empty string"
+LENGTH_RULE = "must be a string of {least} to {most} characters"
+INTEGER_RULE = "must be a whole number from {least} to {most}"
+FLAG_RULE = "must be true or false"
+OBJECT_RULE = "must be an object"
+UTF8_RULE = "holds half of a surrogate pair"
 
 
-class _MemberRun:
-    """Sorted entries, one behind the other."""
+class MemberSource(Protocol):
+    """The members of an object, by name: a dictionary, or an outline."""
 
-    def __init__(self, entries: list[bytes]) -> None:
-        self._sizes = array("L", map(len, entries))
-        self._text = b"".join(entries)
+    def get(self, name: str, /) -> Any:
+        """The value of a member; None when it is absent."""
 
-    def __iter__(self) -> Iterator[bytes]:
-        start = 0
-        for size in self._sizes:
-            yield self._text[start : start + size]
-            start += size
+    def __contains__(self, name: str, /) -> bool: ...
 
 
-def is_plain_name(name: str) -> bool:
-    """Whether a name is printed as it is, and sorts by its bytes."""
-    return _PLAIN_NAME.fullmatch(name) is not None
+class MemberReader(Generic[E]):
+    """Reads the members of one object. `base` is how the object is named in refusals; empty for the body itself."""
+
+    __slots__ = ("_base", "_refusal", "_source")
+
+    def __init__(self, source: MemberSource, refusal: Callable[[str, str], E], base: str = "") -> None:
+        self._source = source
+        self._refusal = refusal
+        self._base = base
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._source
+
+    def path(self, name: str) -> str:
+        """How a member is named in a refusal."""
+        return f"{self._base}.{name}" if self._base else name
+
+    def refuse(self, name: str, rule: str) -> E:
+        """The refusal of a member that breaks a rule."""
+        return self._refusal(self.path(name), rule)
+
+    def optional(self, name: str, parse: Callable[[Any], T | None], rule: str) -> T | None:
+        """What `parse` makes of a member, which is refused if that is None; None when it is absent or null."""
+        value = self._source.get(name)
+        if value is None:
+            return None
+        found = parse(value)
+        if found is None:
+            raise self.refuse(name, rule)
+        return found
+
+    def required(self, name: str, parse: Callable[[Any], T | None], rule: str) -> T:
+        """The same for a member that must be there: `parse` gets None for one that is absent, and refuses it."""
+        found = parse(self._source.get(name))
+        if found is None:
+            raise self.refuse(name, rule)
+        return found
+
+    def string(self, name: str, least: int, most: int, rule: str = LENGTH_RULE) -> str | None:
+        """A string of `least` to `most` characters, whatever they are; None when it is absent or null."""
+        value = self._source.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, str) or not least <= len(value) <= most:
+            raise self.refuse(name, rule.format(least=least, most=most))
+        return value
+
+    def integer(self, name: str, least: int, most: int, rule: str = INTEGER_RULE) -> int | None:
+        """A whole number, written as one, in a range; None when it is absent or null."""
+        value = self._source.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise self.refuse(name, rule.format(least=least, most=most))
+        return value
+
+    def flag(self, name: str, rule: str = FLAG_RULE) -> bool | None:
+        """true or false; None when it is absent or null."""
+        value = self._source.get(name)
+        if value is not None and not isinstance(value, bool):
+            raise self.refuse(name, rule)
+        return value
+
+    def nested(self, name: str, rule: str = OBJECT_RULE) -> JsonObject:
+        """A member that must be there and be an object, all of it or an outline."""
+        value = self._source.get(name)
+        if not is_object(value):
+            raise self.refuse(name, rule)
+        return value
+
+    def elements(self, name: str, rule: str, check: Callable[[int], None]) -> Iterable[Any]:
+        """The elements of a list, large or not; none when it is absent or null.
+
+        `check` gets their number before the last of them is read; of a large list it gets it as it grows.
+        """
+        value = self._source.get(name)
+        if value is None:
+            return []
+        if is_large_list(value):
+            return _counted(value, check)
+        if not isinstance(value, list):
+            raise self.refuse(name, rule)
+        check(len(value))
+        return value
+
+    def check_utf8(self, name: str, text: str) -> None:
+        """Refuse a string of a member that UTF-8 cannot carry."""
+        if not is_utf8(text):
+            raise self.refuse(name, UTF8_RULE)
 
 
-def _parts(entry: bytes) -> tuple[bytes, bytes]:
-    """The order of a name, and its member in print; empty if it was not printed."""
-    end = entry.find(_END_OF_NAME)
-    while entry[end + 1 : end + 2] == b"\xff":
-        end = entry.find(_END_OF_NAME, end + 1)
-    order, rest = entry[:end], entry[end + 1 :]
-    if rest.startswith(_AS_IT_IS):
-        return order, b'"%s":%s' % (order, rest[1:])
-    return order, rest[1:]
+class MemberNames:
+    """The members that an object may have. `spellings` are other names of some of them."""
+
+    def __init__(self, names: Iterable[str], spellings: Mapping[str, str]) -> None:
+        self.names = frozenset(names)
+        self._spellings = spellings
+
+    def known(
+        self,
+        members: dict[str, Any],
+        path: str,
+        unknown: Callable[[str, str], Exception],
+        repeated: Callable[[str, str], Exception],
+    ) -> dict[str, Any]:
+        """The members of the object at a path under their proper names.
+
+        The first name that is not known, or a member in two spellings, is refused: `unknown` and `repeated` make the
+        refusal from the path and the name.
+        """
+        if members.keys() <= self.names:
+            return members
+        found: dict[str, Any] = {}
+        for given, value in members.items():
+            name = self._spellings.get(given, given)
+            if name not in self.names:
+                raise unknown(path, given)
+            if name in found:
+                raise repeated(path, name)
+            found[name] = value
+        return found
 
 
-def _order_of(name: str) -> bytes:
-    """Bytes that sort as the UTF-16 units of a name do; a NUL is told from the end of a name."""
-    if not name.isascii():
-        name = _BEYOND_UTF16_UNIT.sub(_two_units, name)
-    return name.encode("utf-8", "surrogatepass").replace(b"\x00", b"\x00\xff")
+def any_string(value: object) -> str | None:
+    """A string."""
+    return value if isinstance(value, str) else None
 
 
-def _name_of(order: bytes) -> str:
-    units = order.replace(b"\x00\xff", b"\x00").decode("utf-8", "surrogatepass")
-    return units.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+def some_string(value: object) -> str | None:
+    """A string that is not empty."""
+    return value if isinstance(value, str) and value else None
 
 
-def _two_units(found: re.Match[str]) -> str:
-    code = ord(found[0]) - 0x10000
-    return chr(0xD800 + (code >> 10)) + chr(0xDC00 + (code & 0x3FF))
+def string_of(least: int, most: int) -> Callable[[object], str | None]:
+    """A parser of strings of `least` to `most` characters."""
+    return lambda value: value if isinstance(value, str) and least <= len(value) <= most else None
+
+
+def matching(pattern: re.Pattern[str]) -> Callable[[object], str | None]:
+    """A parser of strings that match a pattern from end to end."""
+    return lambda value: value if isinstance(value, str) and pattern.fullmatch(value) else None
+
+
+def is_utf8(text: str) -> bool:
+    """Whether UTF-8 can carry a string: it holds no half of a surrogate pair."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def every_name(name: str) -> bool:
+    """Keep every member of a large object."""
+    return True
+
+
+def members_of(value: object, keep: Callable[[str], bool] = every_name) -> dict[str, Any] | None:
+    """The members of an object, of a large one those to keep; None for any other value."""
+    if isinstance(value, dict):
+        return value
+    return value.members(keep) if isinstance(value, LargeJson) and value.is_object else None
+
+
+def is_large_list(value: object) -> bool:
+    """Whether a value is a list that is read element by element."""
+    return isinstance(value, LargeJson) and not value.is_object
+
+
+def read_body(raw: bytes, levels: int = MAX_DEPTH) -> Any:
+    """A body of which large parts stay text; refused if it is nested more than `levels` deep."""
+    value = read_json(raw)
+    if isinstance(value, LargeJson) and value.levels > levels:
+        raise too_deep()
+    return value
+
+
+def unmarked(value: T) -> T:
+    """A value; `JsonError` if there is something in it that cannot be taken."""
+    mark = first_mark(value)
+    if mark is not None:
+        raise mark
+    return value
+
+
+def _counted(large: LargeJson, check: Callable[[int], None]) -> Iterator[Any]:
+    for number, value in enumerate(large.elements(), 1):
+        check(number)
+        yield value

@@ -17,8 +17,8 @@ import orjson
 from semel.kernel.json.canonical import Integers, Surrogates, canonical_parsed
 from semel.kernel.json.chunks import JsonPiece, characters, pieces_of, refuse_wrong_characters
 from semel.kernel.json.fragment import JsonFragment, JsonOutline, dump
-from semel.kernel.json.members import JsonMembers, is_plain_name
 from semel.kernel.json.parse import decode_marked, first_mark, load, prints_canonically, without_deep
+from semel.kernel.json.sorted_members import SortedMembers, is_plain_name
 from semel.kernel.json.text import JsonError, depth_of, not_json, syntax_reason
 
 LIGHT_BYTES = 6 * 1024 * 1024
@@ -156,7 +156,7 @@ class _Frame:
         self._left_out = plan.left_out.get(name, _NO_NAMES) if is_last else _NO_NAMES
         self._texts: list[bytes] = []
         self._canonical: list[bytes] = []
-        self._members = JsonMembers()
+        self._members = SortedMembers()
         self._values: dict[str, Any] = {}
         self._elements: list[Any] = []
         self._strings: dict[str, str] = {}

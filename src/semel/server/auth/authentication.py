@@ -50,7 +50,7 @@ def admit(gate: Gate, request: Request, more: tuple[bytes, ...] = ()) -> Princip
     principal = authenticate(gate, request.fields, lambda: request.where, more)
     if gate.principals.are_known:
         request.principal = principal.actor
-        request.revocation = principal.revocation
+        request.credential = principal
     return principal
 
 
@@ -97,7 +97,7 @@ def _failed(gate: Gate, outcome: AuthOutcome, where: Mapping[str, str]) -> None:
 def denied(gate: Gate, where: Mapping[str, str]) -> None:
     """Write to the audit log that an authenticated caller was refused for lack of rights."""
     if gate.principals.are_known:
-        gate.audit.note("AUTH_FAILURE", {"reason": "missing_role", **where})
+        gate.audit.denied(where)
 
 
 async def watch_rotation(gate: Gate) -> None:

@@ -42,12 +42,12 @@ def read_token_file(path: Path, rules: ScopeRules) -> dict[bytes, Principal]:
     try:
         entries = tomllib.loads(path.read_text("utf-8")).get("token", [])
     except OSError as error:
-        told = f"The token file {path} cannot be read: {error}"
+        told = f"The token file {path} cannot be read: {error.strerror}."
         raise TokenFileError(told, error.strerror or "it cannot be read") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         where = _PLACE.search(str(error))
         flaw = f"it is not TOML{'' if where is None else f' at {where[1]}'}"
-        raise TokenFileError(f"The token file {path} cannot be read: {error}", flaw) from error
+        raise TokenFileError(f"The token file {path} cannot be read, it is not TOML: {error}.", flaw) from error
     tokens: dict[bytes, Principal] = {}
     for number, entry in enumerate(entries, start=1):
         digest, principal = _entry(path, rules, number, entry)
@@ -80,10 +80,14 @@ def _entry(path: Path, rules: ScopeRules, number: int, entry: Mapping[str, Any])
         raise refused(what, "list of roles or scopes")
     try:
         digest = bytes.fromhex(entry["sha256"])
-        roles = frozenset(Role(role) for role in entry.get("roles", ["read", "write"]))
     except (KeyError, TypeError, ValueError) as error:
-        what = f"the token {name!r} needs sha256 (64 hex digits) and known roles."
-        raise refused(what, "sha256 or role") from error
+        raise refused(f"the token {name!r} needs sha256, the 64 hex digits of its SHA-256.", "sha256") from error
+    try:
+        roles = frozenset(Role(role) for role in entry.get("roles", ["read", "write"]))
+    except (TypeError, ValueError) as error:
+        raise refused(
+            f"the roles of {name!r} must be some of {', '.join(one.value for one in Role)}.", "role"
+        ) from error
     if len(digest) != 32:
         raise refused(f"the sha256 of {name!r} has {len(digest)} bytes instead of 32.", "sha256")
     try:

@@ -149,8 +149,13 @@ class Principal:
 
     def has_ended(self, now_ms: int) -> bool:
         """Whether its credential holds no more: its time is up, or it was revoked."""
-        is_revoked = self.revocation is not None and self.revocation.has_come
-        return is_revoked or (self.expires_at_ms is not None and now_ms >= self.expires_at_ms)
+        return self.seconds_left(now_ms) <= 0
+
+    def seconds_left(self, now_ms: int) -> float:
+        """Seconds until its credential expires; 0 if it was revoked, infinity if it has no end."""
+        if self.revocation is not None and self.revocation.has_come:
+            return 0.0
+        return float("inf") if self.expires_at_ms is None else (self.expires_at_ms - now_ms) / 1_000
 
     def may(self, role: Role, surface: str, name: bytes) -> bool:
         """Whether it may do that to a thing of this name."""

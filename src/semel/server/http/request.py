@@ -13,7 +13,7 @@ from semel.kernel.header_fields import HeaderFields
 from semel.server.http.answer import Answer, Header, StreamedAnswer
 
 if TYPE_CHECKING:
-    from semel.server.auth.principals import Revocation
+    from semel.server.auth.principals import Principal
 
 
 class Exchange(Protocol):
@@ -47,6 +47,7 @@ class Request:
         "body",
         "client",
         "common",
+        "credential",
         "exchange",
         "gone",
         "headers",
@@ -57,7 +58,6 @@ class Request:
         "principal",
         "query",
         "raw_path",
-        "revocation",
         "scheme",
         "server",
         "surface",
@@ -104,8 +104,8 @@ class Request:
         """Whose request it is, for metrics."""
         self.principal = ""
         """The actor whose credential was accepted; empty in development mode and before that."""
-        self.revocation: Revocation | None = None
-        """Tells when the credential is revoked; None if it cannot be."""
+        self.credential: Principal | None = None
+        """The principal whose credential was accepted, which may end while it is answered; None as for `principal`."""
         self._fields: HeaderFields | None = None
 
     @property

@@ -71,7 +71,10 @@ def _read(certificate: str, key: str, spoken: str) -> ssl.SSLContext:
         if reason == "KEY_VALUES_MISMATCH":
             told = f"tls_key: {key} is not the key of the certificate in {certificate}."
         else:
-            told = f"tls_certificate and tls_key: {certificate} and {key} cannot be used: {reason}."
+            told = (
+                f"tls_certificate and tls_key: {certificate} and {key} cannot be used ({reason}): give the certificate "
+                "and its key as PEM files, the key without a password."
+            )
         raise TlsFileError(told) from None
     return context
 

@@ -144,6 +144,10 @@ class AuditLog:
             source = source_of(event, address or details.get("remote_addr"), details.get("reason"))
         self._note(event, details, kind, source)
 
+    def denied(self, where: Mapping[str, str]) -> None:
+        """An authenticated caller was refused for lack of rights; the same line for every surface and wire."""
+        self.note("AUTH_FAILURE", {"reason": "missing_role", **where})
+
     def note_rarely(self, event: str, details: Mapping[str, Any]) -> None:
         """Note the first at once, then one line in ten seconds, which says how many others it stands for."""
         self._note(event, details, LineClass.RARE, LineSource(event))

@@ -6,14 +6,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import orjson
 
-from semel.engine.contract import EngineError
 from semel.engine.reading import Reading
-from semel.kernel.errors import Problem, Refused
+from semel.kernel.errors import Refused
 from semel.server.auth.authentication import admit
 from semel.server.auth.principals import Role
 from semel.server.context import Context
 from semel.server.http.answer import JSON, NO_STORE, SECURITY, Answer, header_block
-from semel.server.http.problem import engine_problem, internal_problem, problem_answer
 from semel.server.http.request import Request
 from semel.server.ops.diagnosis import Diagnosis
 from semel.server.ops.diagnosis_bundle import SurfaceDiagnosis
@@ -59,24 +57,6 @@ class Operations(HttpSurface):
             return at_once()
         request.later(self._run(request))
         return None
-
-    def refuse(self, request: Request, error: Exception) -> Answer | None:
-        """A refusal as a problem document."""
-        if isinstance(error, Refused):
-            return problem_answer(error.problem)
-        return problem_answer(engine_problem(error)) if isinstance(error, EngineError) else None
-
-    def is_denial(self, error: Exception) -> bool:
-        """Whether a known caller lacks the right."""
-        return isinstance(error, Refused) and error.problem.code == "FORBIDDEN"
-
-    def render(self, request: Request, problem: Problem) -> Answer:
-        """What the shell refuses."""
-        return problem_answer(problem)
-
-    def fault(self, request: Request, error_id: str) -> Answer:
-        """A fault of ours."""
-        return problem_answer(internal_problem(error_id))
 
     async def _run(self, request: Request) -> Answer:
         return await self._later[request.raw_path](request)

@@ -5,26 +5,27 @@ they are made, so that one frame can be sent to many clients. A message over the
 After a close by the server, the client's input is read and discarded for a moment, or it would never see the reason;
 and every close has a time limit. Input is parsed in slices, so that a flood of tiny frames leaves others their turn.
 
-The conversation is that of the surface: a class derived from this one checks the handshake and begins a `Talk`.
+A class of the surface, derived from this one, judges the client of a handshake and begins its `Conversation`. Every
+refusal of a handshake is an answer over HTTP, in the surface's shape (`handshake.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 
-from websockets.datastructures import Headers
 from websockets.exceptions import PayloadTooBig
 from websockets.frames import Frame, Opcode
-from websockets.http11 import Request, Response
+from websockets.http11 import Request
 from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 
-from semel.kernel.errors import Problem
-from semel.server.http.answer import Header
-from semel.server.http.cors import OriginPolicy, Provenance
+from semel.server.http.answer import Answer
+from semel.server.http.request import Request as HttpRequest
+from semel.server.websocket.conversation import Conversation
+from semel.server.websocket.handshake import Handshakes
 
 LINGER_SECONDS = 5.0
 MAX_REASON_BYTES = 123
@@ -33,56 +34,18 @@ FRAMES_A_TURN = 500
 REST_SECONDS = 0.02
 
 
-class Talk(Protocol):
-    """The handler of a surface for a connection after its handshake."""
-
-    @property
-    def is_stranger(self) -> bool:
-        """Whether the client is not authenticated, so that little is read from it."""
-
-    def heard(self) -> None:
-        """Bytes have arrived: the client is alive."""
-
-    def received(self, raw: bytes, is_text: bool) -> None:
-        """A whole message has arrived."""
-
-    def too_large(self, most: int) -> None:
-        """A message is larger than this many bytes; nothing more will be received."""
-
-    def filled(self) -> None:
-        """The client does not keep up."""
-
-    def drained(self) -> None:
-        """It reads again."""
-
-    def lost(self) -> None:
-        """The connection is gone."""
-
-    def shut_down(self) -> None:
-        """The server stops."""
-
-
 class WebSocket(asyncio.Protocol):
     """One connection, from its handshake on. Made by the HTTP protocol when a client asks for the upgrade."""
 
-    def __init__(
-        self,
-        most_bytes: int,
-        stranger_bytes: int,
-        buffer_bytes: int,
-        policy: OriginPolicy,
-    ) -> None:
-        """The largest message, the largest of a stranger, what may wait unsent before writing pauses, and which pages.
-
-        A browser lets every page open a WebSocket: that only some may is for the server to see to.
-        """
-        self._policy = policy
+    def __init__(self, handshakes: Handshakes, most_bytes: int, stranger_bytes: int, buffer_bytes: int) -> None:
+        """Limits in bytes: of a message, of one from a client without a credential, and of unsent data."""
+        self._handshakes = handshakes
         self._most_bytes = most_bytes
         self._stranger_bytes = stranger_bytes
         self._buffer_bytes = buffer_bytes
         self._protocol = ServerProtocol(max_size=most_bytes)
         self._loop = asyncio.get_running_loop()
-        self._talk: Talk | None = None
+        self._conversation: Conversation | None = None
         self._unread = b""
         self._unfinished = 0
         """Bytes of a frame that is not whole yet."""
@@ -99,27 +62,16 @@ class WebSocket(asyncio.Protocol):
 
     # What a surface brings.
 
-    def reject(self, request: Request, problem: Problem, provenance: Provenance) -> Response:
-        """The refusal of a handshake from an origin, or to a host name, that is not allowed."""
+    def malformed(self) -> Exception:
+        """The error of a handshake that is not valid, for the surface to render."""
         raise NotImplementedError
 
-    def judge(self, request: Request) -> Response | None:
-        """The refusal of a handshake that is otherwise in order; None to take it."""
-        return None
+    def admit(self, request: HttpRequest) -> None:
+        """Judge the client of a handshake that is in order; raise what the surface refuses with."""
 
-    def refuse(self, request: Request, response: Response) -> Response:
-        """The answer to a handshake that is not in order; `response` is what the protocol would say."""
-        return response
-
-    def begin(self) -> Talk:
+    def begin(self) -> Conversation:
         """The handshake is done: returns the handler of the connection."""
         raise NotImplementedError
-
-    def ponged(self, payload: bytes) -> None:
-        """The client has answered a ping: it has everything that was sent before."""
-
-    def unfinished(self, size: int) -> None:
-        """Note how many bytes of an incomplete message have arrived and are kept."""
 
     # From the transport.
 
@@ -135,9 +87,9 @@ class WebSocket(asyncio.Protocol):
         for timer in (self._linger, self._rest):
             if timer is not None:
                 timer.cancel()
-        if self._talk is not None:
-            self._talk.lost()
-            self._talk = None
+        if self._conversation is not None:
+            self._conversation.lost()
+            self._conversation = None
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the client: the handshake first, then frames."""
@@ -153,21 +105,21 @@ class WebSocket(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not keep up."""
         self.is_full = True
-        if self._talk is not None:
-            self._talk.filled()
+        if self._conversation is not None:
+            self._conversation.filled()
 
     def resume_writing(self) -> None:
         """It reads again."""
         self.is_full = False
-        if self._talk is not None:
-            self._talk.drained()
+        if self._conversation is not None:
+            self._conversation.drained()
 
     def shutdown(self) -> None:
         """The server stops."""
-        if self._talk is None:
+        if self._conversation is None:
             self._transport.close()
         else:
-            self._talk.shut_down()
+            self._conversation.shut_down()
 
     # For the conversation.
 
@@ -231,7 +183,8 @@ class WebSocket(asyncio.Protocol):
             frames += self._take(data)
         if frames >= FRAMES_A_TURN:
             self._rest = self._loop.call_later(REST_SECONDS, self._go_on)
-        self.unfinished(len(self._unread) + self._unfinished + len(self._message))
+        if self._conversation is not None:
+            self._conversation.unfinished(len(self._unread) + self._unfinished + len(self._message))
         self._set_reading()
 
     def _go_on(self) -> None:
@@ -244,8 +197,8 @@ class WebSocket(asyncio.Protocol):
         self._protocol.receive_data(data)
         if is_broken:
             return 0
-        if self._talk is not None:
-            self._talk.heard()
+        if self._conversation is not None:
+            self._conversation.heard()
         events = self._protocol.events_received()
         for event in events:
             if isinstance(event, Request):
@@ -258,28 +211,40 @@ class WebSocket(asyncio.Protocol):
 
     def _refuse_large(self) -> None:
         """A message over the limit closes the connection, in its turn: the conversation calls for the close."""
-        talk = self._talk
-        if talk is not None and isinstance(self._protocol.parser_exc, PayloadTooBig):
-            talk.too_large(self._most_bytes)
+        conversation = self._conversation
+        if conversation is not None and isinstance(self._protocol.parser_exc, PayloadTooBig):
+            conversation.too_large(self._most_bytes)
             return
         unfinished = self._unfinished + len(self._message)
-        if talk is not None and unfinished > self._stranger_bytes and talk.is_stranger:
-            talk.too_large(self._stranger_bytes)
+        if conversation is not None and unfinished > self._stranger_bytes and conversation.is_stranger:
+            conversation.too_large(self._stranger_bytes)
         self._flush()
 
-    def _shake_hands(self, request: Request) -> None:
-        provenance = _provenance(request)
-        foreign = self._policy.refusal(provenance)
-        if foreign is not None:
-            self._protocol.send_response(self.reject(request, foreign, provenance))
+    def _shake_hands(self, handshake: Request) -> None:
+        request = self._handshakes.request_of(handshake, self.remote)
+        response = self._protocol.accept(handshake)
+        refusal = self._refusal_of(request, response.status_code == HTTPStatus.SWITCHING_PROTOCOLS)
+        if refusal is None:
+            self._protocol.send_response(response)
             self._flush()
-            return
-        response = self._protocol.accept(request)
-        refused = self.judge(request) if response.status_code == 101 else self.refuse(request, response)
-        self._protocol.send_response(refused or response)
-        self._flush()
-        if self._protocol.state is OPEN:
-            self._talk = self.begin()
+            self._conversation = self.begin()
+        else:
+            self._transport.write(self._handshakes.render(request, refusal))
+            self._end_soon()
+            self._transport.close()
+
+    def _refusal_of(self, request: HttpRequest, is_valid: bool) -> Answer | None:
+        """The answer over HTTP that refuses a handshake; None to accept it."""
+        foreign = self._handshakes.foreign(request)
+        if foreign is not None:
+            return foreign
+        if not is_valid:
+            return self._handshakes.malformed(request, self.malformed())
+        try:
+            self.admit(request)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log the details
+            return self._handshakes.refused(request, error)
+        return None
 
     def _take_frame(self, frame: Any) -> None:
         """Take a frame; a message may consist of several."""
@@ -287,16 +252,17 @@ class WebSocket(asyncio.Protocol):
             self._is_text = frame.opcode is Opcode.TEXT
             self._message = bytearray()
         elif frame.opcode is Opcode.PONG:
-            self.ponged(bytes(frame.data))
+            if self._conversation is not None:
+                self._conversation.ponged(bytes(frame.data))
             return
         elif frame.opcode is not Opcode.CONT:
             return
         if not frame.fin:
             self._message += frame.data
-        elif self._talk is not None:
+        elif self._conversation is not None:
             raw = bytes(self._message + frame.data if self._message else frame.data)
             self._message = bytearray()
-            self._talk.received(raw, self._is_text)
+            self._conversation.received(raw, self._is_text)
 
     def _flush(self) -> None:
         for data in self._protocol.data_to_send():
@@ -304,7 +270,7 @@ class WebSocket(asyncio.Protocol):
                 return
             if data:
                 self._transport.write(data)
-            elif self._protocol.close_rcvd is not None or self._talk is None:
+            elif self._protocol.close_rcvd is not None or self._conversation is None:
                 self._end_soon()
                 self._transport.close()
             else:
@@ -318,19 +284,3 @@ class WebSocket(asyncio.Protocol):
         if self._linger is None:
             self._linger = self._loop.call_later(LINGER_SECONDS, self._transport.abort)
             self._set_reading()
-
-
-def refused_handshake(status: int, headers: Iterable[Header], body: bytes) -> Response:
-    """An answer over HTTP to a handshake, behind which the connection ends."""
-    told = Headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
-    told["Content-Length"] = str(len(body))
-    told["Connection"] = "close"
-    return Response(status, HTTPStatus(status).phrase, told, body)
-
-
-def _provenance(request: Request) -> Provenance:
-    hosts, origins = (
-        [value.encode("utf-8", "surrogateescape") for value in request.headers.get_all(name)]
-        for name in ("Host", "Origin")
-    )
-    return Provenance(hosts, origins)

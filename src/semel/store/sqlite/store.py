@@ -337,6 +337,8 @@ def _make_folder(folder: Path) -> None:
     _make_folder(folder.parent)
     try:
         folder.mkdir(exist_ok=True)
+    except FileExistsError as error:
+        raise StoreError(f"{folder} is a file: name a folder for the data.") from error
     except OSError as error:
         raise StoreError(f"The data folder {folder} cannot be made: {error.strerror}.") from error
     if sys.platform != "win32":

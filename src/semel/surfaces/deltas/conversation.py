@@ -1,23 +1,26 @@
 """One WebSocket conversation of deltas: frames in order, answers in the same order, broadcasts between them.
 
-A frame is answered before the next one is read. There is no frame for an error, so a refusal closes the connection,
-with its reason. A crash here loses the connection and nothing else: what was answered is on disk, and the rest can be
-pushed again.
+The shape is that of `server/websocket/conversation.py`. What deltas add: a frame is answered before the next one is
+taken; there is no frame for an error, so a refusal closes the connection, with its reason; a broadcast counts as
+delivered with the pong of the ping behind it; frames and answers have a share in a memory budget of all connections.
+What was answered is on disk, and the rest can be pushed again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from websockets.frames import CloseCode
 
 from semel.engine.contract import EngineError, OverloadedError
 from semel.server.auth.principals import Role
 from semel.server.thread_pool import apart
+from semel.server.websocket.connection_limits import ConversationLimits, InboxMessage, MessageKind
+from semel.server.websocket.conversation import STOPPING, Conversation
 from semel.surfaces.deltas.access import DeltaCaller
 from semel.surfaces.deltas.commands import DeltaRefusal, RefusedDeltas
 from semel.surfaces.deltas.exchange import engine_refusal
@@ -43,30 +46,19 @@ from semel.surfaces.deltas.wire.frames import (
 from semel.surfaces.deltas.wire.urls import PullQuery
 
 if TYPE_CHECKING:
-    from semel.surfaces.deltas.handshake import DeltaHandshake
-    from semel.surfaces.deltas.socket import DeltaSocket
+    from semel.surfaces.deltas.socket import DeltaConnections, DeltaSocket
 
 T = TypeVar("T")
 
-GOING_AWAY, UNREADABLE, REFUSED, TOO_BIG, FAILED, TRY_LATER = 1001, 1002, 1008, 1009, 1011, 1013
-MAX_MESSAGES = 64
-"""Limit of frames of one connection that wait for their turn; above it the connection is not read."""
 PING_SECONDS = 30.0
 ROOM_SECONDS = 5.0
 """Longest wait of a frame for room in the engine's queue, in seconds."""
 RETRY_SECONDS = 0.05
-LONGEST_SECONDS = 86_400.0
-"""A timer that would run longer is set again."""
-_CODES = {"OUTCOME_UNKNOWN": FAILED, "INTERNAL_ERROR": FAILED, "BACKPRESSURE_ERROR": TRY_LATER}
-
-
-class InboxSignal(Enum):
-    """Internal events in the inbox, beside the frames of a client."""
-
-    TOO_LARGE = 1
-    """Behind it nothing was listened to."""
-    ARRIVED = 2
-    """The last broadcast has reached the client."""
+_CODES = {
+    "OUTCOME_UNKNOWN": CloseCode.INTERNAL_ERROR,
+    "INTERNAL_ERROR": CloseCode.INTERNAL_ERROR,
+    "BACKPRESSURE_ERROR": CloseCode.TRY_AGAIN_LATER,
+}
 
 
 class AcceptedClient(NamedTuple):
@@ -76,149 +68,116 @@ class AcceptedClient(NamedTuple):
     gateway: str
 
 
-class DeltaConversation:
+class DeltaConversation(Conversation):
     """A WebSocket connection after its handshake."""
 
-    def __init__(self, handshake: DeltaHandshake, accepted: AcceptedClient, socket: DeltaSocket) -> None:
-        self._handshake = handshake
-        self._service = handshake.service
+    def __init__(self, connections: DeltaConnections, accepted: AcceptedClient, socket: DeltaSocket) -> None:
+        service = connections.service
+        self._most_bytes = service.settings.deltas_max_body_bytes
+        stall_seconds = service.context.settings.http_stall_ms / 1_000
+        super().__init__(service.context, socket, ConversationLimits(self._most_bytes, PING_SECONDS, stall_seconds))
+        self._connections = connections
+        self._service = service
         self._asked, self._gateway = accepted
-        self._socket = socket
-        settings = handshake.service.settings
-        self._most_bytes = settings.deltas_max_body_bytes
-        self.patience_seconds = handshake.service.context.settings.http_stall_ms / 1_000
-        """How long a client may take nothing of what it is sent."""
-        self._live = DeltaBroadcasts(handshake.service, self._asked, settings.deltas_live_bytes)
-        self._memory = ConnectionMemory(handshake.service, self._asked, socket.unsent)
-        self._inbox: deque[bytes | InboxSignal] = deque()
+        self._live = DeltaBroadcasts(service, self._asked, service.settings.deltas_live_bytes)
+        self._memory = ConnectionMemory(service, self._asked, socket.unsent)
         self._pings = 0
-        self._is_last = False
-        """Whether it ends once nothing is under way."""
-        self._is_over = False
-        self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
-        self._heard_at = self._loop.time()
-        self._heartbeat = self._loop.call_later(PING_SECONDS, self._pulse)
-        self._stall: asyncio.TimerHandle | None = None
-        self._expiry: asyncio.TimerHandle | None = None
-        handshake.opened(self, self._gateway)
-        self._task = self._loop.create_task(self._run())
-        self._expire(self._asked.principal.expires_at_ms)
-        if self._asked.principal.revocation is not None:
-            self._asked.principal.revocation.watch(self._revoked)
+        connections.opened(self, self._gateway)
+        self.end_with(self._asked.principal)
 
     @property
-    def is_stranger(self) -> bool:
-        """Always false: a client without a credential is refused in the handshake."""
-        return False
+    def is_late(self) -> bool:
+        """Whether a frame takes too long to arrive."""
+        return self._memory.is_late()
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether answers are unsent, or a broadcast is not acknowledged."""
+        return super().is_owed or self._live.is_waiting
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the inbox has room, with the frame that is being answered."""
+        return super().has_room and self._memory.waiting < self._most_bytes
 
     # From the socket and from commits.
 
-    def heard(self) -> None:
-        """Bytes have arrived: the client is alive."""
-        self._heard_at = self._loop.time()
-
     def received(self, raw: bytes, is_text: bool) -> None:
         """A whole message has arrived; text is of the plain dialect."""
-        if not self._is_over and not self._is_last:
-            self._inbox.append(PlainFrame(raw) if is_text else raw)
+        if not self.is_over and not self._is_last:
             self._memory.arrived(len(raw))
-            self._mind_room()
-            self._woken.set()
+            self.mind_room()
+            super().received(raw, is_text)
 
     def unfinished(self, size: int) -> None:
         """Note how many bytes of an incomplete message have arrived."""
         self._memory.arriving(size)
-        self._mind_room()
-
-    def too_large(self, most: int) -> None:
-        """A message is larger than allowed; the error is sent in its turn, behind the answers to earlier messages."""
-        self._inbox.append(InboxSignal.TOO_LARGE)
-        self._woken.set()
+        self.mind_room()
 
     def ponged(self, payload: bytes) -> None:
         """The client has what was sent before a ping; it may have left out the pongs of earlier ones.
 
         That has its turn too: what the client sent before it, it sent without knowing.
         """
-        if self._live.answers(int.from_bytes(payload[:8])):
-            self._inbox.append(InboxSignal.ARRIVED)
-            self._woken.set()
-            if self._is_over:
-                self._remember_last()
-
-    def filled(self) -> None:
-        """Back pressure: the client does not keep up, so its further requests wait."""
-        self._mind_room()
-        self._mind_stall()
+        if not self._live.answers(int.from_bytes(payload[:8])):
+            return
+        if self.is_over:
+            self._live.arrived()
+        else:
+            self._inbox.add(InboxMessage(MessageKind.PONG))
+            self.pump()
 
     def drained(self) -> None:
         """The client reads again."""
         self._memory.settle()
-        self._mind_room()
-        self._mind_stall()
-        self._woken.set()
+        super().drained()
 
     def stir(self) -> None:
         """Something was committed in the gateway."""
         self._live.stir()
-        self._woken.set()
-
-    def lost(self) -> None:
-        """The connection is lost: cancel the work that is not decided, since no client will receive its answer."""
-        self._end()
-        self._memory.close()
-        self._asked.caller.leave()
-        self._task.cancel()
-
-    def shut_down(self) -> None:
-        """The server stops: running work is answered first."""
-        self._is_last = True
-        self._inbox = deque(one for one in self._inbox if one is InboxSignal.ARRIVED)
-        self._woken.set()
+        self.pump()
 
     # One thing after the other.
 
-    async def _run(self) -> None:
-        try:
-            while not self._is_over:
-                await self._step()
-        except RefusedDeltas as refused:
-            self._refuse(refused.refusal)
-        except EngineError as error:
-            self._refuse(engine_refusal(error))
-        except FrameError as error:
-            self._close(UNREADABLE, str(error))
-        except UntellableError as error:
-            self._close(REFUSED, str(error))
-        except Exception:  # noqa: BLE001 - whatever it is, the client is told and the log has the details
-            self._close(FAILED, self._handshake.fault())
+    def pump(self) -> None:
+        """A broadcast that waits for memory gives way to what has happened."""
+        self._woken.set()
+        super().pump()
 
-    async def _step(self) -> None:
-        self._woken.clear()
-        if self._inbox and (self._is_last or not self._socket.is_full):
-            await self._take(self._inbox.popleft())
-        elif self._is_last:
-            self._close(GOING_AWAY, "The server is stopping; connect again.")
-        elif self._live.is_due and not self._socket.is_full:
-            await self._broadcast()
-        else:
-            await self._woken.wait()
-
-    async def _take(self, message: bytes | InboxSignal) -> None:
-        if message is InboxSignal.TOO_LARGE:
-            self._close(TOO_BIG, f"A message may have at most {self._most_bytes} bytes.")
-        elif message is InboxSignal.ARRIVED:
+    def take(self) -> bool:
+        """Begin to answer a frame."""
+        message = self._inbox.pop()
+        if message.kind is MessageKind.TOO_LARGE:
+            self.close(CloseCode.MESSAGE_TOO_BIG, f"A message may have at most {self._most_bytes} bytes.")
+        elif message.kind is MessageKind.PONG:
             self._arrived()
         else:
-            await self._answer(message)
-            self._memory.answered(len(message))
-            self._mind_room()
+            self.start(self._answer, PlainFrame(message.raw) if message.kind is MessageKind.TEXT else message.raw)
+        return True
+
+    def idle(self) -> None:
+        """Broadcast what others have pushed."""
+        if self._live.is_due:
+            self.start(self._broadcast)
+
+    def failed(self, error: Exception) -> None:
+        """There is no frame for an error: close, with the reason."""
+        if isinstance(error, RefusedDeltas):
+            self._refuse(error.refusal)
+        elif isinstance(error, EngineError):
+            self._refuse(engine_refusal(error))
+        elif isinstance(error, FrameError):
+            self.close(CloseCode.PROTOCOL_ERROR, str(error))
+        elif isinstance(error, UntellableError):
+            self.close(CloseCode.POLICY_VIOLATION, str(error))
+        else:
+            self.close(CloseCode.INTERNAL_ERROR, self._connections.fault())
 
     def _arrived(self) -> None:
         """The client has acknowledged the last broadcast."""
         self._live.arrived()
-        self._mind_stall()
+        self.mind_stall()
 
     async def _answer(self, raw: bytes) -> None:
         if isinstance(raw, PlainFrame):
@@ -229,6 +188,7 @@ class DeltaConversation:
             message = await apart(len(raw), read_frame, raw)
             assert isinstance(message, SyncPull)
             await self._pull(message)
+        self._memory.answered(len(raw))
 
     async def _push(self, raw: bytes) -> None:
         self._service.enter(self._asked, Role.WRITE, self._gateway)
@@ -272,6 +232,7 @@ class DeltaConversation:
         page = await self._find_room(pull)
         self._write(await apart(room.size, _frame, page))
         self._live.pulled(self._service.replica(self._asked, self._gateway, wanted.client), wanted.since, page)
+        self.mind_stall()
 
     async def _plain_pull(self, wanted: PullQuery) -> None:
         room = self._memory.output
@@ -279,8 +240,10 @@ class DeltaConversation:
         self._write(self._socket.frame(await apart(room.size, plain_page_body, page)))
         replica = self._service.replica(self._asked, self._gateway, wanted.client)
         self._live.pulled(replica, wanted.since, page, is_plain=True)
+        self.mind_stall()
 
     async def _broadcast(self) -> None:
+        self._woken.clear()
         room = self._memory.output
         try:
             news = await self._live.look(room)
@@ -292,105 +255,74 @@ class DeltaConversation:
             # In one write, so that a client that has read the one has most likely read the other.
             if self._live.is_plain:
                 frame = self._socket.frame(await apart(room.size, plain_page_body, news.page))
-                self._write(frame + self._ping())
+                self._write(frame + self._next_ping())
             else:
-                self._write(await apart(room.size, _frame, news.page, BROADCAST, self._ping()))
+                self._write(await apart(room.size, _frame, news.page, BROADCAST, self._next_ping()))
             self._live.sent(news, self._pings)
-            self._mind_stall()
+            self.mind_stall()
 
     def _write(self, frames: bytes) -> None:
         self._socket.write(frames)
         self._memory.settle()
 
-    def _mind_room(self) -> None:
-        """Flow control: read from the client while there is room, and while it reads its answers."""
-        has_room = len(self._inbox) < MAX_MESSAGES and self._memory.waiting < self._most_bytes
-        self._socket.read_on(has_room and not self._socket.is_full)
-        if not self._is_over and not self._memory.has_room():
+    def mind_room(self) -> None:
+        """Flow control, and the limit of memory for the frames of all connections."""
+        super().mind_room()
+        if not self.is_over and not self._memory.has_room():
             self._refuse(DeltaRefusal("BACKPRESSURE_ERROR", "Too many uploads are under way; try again in a moment."))
 
-    # Timers.
+    def ping(self) -> None:
+        """Ask for a sign of life, which acknowledges a broadcast too."""
+        self._socket.write(self._next_ping())
 
-    def _ping(self) -> bytes:
+    def _next_ping(self) -> bytes:
         self._pings += 1
         return self._socket.ping_frame(self._pings.to_bytes(8))
 
-    def _mind_stall(self) -> None:
-        """While answers are unsent, check that the client reads."""
-        is_owed = not self._is_over and (self._socket.is_full or self._live.is_waiting)
-        if is_owed and self._stall is None:
-            self._stall = self._loop.call_later(self.patience_seconds, self._check_stall, self._socket.unsent())
-        elif not is_owed and self._stall is not None:
-            self._stall.cancel()
-            self._stall = None
-
-    def _check_stall(self, before: int) -> None:
-        """One that reads slowly but steadily is left alone."""
-        self._stall = None
-        if self._socket.unsent() >= before:
-            self._close(TRY_LATER, "This client does not read what it is sent.")
-        else:
-            self._mind_stall()
-
-    def _pulse(self) -> None:
-        """Ping a silent client; close the connection without a pong."""
-        if self._memory.is_late():
-            self._close(TRY_LATER, "A frame took too long to arrive.")
-            return
-        quiet = self._loop.time() - self._heard_at
-        if quiet >= 2 * PING_SECONDS and self._socket.is_reading:
-            self._close(TRY_LATER, "Nothing was heard of this client.")
-            return
-        if quiet >= PING_SECONDS / 2:
-            self._socket.write(self._ping())
-        self._heartbeat = self._loop.call_later(PING_SECONDS, self._pulse)
-
-    def _expire(self, at_ms: int | None) -> None:
-        """End the conversation with its credential, by the wall clock."""
-        if at_ms is None:
-            return
-        left = (at_ms - self._service.context.world.wall_ms()) / 1_000
-        if left <= 0:
-            self._refuse(DeltaRefusal("AUTH_ERROR", "The credential has expired."))
-        else:
-            self._expiry = self._loop.call_later(min(left, LONGEST_SECONDS), self._expire, at_ms)
-
-    def _revoked(self) -> None:
-        self._refuse(DeltaRefusal("AUTH_ERROR", "The credential was revoked."))
-
     # Ends.
 
+    def abandoned(self) -> None:
+        """The connection is lost: cancel the push that is not decided."""
+        self._memory.close()
+        self._asked.caller.leave()
+
+    def stopping(self) -> None:
+        """The server stops."""
+        self.close(CloseCode.GOING_AWAY, STOPPING)
+
+    def expired(self) -> None:
+        """The credential has ended."""
+        self._refuse(DeltaRefusal("AUTH_ERROR", "The credential has expired."))
+
+    def revoked(self) -> None:
+        """The credential was revoked."""
+        self._refuse(DeltaRefusal("AUTH_ERROR", "The credential was revoked."))
+
+    def silent(self) -> None:
+        """The client has answered no ping."""
+        self.close(CloseCode.TRY_AGAIN_LATER, "Nothing was heard of this client.")
+
+    def stalled(self) -> None:
+        """The client has read nothing for too long, or has not acknowledged a broadcast."""
+        self.close(CloseCode.TRY_AGAIN_LATER, "This client does not read what it is sent.")
+
+    def late(self) -> None:
+        """A frame takes too long to arrive."""
+        self.close(CloseCode.TRY_AGAIN_LATER, "A frame took too long to arrive.")
+
+    def ended(self, has_pong: bool) -> None:
+        """Record what has reached the client, although no task waits for it any more."""
+        if has_pong:
+            self._live.arrived()
+        self._woken.set()
+        self._connections.closed(self, self._gateway)
+
     def _refuse(self, refusal: DeltaRefusal) -> None:
-        if not self._is_over:
+        if not self.is_over:
             self._service.audit_trail.refused(refusal)
             if refusal.code == FORBIDDEN:
                 self._service.audit_trail.no_access(self._asked.where)
-            self._close(_CODES.get(refusal.code, REFUSED), f"{refusal.code}: {refusal.message}")
-
-    def _close(self, code: int, reason: str) -> None:
-        if not self._is_over:
-            self._end()
-            self._socket.close(code, reason)
-
-    def _end(self) -> None:
-        """Nothing more is done for it."""
-        if self._is_over:
-            return
-        self._is_over = True
-        if self._asked.principal.revocation is not None:
-            self._asked.principal.revocation.unwatch(self._revoked)
-        for timer in (self._heartbeat, self._stall, self._expiry):
-            if timer is not None:
-                timer.cancel()
-        self._remember_last()
-        self._woken.set()
-        self._handshake.closed(self, self._gateway)
-
-    def _remember_last(self) -> None:
-        """Record what has reached the client, although no task waits for it any more."""
-        if InboxSignal.ARRIVED in self._inbox:
-            self._live.arrived()
-        self._inbox.clear()
+            self.close(_CODES.get(refusal.code, CloseCode.POLICY_VIOLATION), f"{refusal.code}: {refusal.message}")
 
 
 def _frame(page: DeltaPage, kind: bytes = b"", behind: bytes = b"") -> bytes:

@@ -23,6 +23,7 @@ from semel.server.http.application import UpgradedConnection
 from semel.server.http.body import Bodies
 from semel.server.http.request import Request as HttpRequest
 from semel.server.surface import RunningSurface
+from semel.server.websocket.handshake import Handshakes
 from semel.surfaces.deltas.access import SURFACE, DeltaCaller
 from semel.surfaces.deltas.admin import DeltaAdmin
 from semel.surfaces.deltas.commands import DeltaRefusal, RefusedDeltas
@@ -37,9 +38,8 @@ from semel.surfaces.deltas.exchange import (
     refuse,
     server_refusal,
 )
-from semel.surfaces.deltas.handshake import DeltaHandshake, is_handshake_path
 from semel.surfaces.deltas.service import DeltaService, make_service
-from semel.surfaces.deltas.socket import DeltaSocket
+from semel.surfaces.deltas.socket import DeltaConnections, DeltaSocket, is_handshake_path
 from semel.surfaces.deltas.sync_calls import CheckpointCalls, PullCalls, PushCalls
 from semel.surfaces.deltas.wire.urls import split_path
 
@@ -68,8 +68,8 @@ class DeltasHttp(RunningSurface):
         self.service: DeltaService = make_service(context)
         """Shared with the other wire."""
         self.contract = self.service.deltas
-        self.handshake = DeltaHandshake(self.service)
-        """Where WebSockets come in."""
+        self._connections = DeltaConnections(self.service)
+        self._handshakes = Handshakes(context, self)
         self._bodies = Bodies(self.service.settings.deltas_max_body_bytes, self.service.uploads, skips=True)
         self._actions = _actions_of(self.service)
 
@@ -114,7 +114,7 @@ class DeltasHttp(RunningSurface):
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
         """One path of each gateway speaks WebSocket."""
-        return partial(DeltaSocket, self.handshake) if is_handshake_path(raw_path) else None
+        return partial(DeltaSocket, self._connections, self._handshakes) if is_handshake_path(raw_path) else None
 
     def collect(self) -> Iterator[Metric]:
         """Its metric families."""

@@ -79,7 +79,7 @@ class DeltaAuditTrail:
 
     def no_access(self, where: Mapping[str, str]) -> None:
         """An authenticated caller was refused for lack of rights."""
-        self._audit.note("AUTH_FAILURE", {"reason": "missing_role", **where})
+        self._audit.denied(where)
 
 
 T = TypeVar("T")

@@ -41,7 +41,9 @@ class DeltasSettings(SurfaceSettings):
     def check(self, server: ServerSettings) -> None:
         """The second secret follows a first."""
         if self.deltas_jwt_secret_next and not self.deltas_jwt_secret:
-            raise SettingsError("deltas_jwt_secret_next follows deltas_jwt_secret: give both.")
+            raise SettingsError(
+                "deltas_jwt_secret_next is the successor of deltas_jwt_secret: give deltas_jwt_secret too."
+            )
 
 
 SETTINGS = DeltasSettings

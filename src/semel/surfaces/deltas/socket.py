@@ -1,58 +1,108 @@
-"""The WebSocket of deltas: one connection, authorized in its handshake."""
+"""The WebSocket of deltas: a client is authorized in its handshake; and the connections that passed it.
+
+A refusal is sent over HTTP, before the WebSocket exists: a client of this dialect reconnects at once after a WebSocket
+was opened and closed, and with growing delays after a refused handshake. The token may be in the query, because a page
+in a browser cannot set headers here; it is removed before the path is stored or logged.
+"""
 
 from __future__ import annotations
 
-from websockets.http11 import Request, Response
+import logging
+from urllib.parse import parse_qsl
 
-from semel.kernel.errors import Problem
-from semel.server.http.cors import REFUSED, Provenance
-from semel.server.websocket.transport import Talk, WebSocket
+from semel.engine.back_pressure import NO_PRINCIPAL
+from semel.engine.engine import WaitingCaller
+from semel.kernel.header_fields import HeaderFields
+from semel.server.auth.authentication import authenticate
+from semel.server.auth.principals import Role
+from semel.server.http.request import Request
+from semel.server.websocket.handshake import Handshakes
+from semel.server.websocket.transport import WebSocket
+from semel.surfaces.deltas.commands import RefusedDeltas
 from semel.surfaces.deltas.conversation import AcceptedClient, DeltaConversation
-from semel.surfaces.deltas.handshake import DeltaHandshake
+from semel.surfaces.deltas.service import DeltaService
+from semel.surfaces.deltas.subscribers import GatewaySubscribers
+from semel.surfaces.deltas.wire.urls import split_path
+
+_log = logging.getLogger("semel.deltas")
+
+CALL = "sync/{}/ws"
+"""The one path where a WebSocket of deltas is spoken."""
+
+
+def is_handshake_path(raw_path: bytes) -> bool:
+    """Whether a path, without its query, leads here."""
+    route = split_path(raw_path)
+    return route is not None and route.call == CALL
+
+
+class DeltaConnections:
+    """Authorizes clients in their handshakes, and keeps the register of their connections; made once."""
+
+    def __init__(self, service: DeltaService) -> None:
+        self.service = service
+        self._subscribers = GatewaySubscribers(service.context.engine.signals)
+        self._most = service.settings.deltas_max_sockets
+
+    def opened(self, conversation: DeltaConversation, gateway: str) -> None:
+        """A connection was made."""
+        self.service.audit_trail.sockets += 1
+        self._subscribers.join(gateway, conversation)
+
+    def closed(self, conversation: DeltaConversation, gateway: str) -> None:
+        """A connection has ended."""
+        self.service.audit_trail.sockets -= 1
+        self._subscribers.leave(gateway, conversation)
+
+    def fault(self) -> str:
+        """Inside an exception handler: log the exception, and return the message for the client."""
+        error_id = self.service.context.world.random_bytes(8).hex()
+        _log.exception("fault in a connection", extra={"error_id": error_id})
+        return f"Something went wrong here; connect again. Error id {error_id}."
+
+    def accept(self, request: Request) -> AcceptedClient:
+        """The authenticated client of a handshake; raises what refuses it."""
+        route = split_path(request.raw_path)
+        assert route is not None, "only paths of a gateway are sent here"
+        where = request.where
+        principal = authenticate(self.service.gate, _with_token(request), lambda: where)
+        actor = principal.actor if self.service.gate.principals.are_known else NO_PRINCIPAL
+        asked = self.service.asked(principal, WaitingCaller(actor), where)
+        self.service.enter(asked, Role.READ, route.gateway)
+        if self.service.audit_trail.sockets >= self._most:
+            raise RefusedDeltas("BACKPRESSURE_ERROR", "Too many WebSockets are open; try again in a moment.")
+        return AcceptedClient(asked, route.gateway)
 
 
 class DeltaSocket(WebSocket):
     """One WebSocket connection."""
 
-    def __init__(self, handshake: DeltaHandshake) -> None:
-        self._handshake = handshake
-        settings = handshake.service.settings
+    def __init__(self, connections: DeltaConnections, handshakes: Handshakes) -> None:
+        self._connections = connections
+        settings = connections.service.settings
         most_bytes = settings.deltas_max_body_bytes + 1  # the byte in front says what follows
-        policy = handshake.service.context.settings.origin_policy
-        super().__init__(most_bytes, most_bytes, settings.deltas_live_bytes, policy)
+        super().__init__(handshakes, most_bytes, most_bytes, settings.deltas_live_bytes)
         self._accepted: AcceptedClient | None = None
-        self._conversation: DeltaConversation | None = None
 
-    def reject(self, request: Request, problem: Problem, provenance: Provenance) -> Response:
-        """Say it as everything else is said here."""
-        where = {"path": request.path.partition("?")[0], "remote_addr": self.remote}
-        self._handshake.service.context.audit.note(REFUSED, {**provenance.shown, **where})
-        return self._handshake.reject(request, problem)
+    def malformed(self) -> RefusedDeltas:
+        """A refusal in the shape of this dialect."""
+        return RefusedDeltas("VALIDATION_ERROR", "This is no handshake of WebSocket in version 13.")
 
-    def judge(self, request: Request) -> Response | None:
-        """Let it in, or say why not."""
-        found = self._handshake.judge(request, self.remote)
-        if isinstance(found, Response):
-            return found
-        self._accepted = found
-        return None
+    def admit(self, request: Request) -> None:
+        """Authorize the client."""
+        self._accepted = self._connections.accept(request)
 
-    def refuse(self, request: Request, response: Response) -> Response:
-        """Say it as everything else is said here."""
-        return self._handshake.refuse(request)
-
-    def begin(self) -> Talk:
-        """Talk as deltas do."""
+    def begin(self) -> DeltaConversation:
+        """Start the conversation."""
         assert self._accepted is not None
-        self._conversation = DeltaConversation(self._handshake, self._accepted, self)
-        return self._conversation
+        return DeltaConversation(self._connections, self._accepted, self)
 
-    def ponged(self, payload: bytes) -> None:
-        """The client has what was sent before a ping."""
-        if self._conversation is not None:
-            self._conversation.ponged(payload)
 
-    def unfinished(self, size: int) -> None:
-        """Note how many bytes of an incomplete message have arrived."""
-        if self._conversation is not None:
-            self._conversation.unfinished(size)
+def _with_token(request: Request) -> HeaderFields:
+    """The headers; a token in the query is added as if it had been sent as a header."""
+    # As in a path that `websockets` has parsed: bytes that are not UTF-8 are kept.
+    query = request.query.decode("utf-8", "surrogateescape")
+    tokens = [value for name, value in parse_qsl(query) if name == "token"]
+    return HeaderFields(
+        [*request.headers, *((b"authorization", b"Bearer " + token.encode("utf-8", "replace")) for token in tokens)]
+    )

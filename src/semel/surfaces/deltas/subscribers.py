@@ -1,7 +1,9 @@
 """Subscribers of gateways over WebSocket on this node, and the broadcasts to each of them.
 
 A commit, here or on another node, is signalled by the topic of its gateway. One task for each gateway waits for the
-signal and wakes the subscribers. A signal carries no data: a subscriber reads the log from its own cursor.
+signal and wakes the subscribers. A signal carries no data: a subscriber reads the log from its own cursor. So the task
+is no follower of `engine/follow.py`: it reads nothing, and passes one signal on to conversations, each of which also
+waits for frames of its client and for pongs.
 
 A connection receives no broadcast before the client's first pull has reached the end of the log. From then on, entries
 of others are sent as they are committed, read from the log behind the connection's own position. Each broadcast is

@@ -1,26 +1,30 @@
 """A WebSocket connection of events: requests and answers in order, live events between them.
 
-Submissions are sent to the engine as they arrive, several at a time, and decided in that order; everything else waits
-until they are answered. Back pressure: when too much is in flight, or the client does not read, the socket is not read
-either. A crash here loses the connection and nothing else: what was answered is on disk, and what was not can be sent
-again.
+The shape is that of `server/websocket/conversation.py`. What events add: submissions are sent to the engine as they
+arrive, several at a time, without a task for each, and decided in that order; everything else waits until they are
+answered. Back pressure: when too many items are in flight, the socket is not read. What was answered is on disk, and
+what was not can be sent again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Hashable
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
+
+from websockets.frames import CloseCode
 
 from semel.engine.contract import EngineError, OverloadedError
 from semel.kernel.errors import REGISTRY
 from semel.kernel.rate_limit import TokenBucket
 from semel.server.auth.principals import Principal
 from semel.server.thread_pool import apart, is_small
+from semel.server.websocket.connection_limits import ConversationLimits, InboxMessage, MessageKind
+from semel.server.websocket.conversation import STOPPING, Conversation
 from semel.surfaces.events.commands import EventSubmit
-from semel.surfaces.events.connection_limits import ConnectionTimers, EventInbox, InboxMessage
 from semel.surfaces.events.requests import EventSubmissions, SyncHandler, unanswerable
 from semel.surfaces.events.service import ClientInstance, EventService
+from semel.surfaces.events.settings import EventsSettings
 from semel.surfaces.events.subscriber import EventSubscriber
 from semel.surfaces.events.tables import EventRow
 from semel.surfaces.events.wire.messages import Connect, Disconnect, Heartbeat, Request, Sync, WireError, bad_request
@@ -29,43 +33,42 @@ from semel.surfaces.events.wire.session import EventSession, SessionState
 if TYPE_CHECKING:
     from semel.surfaces.events.socket import EventSocket
 
-NORMAL, GOING_AWAY, TOO_BIG, FAILED, TRY_LATER, REPLACED = 1000, 1001, 1009, 1011, 1013, 4001
+REPLACED = 4001
+"""The close code of a connection that a newer one has replaced."""
 PRUNED = "Events that were still to be sent have been pruned; connect again and sync."
 ROOM_SECONDS = 5.0
 """Longest wait of a submission for room in the engine's queue, in seconds, before it is refused."""
 RETRY_SECONDS = 0.05
 
 
-class EventConversation:
+class EventConversation(Conversation):
     """A WebSocket connection after its handshake."""
 
     def __init__(self, service: EventService, socket: EventSocket) -> None:
+        settings = service.settings
+        super().__init__(service.context, socket, _limits_of(settings, service.policy.limits.message_bytes))
         self.origin = service.origin()
         self._service = service
-        self._context = service.context
-        self._socket = socket
         self._session = EventSession(service.policy, self.origin)
-        settings = service.settings
         self._subscriber = EventSubscriber(service.feed, self, settings.events_buffer_bytes)
-        self._timers = ConnectionTimers(self, settings)
+        self._connect_timer = self._loop.call_later(settings.events_idle_ms / 1_000, self.never_connected)
         self._bucket = TokenBucket(settings.events_rate_messages)
         self._most_bad = settings.events_bad_messages
-        self._inbox = EventInbox(service.policy.limits.message_bytes)
         self._sync_handler = SyncHandler(
             service, socket.remote, self._session, self._subscriber, self._tell, self._admit
         )
         self._pending = EventSubmissions(
-            service, self._session, self._tell_all, self._go_on, self.fail, self._subscriber, socket.remote
+            service, self._session, self._tell_all, self.go_on, self.fail, self._subscriber, socket.remote
         )
         self._bad = 0
         self._instance: ClientInstance | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._is_busy = False
+        self._request: Request | WireError | None = None
+        """The first message of the inbox, once it was parsed."""
         self._read_bytes = 0
         """Bytes of messages parsed on the event loop since other tasks had a turn."""
         self._is_resting = False
-        self._is_last = False
-        """Whether this connection ends once its submissions are answered."""
+        self._room_since: float | None = None
+        """Since when a submission waits for room in the engine."""
         service.opened(self)
 
     @property
@@ -85,9 +88,14 @@ class EventConversation:
         return self._session.dialect is None or self._session.dialect.is_watched
 
     @property
+    def is_answering(self) -> bool:
+        """Whether submissions or other work are under way."""
+        return bool(self._pending) or self._is_busy
+
+    @property
     def is_occupied(self) -> bool:
         """Whether the server itself keeps the client waiting, or does not read from it."""
-        return bool(self._pending) or self._is_busy or not self._socket.is_reading
+        return self.is_answering or super().is_occupied
 
     @property
     def is_stranger(self) -> bool:
@@ -95,9 +103,13 @@ class EventConversation:
         return self._session.state is SessionState.AWAITING and not self._is_busy
 
     @property
-    def is_closed(self) -> bool:
-        """Whether it has ended."""
-        return self._session.state is SessionState.CLOSED
+    def has_room(self) -> bool:
+        """Whether the inbox has room, and the engine may be handed more."""
+        return super().has_room and self._may_submit
+
+    @property
+    def _may_submit(self) -> bool:
+        return self._pending.items < self._service.policy.limits.in_flight_items
 
     def frame(self, row: EventRow) -> bytes:
         """An event as this audience is sent it."""
@@ -119,50 +131,20 @@ class EventConversation:
         """The answer that this event's submitter is still to be given."""
         return self._pending.under_way(name)
 
-    # From the socket.
-
-    def heard(self) -> None:
-        """Bytes have arrived: the client is alive."""
-        self._timers.heard()
-
-    def received(self, raw: bytes, is_text: bool) -> None:
-        """A whole message has arrived."""
-        if not self.is_closed and not self._is_last:
-            self._inbox.add(InboxMessage(raw, is_text))
-            self._pump()
-
-    def too_large(self, most: int) -> None:
-        """A message is larger than allowed; the error is sent in its turn, behind the answers to earlier messages."""
-        if not self.is_closed and not self._is_last:
-            self._inbox.add(InboxMessage(b"", True, most))
-            self._pump()
-
     def drained(self) -> None:
         """The client reads again."""
-        self._timers.drained()
         self._subscriber.drained()
-        self._pump()
-
-    def filled(self) -> None:
-        """Back pressure: the client does not keep up, so its further requests wait."""
-        self._timers.filled(self._socket.unsent)
-        self._socket.read_on(False)
-
-    def lost(self) -> None:
-        """The connection is lost: cancel the work that is not decided, since no client will receive its answer."""
-        self._pending.leave()
-        self._end()
-        if self._task is not None:
-            self._task.cancel()
+        super().drained()
 
     # Ends.
 
-    def shut_down(self) -> None:
-        """The server stops: what the engine has is answered first."""
-        self._is_last = True
-        self._inbox.clear()
-        if not self._pending and not self._is_busy:
-            self.fail("The server is stopping; connect again.", GOING_AWAY)
+    def abandoned(self) -> None:
+        """The connection is lost: cancel the submissions that are not decided."""
+        self._pending.leave()
+
+    def stopping(self) -> None:
+        """The server stops."""
+        self.fail(STOPPING, CloseCode.GOING_AWAY)
 
     def replaced(self) -> None:
         """A newer connection of the same client instance replaces this one; an error would start a reconnect loop."""
@@ -175,91 +157,80 @@ class EventConversation:
     def silent(self) -> None:
         """Idle timeout: the client sent nothing for too long."""
         if self.is_watched:
-            self.close(GOING_AWAY, "idle for too long")
+            self.close(CloseCode.GOING_AWAY, "idle for too long")
         else:
-            self.fail("No sign of life for too long; connect again.", GOING_AWAY)
+            self.fail("No sign of life for too long; connect again.", CloseCode.GOING_AWAY)
 
     def never_connected(self) -> None:
         """The client did not authenticate in time."""
-        self.close(GOING_AWAY, "no connect for too long")
+        self.close(CloseCode.GOING_AWAY, "no connect for too long")
 
     def stalled(self) -> None:
         """The client has read nothing for too long."""
         self._service.counts["slow_readers"] += 1
-        self.fail("Too slow in reading; connect again and sync from your cursor.", TRY_LATER)
+        self.fail("Too slow in reading; connect again and sync from your cursor.", CloseCode.TRY_AGAIN_LATER)
 
-    def ping(self) -> None:
-        """Ask for a sign of life."""
-        self._socket.ping()
-
-    def fail(self, message: str, close_code: int = FAILED) -> None:
+    def fail(self, message: str, close_code: int = CloseCode.INTERNAL_ERROR) -> None:
         """End with the one error that every client recovers from."""
         self._tell_error(WireError("server_error", message))
         self.close(close_code, message)
 
-    def close(self, code: int, reason: str) -> None:
-        """Close the connection; no live event is sent after this."""
-        if not self.is_closed:
-            self._end()
-            self._socket.close(code, reason)
-
-    def _end(self) -> None:
+    def ended(self, has_pong: bool) -> None:
+        """No live event is sent after this."""
         self._session.state = SessionState.CLOSED
         self._subscriber.close()
-        self._timers.stop()
-        self._inbox.clear()
+        self._connect_timer.cancel()
         self._service.closed(self, self._instance)
 
     # Requests, in their order.
 
-    def _pump(self) -> None:
-        while self._inbox and not (self._is_busy or self._is_resting or self.is_closed or self.is_full):
-            if not self._has_room() or (self._inbox.read is None and not self._read_first()):
-                break
-            request = self._inbox.read
-            assert request is not None
-            if self._pending and not isinstance(request, EventSubmit):
-                break
-            if isinstance(request, EventSubmit) and not self._submit(request):
-                break
-            self._inbox.drop_first()
+    def take(self) -> bool:
+        """Hand a submission to the engine; any other request waits until all submissions are answered."""
+        if self._is_resting or not self._may_submit or (self._request is None and not self._read_first()):
+            return False
+        request = self._request
+        assert request is not None
+        is_taken = self._submit(request) if isinstance(request, EventSubmit) else not self._pending
+        if is_taken:
+            self._drop_first()
             if not isinstance(request, EventSubmit):
                 self._handle(request)
-        self._socket.read_on(self._inbox.has_room and self._has_room() and not self.is_full)
+        return is_taken
+
+    def _drop_first(self) -> None:
+        self._request = None
+        self._inbox.pop()
 
     def _read_first(self) -> bool:
         """Understand the first message; False when that has to wait, or is done apart because it is large."""
-        wait = self._bucket.take(asyncio.get_running_loop().time())
+        wait = self._bucket.take(self._loop.time())
         message = self._inbox.first
         if wait:
             self._pause(wait)
         elif not is_small(len(message.raw)):
-            self._start(self._read_apart(message))
+            self.start(self._read_apart, message)
         else:
-            self._inbox.read = self._read(message)
+            self._request = self._read(message)
             self._read_bytes += len(message.raw)
             if not is_small(self._read_bytes):  # others have a turn
                 self._read_bytes, self._is_resting = 0, True
-                asyncio.get_running_loop().call_soon(self._rested)
-        return self._inbox.read is not None
+                self._loop.call_soon(self._rested)
+        return self._request is not None
 
     async def _read_apart(self, message: InboxMessage) -> None:
-        self._inbox.read = await apart(len(message.raw), self._read, message)
+        self._request = await apart(len(message.raw), self._read, message)
 
     def _rested(self) -> None:
         self._is_resting = False
-        self._go_on()
-
-    def _has_room(self) -> bool:
-        return self._pending.items < self._service.policy.limits.in_flight_items
+        self.go_on()
 
     def _read(self, message: InboxMessage) -> Request | WireError:
         try:
-            if message.most:
-                details = {"max_message_bytes": message.most}
-                words = f"a message may have at most {message.most} bytes here"
-                raise WireError("bad_request", words, details, closes=True, close_code=TOO_BIG)
-            if not message.is_text:
+            if message.kind is MessageKind.TOO_LARGE:
+                details = {"max_message_bytes": message.limit}
+                words = f"a message may have at most {message.limit} bytes here"
+                raise WireError("bad_request", words, details, closes=True, close_code=CloseCode.MESSAGE_TOO_BIG)
+            if message.kind is not MessageKind.TEXT:
                 raise bad_request("send messages as text frames")
             return self._session.read(message.raw)
         except WireError as error:
@@ -275,23 +246,23 @@ class EventConversation:
         if isinstance(request, Heartbeat):
             self._tell("heartbeat_ack", b"{}", self._session.reply_to)
         elif isinstance(request, Disconnect):
-            self.close(NORMAL, "disconnected")
+            self.close(CloseCode.NORMAL_CLOSURE, "disconnected")
         elif isinstance(request, Connect):
-            self._start(self._sync_handler.connect(request, self._session.reply_to))
+            self.start(self._sync_handler.connect, request, self._session.reply_to)
         elif isinstance(request, Sync):
-            self._start(self._sync_handler.sync(request, self._session.reply_to))
+            self.start(self._sync_handler.sync, request, self._session.reply_to)
 
     def _refuse_request(self, error: WireError) -> None:
         self._bad += error.code == "bad_request"
         if error.code == "auth_failed":  # its credential is valid, and it uses the name of another caller
             self._service.denied(self._socket.remote)
         self.refuse(error, self._session.reply_to)
-        if self._bad >= self._most_bad and not self.is_closed:
+        if self._bad >= self._most_bad and not self.is_over:
             self.close(REGISTRY["bad_request"].websocket, "too many malformed messages")
 
     def refuse(self, error: WireError, reply_to: str | None = None) -> None:
         """Tell of an error, and end the connection where the error does."""
-        if self.is_closed:
+        if self.is_over:
             return
         self._tell_error(error, reply_to)
         if error.code == "forbidden":
@@ -311,69 +282,58 @@ class EventConversation:
         except EngineError as error:
             self.fail(unanswerable(error))
             return False
-        self._timers.room_since = None
+        self._room_since = None
         return True
 
     def _wait_for_room(self) -> bool:
         """The engine is full: listen less, and say so only when that does not help."""
-        now = asyncio.get_running_loop().time()
-        since = self._timers.room_since
-        self._timers.room_since = now if since is None else since
+        now = self._loop.time()
+        since = self._room_since
+        self._room_since = now if since is None else since
         if since is None or now - since < ROOM_SECONDS or self._pending:
             self._pause(RETRY_SECONDS)
             return False
-        self._timers.room_since = None
+        self._room_since = None
         dialect = self._session.dialect
         if dialect is not None and not dialect.is_watched:
-            self.fail("Too many writes are waiting; nothing was stored. Connect again and repeat it.", TRY_LATER)
+            self.fail(
+                "Too many writes are waiting; nothing was stored. Connect again and repeat it.",
+                CloseCode.TRY_AGAIN_LATER,
+            )
             return False
         error = WireError("rate_limited", "Too many writes are waiting; nothing was stored.", {"retry_after_ms": 1000})
-        self._inbox.drop_first()
+        self._drop_first()
         self.refuse(error, self._session.reply_to)
         self._pause(RETRY_SECONDS)
         return False
 
     def _pause(self, seconds: float) -> None:
         self._is_busy = True
-        asyncio.get_running_loop().call_later(seconds, self._unpause)
+        self._loop.call_later(seconds, self._unpause)
 
     def _unpause(self) -> None:
         self._is_busy = False
-        self._go_on()
-
-    def _go_on(self) -> None:
-        if self._is_last and not self._pending and not self._is_busy:
-            self.fail("The server is stopping; connect again.", GOING_AWAY)
-        else:
-            self._pump()
+        self.go_on()
 
     # Requests that read the log.
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        self._is_busy = True
-        self._task = asyncio.get_running_loop().create_task(self._carry_out(work))
-
-    async def _carry_out(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        except WireError as error:
+    def failed(self, error: Exception) -> None:
+        """Answer an error of a `connect`, a `sync` or a large message."""
+        if isinstance(error, WireError):
             self.refuse(error, self._session.reply_to)
-        except EngineError as error:
+        elif isinstance(error, EngineError):
             self.fail(unanswerable(error))
-        except Exception:  # noqa: BLE001 - whatever it is, the client gets an answer and the log the details
+        else:
             self.fail(self._service.fault("fault in a connection"))
-        self._is_busy = False
-        self._go_on()
 
     def _admit(self, principal: Principal, instance: str) -> bool:
         """The credential was good: it counts until its end, and it may be the newest connection of this instance."""
-        self._timers.admitted()
-        self._timers.expire(principal.expires_at_ms, self._now)
-        self._timers.end_with(principal.revocation)
+        self._connect_timer.cancel()
+        self.end_with(principal)
         if self._context.principals.are_known:
             self._pending.principal = principal.actor
         who, dialect = self._session.who, self._session.dialect
-        if self.is_closed or who is None or dialect is None:
+        if self.is_over or who is None or dialect is None:
             return False
         if dialect.is_exclusive:
             self._instance = (who.client_id, instance)
@@ -384,11 +344,11 @@ class EventConversation:
         self._socket.write(self._socket.frame(self._session.message(kind, payload, reply_to, self._now())))
 
     def _tell_all(self, messages: list[bytes]) -> None:
-        if messages and not self.is_closed:
+        if messages and not self.is_over:
             self._socket.write(b"".join(map(self._socket.frame, messages)))
 
     def _tell_error(self, error: WireError, reply_to: str | None = None) -> None:
-        if not self.is_closed:
+        if not self.is_over:
             self._socket.write(self._error_frame(error, reply_to))
 
     def _error_frame(self, error: WireError, reply_to: str | None) -> bytes:
@@ -398,3 +358,9 @@ class EventConversation:
 
     def _now(self) -> int:
         return self._context.world.wall_ms()
+
+
+def _limits_of(settings: EventsSettings, inbox_bytes: int) -> ConversationLimits:
+    return ConversationLimits(
+        inbox_bytes, settings.events_ping_ms / 1_000, settings.events_slow_ms / 1_000, settings.events_idle_ms / 1_000
+    )

@@ -1,8 +1,9 @@
 """The live feed: one reader of the log for all live subscribers of this node.
 
-It looks at the log when a commit is signalled, here or on another node, and hands every event, in the log's order, to
-the live subscribers of its partitions. What it hands on was read from the store after its commit. A subscriber that
-cannot take an event leaves the feed and reads the log itself. Without live subscribers nothing is read.
+It follows the log (`engine/follow.py`), reads it when a commit is signalled, here or on another node, and hands every
+event, in the log's order, to the live subscribers of its partitions. What it hands on was read from the store after its
+commit. A subscriber that cannot take an event leaves the feed and reads the log itself. Without live subscribers
+nothing is read.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import orjson
 
 from semel.engine.contract import UnavailableError
 from semel.engine.engine import Engine
+from semel.engine.follow import FollowedPage, LogFollower
 from semel.engine.reading import Reading
 from semel.server.thread_pool import apart, is_small
 from semel.surfaces.events.reading import EventPage, tail
@@ -48,7 +50,7 @@ class EventFeed:
         self._members: dict[str, dict[EventSubscriber, None]] = {}
         self._live: set[EventSubscriber] = set()
         self._joined = asyncio.Event()
-        self._watch = engine.signals.watch(TOPIC)
+        self._follower = LogFollower(engine.signals, TOPIC)
         self._life = 0
         """Rises when a feed without subscribers begins anew, perhaps further back: what was read before is void."""
         self.position = 0
@@ -67,7 +69,7 @@ class EventFeed:
             self._life += 1
             self.position = subscriber.cursor
             self._joined.set()
-            self._watch.wake()  # it may have slept through commits
+            self._follower.wake()  # it may have slept through commits
         self._live.add(subscriber)
         for name in subscriber.names:
             self._members.setdefault(name, {})[subscriber] = None
@@ -82,7 +84,7 @@ class EventFeed:
                 if not members:
                     del self._members[name]
         if not self._live:
-            self._watch.wake()
+            self._follower.wake()
 
     async def read(self, look: Callable[[Reading], T]) -> T:
         """Look at the log on behalf of a subscriber."""
@@ -96,21 +98,23 @@ class EventFeed:
         """Read the log, hand on, wait for the next signal; wait for the first subscriber while there is none."""
         while True:
             if not self._live:
-                self._watch.wake()
                 self._joined.clear()
                 await self._joined.wait()
-            self._watch.arm()
-            try:
-                has_more = await self._look()
-            except UnavailableError:
-                await asyncio.sleep(REST_SECONDS)
-                continue
-            except Exception:  # noqa: BLE001 - whatever it is, no subscriber may go on believing that nothing happens
-                self._fail_all(self.fault("fault in the feed of events"))
-                await asyncio.sleep(REST_SECONDS)
-                continue
-            if not has_more:
-                await self._watch.wait(POLL_SECONDS)
+            with self._follower as follower:
+                try:
+                    await follower.follow(self._look_while_live)
+                    continue
+                except UnavailableError:
+                    pass
+                except Exception:  # noqa: BLE001 - whatever it is, no subscriber may go on believing that all is well
+                    self._fail_all(self.fault("fault in the feed of events"))
+            await asyncio.sleep(REST_SECONDS)
+
+    async def _look_while_live(self) -> FollowedPage[None]:
+        """Hand on what there is; ready, which ends the follower, when no subscriber is left."""
+        while self._live and await self._look():
+            pass  # there is more to read
+        return FollowedPage(None, not self._live, POLL_SECONDS)
 
     def _fail_all(self, words: str) -> None:
         for subscriber in list(self._live):
@@ -118,6 +122,7 @@ class EventFeed:
             subscriber.close()  # what comes behind a gap would hide it
 
     async def _look(self) -> bool:
+        """Hand on one page; whether to look again at once."""
         life, after = self._life, self.position
         page: EventPage = await self._engine.read(lambda reading: tail(reading, after, READ_BYTES))
         if page.pruned_to and life == self._life:

@@ -29,6 +29,7 @@ from semel.server.http.body import Bodies
 from semel.server.http.request import Request
 from semel.server.surface import RunningSurface
 from semel.server.thread_pool import apart
+from semel.server.websocket.handshake import Handshakes
 from semel.surfaces.events.http_refusals import STATIC, refusal, rejection
 from semel.surfaces.events.http_stream import EventStreams
 from semel.surfaces.events.reading import HistoryQuery, checked_history
@@ -69,6 +70,7 @@ class EventsHttp(RunningSurface):
         self._service = service = EventService(context)
         self.contract = service.contract
         self._event_streams = EventStreams(context, service.feed)
+        self._handshakes = Handshakes(context, self)
         self._bodies = Bodies(service.policy.limits.message_bytes, context.settings.max_uploads_bytes)
 
     def common(self, request: Request) -> bytes:
@@ -168,7 +170,7 @@ class EventsHttp(RunningSurface):
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
         """The whole path speaks WebSocket."""
-        return partial(EventSocket, self._service)
+        return partial(EventSocket, self._service, self._handshakes)
 
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
         """The reader of the log that all live subscribers share."""

@@ -1,8 +1,9 @@
 """`GET /v1/events` as an event stream (server-sent events): history, then live, in one order without a gap.
 
 An event stream is a subscriber like any other: it reads the log from its cursor until it has caught up, and then
-takes events from the node's feed, so a commit in partitions that it does not follow costs it nothing. Where events
-were pruned before they could be sent, a frame of its own says so, and the stream goes on behind them.
+takes events from the node's feed, so a commit in partitions that it does not follow costs it nothing. It ends by the
+causes of any follower, but it is none: it waits for its own buffer, which the feed and its own reads of the log fill.
+Where events were pruned before they could be sent, a frame of its own says so, and the stream goes on behind them.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable
 
+from semel.engine.follow import FollowEnd
 from semel.server.auth.principals import Principal
-from semel.server.context import Context
+from semel.server.context import Context, caller_of
 from semel.server.http.answer import BodyWriter
 from semel.server.http.request import Request
 from semel.server.settings import settings_of
@@ -95,38 +97,31 @@ class EventStreams:
         """Event after event until the client has gone, its credential has ended, or the server stops."""
         sink = EventStreamSink(self._buffer_bytes)
         subscriber = EventSubscriber(self._feed, sink, self._buffer_bytes)
-        request.on_gone = sink.filled.set
-        if principal.revocation is not None:
-            principal.revocation.watch(sink.filled.set)
+        end = self._context.end_of(caller_of(request), principal)
+        end.watch(sink.filled.set)
         self._open.add(sink)
         subscriber.subscribe(asked.since, frozenset(asked.names))
         subscriber.release()
         try:
-            while not (sink.has_failed or self._is_over(request, principal)):
-                await self._wait(sink, principal.expires_at_ms)
+            while not (sink.has_failed or end.cause is not None):
+                await _wait(sink, end)
                 body = sink.taken()
                 subscriber.drained()
                 await writer.write(body or COMMENT)
         finally:
             self._open.discard(sink)
             subscriber.close()
-            if principal.revocation is not None:
-                principal.revocation.unwatch(sink.filled.set)
+            end.unwatch(sink.filled.set)
 
     def stop(self) -> None:
         """The server stops: wake them, so that they end."""
         for sink in self._open:
             sink.filled.set()
 
-    async def _wait(self, sink: EventStreamSink, expires_at_ms: int | None) -> None:
-        seconds = COMMENT_SECONDS
-        if expires_at_ms is not None:
-            seconds = min(seconds, max(0.0, (expires_at_ms - self._context.world.wall_ms()) / 1_000))
-        try:
-            await asyncio.wait_for(sink.filled.wait(), seconds)
-        except TimeoutError:
-            return
 
-    def _is_over(self, request: Request, principal: Principal) -> bool:
-        has_ended = principal.has_ended(self._context.world.wall_ms())
-        return has_ended or self._context.is_stopping or request.gone
+async def _wait(sink: EventStreamSink, end: FollowEnd) -> None:
+    """Wait for something to send, for the time of a comment, or for the end."""
+    try:
+        await asyncio.wait_for(sink.filled.wait(), min(COMMENT_SECONDS, max(0.0, end.credential_seconds())))
+    except TimeoutError:
+        return

@@ -25,7 +25,9 @@ class EventsSettings(SurfaceSettings):
     events_buffer_bytes: int = setting(
         256 * 1024, "max unsent bytes of one connection; beyond it the client reads the log again", 1
     )
-    events_validator: str = setting("", "module:callable or entry point that may reject events; empty is none")
+    events_validator: str = setting(
+        "", "function that may reject events, module:callable or an entry point; empty is none"
+    )
     events_strict_types: bool = setting(False, "accept only the event types of the connection's profile")
     events_model_version: int = setting(0, "version of the application's model, sent to clients; 0 sends none", 0)
     events_retention_ms: int = setting(0, "keep events for this time in ms; 0 is for ever; ids are always kept", 0)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from websockets.http11 import Request, Response
-
-from semel.kernel.errors import Problem
-from semel.server.http.cors import REFUSED, Provenance
-from semel.server.websocket.transport import Talk, WebSocket, refused_handshake
+from semel.server.websocket.handshake import Handshakes
+from semel.server.websocket.transport import WebSocket
 from semel.surfaces.events.conversation import EventConversation
-from semel.surfaces.events.http_refusals import STATIC, rejection
-from semel.surfaces.events.service import SOCKET_PATH, SURFACE, EventService
+from semel.surfaces.events.service import EventService
+from semel.surfaces.events.wire.messages import WireError, bad_request
 
 UNAUTHENTICATED_BYTES = 64 * 1024
 """The largest message of an unauthenticated client, in bytes."""
@@ -18,22 +15,15 @@ UNAUTHENTICATED_BYTES = 64 * 1024
 class EventSocket(WebSocket):
     """One WebSocket connection."""
 
-    def __init__(self, service: EventService) -> None:
+    def __init__(self, service: EventService, handshakes: Handshakes) -> None:
         self._service = service
-        settings, most_bytes = self._service.context.settings, self._service.policy.limits.message_bytes
-        super().__init__(
-            most_bytes, UNAUTHENTICATED_BYTES, self._service.settings.events_buffer_bytes, settings.origin_policy
-        )
+        most_bytes = service.policy.limits.message_bytes
+        super().__init__(handshakes, most_bytes, UNAUTHENTICATED_BYTES, service.settings.events_buffer_bytes)
 
-    def reject(self, request: Request, problem: Problem, provenance: Provenance) -> Response:
+    def malformed(self) -> WireError:
         """A problem document, as to any other request."""
-        context = self._service.context
-        context.audit.note(REFUSED, {**provenance.shown, "path": SOCKET_PATH.decode(), "remote_addr": self.remote})
-        status, headers, body = rejection(problem)
-        context.metrics.requests[SURFACE, "GET", status] += 1
-        more = (*STATIC, (b"x-request-id", context.request_id()))
-        return refused_handshake(status, (*headers, *more), body)
+        return bad_request("this is no WebSocket handshake of version 13")
 
-    def begin(self) -> Talk:
-        """Talk as events do."""
+    def begin(self) -> EventConversation:
+        """Start the conversation."""
         return EventConversation(self._service, self)

@@ -52,7 +52,7 @@ class JobAdmin:
         wait_ms = parse_wait(request.query)
         seen = _visible(await self._service.look(job_id), request)
         if wait_ms and not is_done(seen.job):
-            late = await self._service.look_until_done(job_id, wait_ms, request.caller, with_params=True)
+            late = await self._service.look_until_done(job_id, wait_ms, request, with_params=True)
             seen = _visible(late, request)
         return await self._seen(seen, request)
 

@@ -7,6 +7,9 @@ number tried at once doubles while each of them finds a job, so that one job doe
 connection is gone is skipped; if the connection ends while its lease is committed, the job is given back and the
 attempt is not counted.
 
+The task that serves them is no follower of `engine/follow.py`: its look at the log is followed by writes on behalf of
+many callers, each with a deadline of its own, and is taken again between two of these writes.
+
 A worker that has let a lease or an offer expire is treated as frozen or disconnected: its other waiting claims, on any
 node, end empty. Nodes tell each other by a signal; a lost signal costs an offer, which lapses.
 """
@@ -20,6 +23,7 @@ from semel.engine.contract import EngineError, Write
 from semel.engine.engine import Engine, WaitingCaller
 from semel.engine.notification import TopicWatch
 from semel.kernel.clock import World
+from semel.server.http.answer import ClientGoneError
 from semel.surfaces.jobs.audit_trail import JobAuditTrail
 from semel.surfaces.jobs.commands import ClaimJobs, DeferJob, JobsClaimed
 from semel.surfaces.jobs.contract import JobContract
@@ -211,7 +215,7 @@ class LongPolls:
                 if len(chosen) == most:
                     break
         for poll in gone:
-            self._drop(poll, ConnectionError("the worker has gone"))
+            self._drop(poll, ClientGoneError("the worker has gone"))
         return chosen
 
     def _drop(self, poll: LongPoll, error: BaseException) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +11,7 @@ import orjson
 
 from semel.engine.contract import Write
 from semel.engine.engine import Engine, WaitingCaller
+from semel.engine.follow import FollowedPage, LogFollower
 from semel.kernel.errors import REGISTRY
 from semel.kernel.header_fields import HeaderFields
 from semel.server.auth.principals import DEVELOPER, Principal, Role
@@ -106,21 +106,17 @@ class JobService:
         return await self.context.engine.read(lambda reading: job_details(reading, job_id, with_params=with_params))
 
     async def look_until_done(
-        self, job_id: bytes, wait_ms: int, caller: WaitingCaller, *, with_params: bool
+        self, job_id: bytes, wait_ms: int, request: JobCall, *, with_params: bool
     ) -> JobDetails | None:
         """One job at its end, or as it is when the time is up."""
-        watch = self.context.engine.signals.watch(topic_of(job_id))
-        deadline = time.monotonic() + wait_ms / 1_000
-        try:
-            while True:
-                watch.arm()
-                seen = await self.look(job_id, with_params=with_params)
-                left = deadline - time.monotonic()
-                if seen is None or is_done(seen.job) or left <= 0 or caller.gone or self.context.is_stopping:
-                    return seen
-                await watch.wait(min(left, LOOK_AGAIN_SECONDS))
-        finally:
-            watch.close()
+
+        async def look() -> FollowedPage[JobDetails | None]:
+            seen = await self.look(job_id, with_params=with_params)
+            return FollowedPage(seen, seen is None or is_done(seen.job), LOOK_AGAIN_SECONDS)
+
+        end = self.context.end_of(request.caller, request.principal)
+        with LogFollower(self.context.engine.signals, topic_of(job_id), end) as follower:
+            return await follower.follow(look, wait_ms / 1_000)
 
     async def check(self, ending: OutcomeAnswer | None, job_id: bytes, request: JobCall) -> None:
         """Write to the audit log that a stored result fails its hash."""

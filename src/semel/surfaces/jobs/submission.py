@@ -124,7 +124,7 @@ class JobSubmissions:
         job, value = answer.job, answer.job.result
         now_ms = self._service.context.world.wall_ms()
         if wait_ms and not is_done(job):
-            seen = await self._service.look_until_done(job.id, wait_ms, request.caller, with_params=False)
+            seen = await self._service.look_until_done(job.id, wait_ms, request, with_params=False)
             if seen is not None:
                 answer = answer._replace(job=seen.job, expires_at=seen.expires_at)
                 job, value, now_ms = seen.job, seen.result or b"", seen.now_ms

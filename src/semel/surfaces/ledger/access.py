@@ -132,7 +132,7 @@ class LedgerAuditTrail:
 
     def no_access(self, where: Mapping[str, str]) -> None:
         """An authenticated caller was refused for lack of rights."""
-        self._audit.note("AUTH_FAILURE", {"reason": "missing_role", **where})
+        self._audit.denied(where)
 
     def cut_off(self) -> None:
         """A watcher did not read."""

@@ -1,8 +1,8 @@
 """A watch of the blocks of a place for one client: the existing blocks, then each new one, in order.
 
-A watch arms its signal, reads headers from its cursor, and waits only when there were none. So no commit can fall
-between the read and the wait, and nothing is queued for a client that does not read. A client that was up to date and
-then falls too many blocks behind is disconnected; it continues from its last height.
+A watch is a follower of the log (`engine/follow.py`) with headers of blocks as its pages, so nothing is queued for a
+client that does not read. A client that was up to date and then falls too many blocks behind is disconnected; it
+continues from its last height.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from semel.engine.engine import WaitingCaller
-from semel.engine.notification import TopicWatch
+from semel.engine.follow import EndCause, FollowedPage, LogFollower
 from semel.engine.reading import Reading
 from semel.server.auth.principals import Principal
 from semel.server.context import Context
@@ -35,7 +35,7 @@ class _HeaderPage(NamedTuple):
     tip: int
 
 
-class BlockWatch:
+class BlockWatch(LogFollower):
     """A subscription to blocks. A context manager; use it on the event loop."""
 
     def __init__(
@@ -49,62 +49,51 @@ class BlockWatch:
     ) -> None:
         if start < 1:
             raise invalid("A watch begins at a height, and at least at 1.", "startHeight")
-        self._context = context
+        super().__init__(context.engine.signals, topic_of(place), context.end_of(caller, principal))
+        self._engine = context.engine
         self._audit_trail = audit_trail
         self._place = place
         self._above = self._taken = start - 1
-        self._principal = principal
-        self._caller = caller
-        self._ear: TopicWatch | None = None
-        self._was_up_to_date = False
+        self._was_up_to_date = self._is_slow = False
         self._given_at: float | None = None
 
-    def __enter__(self) -> BlockWatch:
+    def __enter__(self) -> Self:
         self._audit_trail.watchers += 1
-        self._ear = self._context.engine.signals.watch(topic_of(self._place))
-        if self._principal.revocation is not None:
-            self._principal.revocation.watch(self._ear.wake)
-        return self
+        return super().__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._audit_trail.watchers -= 1
-        if self._ear is not None:
-            self._ear.close()
-            if self._principal.revocation is not None:
-                self._principal.revocation.unwatch(self._ear.wake)
+        super().__exit__(kind, error, trace)
 
     @property
     def is_over(self) -> bool:
-        """Whether the client has disconnected."""
-        return self._caller.gone
+        """Whether the client has disconnected; any other end is raised by `next`."""
+        return self.end.is_gone()
 
     async def next(self, seconds: float) -> list[BlockHeader]:
         """The next blocks, some at a time; none when the time is up or the client has disconnected."""
-        assert self._ear is not None, "a watch is entered before it is asked"
         loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
         self._taken = self._above
-        is_slow = self._given_at is not None and loop.time() - self._given_at >= SLOW_SECONDS
-        while not self.is_over:
+        self._is_slow = self._given_at is not None and loop.time() - self._given_at >= SLOW_SECONDS
+        found = await self.follow(self._look, seconds)
+        if not found:
             self._refuse_end()
-            self._ear.arm()
-            page = await self._context.engine.read(self._look)
-            if is_slow:
-                self._refuse_slow(page.tip)
-            if page.headers:
-                self._above = page.headers[-1].height
-                self._was_up_to_date = self._was_up_to_date or self._above >= page.tip
-                self._given_at = loop.time()
-                return page.headers
-            self._was_up_to_date = True
-            left = end - loop.time()
-            if left <= 0:
-                break
-            await self._ear.wait(min(left, LOOK_AGAIN_SECONDS))
-        self._given_at = None
-        return []
+        self._given_at = loop.time() if found else None
+        return found
+
+    async def _look(self) -> FollowedPage[list[BlockHeader]]:
+        if self.is_over:
+            return FollowedPage([], True)
+        self._refuse_end()
+        page = await self._engine.read(self._read)
+        if self._is_slow:
+            self._refuse_slow(page.tip)
+        if page.headers:
+            self._above = page.headers[-1].height
+        self._was_up_to_date = self._was_up_to_date or self._above >= page.tip
+        return FollowedPage(page.headers, bool(page.headers), LOOK_AGAIN_SECONDS)
 
     async def deliver(self, sending: Coroutine[Any, Any, None]) -> None:
         """Wait until the client has taken what `next` gave; what ends a watch ends this, too, and then it has not."""
@@ -114,21 +103,22 @@ class BlockWatch:
             while not (await asyncio.wait({task}, timeout=SLOW_SECONDS))[0]:
                 self._above = self._taken  # which is where the client goes on if it does not take this
                 self._refuse_end()
-                self._refuse_slow(await self._context.engine.read(lambda reading: tip(reading, self._place).height))
+                self._refuse_slow(await self._engine.read(lambda reading: tip(reading, self._place).height))
         finally:
             task.cancel()
         await task
         self._above = reached
 
-    def _look(self, reading: Reading) -> _HeaderPage:
+    def _read(self, reading: Reading) -> _HeaderPage:
         height = tip(reading, self._place).height
         upto = min(height, self._above + PAGE_HEADERS)
         return _HeaderPage(headers(reading, self._place, self._above, upto) if upto > self._above else [], height)
 
     def _refuse_end(self) -> None:
-        if self._context.is_stopping:
+        cause = self.end.cause
+        if cause is EndCause.STOP:
             raise RefusedLedger("unavailable", f"The server is stopping; go on at height {self._above + 1}.")
-        if self._principal.has_ended(self._context.world.wall_ms()):
+        if cause is EndCause.CREDENTIAL:
             raise RefusedLedger("unauthenticated", "The credential that this began with has expired.")
 
     def _refuse_slow(self, height: int) -> None:

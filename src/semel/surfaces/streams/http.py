@@ -12,15 +12,13 @@ from urllib.parse import parse_qs
 import orjson
 from prometheus_client.core import Metric
 
-from semel.engine.contract import EngineError
 from semel.engine.engine import Engine
-from semel.kernel.errors import Problem, Refused
+from semel.kernel.errors import Refused
 from semel.kernel.verdict import Window
 from semel.server.auth.authentication import admit
 from semel.server.auth.principals import Principal, Role
 from semel.server.context import Context
 from semel.server.http.answer import JSON, NO_STORE, Answer, StreamedAnswer
-from semel.server.http.problem import engine_problem, internal_problem, problem_answer
 from semel.server.http.request import Request
 from semel.server.settings import settings_of
 from semel.server.surface import RunningSurface
@@ -85,10 +83,6 @@ SURFACE = "streams"
 _ROLES = {"PUT": Role.WRITE, "POST": Role.WRITE, "DELETE": Role.WRITE, "GET": Role.READ, "HEAD": Role.READ}
 
 
-class StreamForbiddenError(Refused):
-    """A known caller may not do that to this stream."""
-
-
 class StreamsHttp(RunningSurface):
     """Everything under `/v1/stream/`, and the listing at `/v1/streams`."""
 
@@ -119,24 +113,6 @@ class StreamsHttp(RunningSurface):
             request.later(self._route(name, request))
         return None
 
-    def refuse(self, request: Request, error: Exception) -> Answer | None:
-        """A refusal as a problem document."""
-        if isinstance(error, Refused):
-            return problem_answer(error.problem)
-        return problem_answer(engine_problem(error)) if isinstance(error, EngineError) else None
-
-    def is_denial(self, error: Exception) -> bool:
-        """Whether a known caller lacks the right."""
-        return isinstance(error, StreamForbiddenError)
-
-    def render(self, request: Request, problem: Problem) -> Answer:
-        """What the shell refuses."""
-        return problem_answer(problem)
-
-    def fault(self, request: Request, error_id: str) -> Answer:
-        """A fault of ours."""
-        return problem_answer(internal_problem(error_id))
-
     def collect(self) -> Iterator[Metric]:
         """Its metric families."""
         return self._metrics.collect()
@@ -149,7 +125,7 @@ class StreamsHttp(RunningSurface):
         if role is None:
             raise Refused("METHOD_NOT_ALLOWED", f"{request.method} is not used on streams.", (ALLOW,))
         if not principal.may(role, SURFACE, name):
-            raise StreamForbiddenError("FORBIDDEN", f"This credential may not {role.value} this stream.")
+            raise Refused("FORBIDDEN", f"This credential may not {role.value} this stream.")
         return name
 
     def _admit_listing(self, request: Request) -> Principal:
@@ -157,7 +133,7 @@ class StreamsHttp(RunningSurface):
             raise Refused("METHOD_NOT_ALLOWED", f"{request.method} is not used here.", ((b"allow", b"GET, HEAD"),))
         principal = admit(self._context, request)
         if not principal.has(Role.READ):
-            raise StreamForbiddenError("FORBIDDEN", "This credential may not read streams.")
+            raise Refused("FORBIDDEN", "This credential may not read streams.")
         return principal
 
     async def _list(self, request: Request, principal: Principal) -> Answer:

@@ -1,8 +1,7 @@
 """Live readers of a stream, and the work that they share: one read of the log, one event frame.
 
-A live reader arms its watch before it reads the log from its cursor, and waits only when there was nothing, so no
-commit can fall between the read and the wait. It holds one page at most, and reads the next one when the client has
-taken the last.
+A live reader is a follower of the log (`engine/follow.py`) with the pages of a stream. It holds one page at most, and
+reads the next one when the client has taken the last.
 
 Readers at the same position share one read of the log (SharedReads) if they asked after the same signal: a read that
 began before a later signal may have missed the commit of that signal. Readers of one page share its event frame
@@ -14,12 +13,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from types import TracebackType
 from weakref import WeakValueDictionary
 
 from semel.engine.engine import Engine
+from semel.engine.follow import FOREVER, FollowedPage, LogFollower
 from semel.kernel.verdict import NEVER
-from semel.server.context import Context
+from semel.server.context import Context, caller_of
 from semel.server.http.request import Request
 from semel.server.thread_pool import COPIED_BYTES, apart, is_small
 from semel.surfaces.streams.reading import StreamPage, page
@@ -56,61 +55,36 @@ class StreamEndedError(Exception):
     """The stream was deleted or has expired."""
 
 
-class LiveReader:
+class LiveReader(LogFollower):
     """A live reader; it begins behind the last page of the client."""
 
     def __init__(
         self, context: Context, shared_reads: SharedReads, name: bytes, given: StreamPage, request: Request
     ) -> None:
-        self._context = context
+        self._life = given.stream.id
+        super().__init__(context.engine.signals, self._life, context.end_of(caller_of(request), request.credential))
+        self._world = context.world
         self._shared_reads = shared_reads
         self._name = name
-        self._life = given.stream.id
         self._position = given.end
-        self._request = request
-        self._watch = context.engine.signals.watch(self._life)
-        self._revocation = request.revocation
-
-    def __enter__(self) -> LiveReader:
-        self._request.on_gone = self._watch.wake
-        if self._revocation is not None:
-            self._revocation.watch(self._watch.wake)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._watch.close()
-        if self._revocation is not None:
-            self._revocation.unwatch(self._watch.wake)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the client has disconnected, its token was revoked, or the server is stopping."""
-        is_revoked = self._revocation is not None and self._revocation.has_come
-        return self._context.is_stopping or is_revoked or self._request.gone
 
     async def next(self, seconds: float) -> StreamPage:
         """The next page with content or closure; an empty one when the time is up or it is over."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
-        while True:
-            self._watch.arm()
-            page = await self._shared_reads.page(self._name, self._position)
-            if page is None or page.stream.id != self._life:
-                raise StreamEndedError
-            self._position = page.end
-            left = end - loop.time()
-            if page.pieces or page.is_final or self.is_over or left <= 0:
-                return page
-            await self._watch.wait(min(left, self._until_end_of_life(page)))
+        return await self.follow(self._look, seconds)
+
+    async def _look(self) -> FollowedPage[StreamPage]:
+        page = await self._shared_reads.page(self._name, self._position)
+        if page is None or page.stream.id != self._life:
+            raise StreamEndedError
+        self._position = page.end
+        return FollowedPage(page, bool(page.pieces) or page.is_final, self._until_end_of_life(page))
 
     def _until_end_of_life(self, page: StreamPage) -> float:
         """Seconds until the stream may have ended: no signal is sent at that time."""
         deadline = page.stream.deadline
         if deadline == NEVER:
-            return float("inf")
-        left = (deadline - self._context.world.wall_ms()) / 1_000
+            return FOREVER
+        left = (deadline - self._world.wall_ms()) / 1_000
         return max(0.01, left) if left > 0 else 0.5  # past it, and yet alive: expiry waits for a clock that jumped
 
 

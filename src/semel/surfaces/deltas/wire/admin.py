@@ -6,10 +6,12 @@ import re
 from typing import NamedTuple
 
 from semel.kernel.hashes import json_text
+from semel.kernel.json.members import MemberReader, matching
 from semel.kernel.json.parse import parse
 from semel.kernel.json.text import Json, JsonError
 from semel.surfaces.deltas.commands import RefusedDeltas
 from semel.surfaces.deltas.limits import MAX_CLIENT_CHARACTERS, MAX_COLUMNS
+from semel.surfaces.deltas.wire.push_body import client_id, refused
 
 MAX_CLIENTS = 100
 """Clients that one request names."""
@@ -21,21 +23,25 @@ def parse_clients(raw: bytes) -> list[str]:
         body = parse(raw)
     except JsonError as error:
         raise RefusedDeltas("VALIDATION_ERROR", str(error)) from None
-    names = body.get("clients") if isinstance(body, dict) else None
-    if not isinstance(names, list) or not 1 <= len(names) <= MAX_CLIENTS:
-        raise RefusedDeltas("VALIDATION_ERROR", f"clients is a list of 1 to {MAX_CLIENTS} client ids.")
+    members = MemberReader(body if isinstance(body, dict) else {}, refused)
+    names = members.required("clients", _few, f"is a list of 1 to {MAX_CLIENTS} client ids")
     found = []
-    for index, name in enumerate(names):
-        if not isinstance(name, str) or not 1 <= len(name) <= MAX_CLIENT_CHARACTERS:
-            message = f"clients[{index}] is not a text of 1 to {MAX_CLIENT_CHARACTERS} characters."
-            raise RefusedDeltas("VALIDATION_ERROR", message)
+    for index, given in enumerate(names):
+        name = client_id(given)
+        if name is None:
+            raise members.refuse(f"clients[{index}]", f"is not a text of 1 to {MAX_CLIENT_CHARACTERS} characters")
         found.append(json_text(name))
     return list(dict.fromkeys(found))
 
 
+def _few(value: Json) -> list[Json] | None:
+    return value if isinstance(value, list) and 1 <= len(value) <= MAX_CLIENTS else None
+
+
 TYPES = ("string", "number", "boolean", "json", "null")
 
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_identifier = matching(re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}"))
+_IDENTIFIER_RULE = "begins with a letter or _, goes on with these and digits, and has at most 64"
 
 
 class TableSchema(NamedTuple):
@@ -53,10 +59,10 @@ def parse_schema(raw: bytes) -> TableSchema:
         raise _ill_formed(str(error)) from None
     if not isinstance(body, dict):
         raise _ill_formed("A schema is a JSON object with table and columns.")
-    columns = body.get("columns")
-    if not isinstance(columns, list) or len(columns) > MAX_COLUMNS:
-        raise _ill_formed(f"columns is a list of at most {MAX_COLUMNS} objects with name and type.")
-    table = _identifier(body.get("table"), "table")
+    members = MemberReader(body, _broken_rule)
+    rule = f"is a list of at most {MAX_COLUMNS} objects with name and type"
+    columns = members.required("columns", _columns, rule)
+    table = members.required("table", _identifier, _IDENTIFIER_RULE)
     named = tuple(_column(column, index) for index, column in enumerate(columns))
     if len(dict(named)) != len(named):
         raise _ill_formed("A column is named twice.")
@@ -66,16 +72,21 @@ def parse_schema(raw: bytes) -> TableSchema:
 def _column(column: Json, index: int) -> tuple[str, str]:
     if not isinstance(column, dict):
         raise _ill_formed(f"columns[{index}] is not an object with name and type.")
-    kind = column.get("type")
-    if not isinstance(kind, str) or kind not in TYPES:
-        raise _ill_formed(f"columns[{index}].type is one of {', '.join(TYPES)}.")
-    return _identifier(column.get("name"), f"columns[{index}].name"), kind
+    members = MemberReader(column, _broken_rule, f"columns[{index}]")
+    kind = members.required("type", _type, f"is one of {', '.join(TYPES)}")
+    return members.required("name", _identifier, _IDENTIFIER_RULE), kind
 
 
-def _identifier(value: Json, place: str) -> str:
-    if not isinstance(value, str) or _IDENTIFIER.fullmatch(value) is None:
-        raise _ill_formed(f"{place} begins with a letter or _, goes on with these and digits, and has at most 64.")
-    return value
+def _columns(value: Json) -> list[Json] | None:
+    return value if isinstance(value, list) and len(value) <= MAX_COLUMNS else None
+
+
+def _type(value: Json) -> str | None:
+    return value if isinstance(value, str) and value in TYPES else None
+
+
+def _broken_rule(path: str, rule: str) -> RefusedDeltas:
+    return _ill_formed(f"{path} {rule}.")
 
 
 def _ill_formed(message: str) -> RefusedDeltas:

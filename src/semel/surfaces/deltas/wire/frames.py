@@ -15,16 +15,23 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from semel.kernel.hashes import json_text
-from semel.kernel.hlc import read_hlc
 from semel.kernel.json.canonical import MAX_DEPTH, Integers, Json, JsonError, Surrogates, parse
 from semel.kernel.json.large import LargeJson, is_light, read_json
-from semel.kernel.json.parse import first_mark
+from semel.kernel.json.members import unmarked
 from semel.kernel.json.text import depth_of, too_deep
 from semel.surfaces.deltas.commands import RefusedDeltas
 from semel.surfaces.deltas.limits import DEFAULT_PAGE, MAX_PAGE, DeltaPolicy
 from semel.surfaces.deltas.model import DeltaEntry, DeltaOp
 from semel.surfaces.deltas.proto.sync_pb2 import ColumnDelta, RowDelta, SyncPull, SyncPush, SyncResponse
-from semel.surfaces.deltas.wire.push_body import INVALID, FlawedDelta, PushBody, check_width, client_of, judge_push
+from semel.surfaces.deltas.wire.push_body import (
+    INVALID,
+    FlawedDelta,
+    PushBody,
+    check_width,
+    client_of,
+    hlc_of,
+    judge_push,
+)
 from semel.surfaces.deltas.wire.urls import PullQuery
 
 PUSH, PULL, BROADCAST = b"\x01", b"\x02", b"\x03"
@@ -143,17 +150,9 @@ def _column(column: ColumnDelta) -> Json:
     if raw.count(b"[") + raw.count(b"{") > MAX_VALUE_DEPTH and depth_of(raw) > MAX_VALUE_DEPTH:
         raise FlawedDelta(INVALID, str(too_deep()))
     try:
-        return {"column": column.column, "value": parse(raw) if is_light(raw) else _large(raw)}
+        return {"column": column.column, "value": parse(raw) if is_light(raw) else unmarked(read_json(raw))}
     except JsonError as error:
         raise FlawedDelta(INVALID, str(error)) from None
-
-
-def _large(raw: bytes) -> Any:
-    value = read_json(raw)
-    mark = first_mark(value)
-    if mark is not None:
-        raise mark
-    return value
 
 
 def _delta(entry: DeltaEntry) -> bytes:
@@ -205,7 +204,7 @@ class PlainFrame(bytes):
             raise FrameError(f"A text frame is a JSON object: {error}") from None
         if not isinstance(facts, dict):
             raise FrameError("A text frame is a JSON object.")
-        since, own_after = _position(facts.get("since")), _position(facts.get("ownAfter"))
+        since, own_after = hlc_of(facts.get("since")), hlc_of(facts.get("ownAfter"))
         limit = facts.get("limit", DEFAULT_PAGE)
         if since is None or (own_after is None and facts.get("ownAfter") is not None):
             raise FrameError("since, and ownAfter if it is there, are strings of decimal digits.")
@@ -216,7 +215,3 @@ class PlainFrame(bytes):
         except RefusedDeltas as refused:
             raise FrameError(refused.refusal.message) from None
         return PullQuery(client, since, int(min(limit, MAX_PAGE)), is_plain=True, own_after=own_after)
-
-
-def _position(value: object) -> int | None:
-    return read_hlc(value) if isinstance(value, str) else None

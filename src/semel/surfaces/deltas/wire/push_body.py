@@ -12,10 +12,20 @@ from typing import Any, NamedTuple
 
 from semel.kernel.hashes import columns_bytes, delta_id, json_text, plain_column_bytes
 from semel.kernel.hlc import read_hlc
-from semel.kernel.json.canonical import MAX_DEPTH, Integers, Json, JsonError, Surrogates, parse
-from semel.kernel.json.large import LargeJson, is_light, read_json
-from semel.kernel.json.parse import first_mark
-from semel.kernel.json.text import too_deep
+from semel.kernel.json.canonical import Integers, Json, JsonError, Surrogates, parse
+from semel.kernel.json.large import LargeJson, is_light
+from semel.kernel.json.members import (
+    LENGTH_RULE,
+    STRING_RULE,
+    MemberReader,
+    any_string,
+    is_large_list,
+    matching,
+    members_of,
+    read_body,
+    string_of,
+    unmarked,
+)
 from semel.surfaces.deltas.commands import MAX_FLAWS, DeltaFlaw, RefusedDeltas, refusal_of
 from semel.surfaces.deltas.limits import (
     MAX_CLIENT_CHARACTERS,
@@ -28,7 +38,14 @@ from semel.surfaces.deltas.model import Delta, DeltaColumn, DeltaOp
 
 _NAME = f"[A-Za-z_][A-Za-z0-9_]{{0,{MAX_TABLE_CHARACTERS - 1}}}"
 _ID = re.compile(r"[0-9a-f]{64}")
+_delta_id = matching(_ID)
+client_id = string_of(1, MAX_CLIENT_CHARACTERS)
+"""A parser of the id of a client."""
+_CLIENT_RULE = LENGTH_RULE.format(least=1, most=MAX_CLIENT_CHARACTERS)
+_DIGITS_RULE = "must be a string of decimal digits"
+_ARRAY_RULE = "must be an array"
 _OPS = {op.name: op for op in DeltaOp}
+_BODY = frozenset(("clientId", "deltas", "lastSeenHlc", "cursor"))
 _MEMBERS = frozenset(("op", "table", "rowId", "clientId", "columns", "hlc", "deltaId"))
 
 INVALID, SCHEMA, FORBIDDEN = ("VALIDATION_ERROR", 400), ("SCHEMA_ERROR", 422), ("FORBIDDEN", 403)
@@ -58,33 +75,25 @@ def parse_push(raw: bytes, policy: DeltaPolicy, author: str | None = None) -> Pu
     if not is_light(raw):
         return _parse_large(raw, policy, author)
     value = parse_body(raw)
+    members = MemberReader(value, refused)
     client = client_of(value.get("clientId"))
-    items = value.get("deltas")
-    if not isinstance(items, list):
-        raise RefusedDeltas(INVALID[0], "deltas must be an array.")
-    check_last_seen(value.get("lastSeenHlc"))
-    cursor = _cursor(value.get("cursor"))
+    items = members.required("deltas", _array, _ARRAY_RULE)
+    cursor = _cursor(members)
     return judge_push(client, len(items), map(_same, items), policy, author)._replace(cursor=cursor)
 
 
 def _parse_large(raw: bytes, policy: DeltaPolicy, author: str | None) -> PushBody:
     """The same for a body of which no values can be made: each delta is read, judged and forgotten before the next."""
     try:
-        value = read_json(raw)
-        if isinstance(value, LargeJson) and value.levels > MAX_DEPTH:
-            raise too_deep()
-        if not isinstance(value, LargeJson) or not value.is_object:
+        value = members_of(read_body(raw), _BODY.__contains__)
+        if value is None:
             raise RefusedDeltas(INVALID[0], "The body must be a JSON object.")
-        members = value.members({"clientId", "deltas", "lastSeenHlc", "cursor"}.__contains__)
-        client = client_of(members.get("clientId"))
-        items = members.get("deltas")
-        check_last_seen(members.get("lastSeenHlc"))
-        cursor = _cursor(members.get("cursor"))
-        if isinstance(items, list):
-            return judge_push(client, len(items), map(_unmarked, items), policy, author)._replace(cursor=cursor)
-        if not isinstance(items, LargeJson) or items.is_object:
-            raise RefusedDeltas(INVALID[0], "deltas must be an array.")
-        return judge_push(client, 0, map(_unmarked, items.elements()), policy, author)._replace(cursor=cursor)
+        members = MemberReader(value, refused)
+        client = client_of(value.get("clientId"))
+        cursor = _cursor(members)
+        items = members.required("deltas", _array, _ARRAY_RULE)
+        count, values = (0, items.elements()) if isinstance(items, LargeJson) else (len(items), items)
+        return judge_push(client, count, map(_unmarked, values), policy, author)._replace(cursor=cursor)
     except JsonError as error:
         raise RefusedDeltas(INVALID[0], str(error)) from None
 
@@ -99,12 +108,9 @@ def _same(item: Json) -> Item:
 
 def _unmarked(item: Any) -> Item:
     """A delta of a large body; a value in it that cannot be taken is a flaw of the body."""
-    if isinstance(item, LargeJson) and item.is_object:
-        item = item.members(_MEMBERS.__contains__)
-    mark = first_mark(item)
-    if mark is not None:
-        raise mark
-    return lambda: item
+    members = members_of(item, _MEMBERS.__contains__)
+    value = unmarked(item if members is None else members)
+    return lambda: value
 
 
 def judge_push(client: str, count: int, items: Iterable[Item], policy: DeltaPolicy, author: str | None) -> PushBody:
@@ -150,25 +156,33 @@ def parse_body(raw: bytes) -> dict[str, Json]:
     return value
 
 
+def refused(path: str, rule: str) -> RefusedDeltas:
+    """The refusal of a body for one of its members."""
+    return RefusedDeltas(INVALID[0], f"{path} {rule}.")
+
+
 def client_of(value: Json) -> str:
     """The text of a client's id."""
-    if not isinstance(value, str) or not 1 <= len(value) <= MAX_CLIENT_CHARACTERS:
-        raise RefusedDeltas(INVALID[0], f"clientId must be a string of 1 to {MAX_CLIENT_CHARACTERS} characters.")
-    return json_text(value)
+    return json_text(MemberReader({"clientId": value}, refused).required("clientId", client_id, _CLIENT_RULE))
 
 
-def check_last_seen(value: Json) -> None:
-    """Validate the clock value of a client, which is used for nothing."""
-    if value is not None and (not isinstance(value, str) or read_hlc(value) is None):
-        raise RefusedDeltas(INVALID[0], "lastSeenHlc must be a string of decimal digits.")
+def _cursor(members: MemberReader[RefusedDeltas]) -> int | None:
+    """The cursor of a client of the plain dialect; no other dialect has it in a push. `lastSeenHlc` is only checked."""
+    members.optional("lastSeenHlc", hlc_of, _DIGITS_RULE)
+    return members.optional("cursor", hlc_of, _DIGITS_RULE)
 
 
-def _cursor(value: Json) -> int | None:
-    """The cursor of a client of the plain dialect; no other dialect has it in a push."""
-    cursor = read_hlc(value) if isinstance(value, str) else None
-    if value is not None and cursor is None:
-        raise RefusedDeltas(INVALID[0], "cursor must be a string of decimal digits.")
-    return cursor
+def hlc_of(value: object) -> int | None:
+    """A clock value in decimal digits."""
+    return read_hlc(value) if isinstance(value, str) else None
+
+
+def _array(value: Any) -> Any:
+    return value if isinstance(value, list) or is_large_list(value) else None
+
+
+def _op(value: object) -> DeltaOp | None:
+    return _OPS.get(value) if isinstance(value, str) else None
 
 
 def is_name(text: str) -> bool:
@@ -180,19 +194,13 @@ def read_delta(item: Json, author: str | None) -> Delta:
     """The shape of one delta; its identity is not judged."""
     if not isinstance(item, dict):
         raise FlawedDelta(INVALID, "A delta must be an object.")
-    op = item.get("op")
-    if not isinstance(op, str) or op not in _OPS:
-        raise FlawedDelta(INVALID, "op must be INSERT, UPDATE or DELETE.")
-    table = _string(item, "table")
-    row = _bounded(item, "rowId", MAX_ROW_CHARACTERS)
-    client = json_text(_bounded(item, "clientId", MAX_CLIENT_CHARACTERS))
-    hlc = item.get("hlc")
-    time = read_hlc(hlc) if isinstance(hlc, str) else None
-    if time is None:
-        raise FlawedDelta(INVALID, "hlc must be a string of decimal digits below 2^64.")
-    name = item.get("deltaId")
-    if not isinstance(name, str) or not _ID.fullmatch(name):
-        raise FlawedDelta(INVALID, "deltaId must be 64 lower-case hexadecimal digits.")
+    members = MemberReader(item, _flawed)
+    op = members.required("op", _op, "must be INSERT, UPDATE or DELETE")
+    table = members.required("table", any_string, STRING_RULE)
+    row = _bounded(members, "rowId", MAX_ROW_CHARACTERS)
+    client = json_text(_bounded(members, "clientId", MAX_CLIENT_CHARACTERS))
+    time = members.required("hlc", hlc_of, "must be a string of decimal digits below 2^64")
+    name = members.required("deltaId", _delta_id, "must be 64 lower-case hexadecimal digits")
     columns = _columns(item.get("columns"))
     if not is_name(table):
         raise FlawedDelta(SCHEMA, f"table must match {_NAME}.")
@@ -200,7 +208,7 @@ def read_delta(item: Json, author: str | None) -> Delta:
         raise FlawedDelta(FORBIDDEN, "This credential may not push deltas of another client.")
     # A column's name has just been looked at: it needs no escapes.
     texts = columns_bytes(map(_column_bytes, columns))
-    return Delta(_OPS[op], table, json_text(row), client, columns, texts, time, bytes.fromhex(name))
+    return Delta(op, table, json_text(row), client, columns, texts, time, bytes.fromhex(name))
 
 
 def _column_bytes(column: DeltaColumn) -> bytes:
@@ -269,17 +277,14 @@ def _text(value: Any) -> str:
     return json_text(value)
 
 
-def _string(item: dict[str, Json], name: str) -> str:
-    value = item.get(name)
-    if not isinstance(value, str):
-        raise FlawedDelta(INVALID, f"{name} must be a string.")
-    return value
+def _flawed(path: str, rule: str) -> FlawedDelta:
+    return FlawedDelta(INVALID, f"{path} {rule}.")
 
 
-def _bounded(item: dict[str, Json], name: str, most: int) -> str:
-    value = _string(item, name)
+def _bounded(members: MemberReader[FlawedDelta], name: str, most: int) -> str:
+    value = members.required(name, any_string, STRING_RULE)
     if not 1 <= len(value) <= most:
-        raise FlawedDelta(INVALID, f"{name} must have 1 to {most} characters.")
+        raise members.refuse(name, f"must have 1 to {most} characters")
     return value
 
 

@@ -8,6 +8,13 @@ from typing import Any
 
 from semel.kernel.json.canonical import Integers, Surrogates, parse
 from semel.kernel.json.fragment import JsonFragment, JsonObject, JsonOutline, dump, is_object
+from semel.kernel.json.members import (
+    SOME_STRING_RULE,
+    STRING_RULE,
+    MemberReader,
+    any_string,
+    some_string,
+)
 from semel.kernel.json.outline import OutlinePlan, is_heavy, outline
 from semel.surfaces.events.commands import (
     EventCommitted,
@@ -22,9 +29,17 @@ from semel.surfaces.events.limits import EVENT_LEVELS
 from semel.surfaces.events.reading import EventPage
 from semel.surfaces.events.tables import EventRow
 from semel.surfaces.events.wire.dialect import Envelope, EventDialect, EventPolicy
-from semel.surfaces.events.wire.fields import is_number, refuse_version, short_text, text
+from semel.surfaces.events.wire.fields import (
+    NUMBER_RULE,
+    envelope_members,
+    is_number,
+    number,
+    refuse_version,
+    short_text,
+    text,
+)
 from semel.surfaces.events.wire.items import ItemError, invalid
-from semel.surfaces.events.wire.messages import Connect, EventIdentity, Sync, bad_request
+from semel.surfaces.events.wire.messages import Connect, EventIdentity, Sync
 
 
 class CamelCaseDialect(EventDialect):
@@ -43,14 +58,11 @@ class CamelCaseDialect(EventDialect):
 
     def head(self, message: JsonObject) -> Envelope:
         refuse_version(message.get("protocolVersion"), "protocolVersion")
-        kind, msg_id, payload = (message.get(name) for name in ("type", "msgId", "payload"))
-        if not isinstance(kind, str):
-            raise bad_request("type must be a string")
-        if "msgId" in message and not isinstance(msg_id, str):
-            raise bad_request("msgId must be a string")
-        if not is_object(payload):
-            raise bad_request("payload must be an object")
-        return Envelope(kind, payload)
+        members = envelope_members(message)
+        kind = members.required("type", any_string, STRING_RULE)
+        if "msgId" in members:
+            members.required("msgId", any_string, STRING_RULE)
+        return Envelope(kind, members.nested("payload"))
 
     def connect(self, payload: JsonObject) -> Connect:
         return Connect(text(payload, "token"), short_text(payload, "clientId"))
@@ -140,11 +152,8 @@ def _with_members(outlined: JsonOutline, members: Any) -> JsonFragment:
 
 def meta_of(item: JsonObject, who: EventIdentity) -> dict[str, Any] | JsonOutline:
     """The meta of an item without its client, which is the connection's."""
-    meta = item.get("meta")
-    if not is_object(meta):
-        raise invalid("meta", "must be an object")
-    if not is_number(meta.get("clientTs")):
-        raise invalid("meta.clientTs", "must be a number")
+    meta = item_members(item).nested("meta")
+    MemberReader(meta, invalid, "meta").required("clientTs", number, NUMBER_RULE)
     if meta.get("clientId", who.client_id) != who.client_id:
         raise ItemError("forbidden", "meta.clientId", "is not the identity of this connection")
     if isinstance(meta, JsonOutline):
@@ -156,9 +165,7 @@ def user_of(item: JsonObject, who: EventIdentity) -> dict[str, str]:
     """The user an item names, if any."""
     if "userId" not in item:
         return {}
-    user = item["userId"]
-    if not isinstance(user, str) or not user:
-        raise invalid("userId", "must be a non-empty string")
+    user = item_members(item).required("userId", some_string, SOME_STRING_RULE)
     if who.users is not None and user not in who.users:
         raise ItemError("forbidden", "userId", "is not a user of this credential")
     return {"userId": user}
@@ -166,7 +173,9 @@ def user_of(item: JsonObject, who: EventIdentity) -> dict[str, str]:
 
 def kind_of(item: JsonObject) -> str:
     """The type of an item."""
-    kind = item.get("type")
-    if not isinstance(kind, str) or not kind:
-        raise invalid("type", "must be a non-empty string")
-    return kind
+    return item_members(item).required("type", some_string, SOME_STRING_RULE)
+
+
+def item_members(item: JsonObject) -> MemberReader[ItemError]:
+    """Reads the members of an item; what is wrong with one is an error of the item."""
+    return MemberReader(item, invalid)

@@ -13,17 +13,44 @@ of items.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import partial
 from typing import Any
 
 import orjson
 
 from semel.kernel.json.fragment import JsonObject, dump, is_object
+from semel.kernel.json.members import (
+    SOME_STRING_RULE,
+    STRING_RULE,
+    MemberReader,
+    any_string,
+    some_string,
+)
 from semel.surfaces.events.commands import BAD_REQUEST, FORBIDDEN, EventItem, EventSubmit
 from semel.surfaces.events.rules.partitions import is_usable, normalized
 from semel.surfaces.events.tables import EventRow
-from semel.surfaces.events.wire.camel_case import CamelCaseDialect, kind_of, meta_of, meta_shown, stored_event, user_of
+from semel.surfaces.events.wire.camel_case import (
+    CamelCaseDialect,
+    item_members,
+    kind_of,
+    meta_of,
+    meta_shown,
+    stored_event,
+    user_of,
+)
 from semel.surfaces.events.wire.dialect import EventPolicy, Welcome
-from semel.surfaces.events.wire.fields import Payload, cursor, is_text, names, page_size, refuse_unreadable, text
+from semel.surfaces.events.wire.fields import (
+    STRINGS_RULE,
+    Payload,
+    cursor,
+    is_text,
+    names,
+    page_size,
+    refuse_unreadable,
+    strings,
+    text,
+    utf8_text,
+)
 from semel.surfaces.events.wire.items import ItemError, flawed, invalid, item_of, raw_items, refuse_item_marks
 from semel.surfaces.events.wire.messages import Connect, EventIdentity, Sync, WireError, bad_request
 
@@ -78,7 +105,7 @@ def _item_v1(item: JsonObject, who: EventIdentity, is_proved: bool) -> EventItem
             event["payload"] = item["payload"]
         event |= {"meta": meta_of(item, who), **user_of(item, who)}
         if "projectId" in item:
-            event["projectId"] = _project_v1(item)
+            event["projectId"] = item_members(item).required("projectId", any_string, STRING_RULE)
         return item_of(sent_id, partitions, event, who, is_proved)
     except ItemError as flaw:
         return flawed(sent_id, flaw)
@@ -86,19 +113,10 @@ def _item_v1(item: JsonObject, who: EventIdentity, is_proved: bool) -> EventItem
 
 def _partitions_v1(item: JsonObject) -> list[str]:
     """Names as sent: this client compares answers with its own names, without normalization."""
-    sent = item.get("partitions")
-    if not isinstance(sent, list) or not all(isinstance(name, str) for name in sent):
-        raise invalid("partitions", "must be an array of strings")
+    sent = item_members(item).required("partitions", strings, STRINGS_RULE)
     if normalized(sent) != tuple(sorted(set(sent))):
         raise invalid("partitions", "must be in Unicode normalization form C")
     return sent
-
-
-def _project_v1(item: JsonObject) -> str:
-    project = item["projectId"]
-    if not isinstance(project, str):
-        raise invalid("projectId", "must be a string")
-    return project
 
 
 class CamelCaseV2(CamelCaseDialect):
@@ -167,7 +185,8 @@ class CamelCaseV2(CamelCaseDialect):
         try:
             if not is_proved:
                 refuse_item_marks(item)
-            kind, version, payload = kind_of(item), _schema_version(item), _payload_v2(item)
+            kind, version = kind_of(item), _schema_version(item)
+            payload = item_members(item).nested("payload")
             partition = _partition_v2(item)
             meta, user = meta_of(item, who), user_of(item, who)
             self._refuse_project(item)
@@ -177,9 +196,7 @@ class CamelCaseV2(CamelCaseDialect):
             return flawed(sent_id, flaw)
 
     def _refuse_project(self, item: JsonObject) -> None:
-        project = item.get("projectId")
-        if not isinstance(project, str) or not project:
-            raise invalid("projectId", "must be a non-empty string")
+        project = item_members(item).required("projectId", some_string, SOME_STRING_RULE)
         if project != self._project:
             raise ItemError(FORBIDDEN, "projectId", "is not the project of this connection")
 
@@ -196,15 +213,6 @@ def _schema_version(item: JsonObject) -> Any:
     return version
 
 
-def _payload_v2(item: JsonObject) -> Any:
-    payload = item.get("payload")
-    if not is_object(payload):
-        raise invalid("payload", "must be an object")
-    return payload
-
-
 def _partition_v2(item: JsonObject) -> str:
-    partition = item.get("partition")
-    if not isinstance(partition, str) or not is_text(partition):
-        raise ItemError(BAD_REQUEST, "partition", "must be a non-empty string")
-    return partition
+    members = MemberReader(item, partial(ItemError, BAD_REQUEST))
+    return members.required("partition", utf8_text, SOME_STRING_RULE)

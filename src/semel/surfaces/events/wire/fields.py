@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from semel.kernel.json.canonical import Integers, Surrogates
 from semel.kernel.json.fragment import JsonObject, JsonOutline, is_object
+from semel.kernel.json.members import SOME_STRING_RULE, MemberReader, is_utf8
 from semel.kernel.json.outline import OutlinePlan, is_heavy, outline
 from semel.kernel.json.parse import first_mark, parse_marked
 from semel.kernel.json.text import JsonError
@@ -21,6 +22,9 @@ from semel.surfaces.events.limits import (
 from semel.surfaces.events.rules.partitions import PartitionError, checked
 from semel.surfaces.events.wire.messages import VERSION, EventIdentity, WireError, bad_request
 
+STRINGS_RULE = "must be an array of strings"
+NUMBER_RULE = "must be a number"
+POSITION_RULE = "must be an integer of at least 0"
 _MAX_NAME_CHARACTERS = 1_024
 _READ = """
     type msg_id msgId timestamp protocol_version protocolVersion payload token client_id clientId instance
@@ -46,53 +50,73 @@ class Payload(NamedTuple):
     is_proved: bool
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[int | float]:
     """Whether a value is a JSON number."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def is_text(value: Any) -> bool:
+def is_text(value: Any) -> TypeGuard[str]:
     """Whether a value is a string that is not empty and can be written as UTF-8."""
-    if not isinstance(value, str) or not value:
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return isinstance(value, str) and bool(value) and is_utf8(value)
+
+
+def utf8_text(value: Any) -> str | None:
+    """The same string; None for any other value."""
+    return value if is_text(value) else None
+
+
+def number(value: Any) -> int | float | None:
+    """A JSON number."""
+    return value if is_number(value) else None
+
+
+def strings(value: Any) -> list[str] | None:
+    """A list of strings."""
+    return value if isinstance(value, list) and all(isinstance(one, str) for one in value) else None
+
+
+def envelope_members(message: JsonObject) -> MemberReader[WireError]:
+    """Reads the members of a message itself."""
+    return MemberReader(message, _refused)
+
+
+def payload_members(payload: JsonObject, where: str = "payload") -> MemberReader[WireError]:
+    """Reads the members of a payload, or of the object at `where`."""
+    return MemberReader(payload, _refused, where)
+
+
+def _refused(path: str, rule: str) -> WireError:
+    return bad_request(f"{path} {rule}")
 
 
 def text(members: JsonObject, name: str) -> str:
     """A string that must be there and not be empty."""
-    value = members.get(name)
-    if not isinstance(value, str) or not is_text(value):
-        raise bad_request(f"payload.{name} must be a non-empty string")
-    return value
+    return payload_members(members).required(name, utf8_text, SOME_STRING_RULE)
 
 
 def short_text(members: JsonObject, name: str) -> str:
     """The same for a name, which has a bound."""
     value = text(members, name)
     if len(value) > _MAX_NAME_CHARACTERS:
-        raise bad_request(f"payload.{name} has more than {_MAX_NAME_CHARACTERS} characters")
+        raise payload_members(members).refuse(name, f"has more than {_MAX_NAME_CHARACTERS} characters")
     return value
 
 
 def instance(members: JsonObject) -> str:
     """The name of one process among several that share a client; empty if it is not given."""
-    value = members.get("instance", "")
-    if value == "":
+    if members.get("instance", "") == "":
         return ""
-    if not isinstance(value, str) or not is_text(value) or len(value.encode()) > MAX_INSTANCE_BYTES:
-        raise bad_request(f"payload.instance must be a string of at most {MAX_INSTANCE_BYTES} bytes")
-    return value
+    rule = f"must be a string of at most {MAX_INSTANCE_BYTES} bytes"
+    return payload_members(members).required("instance", _instance, rule)
+
+
+def _instance(value: Any) -> str | None:
+    return value if is_text(value) and len(value.encode()) <= MAX_INSTANCE_BYTES else None
 
 
 def names(members: JsonObject, name: str, *, may_be_empty: bool = False) -> tuple[str, ...]:
     """A list of partitions, normalized."""
-    value = members.get(name)
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise bad_request(f"payload.{name} must be an array of strings")
+    value = payload_members(members).required(name, strings, STRINGS_RULE)
     if may_be_empty and not value:
         return ()
     try:
@@ -103,17 +127,23 @@ def names(members: JsonObject, name: str, *, may_be_empty: bool = False) -> tupl
 
 def cursor(members: JsonObject, name: str) -> int:
     """A position; one beyond all positions is as good as the last."""
-    value = members.get(name)
-    if not isinstance(value, int | float) or isinstance(value, bool) or value < 0 or value != int(value):
-        raise bad_request(f"payload.{name} must be an integer of at least 0")
-    return min(int(value), MAX_COMMITTED_ID)
+    return payload_members(members).required(name, _position, POSITION_RULE)
+
+
+def _position(value: Any) -> int | None:
+    return min(int(value), MAX_COMMITTED_ID) if is_number(value) and value >= 0 and value == int(value) else None
+
+
+def log_epoch(members: JsonObject) -> int | None:
+    """The epoch that a cursor is of, if the client names it."""
+    return payload_members(members).integer("log_epoch", 0, MAX_COMMITTED_ID, POSITION_RULE)
 
 
 def page_size(members: JsonObject) -> int:
     """How many events a page may have, brought within bounds."""
-    value = members.get("limit", PAGE_DEFAULT)
-    if not is_number(value):
-        raise bad_request("payload.limit must be a number")
+    if "limit" not in members:
+        return PAGE_DEFAULT
+    value = payload_members(members).required("limit", number, NUMBER_RULE)
     return int(max(PAGE_LEAST, min(value, PAGE_MOST)))
 
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from semel.kernel.errors import REGISTRY
 from semel.kernel.json.fragment import JsonObject, dump
 from semel.surfaces.events.commands import EventSubmit
-from semel.surfaces.events.limits import MAX_COMMITTED_ID
 from semel.surfaces.events.rules.epochs import CursorReset
 
 VERSION = "1.0"
@@ -115,15 +114,6 @@ def reset_error_camel(reset: CursorReset) -> WireError:
     """The same for clients of the camelCase dialects."""
     details = {"logEpoch": reset.log_epoch, "agreedCommittedId": reset.agreed_id}
     return WireError("reset", reset_detail(reset), details)
-
-
-def named_epoch(value: Any, where: str) -> int | None:
-    """The epoch that a cursor is of, if the client names it."""
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_COMMITTED_ID:
-        raise bad_request(f"{where} must be an integer of at least 0")
-    return value
 
 
 def _reset_members(reset: CursorReset) -> dict[str, int]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from semel.kernel.json.fragment import JsonObject, dump, is_object
+from semel.kernel.json.fragment import JsonObject, dump
+from semel.kernel.json.members import SOME_STRING_RULE, STRING_RULE, any_string
 from semel.surfaces.events.commands import (
     EventCommitted,
     EventItem,
@@ -22,17 +23,23 @@ from semel.surfaces.events.reading import EventPage
 from semel.surfaces.events.tables import EventRow
 from semel.surfaces.events.wire.dialect import Envelope, EventDialect, EventPolicy, Welcome
 from semel.surfaces.events.wire.fields import (
+    NUMBER_RULE,
+    STRINGS_RULE,
     Payload,
     cursor,
+    envelope_members,
     instance,
-    is_number,
-    is_text,
+    log_epoch,
     names,
+    number,
     page_size,
+    payload_members,
     refuse_unreadable,
     refuse_version,
     short_text,
+    strings,
     text,
+    utf8_text,
 )
 from semel.surfaces.events.wire.items import (
     ItemError,
@@ -52,7 +59,6 @@ from semel.surfaces.events.wire.messages import (
     WireError,
     bad_request,
     capabilities,
-    named_epoch,
     negotiate,
 )
 
@@ -78,16 +84,11 @@ class SnakeCaseDialect(EventDialect):
 
     def head(self, message: JsonObject) -> Envelope:
         refuse_version(message.get("protocol_version"), "protocol_version")
-        kind, msg_id, payload = (message.get(name) for name in ("type", "msg_id", "payload"))
-        if not isinstance(kind, str):
-            raise bad_request("type must be a string")
-        if not is_text(msg_id):
-            raise bad_request("msg_id must be a non-empty string")
-        if not is_number(message.get("timestamp")):
-            raise bad_request("timestamp must be a number")
-        if not is_object(payload):
-            raise bad_request("payload must be an object")
-        return Envelope(kind, payload)
+        members = envelope_members(message)
+        kind = members.required("type", any_string, STRING_RULE)
+        members.required("msg_id", utf8_text, SOME_STRING_RULE)
+        members.required("timestamp", number, NUMBER_RULE)
+        return Envelope(kind, members.nested("payload"))
 
     def connect(self, payload: JsonObject) -> Connect:
         token, client_id = text(payload, "token"), short_text(payload, "client_id")
@@ -108,7 +109,7 @@ class SnakeCaseDialect(EventDialect):
         if "subscription_partitions" in payload:
             subscription = names(payload, "subscription_partitions", may_be_empty=True)
         since, limit = cursor(payload, "since_committed_id"), page_size(payload)
-        epoch = named_epoch(payload.get("log_epoch"), "payload.log_epoch")
+        epoch = log_epoch(payload)
         refuse_unreadable((*wanted, *(subscription or ())), who)
         return Sync(wanted, since, limit, subscription, epoch)
 
@@ -173,14 +174,11 @@ def submitted_items(
 
 
 def _refuse_shape(item: JsonObject, place: int) -> None:
-    where = f"payload.events.{place}"
-    if "partition" in item:
-        raise bad_request(f"{where}.partition is not used any more; send partitions")
-    partitions = item.get("partitions")
-    if not isinstance(partitions, list) or not all(isinstance(name, str) for name in partitions):
-        raise bad_request(f"{where}.partitions must be an array of strings")
-    if not is_object(item.get("event")):
-        raise bad_request(f"{where}.event must be an object")
+    members = payload_members(item, f"payload.events.{place}")
+    if "partition" in members:
+        raise members.refuse("partition", "is not used any more; send partitions")
+    members.required("partitions", strings, STRINGS_RULE)
+    members.nested("event")
 
 
 def _refuse_foreign(members: JsonObject, who: EventIdentity, where: str) -> None:

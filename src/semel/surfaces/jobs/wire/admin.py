@@ -180,8 +180,8 @@ def checked_queue(name: str) -> bytes:
 
 def parse_limit(queue: bytes, members: Members) -> LimitQueue:
     """The bounds of a queue that are to be set."""
-    most = members.number("max_inflight", 0, MAX_QUEUE_LIMIT)
-    timeout_ms = members.number("default_timeout_ms", 0, MAX_TIMEOUT_MS)
+    most = members.integer("max_inflight", 0, MAX_QUEUE_LIMIT)
+    timeout_ms = members.integer("default_timeout_ms", 0, MAX_TIMEOUT_MS)
     if most is None and timeout_ms is None:
         raise members.refuse("max_inflight", f"must be a whole number from 0 to {MAX_QUEUE_LIMIT}")
     return LimitQueue(queue, most, timeout_ms)
@@ -212,7 +212,7 @@ def parse_schedule(name: bytes, owner: bytes, members: Members) -> PutSchedule:
         params=parse_params(members),
         queue=members.queue() or b"default",
         priority=DEFAULT_PRIORITY if priority is None else priority,
-        max_attempts=members.number("max_attempts", 1, MAX_ATTEMPTS) or 0,
+        max_attempts=members.integer("max_attempts", 1, MAX_ATTEMPTS) or 0,
         catch_up=LAST if catch_up is None else catch_up.encode(),
         paused=members.flag("paused") or False,
         time_zone=b"" if time_zone == "UTC" else time_zone.encode(),

@@ -15,6 +15,7 @@ from semel.kernel.errors import REGISTRY
 from semel.kernel.hashes import parsed_bytes
 from semel.kernel.json.canonical import MAX_DEPTH, Integers, JsonError, Surrogates
 from semel.kernel.json.large import SMALL_BYTES, JsonPrinter, LargeJson, is_light, read_json
+from semel.kernel.json.members import OBJECT_RULE, UTF8_RULE, MemberReader, is_utf8, matching, members_of
 from semel.kernel.json.parse import first_mark, parse, parse_marked
 from semel.kernel.json.text import depth_of, is_flaw_of_value
 from semel.surfaces.jobs.commands import JobRefusal
@@ -55,6 +56,8 @@ def refusal_body(refusal: JobRefusal) -> bytes:
 _LEVELS_AROUND = 4
 """Levels of a body around a job's params, which may have the full depth."""
 KIND_RULE = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+_KIND_WORDS = f"must be a string of 1 to {MAX_NAME_CHARACTERS} characters of A-Za-z0-9_.:-"
+_as_kind = matching(KIND_RULE)
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 MISSPELLED_KEY = re.compile(r"idempotency[-_]?key", re.IGNORECASE)
@@ -121,32 +124,21 @@ class LargeText(NamedTuple):
     source: LargeJson
 
 
-class Members:
+class Members(MemberReader[RefusedJob]):
     """The members of one JSON object."""
 
     def __init__(self, members: dict[str, Any], is_plain: bool, path: str = "") -> None:
+        super().__init__(members, _refused, path)
         self._members = members
         self._is_plain = is_plain
         """Whether nothing in the text needs a second look: every value prints as its canonical form, and none is too
         deep, because the whole text is not.
         """
-        self._path = path
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._members
 
     @property
     def names(self) -> KeysView[str]:
         """The names of all members."""
         return self._members.keys()
-
-    def path(self, name: str) -> str:
-        """How a member is named in a refusal."""
-        return f"{self._path}.{name}" if self._path else name
-
-    def refuse(self, name: str, rule: str) -> RefusedJob:
-        """A member that breaks its rule."""
-        return invalid(self.path(name), f"{self.path(name)} {rule}.")
 
     def raw(self, name: str) -> Any:
         """A parsed value, None when it is absent; one that JSON cannot carry is refused."""
@@ -201,46 +193,21 @@ class Members:
         if isinstance(value, LargeText) and value.source.is_object:
             return Members(value.source.members(_is_kept), False, self.path(name))
         if not isinstance(value, dict):
-            raise self.refuse(name, "must be an object")
+            raise self.refuse(name, OBJECT_RULE)
         return Members(value, self._is_plain, self.path(name))
 
     def text(self, name: str, most: int, least: int = 1) -> str | None:
         """A member that is a string without control characters; None when it is absent or null."""
-        value = self._members.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, str) or not least <= len(value) <= most:
-            raise self.refuse(name, f"must be a string of {least} to {most} characters")
-        if CONTROL.search(value):
-            raise self.refuse(name, "may not hold control characters")
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise self.refuse(name, "holds half of a surrogate pair") from None
-        return value
-
-    def number(self, name: str, least: int, most: int) -> int | None:
-        """A member that is a whole number; None when it is absent or null."""
-        value = self._members.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise self.refuse(name, f"must be a whole number from {least} to {most}")
-        return value
-
-    def flag(self, name: str) -> bool | None:
-        """A member that is true or false; None when it is absent or null."""
-        value = self._members.get(name)
-        if value is not None and not isinstance(value, bool):
-            raise self.refuse(name, "must be true or false")
+        value = self.string(name, least, most)
+        if value is not None:
+            if CONTROL.search(value):
+                raise self.refuse(name, "may not hold control characters")
+            self.check_utf8(name, value)
         return value
 
     def kind(self, name: str = "kind") -> bytes:
         """The kind of a job."""
-        value = self._members.get(name)
-        if not isinstance(value, str) or KIND_RULE.fullmatch(value) is None:
-            raise self.refuse(name, f"must be a string of 1 to {MAX_NAME_CHARACTERS} characters of A-Za-z0-9_.:-")
-        return value.encode()
+        return self.required(name, _as_kind, _KIND_WORDS).encode()
 
     def queue(self, name: str = "queue") -> bytes | None:
         """The name of a queue."""
@@ -254,15 +221,13 @@ class Members:
             if value not in LEVELS:
                 raise self.refuse(name, f"must be a number from 0 to 9 or one of {', '.join(LEVELS)}")
             return LEVELS[value]
-        return self.number(name, 0, 9)
+        return self.integer(name, 0, 9)
 
     def token(self, name: str = "lease_token") -> bytes | None:
         """A lease token; None when it is absent. One of another shape is simply one that no worker holds."""
-        value = self._members.get(name)
+        value = self.string(name, 1, MAX_NAME_CHARACTERS, "must be the lease_token of a claim")
         if value is None:
             return None
-        if not isinstance(value, str) or not 1 <= len(value) <= MAX_NAME_CHARACTERS:
-            raise self.refuse(name, "must be the lease_token of a claim")
         return bytes.fromhex(value) if _TOKEN.fullmatch(value) else b"\0"
 
     def names_of(self, name: str, most: int, rule: re.Pattern[str] | None, longest: int) -> tuple[bytes, ...]:
@@ -279,33 +244,36 @@ class Members:
                 raise self.refuse(name, what)
             if rule is not None and rule.fullmatch(one) is None:
                 raise self.refuse(name, what)
-        try:
-            return tuple(dict.fromkeys(one.encode() for one in value))
-        except UnicodeEncodeError:
-            raise self.refuse(name, "holds half of a surrogate pair") from None
+        if not all(map(is_utf8, value)):
+            raise self.refuse(name, UTF8_RULE)
+        return tuple(dict.fromkeys(one.encode() for one in value))
 
     def items(self, name: str, most: int) -> Iterator[Members | RefusedJob]:
         """A list of objects, one by one; an item that is none is refused alone."""
-        value = self._members.get(name)
-        is_large = isinstance(value, LargeJson) and not value.is_object
-        if not is_large and (not isinstance(value, list) or not 1 <= len(value) <= most):
-            raise self.refuse(name, f"must be a list of 1 to {most} objects")
+        rule = f"must be a list of 1 to {most} objects"
+
+        def check(count: int) -> None:
+            if count > most:
+                raise self.refuse(name, rule)
+
         is_empty = True
-        elements = value.elements() if isinstance(value, LargeJson) else iter(value or ())
-        for place, one in enumerate(elements):
-            if place == most:
-                raise self.refuse(name, f"must be a list of 1 to {most} objects")
+        for place, one in enumerate(self.elements(name, rule, check)):
             yield self._item(f"{name}[{place}]", one)
             is_empty = False
         if is_empty:
-            raise self.refuse(name, f"must be a list of 1 to {most} objects")
+            raise self.refuse(name, rule)
 
     def _item(self, path: str, one: Any) -> Members | RefusedJob:
-        if isinstance(one, LargeJson) and one.is_object:
-            return Members(one.members(_is_kept), False)
-        if isinstance(one, LargeJson):
-            one.check()
-        return Members(one, self._is_plain) if isinstance(one, dict) else self.refuse(path, "must be an object")
+        members = members_of(one, _is_kept)
+        if members is None:
+            if isinstance(one, LargeJson):
+                one.check()
+            return self.refuse(path, OBJECT_RULE)
+        return Members(members, self._is_plain and members is one)
+
+
+def _refused(path: str, rule: str) -> RefusedJob:
+    return invalid(path, f"{path} {rule}.")
 
 
 def is_object(value: Any) -> bool:
@@ -340,10 +308,9 @@ def parse_members(body: bytes) -> Members:
 def _large_members(body: bytes) -> Members:
     """The same for a body that is too large for values: large members are parsed on demand."""
     value = read_json(body)
-    if isinstance(value, LargeJson) and value.is_object:
-        value = value.members(_is_kept)
-    elif isinstance(value, LargeJson):
-        value.check()
-    if not isinstance(value, dict):
+    members = members_of(value, _is_kept)
+    if members is None:
+        if isinstance(value, LargeJson):
+            value.check()
         raise invalid("body", "The body must be a JSON object.")
-    return Members(value, False)
+    return Members(members, False)

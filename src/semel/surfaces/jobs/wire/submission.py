@@ -49,8 +49,8 @@ def parse_draft(
     kind = members.kind()
     params = parse_params(members)
     delay_ms, run_at = _start(members)
-    lease_sec = members.number("lease_sec", 1, MAX_LEASE_SEC)
-    timeout_ms = members.number("timeout_ms", 0, MAX_TIMEOUT_MS)
+    lease_sec = members.integer("lease_sec", 1, MAX_LEASE_SEC)
+    timeout_ms = members.integer("timeout_ms", 0, MAX_TIMEOUT_MS)
     priority = members.priority()
     return JobDraft(
         principal=principal,
@@ -65,7 +65,7 @@ def parse_draft(
         start=_as_given(delay_ms, run_at),
         delay_ms=delay_ms or 0,
         run_at=run_at,
-        max_attempts=members.number("max_attempts", 1, MAX_ATTEMPTS) or policy.max_attempts,
+        max_attempts=members.integer("max_attempts", 1, MAX_ATTEMPTS) or policy.max_attempts,
         lease_ms=lease_sec * 1_000 if lease_sec else policy.lease_ms,
         retries_failed=_retries_failed(members),
         given=frozenset(name for name in members.names & _UNHASHED if members.raw(name) is not None),
@@ -76,7 +76,7 @@ def parse_draft(
 
 def wait_of(members: Members, fields: HeaderFields) -> int:
     """How long the answer may wait: the member, or the preference in a header."""
-    wait_ms = members.number("wait_ms", 0, MAX_WAIT_MS)
+    wait_ms = members.integer("wait_ms", 0, MAX_WAIT_MS)
     if wait_ms is not None:
         return wait_ms
     preferred = _WAIT.search(fields.get(b"prefer") or b"")
@@ -157,7 +157,7 @@ def _client(members: Members) -> bytes:
 
 
 def _start(members: Members) -> tuple[int | None, int | None]:
-    delay_ms = members.number("delay_ms", 0, MAX_DELAY_MS)
+    delay_ms = members.integer("delay_ms", 0, MAX_DELAY_MS)
     text = members.text("run_at", MAX_NAME_CHARACTERS)
     if text is None:
         return delay_ms, None

@@ -54,13 +54,13 @@ def parse_claim(members: Members, asker: ClaimCaller) -> ClaimRequest:
     node = members.text("node_id", MAX_NAME_CHARACTERS)
     if worker is None and node is None:
         raise members.refuse("worker_id", f"must be a string of 1 to {MAX_NAME_CHARACTERS} characters")
-    lease_sec = members.number("lease_sec", 1, MAX_LEASE_SEC)
+    lease_sec = members.integer("lease_sec", 1, MAX_LEASE_SEC)
     claim_id = members.text("claim_id", MAX_CLAIM_ID_CHARACTERS)
-    wait_ms = members.number("wait_ms", 0, MAX_WAIT_MS) or 0
+    wait_ms = members.integer("wait_ms", 0, MAX_WAIT_MS) or 0
     claim = ClaimJobs(
         principal=asker.principal,
         worker=(worker or node or "").encode(),
-        most=members.number("max", 1, MAX_CLAIM_JOBS) or 1,
+        most=members.integer("max", 1, MAX_CLAIM_JOBS) or 1,
         kinds=members.names_of("kinds", MAX_CLAIM_NAMES, KIND_RULE, MAX_NAME_CHARACTERS),
         queues=members.names_of("queues", MAX_CLAIM_NAMES, None, MAX_QUEUE_CHARACTERS) or _named(asker.reach),
         reach=asker.reach,
@@ -116,7 +116,7 @@ def parse_mesh_result(
 
 def parse_deferral(job_id: bytes, members: Members) -> DeferJob:
     """A deferral; its digest is what a repeated call is known by."""
-    delay_ms = members.number("delay_ms", 0, MAX_DEFER_MS)
+    delay_ms = members.integer("delay_ms", 0, MAX_DEFER_MS)
     if delay_ms is None:
         raise members.refuse("delay_ms", f"must be a whole number from 0 to {MAX_DEFER_MS}")
     reason = members.text("reason", MAX_REASON_CHARACTERS, least=0) or ""
@@ -147,7 +147,7 @@ def _report(job_id: bytes, members: Members, policy: JobPolicy, signing: JobSign
         error_code="" if ok else _error_code(members.raw(name)),
         error_message="" if ok else _error_message(members.raw(name)),
         retryable=True if retryable is None else retryable,
-        retry_after_ms=members.number("retry_after_ms", 0, MAX_DEFER_MS),
+        retry_after_ms=members.integer("retry_after_ms", 0, MAX_DEFER_MS),
         flaw=flaw_of(job_name(job_id), ok, lambda: members.python_text(name), value, _proof(members), signing),
         mode="hmac" if signing.hmac_key else "sha256",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from semel.kernel.header_fields import HeaderFields
 from semel.kernel.json.text import JsonError
@@ -19,17 +19,13 @@ from semel.surfaces.ledger.wire.members import (
     ORG_STATUS_NAMES,
     RETENTION_MODES,
     VAULT_STATUS_NAMES,
+    LedgerMembers,
     ObjectMembers,
     checked_text,
-    choice,
-    flag,
     inside,
-    items,
     not_json,
-    number,
     parse_body,
     small,
-    text,
     unbase64,
 )
 from semel.surfaces.ledger.wire.operations import parse_operations
@@ -67,7 +63,7 @@ class WriteDraft(NamedTuple):
 def parse_write(body: bytes, fields: HeaderFields, max_operations: int) -> WriteDraft:
     """A write; its key may be in the header instead. Operations are counted before they are parsed."""
     members = parse_body(body, _WRITE, PIECES_EACH * (1 + max_operations))
-    values = items(members, "operations", "body", partial(check_count, most=max_operations))
+    values = members.items("operations", partial(check_count, most=max_operations))
     try:
         operations = parse_operations(values, "operations")
     except JsonError as error:
@@ -78,7 +74,7 @@ def parse_write(body: bytes, fields: HeaderFields, max_operations: int) -> Write
 def parse_batch(body: bytes, fields: HeaderFields, max_operations: int) -> WriteDraft:
     """The same with its operations in groups, of which there are no more than there may be operations."""
     members = parse_body(body, _BATCH, PIECES_EACH * (1 + max_operations))
-    groups = items(members, "operations", "body", partial(check_count, most=max_operations))
+    groups = members.items("operations", partial(check_count, most=max_operations))
     operations: list[Operation] = []
     try:
         for place, value in enumerate(groups):
@@ -91,7 +87,7 @@ def parse_batch(body: bytes, fields: HeaderFields, max_operations: int) -> Write
 def _add_group(value: object, path: str, operations: list[Operation], most: int) -> None:
     before = len(operations)
     members = _GROUP.members(value, path)
-    values = items(members, "operations", path, lambda count: check_count(before + count, most))
+    values = members.items("operations", lambda count: check_count(before + count, most))
     operations += parse_operations(values, f"{path}.operations")
 
 
@@ -101,26 +97,26 @@ def check_count(count: int, most: int) -> None:
         raise invalid(f"A transaction has 1 to {most} operations.", "operations")
 
 
-def _draft(members: Mapping[str, Any], fields: HeaderFields, operations: list[Operation], proof: str) -> WriteDraft:
+def _draft(members: LedgerMembers, fields: HeaderFields, operations: list[Operation], proof: str) -> WriteDraft:
     return WriteDraft(
         _client(members),
-        number(members, "sequence", "body"),
+        members.number("sequence"),
         _key(members, fields),
         tuple(operations),
-        flag(members, proof, "body") or False,
+        members.flag(proof) or False,
     )
 
 
-def _client(members: Mapping[str, Any]) -> str:
+def _client(members: LedgerMembers) -> str:
     """The id alone, or the message that it is over gRPC."""
-    value = members.get("clientId")
+    value = members.values.get("clientId")
     if isinstance(value, dict):
-        return text(_CLIENT.members(value, "clientId"), "id", "clientId")
-    return text(members, "clientId", "body")
+        return _CLIENT.members(value, "clientId").text("id")
+    return members.text("clientId")
 
 
-def _key(members: Mapping[str, Any], fields: HeaderFields) -> bytes:
-    given = _write_key(text(members, "idempotencyKey", "body"), "idempotencyKey")
+def _key(members: LedgerMembers, fields: HeaderFields) -> bytes:
+    given = _write_key(members.text("idempotencyKey"), "idempotencyKey")
     header = _header_key(fields)
     if header is None or header == given:
         return given
@@ -162,8 +158,8 @@ def creation_key(fields: HeaderFields) -> bytes:
 def parse_batch_read(body: bytes) -> list[bytes]:
     """The keys that are to be read at once."""
     members = parse_body(body, _BATCH_READ, PIECES_EACH * (1 + MAX_BATCH_KEYS))
-    choice(members, "consistency", "body", CONSISTENCIES)
-    keys = items(members, "keys", "body", _check_keys)
+    members.choice("consistency", CONSISTENCIES)
+    keys = members.items("keys", _check_keys)
     try:
         return [checked_text(small(key), f"keys[{place}]").encode() for place, key in enumerate(keys)]
     except JsonError as error:
@@ -185,22 +181,21 @@ class OrgDraft(NamedTuple):
 def parse_org(body: bytes) -> OrgDraft:
     """The name of a new organization, and its limits."""
     members = parse_body(body, _ORG)
-    quota = members.get("quota")
-    limits = {} if quota is None else _QUOTA.members(quota, "quota")
+    quota = members.values.get("quota")
+    limits = _QUOTA.members({} if quota is None else quota, "quota")
     storage, vaults, writes, reads = (
-        number(limits, name, "quota") or 0
-        for name in ("maxStorageBytes", "maxVaults", "maxWriteOpsPerSec", "maxReadOpsPerSec")
+        limits.number(name) or 0 for name in ("maxStorageBytes", "maxVaults", "maxWriteOpsPerSec", "maxReadOpsPerSec")
     )
-    return OrgDraft(text(members, "name", "body"), check_quota(storage, vaults, writes, reads))
+    return OrgDraft(members.text("name"), check_quota(storage, vaults, writes, reads))
 
 
 def parse_org_change(body: bytes) -> OrgSettings:
     """The settings of an organization to be changed."""
     members = parse_body(body, _ORG_CHANGE)
     settings = OrgSettings(
-        number(members, "evictionInterval", "body"),
-        number(members, "ttlSeconds", "body"),
-        flag(members, "fence", "body"),
+        members.number("evictionInterval"),
+        members.number("ttlSeconds"),
+        members.flag("fence"),
         _status(members, ORG_STATUS_NAMES, ORG_STATUSES),
     )
     if settings == OrgSettings():
@@ -211,13 +206,13 @@ def parse_org_change(body: bytes) -> OrgSettings:
 def parse_vault(body: bytes) -> int:
     """How many bodies a new vault keeps; 0 is all."""
     members = parse_body(body, _VAULT)
-    policy = members.get("retentionPolicy")
+    policy = members.values.get("retentionPolicy")
     path = "retentionPolicy"
     if policy is None:
         return 0
     members = _RETENTION.members(policy, path)
-    mode = choice(members, "mode", path, RETENTION_MODES) or 0
-    blocks = number(members, "retentionBlocks", path) or 0
+    mode = members.choice("mode", RETENTION_MODES) or 0
+    blocks = members.number("retentionBlocks") or 0
     return retained(mode, blocks)
 
 
@@ -242,9 +237,9 @@ def parse_vault_change(body: bytes) -> LedgerStatus:
 
 
 def _status(
-    members: Mapping[str, Any], names: Mapping[str, int], statuses: tuple[LedgerStatus, ...]
+    members: LedgerMembers, names: Mapping[str, int], statuses: tuple[LedgerStatus, ...]
 ) -> LedgerStatus | None:
-    found = choice(members, "status", "body", names)
+    found = members.choice("status", names)
     if found == 0:
         raise invalid(f"{inside('body', 'status')} must say which.", "status")
     return None if found is None else statuses[found - 1]

@@ -1,9 +1,8 @@
 """Members of JSON objects by the rules of proto3, and the enumerations by the full names of their values.
 
-Each member is read by its type, and an error names the member. Names are lowerCamelCase; snake_case is accepted too,
-but not both at once. `null` counts as absent. 64-bit numbers are strings or numbers, bytes are base64 in either
-alphabet,
-with or without padding. Unknown members are refused.
+Each member is read by its type (`kernel/json/members.py`), and an error names the member. Names are lowerCamelCase;
+snake_case is accepted too, but not both at once. `null` counts as absent. 64-bit numbers are strings or numbers, bytes
+are base64 in either alphabet, with or without padding. Unknown members are refused.
 
 A body with more tokens than its kind can need is refused before it is parsed: millions of tiny values take seconds,
 during which no other request is served.
@@ -13,12 +12,25 @@ from __future__ import annotations
 
 import re
 from binascii import a2b_base64
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from semel.kernel.json.large import LargeJson, is_light, read_json
-from semel.kernel.json.parse import first_mark, parse
-from semel.kernel.json.text import MAX_DEPTH, JsonError, outside_strings, shown, too_deep
+from semel.kernel.json.large import LargeJson, is_light
+from semel.kernel.json.members import (
+    OBJECT_RULE,
+    STRING_RULE,
+    UTF8_RULE,
+    MemberNames,
+    MemberReader,
+    any_string,
+    is_large_list,
+    is_utf8,
+    members_of,
+    read_body,
+    unmarked,
+)
+from semel.kernel.json.parse import parse
+from semel.kernel.json.text import JsonError, outside_strings, shown
 from semel.surfaces.ledger.commands import RefusedLedger, WriteErrorCode, invalid
 from semel.surfaces.ledger.model import ORG_STATUSES, VAULT_STATUSES, LedgerStatus, Side
 
@@ -53,32 +65,75 @@ _FROM_URL = str.maketrans("-_", "+/")
 MOST_PIECES = 4_096
 """Strings, brackets and commas of a body that is not about many things."""
 _PIECES = (b'"', b"[", b"{", b",")
+_NUMBER_RULE = f"must be a whole number from 0 to {MOST}, as a string or a number"
 
 
-class ObjectMembers:
+class ObjectMembers(MemberNames):
     """The allowed names of an object."""
 
     def __init__(self, *names: str) -> None:
-        self.names = frozenset(names)
-        self._spellings = {snake_of(name): name for name in names}
+        super().__init__(names, {snake_of(name): name for name in names})
 
-    def members(self, value: object, path: str) -> Mapping[str, Any]:
+    def members(self, value: object, path: str = "body") -> LedgerMembers:
         """The members of an object under their proper names; `path` is how it is called in a refusal."""
-        if isinstance(value, LargeJson) and value.is_object:
-            value = value.members(lambda name: True)
-        if not isinstance(value, dict):
-            raise invalid(f"{path} must be an object.", path)
-        if value.keys() <= self.names:
-            return value
-        members: dict[str, Any] = {}
-        for given, member in value.items():
-            name = self._spellings.get(given, given)
-            if name not in self.names:
-                raise invalid(f"There is no member {shown(given)} in {path}.", inside(path, given[:64]))
-            if name in members:
-                raise invalid(f"{path} has the member {name} twice.", inside(path, name))
-            members[name] = member
-        return members
+        members = members_of(value)
+        if members is None:
+            raise _refused(path, OBJECT_RULE)
+        return LedgerMembers(self.known(members, path, _unknown, _repeated), path)
+
+
+class LedgerMembers(MemberReader[RefusedLedger]):
+    """The members of one object, of the body or of what `path` names in it."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: Mapping[str, Any], path: str = "body") -> None:
+        # The slots of the reader itself, without a further call: a transaction has thousands of such objects.
+        self._source = self.values = values
+        self._refusal = _refused
+        self._base = "" if path == "body" else path
+
+    def text(self, name: str) -> str:
+        """A string; empty when it is absent."""
+        value = self.optional(name, any_string, STRING_RULE)
+        if value is None:
+            return ""
+        self.check_utf8(name, value)
+        return value
+
+    def number(self, name: str) -> int | None:
+        """A whole number of 64 bits; None when it is absent."""
+        return self.optional(name, whole, _NUMBER_RULE)
+
+    def data(self, name: str) -> bytes:
+        """Bytes in base64; empty when they are absent."""
+        return self.optional(name, _bytes_of, "must be bytes in base64") or b""
+
+    def items(self, name: str, check: Callable[[int], None]) -> Iterable[Any]:
+        """A list; empty when it is absent. `check` gets the number of items before the last of them is returned."""
+        return self.elements(name, "must be a list", check)
+
+    def choice(self, name: str, names: Mapping[str, int]) -> int | None:
+        """A value of an enumeration, by its full name or its number; None when it is absent."""
+        value = self.values.get(name)
+        if value is None:
+            return None
+        found = names.get(value) if isinstance(value, str) else value
+        if not isinstance(found, int) or isinstance(found, bool) or found not in names.values():
+            raise not_one_of(self.path(name), names)
+        return found
+
+
+def _refused(path: str, rule: str) -> RefusedLedger:
+    return invalid(f"{path} {rule}.", path)
+
+
+def _unknown(path: str, given: str) -> RefusedLedger:
+    return invalid(f"There is no member {shown(given)} in {path}.", inside(path, given[:64]))
+
+
+def _repeated(path: str, name: str) -> RefusedLedger:
+    return invalid(f"{path} has the member {name} twice.", inside(path, name))
 
 
 def snake_of(name: str) -> str:
@@ -91,27 +146,25 @@ def inside(path: str, name: str) -> str:
     return name if path == "body" else f"{path}.{name}"
 
 
-def parse_body(body: bytes, shape: ObjectMembers, most_pieces: int = MOST_PIECES) -> Mapping[str, Any]:
+def parse_body(body: bytes, shape: ObjectMembers, most_pieces: int = MOST_PIECES) -> LedgerMembers:
     """The members of a request's body, which has at most `most_pieces` pieces; an empty one has none."""
     if not body:
-        return {}
+        return LedgerMembers({})
     if _has_more_pieces(body, most_pieces):
         raise invalid("The body has more values than a request of this kind can have.", "body")
     try:
-        return shape.members(parse(body) if is_light(body) else read_large(body), "body")
+        return shape.members(parse(body) if is_light(body) else read_large(body))
     except JsonError as error:
         raise not_json(error) from None
 
 
 def read_large(body: bytes) -> Any:
     """A body whose large lists are parsed in parts; limited to the same depth as any other."""
-    value = read_json(body)
-    if isinstance(value, LargeJson) and value.levels > MAX_DEPTH:
-        raise too_deep()
+    value = read_body(body)
     if not isinstance(value, LargeJson) or not value.is_object:
         return small(value)
-    members = value.members(lambda name: True)
-    return {name: one if _is_list(one) else small(one) for name, one in members.items()}
+    members = members_of(value) or {}
+    return {name: one if is_large_list(one) else small(one) for name, one in members.items()}
 
 
 def not_json(error: JsonError) -> RefusedLedger:
@@ -121,11 +174,7 @@ def not_json(error: JsonError) -> RefusedLedger:
 
 def small(value: object) -> object:
     """A part of a large body, as a value; an invalid one is refused."""
-    found = value.value() if isinstance(value, LargeJson) else value
-    mark = first_mark(found)
-    if mark is not None:
-        raise mark
-    return found
+    return unmarked(value.value() if isinstance(value, LargeJson) else value)
 
 
 def _has_more_pieces(body: bytes, most: int) -> bool:
@@ -138,36 +187,13 @@ def _has_more_pieces(body: bytes, most: int) -> bool:
     return strings > most or strings + sum(map(outside_strings(body).count, _PIECES)) > most
 
 
-def text(members: Mapping[str, Any], name: str, path: str) -> str:
-    """A string; empty when it is absent."""
-    value = members.get(name)
-    if value is None:
-        return ""
-    return checked_text(value, inside(path, name))
-
-
 def checked_text(value: object, path: str) -> str:
     """A value that must be a string which UTF-8 can carry."""
     if not isinstance(value, str):
-        raise invalid(f"{path} must be a string.", path)
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise invalid(f"{path} holds half of a surrogate pair.", path) from None
+        raise _refused(path, STRING_RULE)
+    if not is_utf8(value):
+        raise _refused(path, UTF8_RULE)
     return value
-
-
-def number(members: Mapping[str, Any], name: str, path: str) -> int | None:
-    """A whole number of 64 bits; None when it is absent."""
-    value = members.get(name)
-    if value is None:
-        return None
-    found = whole(value)
-    if found is None:
-        path = inside(path, name)
-        raise invalid(f"{path} must be a whole number from 0 to {MOST}, as a string or a number.", path)
-    return found
 
 
 def whole(value: object) -> int | None:
@@ -189,62 +215,6 @@ def digits(text_: str) -> int | None:
     return found if found <= MOST else None
 
 
-def flag(members: Mapping[str, Any], name: str, path: str) -> bool | None:
-    """true or false; None when it is absent."""
-    value = members.get(name)
-    if value is not None and not isinstance(value, bool):
-        path = inside(path, name)
-        raise invalid(f"{path} must be true or false.", path)
-    return value
-
-
-def data(members: Mapping[str, Any], name: str, path: str) -> bytes:
-    """Bytes in base64; empty when they are absent."""
-    value = members.get(name)
-    if value is None:
-        return b""
-    found = unbase64(value) if isinstance(value, str) else None
-    if found is None:
-        path = inside(path, name)
-        raise invalid(f"{path} must be bytes in base64.", path)
-    return found
-
-
-def items(members: Mapping[str, Any], name: str, path: str, check: Callable[[int], None]) -> Iterable[Any]:
-    """A list; empty when it is absent. `check` gets the number of items before the last of them is returned."""
-    value = members.get(name)
-    if value is None:
-        return []
-    if _is_list(value):
-        return _counted(value, check)
-    if not isinstance(value, list):
-        path = inside(path, name)
-        raise invalid(f"{path} must be a list.", path)
-    check(len(value))
-    return value
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, LargeJson) and not value.is_object
-
-
-def _counted(large: LargeJson, check: Callable[[int], None]) -> Iterator[Any]:
-    for number, value in enumerate(large.elements(), 1):
-        check(number)
-        yield value
-
-
-def choice(members: Mapping[str, Any], name: str, path: str, names: Mapping[str, int]) -> int | None:
-    """A value of an enumeration, by its full name or its number; None when it is absent."""
-    value = members.get(name)
-    if value is None:
-        return None
-    found = names.get(value) if isinstance(value, str) else value
-    if not isinstance(found, int) or isinstance(found, bool) or found not in names.values():
-        raise not_one_of(inside(path, name), names)
-    return found
-
-
 def not_one_of(path: str, names: Mapping[str, int]) -> RefusedLedger:
     """The refusal of a value that an enumeration does not have."""
     return invalid(f"{path} must be one of {', '.join(names)}.", path)
@@ -262,3 +232,7 @@ def unbase64(given: str) -> bytes | None:
         return a2b_base64(stem + "=" * padding, strict_mode=True)
     except ValueError:
         return None
+
+
+def _bytes_of(value: object) -> bytes | None:
+    return unbase64(value) if isinstance(value, str) else None

@@ -21,7 +21,7 @@ from semel.surfaces.ledger.model import (
     SetCondition,
     SetEntity,
 )
-from semel.surfaces.ledger.wire.members import ObjectMembers, data, flag, number, small, text
+from semel.surfaces.ledger.wire.members import LedgerMembers, ObjectMembers, small
 
 Json = dict[str, Any]
 
@@ -59,7 +59,7 @@ def relationship_json(resource: bytes, relation: bytes, subject: bytes) -> Json:
 
 
 def _operation(value: object, path: str) -> Operation:
-    found = [pair for pair in _OPERATION.members(value, path).items() if pair[1] is not None]
+    found = [pair for pair in _OPERATION.members(value, path).values.items() if pair[1] is not None]
     if len(found) != 1:
         raise invalid(f"{path} must have exactly one operation, and has {len(found)}.", path)
     name, inner = found[0]
@@ -68,49 +68,49 @@ def _operation(value: object, path: str) -> Operation:
 
 def _set(value: object, path: str) -> SetEntity:
     members = _SET.members(value, path)
-    key, content = text(members, "key", path).encode(), data(members, "value", path)
-    condition = members.get("condition")
+    key, content = members.text("key").encode(), members.data("value")
+    condition = members.values.get("condition")
     return SetEntity(
         key,
         content,
-        number(members, "expiresAt", path) or 0,
-        None if condition is None else _condition(condition, f"{path}.condition"),
+        members.number("expiresAt") or 0,
+        None if condition is None else _condition(condition, members.path("condition")),
     )
 
 
 def _condition(value: object, path: str) -> SetCondition | None:
     members = _CONDITION.members(value, path)
-    given = [name for name, member in members.items() if member is not None]
+    given = [name for name, member in members.values.items() if member is not None]
     if not given:
         return None
     if len(given) > 1:
         raise invalid(f"{path} must have one condition, and has {len(given)}.", path)
-    return _CHECKS[given[0]](members, path)
+    return _CHECKS[given[0]](members)
 
 
-def _not_exists(members: Mapping[str, Any], path: str) -> SetCondition:
-    return SetCondition(ConditionKind.NOT_EXISTS if flag(members, "notExists", path) else ConditionKind.MUST_EXIST)
+def _not_exists(members: LedgerMembers) -> SetCondition:
+    return SetCondition(ConditionKind.NOT_EXISTS if members.flag("notExists") else ConditionKind.MUST_EXIST)
 
 
-def _must_exist(members: Mapping[str, Any], path: str) -> SetCondition:
-    return SetCondition(ConditionKind.MUST_EXIST if flag(members, "mustExists", path) else ConditionKind.NOT_EXISTS)
+def _must_exist(members: LedgerMembers) -> SetCondition:
+    return SetCondition(ConditionKind.MUST_EXIST if members.flag("mustExists") else ConditionKind.NOT_EXISTS)
 
 
-def _version(members: Mapping[str, Any], path: str) -> SetCondition:
-    return SetCondition(ConditionKind.VERSION, version=number(members, "version", path) or 0)
+def _version(members: LedgerMembers) -> SetCondition:
+    return SetCondition(ConditionKind.VERSION, version=members.number("version") or 0)
 
 
-def _value_equals(members: Mapping[str, Any], path: str) -> SetCondition:
-    return SetCondition(ConditionKind.VALUE, value=data(members, "valueEquals", path))
+def _value_equals(members: LedgerMembers) -> SetCondition:
+    return SetCondition(ConditionKind.VALUE, value=members.data("valueEquals"))
 
 
 def _delete(value: object, path: str) -> DeleteEntity:
-    return DeleteEntity(text(_DELETE.members(value, path), "key", path).encode())
+    return DeleteEntity(_DELETE.members(value, path).text("key").encode())
 
 
 def _expire(value: object, path: str) -> ExpireEntity:
     members = _EXPIRE.members(value, path)
-    return ExpireEntity(text(members, "key", path).encode(), number(members, "expiredAt", path) or 0)
+    return ExpireEntity(members.text("key").encode(), members.number("expiredAt") or 0)
 
 
 def _create_relationship(value: object, path: str) -> CreateRelationship:
@@ -123,7 +123,7 @@ def _delete_relationship(value: object, path: str) -> DeleteRelationship:
 
 def _relationship(value: object, path: str) -> tuple[bytes, bytes, bytes]:
     members = _RELATIONSHIP.members(value, path)
-    resource, relation, subject = (text(members, name, path).encode() for name in ("resource", "relation", "subject"))
+    resource, relation, subject = (members.text(name).encode() for name in ("resource", "relation", "subject"))
     return resource, relation, subject
 
 
@@ -134,7 +134,7 @@ _PARSERS: Mapping[str, Callable[[object, str], Operation]] = {
     "createRelationship": _create_relationship,
     "deleteRelationship": _delete_relationship,
 }
-_CHECKS: Mapping[str, Callable[[Mapping[str, Any], str], SetCondition]] = {
+_CHECKS: Mapping[str, Callable[[LedgerMembers], SetCondition]] = {
     "notExists": _not_exists,
     "mustExists": _must_exist,
     "version": _version,

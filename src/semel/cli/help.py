@@ -1,0 +1,78 @@
+"""Help texts: commands and settings under headings, wrapped and never cut."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import click
+
+MAX_WIDTH = 100
+"""The width of help texts in a wide terminal, in characters."""
+_ANY_LENGTH = 10_000
+_INDENT = 4
+
+
+class HelpEntry(NamedTuple):
+    """One thing to explain: an option, or a variable that has none."""
+
+    term: str
+    text: str
+    note: str
+    """The end of the text, on one line."""
+
+
+class HelpGroup(click.Group):
+    """Lists each command with the whole first sentence of its help, under headings if it has some."""
+
+    def __init__(self, *args: Any, headings: Mapping[str, Sequence[str]] | None = None, **rest: Any) -> None:
+        super().__init__(*args, **rest)
+        self._headings = headings
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands; the texts of all headings begin in one column."""
+        names = self.list_commands(ctx)
+        width = max(map(len, names), default=0)
+        for heading, listed in (self._headings or {"Commands": names}).items():
+            commands = [(name, self.get_command(ctx, name)) for name in listed]
+            with formatter.section(heading):
+                formatter.write_dl(
+                    (name.ljust(width), command.get_short_help_str(_ANY_LENGTH))
+                    for name, command in commands
+                    if command is not None and not command.hidden
+                )
+
+
+class ExplainedOption(click.Option):
+    """An option that an entry of its command explains."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Nothing: it is not in the list of other options."""
+        return None
+
+
+class ExplainedCommand(click.Command):
+    """A command with many options: other options first, then entries under headings."""
+
+    def __init__(self, *args: Any, entries: Mapping[str, Sequence[HelpEntry]], **rest: Any) -> None:
+        super().__init__(*args, **rest)
+        self._entries = entries
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each entry's term on a line of its own, with the text indented below."""
+        super().format_options(ctx, formatter)
+        for heading, entries in self._entries.items():
+            with formatter.section(heading):
+                indent = " " * formatter.current_indent
+                for entry in entries:
+                    formatter.write(f"{indent}{entry.term}\n")
+                    for line in _lines(entry, formatter.width - len(indent) - _INDENT):
+                        formatter.write(f"{indent}{'':{_INDENT}}{line}\n")
+
+
+def _lines(entry: HelpEntry, width: int) -> list[str]:
+    """The text in lines that break between words; the note follows, or has a line of its own."""
+    *lines, last = textwrap.wrap(entry.text, width, break_long_words=False, break_on_hyphens=False)
+    joined = f"{last}  {entry.note}"
+    return [*lines, joined] if len(joined) <= width else [*lines, last, entry.note]

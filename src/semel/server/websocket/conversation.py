@@ -1,0 +1,253 @@
+"""The conversation over one WebSocket: messages wait for their turn, and are answered in their order.
+
+One shape for every surface. Messages go to a bounded inbox and are taken one after the other; work that waits runs in a
+task, and the next message is taken when it is done. Flow control: when the inbox is full, or the client does not read
+what it is sent, the socket is not read either. The connection ends when the client is silent or stalled for too long,
+when its credential expires or is revoked, when the server stops (work under way is answered first), or when the surface
+closes it. A crash here loses the connection and nothing else.
+
+A surface derives a class: it says what a message means, what an error is answered with, and how an end is worded. How
+it waits for room in a full engine is its own: events pause between two messages, because submissions are handed over
+without a task; deltas wait in the task that answers the frame.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from semel.server.auth.principals import Principal
+from semel.server.context import Context
+from semel.server.websocket.connection_limits import (
+    ConnectionTimers,
+    ConversationLimits,
+    Inbox,
+    InboxMessage,
+    MessageKind,
+)
+
+if TYPE_CHECKING:
+    from semel.server.websocket.transport import WebSocket
+
+STOPPING = "The server is stopping; connect again."
+
+
+class Conversation(ABC):
+    """A WebSocket connection after its handshake. Used on the event loop only."""
+
+    def __init__(self, context: Context, socket: WebSocket, limits: ConversationLimits) -> None:
+        self._context = context
+        self._socket = socket
+        self._loop = asyncio.get_running_loop()
+        self._inbox = Inbox(limits.inbox_bytes)
+        self._timers = ConnectionTimers(self, limits)
+        self._task: asyncio.Task[None] | None = None
+        self._is_busy = False
+        """Whether the next message has to wait."""
+        self._is_last = False
+        """Whether the connection ends once nothing is under way."""
+        self.is_over = False
+
+    # What a surface brings.
+
+    @abstractmethod
+    def take(self) -> bool:
+        """Take the first message from the inbox and handle it, or begin to; False when it has to wait."""
+
+    @abstractmethod
+    def failed(self, error: Exception) -> None:
+        """Work for the client has raised an error: answer it, and end the connection where the error does."""
+
+    @abstractmethod
+    def ended(self, has_pong: bool) -> None:
+        """Called once when the conversation is over; `has_pong`: the client has sent a pong that was not taken."""
+
+    @abstractmethod
+    def abandoned(self) -> None:
+        """The connection is lost: cancel what is not decided, since no client will receive its answer."""
+
+    @abstractmethod
+    def stopping(self) -> None:
+        """The server stops, and nothing is under way: close."""
+
+    @abstractmethod
+    def expired(self) -> None:
+        """The credential has expired: close."""
+
+    def revoked(self) -> None:
+        """The credential was revoked: close."""
+        self.expired()
+
+    @abstractmethod
+    def silent(self) -> None:
+        """Nothing has arrived from the client for too long: close."""
+
+    @abstractmethod
+    def stalled(self) -> None:
+        """The client has read nothing for too long: close."""
+
+    def late(self) -> None:
+        """A message takes too long to arrive: close."""
+        self.silent()
+
+    def idle(self) -> None:  # noqa: B027 - not every surface sends live data from here
+        """No message waits, and the client keeps up: live data can be sent."""
+
+    def ping(self) -> None:
+        """Ask for a sign of life."""
+        self._socket.ping()
+
+    def ponged(self, payload: bytes) -> None:  # noqa: B027 - a pong is heard, whatever else it means
+        """The client has answered a ping: it has everything that was sent before."""
+
+    def unfinished(self, size: int) -> None:  # noqa: B027 - not every surface has a memory budget
+        """Note how many bytes of an incomplete message have arrived and are kept."""
+
+    @property
+    def is_stranger(self) -> bool:
+        """Whether the client is not authenticated, so that little is read from it."""
+        return False
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether the client sends heartbeats, so that it is not pinged."""
+        return False
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a message takes too long to arrive."""
+        return False
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether work for the client is under way."""
+        return self._is_busy
+
+    @property
+    def is_occupied(self) -> bool:
+        """Whether silence is no fault of the client: it is not read from, or it waits for the server."""
+        return not self._socket.is_reading
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether the client has to read, or to acknowledge, what it was sent."""
+        return self._socket.is_full
+
+    @property
+    def has_room(self) -> bool:
+        """Whether further messages may arrive."""
+        return self._inbox.has_room
+
+    # From the socket.
+
+    def heard(self) -> None:
+        """Bytes have arrived: the client is alive."""
+        self._timers.heard()
+
+    def received(self, raw: bytes, is_text: bool) -> None:
+        """A whole message has arrived."""
+        self._arrive(InboxMessage(MessageKind.TEXT if is_text else MessageKind.BINARY, raw))
+
+    def too_large(self, most: int) -> None:
+        """A message is larger than allowed; the error is sent in its turn, behind the answers to earlier messages."""
+        self._arrive(InboxMessage(MessageKind.TOO_LARGE, limit=most))
+
+    def filled(self) -> None:
+        """Back pressure: the client does not keep up, so its further requests wait."""
+        self.mind_stall()
+        self.mind_room()
+
+    def drained(self) -> None:
+        """The client reads again, which is a sign of life too."""
+        self._timers.heard()
+        self.mind_stall()
+        self.pump()
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self._end()
+        self.abandoned()
+        if self._task is not None:
+            self._task.cancel()
+
+    def shut_down(self) -> None:
+        """The server stops: what is under way is answered first, and what waits is not begun."""
+        self._is_last = True
+        if self._inbox.clear():
+            self._inbox.add(InboxMessage(MessageKind.PONG))
+        self.go_on()
+
+    def _arrive(self, message: InboxMessage) -> None:
+        if not self.is_over and not self._is_last:
+            self._inbox.add(message)
+            self.pump()
+
+    # Messages, in their order.
+
+    def pump(self) -> None:
+        """Take messages until one has to wait, then set what is read from the client."""
+        is_going = True
+        while is_going and self._inbox and self._is_free:
+            is_going = self.take()
+        if not self._inbox and self._is_free:
+            self.idle()
+        self.mind_room()
+
+    @property
+    def _is_free(self) -> bool:
+        return not (self._is_busy or self.is_over or self._socket.is_full)
+
+    def go_on(self) -> None:
+        """Work was done: take the next message, or end the connection when this was the last."""
+        if self._is_last and not self.is_answering:
+            self.stopping()
+        else:
+            self.pump()
+
+    def start(self, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+        """Do work that waits, in a task; further messages wait until it is done."""
+        self._is_busy = True
+        self._task = self._loop.create_task(self._carry_out(work, *arguments))
+
+    async def _carry_out(self, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+        if self.is_over:
+            return
+        try:
+            await work(*arguments)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer and the log the details
+            self.failed(error)
+        self._is_busy = False
+        self.go_on()
+
+    def mind_room(self) -> None:
+        """Flow control: read from the client while there is room, and while it reads its answers."""
+        self._socket.read_on(self.has_room and not self._socket.is_full)
+
+    def mind_stall(self) -> None:
+        """While something is unsent or not acknowledged, check that the client reads."""
+        if self.is_owed and not self.is_over:
+            self._timers.filled(self._socket.unsent)
+        else:
+            self._timers.drained()
+
+    # Ends.
+
+    def end_with(self, principal: Principal) -> None:
+        """The conversation ends with this credential."""
+        self._timers.end_with(principal.revocation)
+        if not self.is_over:
+            self._timers.expire(principal.expires_at_ms, self._context.world.wall_ms)
+
+    def close(self, code: int, reason: str) -> None:
+        """Close the connection; nothing is sent after this."""
+        if not self.is_over:
+            self._end()
+            self._socket.close(code, reason)
+
+    def _end(self) -> None:
+        if not self.is_over:
+            self.is_over = True
+            self._timers.stop()
+            self.ended(self._inbox.clear())

@@ -1,0 +1,67 @@
+"""WebSocket handshakes: refused as requests over HTTP are, with the same request id, audit lines, counts and shapes.
+
+A handshake is a request over HTTP until it is accepted. A browser lets every page open a WebSocket, so the origin is
+judged here, by the rule of all requests. The answer to a refused handshake ends the connection.
+"""
+
+from __future__ import annotations
+
+from email.utils import formatdate
+from typing import cast
+
+from websockets.http11 import Request as HandshakeMessage
+
+from semel.server.context import Context
+from semel.server.http.answer import Answer
+from semel.server.http.answer_head import CLOSE_LINE, head_of
+from semel.server.http.cors import provenance_in
+from semel.server.http.request import Exchange, Request
+from semel.server.refusal import origin_refusal, refusal_of
+from semel.server.surface import HttpSurface
+
+
+class Handshakes:
+    """The handshakes of one surface."""
+
+    def __init__(self, context: Context, surface: HttpSurface) -> None:
+        self._context = context
+        self._surface = surface
+        self._policy = context.settings.origin_policy
+
+    def request_of(self, message: HandshakeMessage, remote: str) -> Request:
+        """The handshake as a request over HTTP."""
+        path, _, query = _bytes(message.path).partition(b"?")
+        headers = [(_bytes(name).lower(), _bytes(value)) for name, value in message.headers.raw_items()]
+        # A handshake has no body and is answered at once: there is no exchange behind it.
+        request = Request(cast(Exchange, None), "GET", path, query, headers, client=(remote, 0))
+        request.id = self._context.request_id(request.fields.get(b"x-request-id"))
+        request.surface = self._surface.surface
+        request.common = self._surface.common(request)
+        return request
+
+    def foreign(self, request: Request) -> Answer | None:
+        """The refusal of a page, or of a host name, that is not allowed; None for one that is."""
+        provenance = provenance_in(request.headers)
+        problem = self._policy.refusal(provenance)
+        return problem and origin_refusal(self._context, self._surface, request, provenance, problem)
+
+    def refused(self, request: Request, error: Exception) -> Answer:
+        """The refusal that an error means to the surface."""
+        return refusal_of(self._context, self._surface, request, error)
+
+    def malformed(self, request: Request, error: Exception) -> Answer:
+        """The refusal of a handshake that is not valid; it names the version that is spoken here."""
+        answer = self.refused(request, error)
+        return answer._replace(headers=[*answer.headers, (b"sec-websocket-version", b"13")])
+
+    def render(self, request: Request, answer: Answer) -> bytes:
+        """An answer as bytes, behind which the connection ends; it is counted."""
+        self._context.metrics.requests[request.surface, request.method, answer.status] += 1
+        date = b"date: %b\r\n" % formatdate(self._context.world.wall_ms() / 1_000, usegmt=True).encode()
+        framing = b"content-length: %d\r\n%b" % (len(answer.body), CLOSE_LINE)
+        return head_of(answer.status, answer.headers, request, date, framing) + answer.body
+
+
+def _bytes(text: str) -> bytes:
+    """The bytes as sent, before `websockets` decoded them."""
+    return text.encode("utf-8", "surrogateescape")
