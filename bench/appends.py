@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import httpx
 
-from tests.running import RunningServer, free_port
+from tests.harness.server import RunningServer, free_port
 
 STREAM = "/v1/stream/bench"
 

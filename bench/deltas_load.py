@@ -18,7 +18,7 @@ from bench.appends import committed
 from bench.deltas_wire import Author, known, late_rows, new_rows, own_rows, pull, push, shared_rows
 from bench.jobs_depth import processor_us
 from bench.jobs_load import BrokenError, Connection, run
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 CLIENTS = 8
 SINGLE, BATCH = 1, 100

@@ -24,7 +24,7 @@ from bench.jobs_depth import tell
 from bench.jobs_load import run
 from bench.load import new_loop
 from semel.surfaces.deltas import tables
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 FILL_DELTAS = 2_000
 """Of one push; they have about 900 KB."""

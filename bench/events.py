@@ -22,7 +22,7 @@ from typing import NamedTuple
 from bench.appends import wait_for_listener
 from tests.events.insieme.packages import HERE as INSIEME
 from tests.events.insieme.packages import installed_node
-from tests.running import RunningServer, free_port
+from tests.harness.server import RunningServer, free_port
 
 SEMEL, PEER, RELAXED = "Semel", "Insieme 2.1.0", "Insieme 2.1.0, synchronous=NORMAL"
 SUBSCRIBERS = (1, 100, 1_000)

@@ -23,7 +23,7 @@ from bench import machine
 from bench.jobs_measures import CYCLE, DUPLICATE, MEASURES, PARAMS, SUBMIT
 from bench.jobs_stores import LIFTED, POSTGRES, REDIS, database, redis, semel, semel_on_postgres
 from tests.events.insieme.packages import installed_node
-from tests.postgres.cluster import Cluster
+from tests.harness.postgres.cluster import Cluster
 
 BULLMQ = Path(__file__).parent / "bullmq"
 AT_ONCE = 64

@@ -28,8 +28,8 @@ from bench.jobs_load import Connection, Submitter, batches, post, run
 from bench.jobs_measures import BULK_CALLERS, BULK_JOBS, DONE, PARAMS
 from bench.jobs_stores import LIFTED, POSTGRES
 from bench.load import new_loop, ordered_key
-from tests.postgres.cluster import Cluster
-from tests.running import RunningServer
+from tests.harness.postgres.cluster import Cluster
+from tests.harness.server import RunningServer
 
 SHORT, LONG = 1_000, 1_000_000
 TARGET = 1.5

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.appends import wait_for_listener
-from tests.postgres.cluster import Cluster
-from tests.running import RunningServer, free_port
+from tests.harness.postgres.cluster import Cluster
+from tests.harness.server import RunningServer, free_port
 
 POSTGRES = {"shared_buffers": "512MB", "max_wal_size": "4GB"}
 REDIS = {"appendonly": "yes", "appendfsync": "always", "save": "", "maxmemory-policy": "noeviction"}

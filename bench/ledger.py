@@ -26,8 +26,8 @@ from bench import machine
 from bench.appends import STREAM, committed
 from bench.jobs_stores import POSTGRES, database
 from bench.ledger_load import BATCH, DUPLICATE, MEASURES, OPERATIONS, WIRES
-from tests.postgres.cluster import Cluster
-from tests.running import RunningServer
+from tests.harness.postgres.cluster import Cluster
+from tests.harness.server import RunningServer
 
 AT_ONCE = 64
 PATIENCE_SECONDS = 300

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 STREAM = "/v1/stream/crowd"
 LIMIT_MIB = 1024

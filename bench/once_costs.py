@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from semel import once
-from tests.postgres.cluster import Cluster
+from tests.harness.postgres.cluster import Cluster
 
 EACH = 300
 TARGETS = {"psycopg": 1.3, "sqlite3": 1.5}

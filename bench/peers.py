@@ -30,10 +30,10 @@ from bench.peers_app import CHARGES, POINTS, Shop
 from bench.peers_candidates import BUILDERS, HEADER, IDEMKIT, POWERTOOLS, RESTATE
 from bench.peers_restate import SERVER_PACKAGE, RestateServer, installed_restate
 from semel import once
-from tests.guardian import guard
+from tests.harness.guardian import guard
+from tests.harness.postgres.cluster import Cluster
+from tests.harness.server import HOST, free_port
 from tests.once.counter import CounterService, counting
-from tests.postgres.cluster import Cluster
-from tests.running import HOST, free_port
 
 ROOT = Path(__file__).parent.parent
 PATIENCE_SECONDS = 60.0

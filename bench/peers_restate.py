@@ -15,7 +15,7 @@ import httpx
 
 from bench.appends import wait_for_listener
 from tests.events.insieme.packages import installed_node
-from tests.running import HOST, free_port
+from tests.harness.server import HOST, free_port
 
 FOLDER = Path(__file__).parent / "restate"
 SERVER_PACKAGE = "restate-server " + str(

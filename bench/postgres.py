@@ -26,8 +26,8 @@ import httpx
 from bench import naive
 from bench.appends import committed, wait_for_listener
 from bench.load import paths
-from tests.postgres.cluster import Cluster
-from tests.running import RunningServer, free_port
+from tests.harness.postgres.cluster import Cluster
+from tests.harness.server import RunningServer, free_port
 
 PATH = "/v1/stream/bench"
 STREAMS = 16

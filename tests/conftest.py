@@ -9,31 +9,31 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.guardian import guard
-from tests.warm_start import enable
+from tests.harness.guardian import guard
+from tests.harness.warm_start import enable
 
 PATIENCE_SECONDS = 60.0
 LONGEST = (
     "once/test_transaction_rows",
-    "postgres/test_nodes",
-    "streams/test_protocol",
+    "store/postgres/test_nodes",
+    "streams/promises/test_protocol",
     "mutants/test_mutants",
-    "jobs/test_list_pages",
+    "jobs/promises/test_list_pages",
     "testing/test_assert_idempotent",
     "kernel/test_json_outline",
     "law/test_law",
     "client/test_proofs_bits",
     "official/test_official",
-    "server/test_canaries",
-    "postgres/test_refusals",
-    "streams/test_idempotency_key",
-    "ledger/test_lists_of_now",
-    "crash/test_crash",
-    "deltas_model/test_model",
-    "deltas/test_convergence",
+    "server/ops/test_canaries",
+    "store/postgres/test_refusals",
+    "streams/promises/test_idempotency_key",
+    "ledger/promises/test_lists_of_now",
+    "streams/crash/test_crash",
+    "deltas/model/test_model",
+    "deltas/promises/test_convergence",
     "once/test_function_kills",
     "once/test_transactions",
-    "events/test_crash",
+    "events/crash/test_crash",
     "engine/test_model",
 )
 """The files that take longest. They come first: one that begins last keeps one worker busy, and the others idle."""

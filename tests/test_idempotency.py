@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.harness.together import eventually
 from tests.jobs.wire import RESULT, SUBMIT, Jobs, Message, fresh, serving
-from tests.together import eventually
 
 HIT = "IDEMPOTENCY_HIT"
 COLLISION = "IDEMPOTENCY_KEY_COLLISION"

@@ -1,4 +1,4 @@
-"""The kill schedule of `make benchpeers`, at the point that tells the candidates apart: right behind COMMIT."""
+"""The kill schedule of `make bench WHAT=peers`, at the point that tells the candidates apart: right behind COMMIT."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cli.command import Semel
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from tests.postgres.shared import shared_cluster
+from tests.harness.postgres.shared import shared_cluster
 
 
 def is_nothing_there(url: str) -> bool:

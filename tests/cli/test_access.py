@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from semel.cli.main import main
 from tests.cli.command import Semel
 from tests.cli.scripted import Line, scripted
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 TOKEN = "a-token-that-nobody-must-see"
 WRITER = "a-token-that-may-only-write"

@@ -17,7 +17,7 @@ from semel.cli.audit import Bursts, KnownAlerts, LogTail, is_loopback
 from semel.kernel.clock import utc_text
 from semel.server.ops.rotated_file import LineFile
 from tests.cli.command import SECONDS, Semel
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 START = 1_709_164_800_000
 AUTH, PORT, KEY = "AUTH_FAILURE", "PORT_MISMATCH", "IDEMPOTENCY_KEY_COLLISION"

@@ -14,8 +14,8 @@ from semel.surfaces.schema import MIGRATIONS, TABLES
 from semel.surfaces.streams.tables import CHUNK, RECEIPT, TOMBSTONE, ChunkRow, ReceiptRow, TombstoneRow
 from tests.cli.command import Semel
 from tests.cli.places import is_nothing_there
-from tests.postgres.shared import fresh_url
-from tests.running import RunningServer
+from tests.harness.postgres.shared import fresh_url
+from tests.harness.server import RunningServer
 
 PARTS = [
     *("generation", "stream", "chunk", "producer", "receipt (older)", "receipt (younger)", "grave"),

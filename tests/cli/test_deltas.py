@@ -17,7 +17,7 @@ import pytest
 from tests.cli.command import SECONDS, Finished, Semel
 from tests.cli.scripted import Line, scripted
 from tests.deltas.vectors import HLC, Message, columns, delta
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 START = int(HLC)
 

@@ -8,7 +8,7 @@ import httpx
 
 from tests.cli.command import SECONDS, Semel
 from tests.deltas.vectors import columns, delta
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 
 def push(server: RunningServer, gateway: str, client: str) -> None:

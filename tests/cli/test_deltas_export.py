@@ -26,8 +26,8 @@ from semel.surfaces.deltas.tables import DELTA_LOG
 from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.cli.command import SECONDS, Finished, Semel
 from tests.deltas.vectors import HLC, Message, columns, delta
-from tests.postgres.shared import fresh_url
-from tests.running import RunningServer
+from tests.harness.postgres.shared import fresh_url
+from tests.harness.server import RunningServer
 
 GATEWAY = "gw 1/ä"
 START = int(HLC)

@@ -14,7 +14,7 @@ from semel.server.ops import diagnosis_bundle
 from semel.server.ops.logs import MAX_LINE_BYTES
 from semel.server.settings_loader import make_settings
 from tests.cli.command import Semel
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 SECRETS = {
     "SEMEL_TOKEN_ACTIVE": "planted-active-token",

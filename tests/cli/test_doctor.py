@@ -25,8 +25,8 @@ from semel.store.sqlite import store
 from semel.store.sqlite.schema import OLDEST_LIBRARY
 from tests.cli.command import Finished, Semel
 from tests.cli.scripted import Line, scripted
-from tests.postgres.shared import fresh_url
-from tests.running import RunningServer
+from tests.harness.postgres.shared import fresh_url
+from tests.harness.server import RunningServer
 
 EVERYTHING = ["python", "sqlite", "speedups", "clock", "settings", "data folder", "disk space", "fsync", "lock"]
 EVERYTHING += ["server", "readiness", "credential"]

@@ -22,9 +22,9 @@ from semel.surfaces.events.tables import EMPTY_LOG, EVENT_HEAD, HEAD_KEY, EventH
 from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.cli.command import Finished, Semel
 from tests.cli.places import is_nothing_there
-from tests.postgres.shared import fresh_url
-from tests.running import RunningServer
-from tests.together import eventually
+from tests.harness.postgres.shared import fresh_url
+from tests.harness.server import RunningServer
+from tests.harness.together import eventually
 
 NOW = SystemWorld().wall_ms()
 DAY_MS = 86_400_000

@@ -19,8 +19,8 @@ import pytest
 
 from tests.cli.command import SECONDS, Finished, Semel
 from tests.cli.scripted import Line, scripted
-from tests.running import RunningServer
-from tests.together import eventually
+from tests.harness.server import RunningServer
+from tests.harness.together import eventually
 
 NOTE = '{"type": "note.added", "payload": {"text": "hi"}}'
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")

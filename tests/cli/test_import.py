@@ -22,8 +22,8 @@ from semel.surfaces.jobs.tables import JOB, JOB_RECORD
 from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.cli.command import Semel
 from tests.cli.places import is_nothing_there
-from tests.postgres.shared import fresh_url
-from tests.running import RunningServer
+from tests.harness.postgres.shared import fresh_url
+from tests.harness.server import RunningServer
 
 REQUEST = "0190f0d2-6f7a-7c3e-9d5b-1a2b3c4d5e6f"
 

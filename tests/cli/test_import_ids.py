@@ -19,10 +19,10 @@ from semel.surfaces.jobs.tables import JOB, JOB_NAME
 from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.cli.command import Semel
 from tests.cli.test_import import REQUEST, hash_of, record, rows, written
+from tests.harness.postgres.shared import fresh_url
+from tests.harness.server import RunningServer
+from tests.harness.together import eventually
 from tests.jobs.wire import Jobs
-from tests.postgres.shared import fresh_url
-from tests.running import RunningServer
-from tests.together import eventually
 
 OTHER = "5f0c9be2-1d7a-4c53-8a0e-2b7f64c1d3aa"
 LONGEST = "job_" + "aB3" * 20

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.scripted import Line, scripted
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 SCRIPT = Path(__file__).parent.parent.parent / "examples" / "jobs_check.sh"
 TOKEN = 'quo"te\\d-token'

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command import SECONDS, Finished, Semel
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 NOBODY = "http://127.0.0.1:9"

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 from tests.cli.command import Semel
-from tests.together import eventually
+from tests.harness.together import eventually
 
 LINES = "".join(f'{{"n": {number}}}\n' for number in range(1, 41))
 

@@ -14,8 +14,8 @@ from semel.store.table import ColumnKind, TableColumn, TableLayout
 from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.cli.command import Semel
 from tests.cli.places import is_nothing_there
-from tests.postgres.shared import fresh_url
-from tests.running import RunningServer
+from tests.harness.postgres.shared import fresh_url
+from tests.harness.server import RunningServer
 
 LAST = len(MIGRATIONS)
 DONE = [f"schema version {one.number - 1} -> {one.number}: {one.about}" for one in MIGRATIONS]

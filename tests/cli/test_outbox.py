@@ -11,9 +11,9 @@ import pytest
 
 from semel.once import EnvSecret, Outbox
 from tests.cli.command import Semel
+from tests.harness.together import eventually
 from tests.once.conftest import fresh_schema
 from tests.once.counter import CounterService, counting
-from tests.together import eventually
 
 SEMEL = Semel("http://127.0.0.1:1")
 

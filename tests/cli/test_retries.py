@@ -12,8 +12,8 @@ import pytest
 
 from tests.cli.command import SECONDS, Semel
 from tests.cli.scripted import Line, scripted
-from tests.running import HOST, RunningServer
-from tests.together import eventually
+from tests.harness.server import HOST, RunningServer
+from tests.harness.together import eventually
 
 STORED = Line(204, {"Stream-Next-Offset": "0000000000000000_0000000000000001"})
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")

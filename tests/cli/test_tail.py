@@ -14,8 +14,8 @@ from contextlib import contextmanager
 import pytest
 
 from tests.cli.command import SECONDS, Finished, Semel
-from tests.running import RunningServer
-from tests.together import eventually
+from tests.harness.server import RunningServer
+from tests.harness.together import eventually
 
 
 @contextmanager

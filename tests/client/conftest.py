@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.client.names import DELTAS_SECRET, HMAC_KEY, TOKEN
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 QUICK = {
     "SEMEL_JOBS_RETRY_BACKOFF_BASE_MS": "10",

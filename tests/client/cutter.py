@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from tests.running import HOST
+from tests.harness.server import HOST
 
 
 class Cutter:

@@ -12,7 +12,7 @@ import jwt
 
 from semel.client import DeltasClient
 from tests.client.names import DELTAS_SECRET, fresh
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 
 class Room:

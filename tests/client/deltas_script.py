@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import orjson
 
 from semel.client import DeltasClient, Patience
-from tests.running import HOST
+from tests.harness.server import HOST
 
 
 class Request(NamedTuple):

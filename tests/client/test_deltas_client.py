@@ -14,7 +14,7 @@ from semel.client import AccessError, ClockSkewError, DeadLetter, DeltasClient
 from semel.kernel.hlc import wall_of
 from tests.client.deltas_room import Room, ruled, token
 from tests.client.names import fresh
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 SECONDS = 30.0
 HOUR_MS = 3_600_000

@@ -16,7 +16,7 @@ from semel.client import CallError, DeltasClient, NoAnswerError, Patience
 from semel.client.deltas import pull
 from tests.client.cutter import Cutter
 from tests.client.names import fresh
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 ONE_TRY = Patience(tries=1)
 PULL = "/pull"

@@ -12,7 +12,7 @@ from semel.client import LocalFileError
 from semel.client.deltas.file import LocalFile
 from semel.client.deltas.replica import LocalReplica
 from semel.client.deltas.state import FileClock
-from tests.faulty_vfs import FaultyVfs, Operation
+from tests.harness.faulty_vfs import FaultyVfs, Operation
 
 
 @pytest.fixture

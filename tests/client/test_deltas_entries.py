@@ -15,7 +15,7 @@ import pytest
 from semel.client import Change, DeltasClient
 from tests.client.deltas_room import Room, ruled, token
 from tests.client.deltas_script import Scripted, entry, log_of, play, taken
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 
 def blindly(entries: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from semel.client import CallError, Change, Patience
 from tests.client.deltas_room import Room
 from tests.client.names import until
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 SECONDS = 30.0
 

@@ -19,7 +19,7 @@ from semel.client.deltas.live_connection import FIRST_SECONDS, LONGEST_SECONDS, 
 from tests.client.deltas_room import Room
 from tests.client.names import until
 from tests.client.wiretap import Wiretap
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 SECONDS = 30.0
 ROWS, UPDATES = 20, 5_000

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from semel.client import Job, JobRequest, JobsClient, Submitted, Worker
 from tests.client.names import PATIENCE_SECONDS, fresh, until
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 SETTLE_SECONDS = 1.0
 """Enough for a worker that has just ended a job to ask for the next one."""

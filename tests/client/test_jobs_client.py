@@ -29,7 +29,7 @@ from semel.client import (
     TooLargeError,
 )
 from tests.client.names import HMAC_KEY, TOKEN, fresh
-from tests.running import RunningServer, free_port
+from tests.harness.server import RunningServer, free_port
 
 ONE_TRY = Patience(tries=1)
 

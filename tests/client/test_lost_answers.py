@@ -9,7 +9,7 @@ import pytest
 from semel.client import AsyncJob, JobRequest, JobsClient, NoAnswerError, Patience, Submitted, Worker, worker_loop
 from tests.client.cutter import Cutter
 from tests.client.names import PATIENCE_SECONDS, fresh, until
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 
 def test_a_submission_whose_answer_is_lost_is_one_job(server: RunningServer) -> None:

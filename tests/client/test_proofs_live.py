@@ -26,7 +26,7 @@ from semel.client.proofs import (
 )
 from tests.client.flips import flips
 from tests.client.slow_ledger import Json
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 SECONDS = 30.0
 BLOCKS = 14

@@ -10,7 +10,7 @@ import pytest
 
 from semel.client import BadAnswerError, BusyError, JobsClient, NoAnswerError, Patience, RefusedError, SemelError
 from tests.client.names import TOKEN
-from tests.running import HOST
+from tests.harness.server import HOST
 
 ANSWERS = [
     (b"HTTP/1.1 banana\r\n\r\n", NoAnswerError, 2),

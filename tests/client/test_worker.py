@@ -24,8 +24,8 @@ from semel.client import (
     Worker,
 )
 from tests.client.names import HMAC_KEY, PATIENCE_SECONDS, TOKEN, fresh, until
-from tests.running import RunningServer
-from tests.together import in_time, unless_held_up
+from tests.harness.server import RunningServer
+from tests.harness.together import in_time, unless_held_up
 
 
 def test_functions_of_both_kinds(server: RunningServer) -> None:

@@ -7,7 +7,7 @@ import time
 
 from semel.client import Job, JobsClient, Worker
 from tests.client.names import fresh, until
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 
 def test_d2_a_handler_that_raises_on_the_cancel_runs_once(server: RunningServer) -> None:

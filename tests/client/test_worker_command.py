@@ -17,8 +17,8 @@ from click.testing import CliRunner
 from semel.cli.main import main
 from semel.client import JobsClient
 from tests.client.names import PATIENCE_SECONDS, TOKEN, fresh, until
-from tests.running import RunningServer
-from tests.together import LateError, in_time
+from tests.harness.server import RunningServer
+from tests.harness.together import LateError, in_time
 
 MODULE = """
 import os

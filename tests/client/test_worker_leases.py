@@ -16,7 +16,7 @@ from semel.client.threads import Threads
 from semel.client.values import Lease
 from tests.client.conftest import QUICK
 from tests.client.names import PATIENCE_SECONDS, fresh, until
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 
 def lease(lease_ms: int) -> Lease:

@@ -15,7 +15,7 @@ import pytest
 from semel.client import ConfigurationError, Job, JobsClient, Worker
 from semel.client.reports import plain
 from tests.client.names import fresh
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 
 class Colour(Enum):

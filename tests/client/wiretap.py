@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from tests.running import HOST
+from tests.harness.server import HOST
 
 _HEAD = re.compile(rb"(GET|POST) (\S+) HTTP/1\.1\r\n")
 

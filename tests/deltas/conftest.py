@@ -13,7 +13,7 @@ from functools import partial
 import pytest
 
 from tests.deltas.wire import LASTING, Deltas, fresh, serving
-from tests.together import at_once
+from tests.harness.together import at_once
 
 DeltasOf = Callable[[str], Deltas]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 
 from tests.deltas.wire import Deltas, serving
-from tests.running import RunningServer
-from tests.together import eventually
+from tests.harness.server import RunningServer
+from tests.harness.together import eventually
 
 BEFORE, AFTER = "flushed", "committed"
 """The last point at which nothing is stored yet, and the first at which all is, with nobody told."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.deltas.vectors import columns, delta
 from tests.deltas.wire import Answer, Deltas, Message, fresh, hlcs
-from tests.together import eventually
+from tests.harness.together import eventually
 
 NODES = 2
 """Calls go to the nodes of a cluster in turn."""

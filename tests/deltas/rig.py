@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.deltas.wire import PATIENCE_SECONDS, Deltas, Message, path
-from tests.running import HOST, path_with
+from tests.harness.server import HOST, path_with
 
 HEADER = {"alg": "HS256", "typ": "JWT"}
 

@@ -19,10 +19,10 @@ from urllib.parse import quote, urlencode
 import httpx
 
 from tests.deltas.vectors import CLIENT, LARGEST, Message, columns, delta, delta_id, forged, now_ms, stamp
-from tests.nodes import Nodes
-from tests.postgres.shared import fresh_url
-from tests.running import HOST, RunningServer
-from tests.together import Servers, check_log
+from tests.harness.nodes import Nodes
+from tests.harness.postgres.shared import fresh_url
+from tests.harness.server import HOST, RunningServer
+from tests.harness.together import Servers, check_log
 
 __all__ = [
     "CLIENT",

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 SHOWN_URL = "http://127.0.0.1:{}"
 LEFT_OUT = "..."

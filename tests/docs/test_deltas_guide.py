@@ -14,7 +14,7 @@ import pytest
 
 from tests.deltas.vectors import delta_id
 from tests.docs.terminal import Command, Terminal, commands
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 ROOT = Path(__file__).parent.parent.parent
 GUIDE = ROOT / "docs/guide/deltas.md"

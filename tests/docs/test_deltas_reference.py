@@ -12,7 +12,7 @@ import jwt
 from semel.surfaces.deltas.tables import TABLES
 from tests.deltas.vectors import CLIENT, HLC, ROW, TABLE, delta_id
 from tests.docs.test_docs import DOCS, code, tables
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 PAGE = DOCS / "reference/deltas.md"
 SECRET = "s" * 32

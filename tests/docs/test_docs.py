@@ -23,7 +23,7 @@ from semel.server.ops.metrics import AUTH_COUNTS
 from semel.server.setting_values import is_secret
 from semel.server.settings_loader import ALIASES, PREFIX, setting_fields
 from semel.surfaces.jobs.metrics import COUNTS, GAUGES, HITS
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 from websockets.sync.client import ClientConnection, connect
 
-from tests.running import HOST, RunningServer
+from tests.harness.server import HOST, RunningServer
 
 GUIDE = Path(__file__).parent.parent.parent / "docs/guide/events.md"
 SHOWN_URL = "http://127.0.0.1:8788"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.docs.terminal import Answers, Terminal, commands
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 ROOT = Path(__file__).parent.parent.parent
 GUIDE = ROOT / "docs/guide/jobs.md"

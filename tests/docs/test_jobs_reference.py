@@ -16,7 +16,7 @@ from semel.surfaces.jobs.tables import TABLES
 from semel.surfaces.jobs.wire.fields import parse_members
 from semel.surfaces.jobs.wire.submission import parse_draft
 from tests.docs.test_docs import DOCS, code, tables
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 PAGE = DOCS / "reference/jobs.md"
 SOME = {"job_id": "job_" + 32 * "0", "queue": "images", "name": "nightly"}

@@ -13,7 +13,7 @@ import pytest
 from semel.client.proofs import ProofError
 from tests.docs.grpcurl import called, taken_apart
 from tests.docs.terminal import Answers, Command, Terminal, commands
-from tests.running import HOST, RunningServer
+from tests.harness.server import HOST, RunningServer
 
 ROOT = Path(__file__).parent.parent.parent
 GUIDE = ROOT / "docs/guide/ledger.md"

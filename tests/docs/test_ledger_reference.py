@@ -13,7 +13,7 @@ from semel.surfaces.ledger.commands import WriteErrorCode
 from semel.surfaces.ledger.model import ORG_STATUSES, VAULT_STATUSES
 from semel.surfaces.ledger.tables import TABLES
 from tests.docs.test_docs import DOCS, code, tables
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 PAGE = DOCS / "reference/ledger.md"
 PLACES = ("/ledger/v1/orgs/{org}", "/ledger/v1/orgs/{org}/vaults/{vault}")

@@ -13,10 +13,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.guardian import guard
+from tests.harness.guardian import guard
+from tests.harness.server import HOST, free_port
+from tests.harness.together import eventually
 from tests.once.conftest import fresh_schema
-from tests.running import HOST, free_port
-from tests.together import eventually
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs/once/tutorial.md").read_text("utf-8")

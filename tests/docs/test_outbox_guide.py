@@ -14,8 +14,8 @@ import httpx
 from semel import once
 from semel.once import Outbox
 from semel.once.messages import RETRIED
+from tests.harness.server import RunningServer
 from tests.once.counter import counting
-from tests.running import RunningServer
 
 ROOT = Path(__file__).parent.parent.parent
 GUIDE = (ROOT / "docs/once/outbox.md").read_text("utf-8")

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.docs.terminal import Terminal, commands
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 README = Path(__file__).parent.parent.parent / "README.md"
 

@@ -16,7 +16,7 @@ import apsw
 from semel import client
 from semel.client import DeltasClient
 from tests.docs.terminal import commands
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 ROOT = Path(__file__).parent.parent.parent
 GUIDE = (ROOT / "docs/guide/replicas.md").read_text("utf-8")

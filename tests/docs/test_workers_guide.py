@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 ROOT = Path(__file__).parent.parent.parent
 GUIDE = (ROOT / "docs/guide/workers.md").read_text("utf-8")

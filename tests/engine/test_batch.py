@@ -16,7 +16,7 @@ from semel.engine.contract import DecisionResult, FaultError, MissingRowsError, 
 from semel.engine.group_commit import BatchResult, Commit, QueuedWrite
 from semel.kernel.clock import Now
 from semel.store.protocol import CommitUnknownError, Lock, StoreError
-from tests.engine.bench import Desk
+from tests.engine.rig import Desk
 from tests.engine.toy import (
     COUNTER,
     JOB,

@@ -17,7 +17,7 @@ from semel.engine.reading import Reading
 from semel.engine.sweep import Sweeper
 from semel.store.open import open_store
 from semel.store.protocol import Lock, Store
-from tests.engine.bench import PATIENCE_SECONDS, Bench, Gate, on_loop, running, slow_call
+from tests.engine.rig import PATIENCE_SECONDS, Bench, Gate, on_loop, running, slow_call
 from tests.engine.toy import (
     COUNTER,
     JOB,
@@ -41,8 +41,8 @@ from tests.engine.toy import (
     Toy,
     ToyWorld,
 )
-from tests.faulty_vfs import FaultyVfs
-from tests.postgres.shared import fresh_url
+from tests.harness.faulty_vfs import FaultyVfs
+from tests.harness.postgres.shared import fresh_url
 
 KINDS = ("memory", "sqlite", "postgres")
 

@@ -13,7 +13,7 @@ import pytest
 from semel.engine.engine import WaitingCaller
 from semel.engine.follow import FOREVER, NO_END, EndCause, FollowedPage, FollowEnd, LogFollower
 from semel.engine.notification import CommitNotifier
-from tests.engine.bench import on_loop
+from tests.engine.rig import on_loop
 
 TOPIC = b"log"
 LONG = 3_600.0

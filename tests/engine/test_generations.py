@@ -9,7 +9,7 @@ from semel.engine.generations import GENERATION, GenerationRow, Generations, Tur
 from semel.engine.reading import Reading
 from semel.engine.soft_changes import SoftChanges
 from semel.kernel.clock import HOLD_MS, Now
-from tests.engine.bench import Desk
+from tests.engine.rig import Desk
 from tests.engine.toy import RECEIPT, Add
 
 WINDOW = 10_000

@@ -9,9 +9,9 @@ from semel.engine.engine import EngineLimits
 from semel.engine.lane import BatchLimits
 from semel.engine.view import LOADED_AT_ONCE
 from semel.store.open import open_store
-from tests.engine.bench import Bench, Desk, on_loop, running
+from tests.engine.rig import Bench, Desk, on_loop, running
 from tests.engine.toy import MIGRATIONS, STEP, TABLES, Step, StepRow, ToyWorld
-from tests.postgres.shared import fresh_url
+from tests.harness.postgres.shared import fresh_url
 
 NAME_BYTES = 100
 """What a loaded row of these tests weighs."""

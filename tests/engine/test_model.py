@@ -27,9 +27,9 @@ from semel.engine.engine import POINTS
 from semel.store.memory import MemoryStore
 from semel.store.open import open_store
 from semel.store.protocol import Store
-from tests.engine.bench import Bench
+from tests.engine.rig import Bench
 from tests.engine.toy import COUNTER, MIGRATIONS, RECEIPT, TABLES, Add, ReceiptRow, ToyWorld
-from tests.postgres.shared import fresh_url
+from tests.harness.postgres.shared import fresh_url
 
 STORED_AFTER = ("committed", "answered")
 FILES = ("semel.db", "semel.db-wal")

@@ -11,7 +11,7 @@ from semel.engine.batch import run
 from semel.engine.contract import DecisionResult, LastWord, Write
 from semel.engine.group_commit import BatchResult, Commit, QueuedWrite
 from semel.store.protocol import CommitUnknownError, StoreError
-from tests.engine.bench import Desk
+from tests.engine.rig import Desk
 from tests.engine.toy import COUNTER, JOB, RECEIPT, Add, AskForLocks, Broken, Enqueue, Look, Poison
 
 REFUSED = "refused"

@@ -16,8 +16,8 @@ import httpx
 
 from tests.cli.command import Semel
 from tests.deltas.vectors import Message, columns, delta, now_ms, stamp
-from tests.postgres.shared import fresh_url
-from tests.running import RunningServer
+from tests.harness.postgres.shared import fresh_url
+from tests.harness.server import RunningServer
 
 GATEWAY, LATE_GATEWAY = "shop", "late-shop"
 TEXT = {"Content-Type": "text/plain"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from semel.client import DeltasClient
 from semel.client.errors import CursorExpiredError
 from tests.cli.command import Semel
-from tests.deltas_binary.caller import joined, pull_frame
+from tests.deltas.binary.caller import joined, pull_frame
 from tests.epoch.conftest import Restored
 from tests.epoch.restored import GATEWAY, LATE_GATEWAY, Premises, rows_of
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from tests.events.wire import PATH, PATIENCE_SECONDS
-from tests.running import HOST
+from tests.harness.server import HOST
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 

@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.running import HOST
+from tests.harness.server import HOST
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 ABRUPT = 1006

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
-from tests.events.model import MOST_SAFE
+from tests.events.model.model import MOST_SAFE
 
 Check = Callable[[object], bool]
 Shape = dict[str, Check]

@@ -19,10 +19,10 @@ import httpx
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from tests.nodes import Nodes
-from tests.postgres.shared import fresh_url
-from tests.running import HOST, RunningServer
-from tests.together import Servers, check_log
+from tests.harness.nodes import Nodes
+from tests.harness.postgres.shared import fresh_url
+from tests.harness.server import HOST, RunningServer
+from tests.harness.together import Servers, check_log
 
 PATH = "/v1/events"
 VERSION = "1.0"

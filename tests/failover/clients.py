@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import httpx
 
-from tests.crash.clients import Client, Operation, post
+from tests.streams.crash.clients import Client, Operation, post
 
 NOT_STORED = frozenset({"NOT_STORED", "OVERLOADED"})
 """What a refusal is called that says that nothing was stored."""

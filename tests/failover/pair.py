@@ -18,9 +18,9 @@ from enum import Enum
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from tests.postgres.cluster import Cluster
-from tests.postgres.proxy import Proxy
-from tests.running import HOST
+from tests.harness.postgres.cluster import Cluster
+from tests.harness.postgres.proxy import Proxy
+from tests.harness.server import HOST
 
 STANDBY = "standby"
 PATIENCE_MS = 6_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.failover.harness import FailoverRun
+from tests.failover.run import FailoverRun
 
 ROUNDS = 4  # with the standby behind, with answers lost, one that hangs, and one that outlasts the nodes' patience
 

@@ -16,9 +16,9 @@ from itertools import pairwise
 
 import httpx
 
-from tests.crash.clients import Operation
-from tests.crash.verdict import Verdict, read_all
 from tests.failover.clients import UnnamedOperation
+from tests.streams.crash.clients import Operation
+from tests.streams.crash.verdict import Verdict, read_all
 
 READ_SECONDS = 60.0
 TRIES = 200

@@ -13,10 +13,10 @@ from functools import partial
 
 import pytest
 
+from tests.harness.together import at_once
 from tests.jobs import wire
 from tests.jobs.minute import Minute, begin_minute
 from tests.jobs.wire import STORES, Jobs, Together, fresh, serving
-from tests.together import at_once
 
 
 def pytest_configure(config: pytest.Config) -> None:

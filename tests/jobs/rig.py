@@ -20,7 +20,7 @@ from semel.surfaces.jobs.commands import ClaimJobs, JobCommand, JobDraft, JobLea
 from semel.surfaces.jobs.contract import JobContract
 from semel.surfaces.jobs.limits import JobBounds, JobPolicy
 from semel.surfaces.jobs.tables import ALONE, JOB, JOB_RECORD, JOB_TENANT, JOB_TOTALS, NO_TOTALS, TABLES
-from tests.engine.bench import Desk
+from tests.engine.rig import Desk
 from tests.engine.toy import ToyWorld
 
 T = TypeVar("T")

@@ -21,10 +21,10 @@ from typing import Any, NoReturn, Self
 
 import httpx
 
-from tests.nodes import Nodes
-from tests.postgres.shared import fresh_url
-from tests.running import HOST, RunningServer
-from tests.together import STOOD_STILL, Servers, at_once, check_log, eventually, log_of
+from tests.harness.nodes import Nodes
+from tests.harness.postgres.shared import fresh_url
+from tests.harness.server import HOST, RunningServer
+from tests.harness.together import STOOD_STILL, Servers, at_once, check_log, eventually, log_of
 
 STORES = ("memory", "sqlite", "postgres")
 PATH = "/v1/jobs"

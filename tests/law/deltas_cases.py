@@ -10,8 +10,8 @@ import orjson
 from websockets.sync.client import ClientConnection, connect
 
 from semel.surfaces.deltas.proto.sync_pb2 import SyncPull, SyncPush
+from tests.deltas.binary.caller import PULL, PUSH, row_delta
 from tests.deltas.vectors import delta, now_ms, stamp
-from tests.deltas_binary.caller import PULL, PUSH, row_delta
 from tests.law.case import JSON, PATIENCE_SECONDS, Case, Make, Request, later
 from tests.law.rig import MIB, WatchedServer
 

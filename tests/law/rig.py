@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.running import RunningServer, path_with
+from tests.harness.server import RunningServer, path_with
 
 SITE = Path(__file__).parent / "site"
 NUMBERS = struct.Struct("qq")

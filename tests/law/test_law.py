@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from bench.loop_law import BEGIN, CASES, END, PAGE, named
 from tests.law.case import Case
 from tests.law.rig import HOLD_MS, Cost, watched
+from tests.law.run import BEGIN, CASES, END, PAGE, named
 
 TRIES = 3
 QUICK = [case for case in CASES if case.is_quick]

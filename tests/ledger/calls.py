@@ -12,9 +12,9 @@ from typing import Any
 import grpc
 from google.protobuf import empty_pb2, json_format, unknown_fields
 
+from tests.harness.server import HOST
 from tests.ledger import stub
 from tests.ledger.words import PATIENCE_SECONDS, Answer, Message, Refused, plain
-from tests.running import HOST
 
 OPTIONS = (
     ("grpc.max_send_message_length", -1),

@@ -12,9 +12,9 @@ from functools import partial
 
 import pytest
 
+from tests.harness.together import at_once
 from tests.ledger.rig import Ledger, Site, SiteOf, serving
 from tests.ledger.words import STORES, WIRES, Place
-from tests.together import at_once
 
 
 @pytest.fixture(scope="package")

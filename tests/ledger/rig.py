@@ -8,13 +8,13 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.harness.nodes import Nodes
+from tests.harness.postgres.shared import fresh_url
+from tests.harness.server import RunningServer
+from tests.harness.together import Servers, check_log
 from tests.ledger.calls import GrpcWire
-from tests.ledger.wire import ROOT, HttpWire
+from tests.ledger.http_wire import ROOT, HttpWire
 from tests.ledger.words import Answer, Message, Place, data, fresh, text
-from tests.nodes import Nodes
-from tests.postgres.shared import fresh_url
-from tests.running import RunningServer
-from tests.together import Servers, check_log
 
 CODE = "WRITE_ERROR_CODE_"
 LINEARIZABLE = "READ_CONSISTENCY_LINEARIZABLE"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.mutants import PARTS, part_of_today, some, told, try_one
-from bench.planted import BUGS, Bug
+from tests.mutants.planted import BUGS, Bug
+from tests.mutants.run import PARTS, part_of_today, some, told, try_one
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -24,11 +24,11 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from tests.balancer import Balancer
-from tests.nodes import Nodes
-from tests.postgres.shared import fresh_url
-from tests.running import RunningServer
-from tests.together import LateError, in_time, unless_held_up
+from tests.harness.balancer import Balancer
+from tests.harness.nodes import Nodes
+from tests.harness.postgres.shared import fresh_url
+from tests.harness.server import RunningServer
+from tests.harness.together import LateError, in_time, unless_held_up
 
 HERE = Path(__file__).parent
 MODULES = HERE / "node_modules"

@@ -9,6 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.harness.postgres.shared import shared_cluster
 from tests.once.houses import House, PostgresHouse, SqliteHouse
 from tests.once.houses_django import DjangoPostgres, DjangoSqlite
 from tests.once.houses_postgres import (
@@ -27,7 +28,6 @@ from tests.once.houses_sqlite import (
     SqliteAlchemyConnection,
     SqliteAlchemySession,
 )
-from tests.postgres.shared import shared_cluster
 
 POSTGRES: dict[str, type[PostgresHouse]] = {
     "psycopg": Psycopg,

@@ -14,8 +14,8 @@ import psycopg
 from semel import once
 from semel.once import Once
 from semel.once.table import TABLE
+from tests.harness.server import RunningServer
 from tests.once.conftest import fresh_schema
-from tests.running import RunningServer
 
 PLACES = ("memory", "sqlite", "postgresql", "server")
 TOKEN = "not-a-secret"

@@ -16,10 +16,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.guardian import guard
+from tests.harness.guardian import guard
+from tests.harness.server import HOST, free_port
+from tests.harness.together import at_once, eventually
 from tests.once.conftest import fresh_schema
-from tests.running import HOST, free_port
-from tests.together import at_once, eventually
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 IMPORTER = EXAMPLES / "csv_importer.py"

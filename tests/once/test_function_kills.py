@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guardian import guard
+from tests.harness.guardian import guard
 from tests.once.charging import AMOUNT, KINDS, POINTS
 from tests.once.counter import CounterService, counting
 from tests.once.places import Place, fresh_place

@@ -16,9 +16,9 @@ import pytest
 from semel import once
 from semel.once import Happened, Once
 from semel.testing import FrozenClock
+from tests.harness.together import at_once
 from tests.once.conftest import fresh_schema
 from tests.once.places import PLACES, Place, fresh_place
-from tests.together import at_once
 
 LEASE = "0.3s"
 

@@ -16,8 +16,8 @@ import pytest
 
 from semel import once
 from semel.once import Happened, Once, current_key
+from tests.harness.together import at_once
 from tests.once.places import PLACES, Place, fresh_place
-from tests.together import at_once
 
 LEASE = "0.3s"
 

@@ -13,12 +13,12 @@ import psycopg
 import pytest
 
 from semel import once
-from tests.guardian import guard
+from tests.harness.guardian import guard
+from tests.harness.server import HOST, free_port
+from tests.harness.together import eventually
 from tests.once.conftest import fresh_schema
 from tests.once.houses import CHARGES
 from tests.once.payments import POINTS
-from tests.running import HOST, free_port
-from tests.together import eventually
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -17,8 +17,8 @@ from semel.once.calls import failed
 from semel.once.claims import Act, ReceiptChange
 from semel.once.exchange import OnceAnswer
 from semel.once.http_rules import HttpRules, Incoming
+from tests.harness.together import at_once
 from tests.once.web import served
-from tests.together import at_once
 
 MIB = 1_048_576
 

@@ -24,10 +24,10 @@ from semel.once import EnvSecret, Outbox
 from semel.once.dispatcher import Dispatcher
 from semel.once.messages import Delivery
 from semel.once.table import Statement
+from tests.harness.server import HOST, free_port
+from tests.harness.together import eventually
 from tests.once.conftest import fresh_schema
 from tests.once.counter import BROKEN, CERTIFICATE, DRIP, ENDLESS, LOST, CounterService, counting
-from tests.running import HOST, free_port
-from tests.together import eventually
 
 QUICK: dict[str, Any] = {"longest_wait": 0.02}
 

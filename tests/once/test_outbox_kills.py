@@ -14,7 +14,7 @@ import pytest
 
 from semel import once
 from semel.once import Outbox
-from tests.guardian import guard
+from tests.harness.guardian import guard
 from tests.once.conftest import fresh_schema
 from tests.once.counter import counting
 from tests.once.sender import LIMITS, POINTS

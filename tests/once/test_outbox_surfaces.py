@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from semel.once import Outbox
+from tests.harness.server import RunningServer
 from tests.once.losing import losing
 from tests.once.sender import LIMITS
 from tests.once.test_outbox_kills import killed_at
-from tests.running import RunningServer
 
 
 @pytest.fixture(scope="module")

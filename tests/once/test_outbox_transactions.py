@@ -11,10 +11,10 @@ import pytest
 
 from semel import once
 from semel.once import Outbox
+from tests.harness.together import at_once
 from tests.once.counter import counting
 from tests.once.houses import House, Play
 from tests.once.script import BrokenError, Call, Effect, fail
-from tests.together import at_once
 
 RACERS = 8
 LETTERS = "SELECT key FROM semel_outbox ORDER BY number"

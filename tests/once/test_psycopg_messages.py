@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from semel import once
+from tests.harness.together import eventually
 from tests.once.conftest import fresh_schema
-from tests.together import eventually
 
 NASTY = ["it's", 'say "x"', "back\\slash", "E'\\x00'", "$1 %s %% ?", "--; DROP TABLE charges", "ünï✓", "'; COMMIT; --"]
 

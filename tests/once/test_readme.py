@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from semel import once
-from tests.together import at_once
+from tests.harness.together import at_once
 
 README = Path(__file__).parent.parent.parent / "README.md"
 ORDER = {"amount": 5}

@@ -13,9 +13,9 @@ import pytest
 
 from semel import once
 from semel.once import Once
+from tests.harness.server import HOST, RunningServer, free_port
 from tests.once.losing import losing
 from tests.once.places import TOKEN, fresh_place, shared_server
-from tests.running import HOST, RunningServer, free_port
 
 
 def counted(store: Once, effects: list[int], **options: Any) -> Any:

@@ -22,12 +22,12 @@ from sqlalchemy.pool import NullPool
 
 from semel import once
 from semel.testing import assert_idempotent
+from tests.harness.postgres.proxy import Proxy
+from tests.harness.together import at_once
 from tests.once.conftest import POSTGRES, SQLITE, Built
 from tests.once.houses import CHARGE_ONE, House, Play
 from tests.once.houses_django import DjangoPostgres, DjangoSqlite, opened
 from tests.once.script import CHARGE, BrokenError, Call, Effect, Nested, Result, Rollback, fail
-from tests.postgres.proxy import Proxy
-from tests.together import at_once
 
 YEAR_NS = 365 * 86_400 * 1_000_000_000
 PATIENCE_SECONDS = 25.0

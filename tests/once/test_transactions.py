@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from semel import once
+from tests.harness.together import at_once
 from tests.once.houses import House, Play
 from tests.once.script import BrokenError, Call, Commit, Effect, Result, fail
-from tests.together import at_once
 
 RACERS = 64
 PATIENCE_SECONDS = 25.0

@@ -19,8 +19,8 @@ import pytest
 from semel import once
 from semel.once import Once, WsgiMiddleware
 from semel.once.claims import Act, ReceiptChange
-from tests.running import HOST
-from tests.together import at_once
+from tests.harness.server import HOST
+from tests.harness.together import at_once
 
 MIB = 1_048_576
 Ask = Callable[..., httpx.Response]

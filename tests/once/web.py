@@ -9,8 +9,8 @@ from typing import Any
 
 import uvicorn
 
-from tests.running import HOST, free_port
-from tests.together import eventually
+from tests.harness.server import HOST, free_port
+from tests.harness.together import eventually
 
 
 @contextmanager

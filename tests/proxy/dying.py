@@ -9,8 +9,8 @@ import sys
 from semel.once import Once
 from semel.proxy.process import run_proxy
 from semel.proxy.settings import ProxySettings
+from tests.harness.server import HOST
 from tests.proxy.running import ROUTES
-from tests.running import HOST
 
 LEASE_SECONDS = 0.5
 

@@ -16,9 +16,9 @@ import httpx
 from semel.once import Once
 from semel.proxy.process import ProxyServer, listener_at
 from semel.proxy.settings import ProxySettings, route_of
-from tests.guardian import guard
-from tests.running import HOST, free_port
-from tests.together import eventually
+from tests.harness.guardian import guard
+from tests.harness.server import HOST, free_port
+from tests.harness.together import eventually
 
 ROOT = Path(__file__).parent.parent.parent
 CLIENT = httpx.Client(verify=False, timeout=25, limits=httpx.Limits(max_keepalive_connections=0))

@@ -14,11 +14,11 @@ from click.testing import CliRunner
 
 from semel.cli.main import main
 from semel.once import Once
+from tests.harness.server import HOST, RunningServer
+from tests.harness.together import at_once, eventually
 from tests.once.conftest import fresh_schema
 from tests.proxy.running import CLIENT, Process, proxied
 from tests.proxy.upstream import Upstream, serving
-from tests.running import HOST, RunningServer
-from tests.together import at_once, eventually
 
 KEY = {"Idempotency-Key": "k", "Authorization": "Bearer secret"}
 

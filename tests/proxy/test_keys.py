@@ -18,11 +18,11 @@ import pytest
 from semel.once import Once
 from semel.once.claims import Act, ReceiptChange
 from semel.once.errors import StoreUnavailable
+from tests.harness.server import HOST, free_port
+from tests.harness.together import at_once, eventually
 from tests.once.counter import CERTIFICATE, counting
 from tests.proxy.running import CLIENT, Process, exchanged, proxied
 from tests.proxy.upstream import Upstream, reply, serving
-from tests.running import HOST, free_port
-from tests.together import at_once, eventually
 
 KIB = 1_024
 Ask = Callable[..., httpx.Response]

@@ -15,10 +15,10 @@ import httpx
 import pytest
 
 from semel.once import Once
+from tests.harness.together import eventually
 from tests.once.counter import CounterService, counting
 from tests.proxy.dying import LEASE_SECONDS
 from tests.proxy.running import CLIENT, Process, proxied
-from tests.together import eventually
 
 _numbers = itertools.count(1)
 

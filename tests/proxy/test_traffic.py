@@ -12,10 +12,10 @@ import httpx
 import pytest
 
 from semel.once import Once
+from tests.harness.server import HOST, free_port
+from tests.harness.together import eventually
 from tests.proxy.running import CLIENT, exchanged, proxied
 from tests.proxy.upstream import Upstream, reply, serving
-from tests.running import HOST, free_port
-from tests.together import eventually
 
 ALL_BYTES = bytes(range(256)) * 1_200
 """More than one piece of any buffer on the way."""

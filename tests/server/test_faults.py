@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.running import HOST, READY_SECONDS, STOP_SECONDS, RunningServer, free_port
+from tests.harness.server import HOST, READY_SECONDS, STOP_SECONDS, RunningServer, free_port
 
 JSON = {"Content-Type": "application/json"}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.running import RunningServer
+from tests.harness.server import RunningServer
 
 TOKENS = {"flood": b"the-token-of-the-flood", "other": b"the-token-of-the-other"}
 QUEUE = 40

@@ -9,7 +9,7 @@ import pytest
 from semel.server.settings import settings_of
 from semel.server.settings_loader import PREFIX, SettingsError, load_settings, setting_fields
 from semel.surfaces.streams.settings import StreamsSettings
-from tests.serve_with_faults import VARIABLES
+from tests.harness.serve_with_faults import VARIABLES
 
 
 def test_defaults_are_safe() -> None:

@@ -16,7 +16,7 @@ from semel.store.migrations import CreateTable, Migration
 from semel.store.open import open_store
 from semel.store.protocol import AnyTable, Changes, Lock, Range, Row, Store, Touch, Tx
 from semel.store.table import U64, Key, Table
-from tests.postgres.shared import fresh_url
+from tests.harness.postgres.shared import fresh_url
 
 V = TypeVar("V")
 

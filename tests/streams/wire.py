@@ -21,10 +21,10 @@ from typing import Any, NamedTuple, Self
 
 import httpx
 
-from tests.nodes import Nodes
-from tests.postgres.shared import fresh_url
-from tests.running import HOST, RunningServer
-from tests.together import LateError, Servers, check_log, in_time, unless_late
+from tests.harness.nodes import Nodes
+from tests.harness.postgres.shared import fresh_url
+from tests.harness.server import HOST, RunningServer
+from tests.harness.together import LateError, Servers, check_log, in_time, unless_late
 
 ROOT = "/v1/stream/"
 START = "0000000000000000_0000000000000000"

@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.events.tokens import token_file
-from tests.running import HOST, READY_SECONDS, STOP_SECONDS, free_port
+from tests.harness.server import HOST, READY_SECONDS, STOP_SECONDS, free_port
+from tests.harness.tokens import token_file
 
 ROOT = Path(__file__).parent.parent.parent
 ADMIN, READER = "the-token-of-the-admin", "the-token-of-the-reader"

@@ -15,9 +15,9 @@ import httpx
 import pytest
 
 from semel.surfaces.registry import SURFACES
-from tests.events.tokens import token_file
-from tests.running import HOST, RunningServer
-from tests.together import eventually
+from tests.harness.server import HOST, RunningServer
+from tests.harness.together import eventually
+from tests.harness.tokens import token_file
 
 ADMIN, READER = "the-token-of-the-admin", "the-token-of-the-reader"
 PAGE, FOREIGN = "https://app.example", "https://elsewhere.example"

@@ -1,0 +1,1 @@
+"""Modules of the deltas surface in this process, without a server."""

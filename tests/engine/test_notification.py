@@ -1,0 +1,135 @@
+"""Signals: a reader that listens before it looks misses nothing, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+
+from semel.engine.notification import CommitNotifier
+from tests.engine.rig import on_loop, running
+from tests.engine.toy import COUNTER, Add, Broken, CounterRow, Look
+
+
+@on_loop
+async def test_a_signal_wakes_those_who_listen_to_its_topic() -> None:
+    signals = CommitNotifier()
+    one, other, elsewhere = signals.watch(b"a"), signals.watch(b"a"), signals.watch(b"b")
+    assert len(signals) == 3
+    signals.send([b"a", b"nobody"])
+    assert await one.wait(10)
+    assert await other.wait(10)
+    assert not await elsewhere.wait(0)
+    assert len(signals) == 1
+
+
+@on_loop
+async def test_a_signal_before_the_wait_is_not_missed() -> None:
+    signals = CommitNotifier()
+    watch = signals.watch(b"a")
+    signals.send([b"a"])
+    assert await watch.wait(0)
+    watch.arm()
+    assert not await watch.wait(0)
+    signals.send([b"a"])
+    assert await watch.wait(10)
+
+
+@on_loop
+async def test_arming_twice_is_listening_once() -> None:
+    signals = CommitNotifier()
+    watch = signals.watch(b"a")
+    watch.arm()
+    watch.arm()
+    assert len(signals) == 1
+
+
+@on_loop
+async def test_a_signal_that_comes_during_the_wait() -> None:
+    signals = CommitNotifier()
+    watch = signals.watch(b"a")
+    waiting = asyncio.create_task(watch.wait(10))
+    await asyncio.sleep(0)
+    signals.send([b"a"])
+    assert await waiting
+
+
+@on_loop
+async def test_one_reader_can_be_woken_alone() -> None:
+    signals = CommitNotifier()
+    one, other = signals.watch(b"a"), signals.watch(b"a")
+    one.wake()
+    assert await one.wait(10)
+    assert not await other.wait(0)
+    one.wake()
+
+
+@on_loop
+async def test_a_reader_that_closes_leaves_nothing_behind() -> None:
+    signals = CommitNotifier()
+    watch = signals.watch(b"a")
+    watch.close()
+    watch.close()
+    assert len(signals) == 0
+    watch = signals.watch(b"a")
+    signals.send([b"a"])
+    watch.close()
+    assert len(signals) == 0
+
+
+@on_loop
+async def test_a_reader_that_was_woken_alone_leaves_nothing_behind() -> None:
+    signals = CommitNotifier()
+    watch = signals.watch(b"a")
+    for _ in range(5):
+        watch.wake()
+        watch.arm()
+    assert len(signals) == 1
+    watch.close()
+    assert len(signals) == 0
+
+
+@on_loop
+async def test_everyone_is_woken_at_the_end() -> None:
+    signals = CommitNotifier()
+    watches = [signals.watch(topic) for topic in (b"a", b"a", b"b")]
+    signals.send_all()
+    assert [await watch.wait(0) for watch in watches] == [True, True, True]
+    assert len(signals) == 0
+
+
+@on_loop
+async def test_every_signal_is_a_new_turn() -> None:
+    signals = CommitNotifier()
+    turn = signals.turn
+    signals.send([b"nobody"])
+    assert signals.turn > turn
+
+
+# Through the engine
+
+
+@on_loop
+async def test_a_woken_reader_finds_what_it_was_woken_for() -> None:
+    async with running() as bench:
+        watch = bench.engine.signals.watch(b"a")
+        sent = asyncio.create_task(bench.submit(Add(b"a", b"k", 5)))
+        assert await watch.wait(10)
+        assert bench.find(COUNTER, (b"a",)) == CounterRow(b"a", 5, 0)
+        await sent
+
+
+@on_loop
+async def test_nobody_is_woken_by_a_hit_or_a_fault() -> None:
+    async with running() as bench:
+        await bench.submit(Add(b"a", b"k", 5))
+        watch = bench.engine.signals.watch(b"a")
+        await bench.together(Add(b"a", b"k", 5), Look(b"a"), Broken(b"a"))
+        assert not await watch.wait(0)
+
+
+@on_loop
+async def test_nobody_is_woken_when_the_commit_fails() -> None:
+    async with running() as bench:
+        watch = bench.engine.signals.watch(b"a")
+        bench.store.faults = {"commit": 1}
+        await bench.outcome(Add(b"a", b"k", 5))
+        assert not await watch.wait(0)

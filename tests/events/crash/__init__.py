@@ -1,0 +1,1 @@
+"""A server that is killed under a load of events."""

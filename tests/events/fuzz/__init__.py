@@ -1,0 +1,1 @@
+"""Wrong frames and requests, and the oracle that judges each answer."""

@@ -1,0 +1,1 @@
+"""Random clients of real servers against a model of the event log."""

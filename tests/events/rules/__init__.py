@@ -1,0 +1,1 @@
+"""Modules of the events surface in this process, without a server."""

@@ -1,0 +1,1 @@
+"""What tests of every surface share: servers and clusters in processes of their own, kills, proxies and faults."""

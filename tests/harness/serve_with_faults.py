@@ -1,0 +1,118 @@
+"""`semel serve` with a fault in its commit path: `python -m tests.harness.serve_with_faults serve [OPTION]...`.
+
+The server, its options and its variables are those of `semel serve`. What is added is a function that the engine calls
+at each named point of the commit path, once the server is ready: what the start itself commits is spared. Variables say
+what the function does, and the server never sees them:
+
+- SEMEL_CRASH_POINT: kill the process with SIGKILL at this point, on average once in SEMEL_CRASH_ONE_IN passes (100);
+- SEMEL_CRASH_FILE: kill the process at the point whose name is in this file, once the file is there. The process that
+  dies renames the file to `*.taken` first, so that one process dies even where several nodes look at one file;
+- SEMEL_COMMIT_DELAY_MS: delay each durable commit by this time.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from semel.engine.engine import POINTS
+
+if TYPE_CHECKING:
+    from semel.server.settings import ServerSettings
+
+POINT, ONE_IN, ORDER, DELAY = "SEMEL_CRASH_POINT", "SEMEL_CRASH_ONE_IN", "SEMEL_CRASH_FILE", "SEMEL_COMMIT_DELAY_MS"
+VARIABLES = (POINT, ONE_IN, ORDER, DELAY)
+
+Reach = Callable[[str], None]
+
+
+def has_fault(env: Mapping[str, str]) -> bool:
+    """Whether a server with this environment is to be started here."""
+    return any(name in env for name in VARIABLES)
+
+
+def crash_at(point: str, one_in: int, seed: int | None = None) -> Reach:
+    """A function that kills this process at the point, on average once in `one_in` passes."""
+    if point not in POINTS:
+        raise ValueError(f"there is no crash point {point!r}; there are {', '.join(POINTS)}")
+    chance = random.Random(seed)
+
+    def reach(passed: str) -> None:
+        if passed == point and chance.randrange(one_in) == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return reach
+
+
+def crash_on_order(order: Path) -> Reach:
+    """A function that kills this process at the point that a file names, once the file is there."""
+
+    def reach(passed: str) -> None:
+        with suppress(FileNotFoundError):  # there is no order, or another process was quicker to take it
+            if order.read_text() == passed:
+                order.rename(order.with_suffix(".taken"))
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return reach
+
+
+def delay_commits(seconds: float) -> Reach:
+    """A function that delays every durable commit."""
+
+    def reach(passed: str) -> None:
+        if passed == "flushed":
+            time.sleep(seconds)
+
+    return reach
+
+
+def fault_of(variables: Mapping[str, str]) -> Reach:
+    """The fault that the variables name."""
+    if ORDER in variables:
+        return crash_on_order(Path(variables[ORDER]))
+    if POINT in variables:
+        return crash_at(variables[POINT], int(variables.get(ONE_IN, "100")))
+    return delay_commits(int(variables[DELAY]) / 1_000)
+
+
+class FaultyRun:
+    """Runs a server as `run_server` does, with a fault from the moment that it is ready."""
+
+    def __init__(self, fault: Reach) -> None:
+        self._fault = fault
+        self._is_ready = False
+
+    def __call__(self, settings: ServerSettings, announce: Callable[[int], None], warnings: Iterable[str]) -> int:
+        """Run until told to stop; the exit code."""
+        from semel.server.process import run_server  # noqa: PLC0415 - tests import this module without the server
+
+        def arm(port: int) -> None:
+            announce(port)
+            self._is_ready = True
+
+        return run_server(settings, arm, warnings, self._reach)
+
+    def _reach(self, point: str) -> None:
+        if self._is_ready:
+            self._fault(point)
+
+
+def main() -> None:
+    """Be `semel serve`, with the fault."""
+    from semel.cli.serve import serve_command  # noqa: PLC0415
+
+    given = {name: os.environ.pop(name) for name in VARIABLES if name in os.environ}
+    command, *arguments = sys.argv[1:]
+    assert command == "serve", "no other command has a commit path"
+    serve_command(FaultyRun(fault_of(given)))(arguments, prog_name="semel serve")
+
+
+if __name__ == "__main__":
+    main()

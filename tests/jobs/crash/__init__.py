@@ -1,0 +1,1 @@
+"""Servers and workers that are killed under a load of jobs."""

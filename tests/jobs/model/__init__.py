@@ -1,0 +1,1 @@
+"""Random commands, clocks and crashes against a model of jobs."""

@@ -1,0 +1,61 @@
+"""Random submissions, claims, reports, orders, sweeps, clocks and crashes against a plain model of what jobs promise.
+
+`make model SURFACE=jobs` runs as many seeds as you like. The last tests show that the comparison finds what it is there
+to find.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from semel.surfaces.jobs.rules.idempotency import RULE, RULES
+from tests.jobs.model.rows import AUDITED
+from tests.jobs.model.simulation import Simulation
+
+SEEDS = range(1, 16)
+WRITTEN_BY_THE_SERVER = {"J7", "J8", "J9"}
+"""Rows whose names no answer has: they are told by their codes."""
+
+
+def test_every_answer_and_every_row_is_the_models() -> None:
+    seen: Counter[str] = Counter()
+    crashes = 0
+    for seed in SEEDS:
+        verdict = Simulation(seed).run()
+        assert not verdict.faults, f"seed {seed}: " + "\n".join(verdict.faults)
+        seen += verdict.seen
+        crashes += verdict.crashes
+    assert crashes > 0
+    rules = {f"SubmitJobs {rule.name}" for rule in RULES if rule.name not in WRITTEN_BY_THE_SERVER}
+    codes = {f"SubmitJobs {code}" for code in ("IDEMPOTENCY_KEY_COLLISION", "backpressure", "idempotency_store_full")}
+    codes |= {f"JobReport {code}" for code in ("lease_lost", "lease_required", "result_conflict", "Taken again")}
+    missing = (rules | codes | AUDITED) - set(seen)
+    assert not missing, f"the seeds have shown nothing of {sorted(missing)}"
+
+
+# -- The comparison itself ---------------------------------------------------------------------------------------------
+
+BREAKAGES: dict[str, tuple[str, object]] = {
+    "another payload is taken for the same": (
+        "semel.surfaces.jobs.rules.submission.known",
+        lambda *_, **__: RULE["J3"],
+    ),
+    "a full queue takes one more": ("semel.surfaces.jobs.rules.submission.capacity_refusal", lambda *_, **__: None),
+    "every token is the current one": ("semel.surfaces.jobs.rules.leases.is_current", lambda *_: True),
+    "the order is that of creation": ("semel.surfaces.jobs.rules.claim._place", lambda job: job.id),
+    "a failed run is tried again at once": ("semel.surfaces.jobs.rules.leases.delay_ms", lambda *_: 0),
+    "a key outlives the end of its job by nothing": ("semel.surfaces.jobs.rules.completion._unpin", lambda *_: 0),
+    "keys are not counted": ("semel.surfaces.jobs.rules.counters.JobCounters.count_records", lambda *_: None),
+    "no lease runs out": ("semel.surfaces.jobs.rules.reaper._ended", lambda *_: []),
+    "an offer lasts as long as a lease": ("semel.surfaces.jobs.rules.claim.offer_ms", lambda job, policy: job.held_ms),
+    "a run takes as long as it likes": ("semel.surfaces.jobs.rules.reaper.in_time", lambda job, due_at: due_at),
+    "no caller has a share": ("semel.surfaces.jobs.rules.counters._excess", lambda *_: 0),
+}
+
+
+@pytest.mark.parametrize("breakage", BREAKAGES.values(), ids=BREAKAGES)
+def test_rules_that_are_wrong_are_found_out(monkeypatch: pytest.MonkeyPatch, breakage: tuple[str, object]) -> None:
+    monkeypatch.setattr(*breakage)
+    assert any(Simulation(seed).run().faults for seed in SEEDS)

@@ -1,0 +1,1 @@
+"""What a client of the jobs surface is promised, over HTTP."""

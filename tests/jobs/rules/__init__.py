@@ -1,0 +1,1 @@
+"""Modules of the jobs surface in this process, without a server."""

@@ -1,0 +1,1 @@
+"""The rules of the ledger in this process, without a server."""

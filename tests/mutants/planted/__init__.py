@@ -1,0 +1,17 @@
+"""Bugs to plant: each breaks one promise, and the tests that are named with it must notice.
+
+A row names the text that is replaced, which must stand in its file exactly once, so that a change of the code that
+makes a row meaningless is noticed too. Rooms have a module each.
+"""
+
+from __future__ import annotations
+
+from tests.mutants.planted.bug import Bug, Edit
+from tests.mutants.planted.clients import CLIENTS
+from tests.mutants.planted.core import CORE
+from tests.mutants.planted.stores import STORES
+from tests.mutants.planted.surfaces import SURFACES
+
+__all__ = ["BUGS", "Bug", "Edit"]
+
+BUGS: tuple[Bug, ...] = (*CORE, *STORES, *SURFACES, *CLIENTS)

@@ -1,0 +1,84 @@
+"""Bugs in the stores; those of a failover are noticed by taking a primary away."""
+
+from __future__ import annotations
+
+from tests.mutants.planted.bug import bug
+
+_FATES = "tests/store/postgres/test_commit_fate.py"
+_FAILOVER = "tests/failover/test_failover.py"
+
+STORES = (
+    bug(
+        "sqlite-commit-not-synced",
+        "an acknowledged commit is on disk",
+        "store/sqlite/store.py",
+        '    "PRAGMA synchronous = FULL",\n',
+        '    "PRAGMA synchronous = NORMAL",\n',
+        "tests/store/test_sqlite.py",
+    ),
+    bug(
+        "sqlite-goes-on-after-a-failed-commit",
+        "after a failed sync nothing is believed",
+        "store/sqlite/store.py",
+        "            self._open = False\n            self._store._broken = True\n            raise StoreBrokenError",
+        "            self._open = False\n            raise StoreError",
+        "tests/store/test_sqlite.py",
+    ),
+    bug(
+        "memory-snapshot-moves",
+        "a snapshot shows the rows of one instant",
+        "store/memory.py",
+        "            self._store._snapshots.add(self)\n",
+        "            pass\n",
+        "tests/store/test_conformance_isolation.py",
+    ),
+    bug(
+        "postgres-standby-not-waited-for",
+        "what is acknowledged survives a failover",
+        "store/postgres/connection.py",
+        "        wire.server = facts.started\n",
+        "        wire.server = facts.started\n"
+        '        wire.exchange([("SET synchronous_commit = local", ())], time.monotonic() + address.patience)\n',
+        _FAILOVER,
+    ),
+    bug(
+        "postgres-lost-commit-called-stored",
+        "a commit whose answer was lost is told as what became of it",
+        "store/postgres/transaction.py",
+        "                    return bool(found[0][0] >= number)\n",
+        "                    return True\n",
+        _FAILOVER,
+    ),
+    bug(
+        "postgres-lost-commit-called-not-stored",
+        "a commit whose answer was lost is told as what became of it",
+        "store/postgres/transaction.py",
+        "                    return bool(found[0][0] >= number)\n",
+        "                    return False\n",
+        _FATES,
+    ),
+    bug(
+        "postgres-unknown-commit-called-not-stored",
+        "doubt is told as doubt",
+        "store/postgres/transaction.py",
+        "            raise CommitUnknownError(sentence(error)) from error\n        if not is_committed:\n",
+        "            raise StoreAwayError(sentence(error)) from error\n        if not is_committed:\n",
+        _FATES,
+    ),
+    bug(
+        "postgres-fate-asked-without-the-lock",
+        "the fate of a commit is read after its transaction has ended",
+        "store/postgres/commit_fate.py",
+        "        take(schema, [mark.slot]),\n",
+        "",
+        _FATES,
+    ),
+    bug(
+        "postgres-reader-begins-unconfirmed",
+        "nobody is told of a commit that a standby may not have",
+        "store/postgres/connection.py",
+        "        if self._greet is not None:\n            self._greet(self)\n",
+        "",
+        "tests/store/postgres",
+    ),
+)

@@ -1,0 +1,1 @@
+"""Principals, tokens, JWTs, rotation and reload."""

@@ -1,0 +1,1 @@
+"""The HTTP host: framing, connections, limits, origins, TLS."""

@@ -1,0 +1,1 @@
+"""The WebSocket transport and the one shape of a conversation."""

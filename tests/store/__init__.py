@@ -1,0 +1,1 @@
+"""The stores: one conformance suite for all of them, and what is particular to each."""

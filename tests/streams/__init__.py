@@ -1,0 +1,1 @@
+"""The streams surface: what clients see, and a server that is killed under load."""
