@@ -75,6 +75,7 @@ CONSTANTS: Mapping[str, float] = {
     "`Producer-Epoch` and `Producer-Seq`": MAX_NUMBER,
     "digits of a `Stream-TTL`": headers.MAX_TTL_DIGITS,
     "levels of JSON": MAX_DEPTH,
+    "target, and each header, of a WebSocket handshake": reader.HANDSHAKE_LINE_BYTES,
     "chunk extensions and trailers of a body, beyond `20` bytes a chunk": reader.MAX_EXCESS_BYTES,
     "heads and chunks of a connection that are parsed in one turn": reader.SLICE_BYTES,
     "bytes that a slow client must read in that time": protocol.STALL_BYTES,

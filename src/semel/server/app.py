@@ -30,7 +30,7 @@ _COMMON = header_block(SECURITY)
 
 
 class App:
-    """The ASGI application, on one listener or on two."""
+    """The application: every surface and the server's own paths, on one listener or on two."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

@@ -35,9 +35,9 @@ class BodyStream:
 
     async def run(self) -> None:
         """Send all of it; `ClientGoneError` when the client goes before the end."""
-        if self._exchange.has_begun:
+        if self._exchange.is_answered:
             raise FlawedAnswerError("a request was answered twice")
-        self._exchange.has_begun = True
+        self._exchange.is_answered = self._exchange.has_begun = True
         self._connection.application.answered(self._request, self._answer.status)
         if not self._left or self._request.method == "HEAD":
             self._put(b"")

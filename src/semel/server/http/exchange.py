@@ -35,6 +35,7 @@ class HttpExchange:
         "_waiter",
         "connection",
         "has_begun",
+        "is_answered",
         "keep_alive",
         "request",
         "waits_for_continue",
@@ -48,6 +49,8 @@ class HttpExchange:
         """None once it is answered."""
         self.has_begun = False
         """Whether the head of the answer was given to the connection."""
+        self.is_answered = False
+        """Whether the application has answered; the answer may be held until those before it are read."""
         self.waits_for_continue = False
         self._body: bytes | bytearray = b""
         self._is_complete = False
@@ -133,9 +136,9 @@ class HttpExchange:
         if isinstance(answer, StreamedAnswer):
             connection.spawn(self._stream(answer), answer.close)
             return
-        if request is None or self.has_begun or connection.transport.is_closing():
+        if request is None or self.is_answered or connection.transport.is_closing():
             return
-        self.has_begun = True
+        self.is_answered = True
         if connection.flow.write_paused:
             connection.spawn(self._send_later(answer), nothing_held)
         else:
@@ -154,6 +157,7 @@ class HttpExchange:
         except FlawedAnswerError as error:
             answer = connection.application.failed(request, error)
             data = self._rendered(answer, request)
+        self.has_begun = True
         connection.application.answered(request, answer.status)
         connection.transport.write(data)
         if len(answer.body) > JOINED_BYTES and request.method != "HEAD" and answer.status not in BODILESS:
@@ -225,6 +229,8 @@ class HttpExchange:
             return
         try:
             await self.connection.flow.drain()
+            if self.request is None or self.connection.transport.is_closing():
+                return
             await BodyStream(self, answer, request).run()
         except ClientGoneError:
             self._end_unanswered()

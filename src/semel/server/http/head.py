@@ -17,6 +17,8 @@ from semel.server.http.host_field import head_flaw
 SPECIAL = frozenset((b"host", b"transfer-encoding", b"expect", b"upgrade"))
 """Headers that the host acts on; a head that has only `Host` of them is a plain one."""
 KNOWN_HOSTS = 1_024
+KNOWN_HOST_BYTES = 256
+"""A longer one is judged anew each time: many of them would fill the memory."""
 
 _CONTINUE = b"100-continue"
 _NO_TARGET = "The target of a request is a path, or a URL of http or https."
@@ -55,7 +57,7 @@ def check_head(version: str, special: Sequence[Header]) -> None:
 def _remember_host(special: Sequence[Header]) -> None:
     if len(_good_hosts) >= KNOWN_HOSTS:
         _good_hosts.clear()
-    _good_hosts.update(value for name, value in special if name == b"host")
+    _good_hosts.update(value for name, value in special if name == b"host" and len(value) <= KNOWN_HOST_BYTES)
 
 
 def _check_coding(version: str, codings: Sequence[bytes]) -> None:

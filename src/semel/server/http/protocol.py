@@ -39,6 +39,7 @@ class HttpProtocol(RequestReader):
     """One connection."""
 
     __slots__ = (
+        "_closing_at",
         "_goes_on",
         "_idle_at",
         "_is_counted",
@@ -58,6 +59,7 @@ class HttpProtocol(RequestReader):
         self._is_in_turn = False
         self._is_counted = False
         self._stalled_at: float | None = None
+        self._closing_at: float | None = None
         self._unsent = 0
         self._last_words: Problem | None = None
 
@@ -71,6 +73,10 @@ class HttpProtocol(RequestReader):
         if transport.get_extra_info("sslcontext") is not None:
             self.scheme = "https"
         self.host.connections.add(self)
+        if self.host.is_stopping:  # its TLS handshake has outlived the listener
+            self.is_stopping = self._is_deaf = True
+            transport.close()
+            return
         own = transport.get_extra_info("socket")
         descriptor = 0 if own is None else own.fileno()
         opened = len(self.host.connections)
@@ -213,6 +219,9 @@ class HttpProtocol(RequestReader):
             self.transport.close()
         elif self._last_words is not None and not self.waiting:
             self._say_and_close(self._last_words)
+        elif self.is_stopping and not self.waiting:
+            self._is_deaf = True  # the head of a streamed answer had left before the stop, and promised to go on
+            self.transport.close()
         elif not self._is_in_turn:
             self.go_on()
 
@@ -260,6 +269,13 @@ class HttpProtocol(RequestReader):
         self._unsent = max(self._unsent, unsent)  # more may have been written
         return now - self._stalled_at >= self.limits.stall_seconds
 
+    def is_stuck(self, now: float) -> bool:
+        """Whether a connection that closes has sent none of its last bytes for too long; to be asked now and then."""
+        unsent = self.transport.get_write_buffer_size()
+        if self._closing_at is None or unsent < self._unsent:
+            self._closing_at, self._unsent = now, unsent
+        return now - self._closing_at >= self.limits.stall_seconds
+
     def refuse(self, problem: Problem) -> None:
         """End the connection with a refusal, but behind the answers to requests that came before.
 
@@ -270,6 +286,10 @@ class HttpProtocol(RequestReader):
         if not self._is_head_open and latest is not None:
             if latest.has_begun:
                 self.transport.close()
+                return
+            if latest.is_answered:  # its answer is held until those before it are read: it leaves, and is the last
+                latest.keep_alive = False
+                self.flow.pause_reading()
                 return
             self._give_up(latest)
         if self.running is not None or self.waiting:

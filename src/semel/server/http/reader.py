@@ -47,6 +47,11 @@ _TOO_MUCH_EXCESS = Problem(
 )
 _NOT_HTTP = Problem("INVALID_REQUEST", "This is not a valid HTTP request.")
 _METHODS = {method.encode(): method for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
+HANDSHAKE_LINE_BYTES = 8_000
+"""The WebSocket library reads lines of 8,192 bytes; a longer one is refused here, as every other head is."""
+_LONG_HANDSHAKE = Problem(
+    "HEADERS_TOO_LARGE", f"The target and each header of a WebSocket handshake may have {HANDSHAKE_LINE_BYTES} bytes."
+)
 _UPGRADE_WITH_BODY = Problem("INVALID_REQUEST", "Send a request with a body without the Upgrade header.")
 
 
@@ -293,7 +298,16 @@ class RequestReader(asyncio.Protocol):
             return None
         if method != "GET" or not asks_for_websocket(self._headers):
             return None
-        return self.application.socket_at(self._url.partition(b"?")[0])
+        found = self.application.socket_at(self._url.partition(b"?")[0])
+        if found is not None and self._has_long_line():
+            raise RefusedHeadError(_LONG_HANDSHAKE)
+        return found
+
+    def _has_long_line(self) -> bool:
+        """Whether a line of the head is longer than the WebSocket library reads."""
+        return len(self._url) > HANDSHAKE_LINE_BYTES or any(
+            len(name) + len(value) > HANDSHAKE_LINE_BYTES for name, value in self._headers
+        )
 
     def on_chunk_header(self) -> None:
         """A chunk begins."""

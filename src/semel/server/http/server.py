@@ -38,6 +38,8 @@ class HttpHost:
         self.crowd = Crowd()
         self.date = b""
         """The Date header of this second, as a line."""
+        self.is_stopping = False
+        """Whether connections that come from now on are closed."""
         self._servers: list[asyncio.Server] = []
         self._clock: asyncio.TimerHandle | None = None
 
@@ -74,8 +76,10 @@ class HttpHost:
         for connection in list(self.connections):
             if not isinstance(connection, HttpProtocol):
                 continue
-            if connection.is_stalled(now):
+            if connection.is_stalled(now) or (connection.transport.is_closing() and connection.is_stuck(now)):
                 connection.transport.abort()
+            elif connection.transport.is_closing():
+                continue  # its last word is on the way
             elif connection.is_overdue(now):
                 connection.refuse(Problem("REQUEST_TIMEOUT", "The request took too long to arrive."))
             elif connection.is_idle(now):
@@ -86,6 +90,7 @@ class HttpHost:
 
         `forced` ends the wait at once.
         """
+        self.is_stopping = True
         for server in self._servers:
             server.close()
         for connection in list(self.connections):

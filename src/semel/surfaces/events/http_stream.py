@@ -100,9 +100,9 @@ class EventStreams:
         end = self._context.end_of(caller_of(request), principal)
         end.watch(sink.filled.set)
         self._open.add(sink)
-        subscriber.subscribe(asked.since, frozenset(asked.names))
-        subscriber.release()
         try:
+            subscriber.subscribe(asked.since, frozenset(asked.names))
+            subscriber.release()
             while not (sink.has_failed or end.cause is not None):
                 await _wait(sink, end)
                 body = sink.taken()
