@@ -153,7 +153,7 @@ class ServerProcess:
         self._tls = Tls(settings.tls_certificate, settings.tls_key) if settings.tls_certificate else None
         listeners = listen_all(settings)
         try:
-            self._context = _build(settings, self._reach)
+            self._context = build_context(settings, self._reach)
         except BaseException:
             for listener in listeners:
                 listener.close()
@@ -220,7 +220,8 @@ class ServerProcess:
         self._stop.set()
 
 
-def _build(settings: ServerSettings, reach: Callable[[str], None]) -> Context:
+def build_context(settings: ServerSettings, reach: Callable[[str], None]) -> Context:
+    """Open the store and make what all surfaces share; on the event loop that will run them."""
     world = SystemWorld()
     metrics = Metrics()
     for surface in SURFACES:

@@ -81,7 +81,7 @@ def pending(migrations: Sequence[Migration], version: int) -> Sequence[Migration
     if version > len(migrations):
         raise StoreVersionError(
             f"The data is of schema version {version}, and this Semel knows versions up to {len(migrations)}: "
-            "start a newer Semel on it."
+            "start the Semel that wrote it, or a newer one."
         )
     return migrations[version:]
 

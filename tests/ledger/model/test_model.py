@@ -1,7 +1,7 @@
 """Random requests, settings, clocks, sweeps and crashes against a plain model of what the ledger promises.
 
-`make model SURFACE=ledger` runs as many seeds as you like. The last tests show that the comparison finds what it is
-there to find.
+`make soak WHAT=model SURFACE=ledger` runs as many seeds as you like. The last tests show that the comparison finds
+what it is there to find.
 """
 
 from __future__ import annotations

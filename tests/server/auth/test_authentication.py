@@ -33,6 +33,8 @@ class Nowhere:
         """Nothing runs."""
         work.close()
 
+    proceed = later
+
     async def read_piece(self) -> bytes:
         """There is no body."""
         return b""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from semel.server.http.answer import CLOSE, Answer, ClientGoneError, Header, StreamedAnswer, nothing_held
 from semel.server.http.answer_head import BODILESS, CLOSE_LINE, FlawedAnswerError, head_of
 from semel.server.http.body_stream import BodyStream
+from semel.server.http.plain_work import PlainWork
 from semel.server.http.request import Request
 
 if TYPE_CHECKING:
@@ -201,16 +202,24 @@ class HttpExchange:
         if self.request is None:
             work.close()
         else:
-            self.connection.spawn(self._run(work, self.request), work.close)
+            self.connection.spawn(self.run(work, self.request), work.close)
 
-    async def _run(self, work: Coroutine[Any, Any, Answer | StreamedAnswer], request: Request) -> None:
+    def proceed(self, work: Coroutine[Any, Any, Answer | StreamedAnswer]) -> None:
+        """Run it at once and reply with its result; it gets a task only if it waits a second time."""
+        if self.request is None:
+            work.close()
+        else:
+            PlainWork(self, work, self.request).start()
+
+    async def run(self, work: Awaitable[Answer | StreamedAnswer], request: Request) -> None:
+        """Wait for the result of work and reply with it."""
         try:
             answer = await work
         except ClientGoneError:
-            self._end_unanswered()
+            self.end_unanswered()
             return
         except asyncio.CancelledError:
-            self._end_unanswered()
+            self.end_unanswered()
             raise
         except Exception as error:  # noqa: BLE001 - the application logs it and says what is answered
             answer = self.connection.application.failed(request, error)
@@ -233,18 +242,18 @@ class HttpExchange:
                 return
             await BodyStream(self, answer, request).run()
         except ClientGoneError:
-            self._end_unanswered()
+            self.end_unanswered()
         except asyncio.CancelledError:
-            self._end_unanswered()
+            self.end_unanswered()
             raise
         except Exception as error:  # noqa: BLE001 - the application logs it
             fault = self.connection.application.failed(request, error)
             if self.has_begun:
-                self._end_unanswered()
+                self.end_unanswered()
             else:
                 self.reply(fault)
 
-    def _end_unanswered(self) -> None:
+    def end_unanswered(self) -> None:
         """An answer that will never be whole: the client learns of it by the end of the connection."""
         if self.request is not None:
             self.connection.transport.close()

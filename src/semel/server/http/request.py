@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from semel.kernel.header_fields import HeaderFields
 from semel.server.http.answer import Answer, Header, StreamedAnswer
+from semel.server.thread_pool import is_small
 
 if TYPE_CHECKING:
     from semel.server.auth.principals import Principal
@@ -24,6 +25,9 @@ class Exchange(Protocol):
 
     def later(self, work: Coroutine[Any, Any, Answer | StreamedAnswer]) -> None:
         """Run it in a task and reply with its result; `ClientGoneError` and cancellation end it without an answer."""
+
+    def proceed(self, work: Coroutine[Any, Any, Answer | StreamedAnswer]) -> None:
+        """The same, without a task while it waits at most once; `work` must not ask for its own task before that."""
 
     async def read_piece(self) -> bytes:
         """The next piece of the body, b"" behind the last one; `ClientGoneError` when it will never arrive.
@@ -133,3 +137,10 @@ class Request:
     def later(self, work: Coroutine[Any, Any, Answer | StreamedAnswer]) -> None:
         """Answer with the result of a coroutine, in a task of its own."""
         self.exchange.later(work)
+
+    def proceed(self, work: Coroutine[Any, Any, Answer | StreamedAnswer]) -> None:
+        """Answer with the result of a coroutine, which begins at once if the whole body is here and small."""
+        if self.is_whole and is_small(len(self.body)):
+            self.exchange.proceed(work)
+        else:
+            self.exchange.later(work)

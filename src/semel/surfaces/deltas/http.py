@@ -90,7 +90,7 @@ class DeltasHttp(RunningSurface):
             self.service.enter(asked, action.role, route.gateway or None)
         if action.is_paced:
             self.service.pace(asked, route.gateway)
-        request.later(self._answer(action.call, asked, route.gateway, request))
+        request.proceed(self._answer(action.call, asked, route.gateway, request))
         return None
 
     def refuse(self, request: HttpRequest, error: Exception) -> Answer | None:

@@ -85,7 +85,7 @@ class EventsHttp(RunningSurface):
         principal = admit(self._context, request)
         query = EventQueryString(request.query)
         call = self._submit if request.method == "POST" else self._read
-        request.later(call(principal, query, request))
+        request.proceed(call(principal, query, request))
         return None
 
     def refuse(self, request: Request, error: Exception) -> Answer | None:

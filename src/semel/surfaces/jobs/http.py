@@ -89,7 +89,7 @@ class JobsHttp(RunningSurface):
         call = self._route(request.method, request.raw_path)
         _check_head(request)
         principal = admit(self._context, request)
-        request.later(self._answer(call, principal, request))
+        request.proceed(self._answer(call, principal, request))
         return None
 
     def refuse(self, request: HttpRequest, error: Exception) -> Answer | None:

@@ -102,7 +102,7 @@ class LedgerHttp(RunningSurface):
         has_token = self._context.principals.are_known and presented(request.fields, (API_KEY,)) is not None
         asked = self.service.asked(principal, caller_of(request), request.where, has_token=has_token)
         assert route is not None
-        request.later(self._answer(call, route, asked, request))
+        request.proceed(self._answer(call, route, asked, request))
         return None
 
     def refuse(self, request: HttpRequest, error: Exception) -> Answer | None:

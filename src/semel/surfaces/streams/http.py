@@ -104,13 +104,13 @@ class StreamsHttp(RunningSurface):
     def handle(self, request: Request) -> Answer | None:
         """Answer one request."""
         if request.raw_path == LISTING:
-            request.later(self._list(request, self._admit_listing(request)))
+            request.proceed(self._list(request, self._admit_listing(request)))
             return None
         name = self._admit(request)
         if request.method == "POST" and self._writes.is_plain(request):
             self._writes.append_plain(name, request)
         else:
-            request.later(self._route(name, request))
+            request.proceed(self._route(name, request))
         return None
 
     def collect(self) -> Iterator[Metric]:
