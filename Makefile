@@ -16,7 +16,7 @@ DATA ?= data
 PYTEST ?=
 WORKERS ?= 3
 SURFACE ?=
-WHAT ?= appends
+WHAT ?=
 STORE ?= sqlite
 KILLS ?= 100
 SEEDS ?= 20
@@ -31,13 +31,16 @@ LONGEST ?= 3
 EVERY ?= 4
 UPGRADE ?=
 
-# The surfaces that crash and model have, and the one that they take when none is named.
+# What crash, soak and bench can be asked for, and what they take when nothing is named.
 CRASHES := streams events jobs ledger deltas replica
 MODELS := events jobs ledger deltas
 CRASH := $(or $(SURFACE),streams)
 MODEL := $(or $(SURFACE),events)
+SOAKS := model fuzz law stutter
+SOAK := $(or $(WHAT),model)
+BENCH := $(or $(WHAT),appends)
 # What a measurement installs besides, if it sets Semel beside other packages.
-BESIDE := $(if $(filter jobs peers,$(WHAT)),$(PEERS)/.stamp)
+BESIDE := $(if $(filter jobs peers,$(BENCH)),$(PEERS)/.stamp)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -53,7 +56,7 @@ run: $(VENV)/.package ## start the server on http://127.0.0.1:8788, data in ./da
 
 .PHONY: test
 test: check ## check, then run every test, three files at a time (PYTEST= adds options, WORKERS=3)
-	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST)
+	@$(SUITE)
 
 .PHONY: quick
 quick: $(VENV)/.dev ## models and rules in under a minute: no server, stores in memory (PYTEST= adds options, WORKERS=3)
@@ -80,35 +83,23 @@ crash: $(VENV)/.dev ## kill servers under load and check every answer (SURFACE=s
 	@$(call known,$(CRASH),$(CRASHES))
 	@$(BIN)/python -m tests.$(CRASH:replica=client).crash --kills $(KILLS) $(if $(filter-out replica,$(CRASH)),--store $(STORE))
 
-.PHONY: model
-model: $(VENV)/.dev ## random commands, clocks and crashes against a model (SURFACE=events|jobs|ledger|deltas, SEEDS=20)
-	@$(call known,$(MODEL),$(MODELS))
-	@$(BIN)/python -m tests.$(MODEL).model $(if $(filter deltas,$(MODEL)),--runs $(RUNS),--seeds $(SEEDS))
-
 .PHONY: failover
 failover: $(VENV)/.dev ## fail a PostgreSQL over under two nodes with load, and check every append (FAILOVERS=20)
 	@$(BIN)/python -m tests.failover --rounds $(FAILOVERS)
-
-.PHONY: fuzz
-fuzz: $(VENV)/.dev ## send mutated frames to the events surface and judge every answer (FRAMES=100000)
-	@$(BIN)/python -m tests.events.fuzz --frames $(FRAMES)
 
 .PHONY: mutants
 mutants: $(VENV)/.dev ## plant every bug of the table, one at a time, and see that a test notices (PART=1 to 5, ONLY= a word)
 	@$(BIN)/python -m tests.mutants.run $(if $(PART),--part $(PART)) $(if $(ONLY),--only $(ONLY))
 
-.PHONY: law
-law: $(VENV)/.dev ## measure how long the worst requests hold the event loop, and their memory, and write the table (ONLY=)
-	@$(BIN)/python -m tests.law.run --only "$(ONLY)"
-
-.PHONY: stutter
-stutter: $(VENV)/.dev ## run the tests while their processes stand still now and then (PYTEST= chooses, LONGEST=3, EVERY=4 seconds)
-	@$(BIN)/python -m tests.harness.stutter --longest $(LONGEST) --every $(EVERY) -- \
-		$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST)
+.PHONY: soak
+soak: $(VENV)/.dev ## long runs: WHAT=model (SURFACE=, SEEDS=20), fuzz (FRAMES=100000), law (ONLY=), stutter (PYTEST=, LONGEST=3, EVERY=4)
+	@$(call known,$(SOAK),$(SOAKS))
+	@$(call known,$(MODEL),$(MODELS))
+	@$(soak_$(SOAK))
 
 .PHONY: bench
 bench: $(VENV)/.dev $(BESIDE) ## measure WHAT=appends|postgres|events|jobs|jobs_depth|peers|once|ledger|proofs|deltas|memory|host|hostile (ROUNDS=, KEEP= a folder to reuse, ONLY=)
-	@$(BIN)/python -m bench $(WHAT) $(if $(BESIDE),--peers $(PEERS)/bin/python) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+	@$(BIN)/python -m bench $(BENCH) $(if $(BESIDE),--peers $(PEERS)/bin/python) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 		$(if $(KEEP),--keep $(KEEP)) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: lock
@@ -133,6 +124,15 @@ QUICK := tests/kernel tests/engine tests/*/rules tests/ledger/wire tests/jobs/mo
 # These take more than 8 s of CPU each; make test runs them.
 QUICK += $(addprefix --ignore tests/,kernel/test_json_outline.py kernel/test_large_json.py kernel/test_json_messages.py \
 	kernel/test_canonical_properties.py deltas/rules/test_findings_crowd.py)
+
+# The long runs: random commands, clocks and crashes against a model; mutated frames to the events surface; how long the
+# worst requests hold the event loop, which writes the table of docs/internals/loop-law.md; and the tests while their
+# processes are stopped for up to LONGEST seconds, about every EVERY seconds.
+soak_model = $(BIN)/python -m tests.$(MODEL).model $(if $(filter deltas,$(MODEL)),--runs $(RUNS),--seeds $(SEEDS))
+soak_fuzz = $(BIN)/python -m tests.events.fuzz --frames $(FRAMES)
+soak_law = $(BIN)/python -m tests.law.run --only "$(ONLY)"
+soak_stutter = $(BIN)/python -m tests.harness.stutter --longest $(LONGEST) --every $(EVERY) -- $(SUITE)
+SUITE = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST)
 
 # Ends the recipe unless the first word is one of the others.
 known = $(if $(filter $(1),$(2)),:,echo "There is no '$(1)' here; take one of: $(2)" >&2; exit 2)

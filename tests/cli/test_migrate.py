@@ -81,7 +81,7 @@ def test_newer_data_is_refused_and_left_alone(
     assert (run.code, run.raw) == (1, b"")
     assert run.err == (
         f"Error: The data is of schema version {LAST + 1}, and this Semel knows versions up to {LAST}: "
-        "start a newer Semel on it.\n"
+        "start the Semel that wrote it, or a newer one.\n"
     )
     assert inspect_store(url, ()).version == LAST + 1
 

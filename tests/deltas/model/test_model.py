@@ -1,7 +1,7 @@
 """Random histories of pushes, pulls, clocks and crashes against a plain model, and three clients that must end equal.
 
-`make model SURFACE=deltas` runs as many as you like. The last tests show that the comparison finds what it is there to
-find.
+`make soak WHAT=model SURFACE=deltas` runs as many as you like. The last tests show that the comparison finds what it
+is there to find.
 """
 
 from __future__ import annotations

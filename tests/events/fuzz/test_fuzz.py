@@ -1,4 +1,4 @@
-"""A short run of wrong frames in every test run; `make fuzz` sends a hundred thousand. And the oracle is complete."""
+"""A short run of wrong frames in every test run; `make soak WHAT=fuzz` sends a hundred thousand."""
 
 from __future__ import annotations
 

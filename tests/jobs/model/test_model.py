@@ -1,7 +1,7 @@
 """Random submissions, claims, reports, orders, sweeps, clocks and crashes against a plain model of what jobs promise.
 
-`make model SURFACE=jobs` runs as many seeds as you like. The last tests show that the comparison finds what it is there
-to find.
+`make soak WHAT=model SURFACE=jobs` runs as many seeds as you like. The last tests show that the comparison finds what
+it is there to find.
 """
 
 from __future__ import annotations
