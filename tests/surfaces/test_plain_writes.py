@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -61,9 +61,7 @@ class Server:
         protocol.connection_lost(None)
         return pipe.statuses[0], b"".join(pipe.written)
 
-    def _make_task(
-        self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **more: Any
-    ) -> asyncio.Task[Any]:
+    def _make_task(self, loop: asyncio.AbstractEventLoop, work: Any, **more: Any) -> asyncio.Task[Any]:
         self.tasks += 1
         return asyncio.Task(work, loop=loop, **more)
 
